@@ -40,8 +40,8 @@ def execute(session: Session, output: Output, text: str, path: str) -> list[str]
             output.table(result.columns, result.rows)
         elif output.format == "text" and not result.skipped:
             output.note(result.tag)
-        if result.tag in ("CREATE SINK", "CREATE MATERIALIZED VIEW"):
-            names += result.names[:1]
+        if result.tag in ("CREATE SINK", "CREATE SINKS", "CREATE MATERIALIZED VIEW"):
+            names += result.names
     return [name for name in names if session.catalog.plans.entry(name) is not None]
 
 

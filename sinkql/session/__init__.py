@@ -1,15 +1,17 @@
-"""Statements' effects: the one object that embedders and the faces use.
+"""Run statements and sinks: the API for embedders, the command line and the shell.
 
-* `session`: `Session`: one catalog, statements run against it, and its sinks.
-* `result`: what statements use of a session.
-* `dispatch`: a statement to the function that does it.
-* `transaction`: statements between BEGIN and COMMIT.
-* `item`: statements that create, alter and drop items, and what they may reach outside.
-* `row`: rows that change; queries that run once; the rows of items for them.
-* `show`: SHOW and EXPLAIN.
-* `sink`: sinks run and watched.
-* `deploy`: scripts against the catalog: plan and apply. `doctor`: what is wrong with a machine.
-* `result`: what a statement gives back, and its values as text.
+* `session`: `Session` runs statements against one catalog, and its sinks.
+* `transaction`: Collect the statements between BEGIN and COMMIT in a draft of the catalog.
+* `dispatch`: Call the function for a statement.
+* `item`: Create, alter and drop items.
+* `row`: Run queries and subscriptions, and change the rows of tables.
+* `show`: Run SHOW and EXPLAIN.
+* `result`: The result of a statement, and the protocol by which statements use the session.
+* `sink`: Run, watch and maintain sinks.
+* `deploy`: Plan and apply the changes from a catalog to the items that scripts describe.
+* `scaffold`: Write a script that copies the tables or topics of a server into Iceberg tables.
+* `doctor`: Check the machine and the catalog.
+* `server_check`: Check the servers of connections, sources and clusters.
 """
 
 from sinkql.session.result import Result as Result

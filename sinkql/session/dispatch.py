@@ -1,4 +1,4 @@
-"""One statement → what it does in a session: every family of statements has its own place."""
+"""Call the function that runs a statement."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sinkql.session.sink.maintenance import optimize, publish
 
 
 def dispatch(statement: ast.Statement, workspace: Workspace) -> Result:
-    """Run one statement but those of transactions against the session's catalog, which was just read."""
+    """Run one statement against the session's catalog, which must be fresh. The session runs BEGIN and COMMIT."""
     match statement:
         case ast.Drop():
             return drop(statement, workspace.catalog)
@@ -61,7 +61,7 @@ def dispatch(statement: ast.Statement, workspace: Workspace) -> Result:
         case ast.Insert() | ast.Update() | ast.Delete():
             return change.run_dml(statement, workspace)
         case ast.Transaction():
-            raise AssertionError("the session itself begins and ends transactions")
+            raise AssertionError("the session begins and ends transactions")
         case ast.OptimizeSink():
             return optimize(statement, workspace)
         case ast.CreateSinks():

@@ -1,7 +1,4 @@
-"""What a statement did, as a value: a tag, notices, and a table where it gives one.
-
-What statements use of the session that runs them.
-"""
+"""The result of a statement, and the protocol by which statements use the session."""
 
 from __future__ import annotations
 
@@ -24,11 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A statement's outcome: `columns` is empty where it gives no table; `tag` is such as `CREATE SINK`.
+    """The result of a statement: its tag (for example `CREATE SINK`), notices, and a table if it returns rows.
 
-    `types` are those of the columns of a query over items, and empty for what else gives a table. `names` are the full
-    names of what was created (or was there already) or dropped; `skipped` says that nothing was done, and a notice why:
-    then the tag is not shown. `stream` yields rows for as long as somebody takes them, in the place of `rows`.
+    `columns` is empty if the statement returns no table. `types` has the column types of a query over items, else it is
+    empty. `names` has the full names of items that were created, already existed or were dropped. `skipped` means
+    that nothing changed; a notice says why, and the tag is not shown. `stream` replaces `rows` for an endless query.
     """
 
     tag: str
@@ -42,36 +39,36 @@ class Result:
 
     @property
     def sink(self) -> str | None:
-        """Return the full name of the sink that a CREATE SINK made or found."""
+        """Return the full name of the sink that CREATE SINK created, or that already existed."""
         return self.names[0] if self.tag == "CREATE SINK" else None
 
     def arrow(self) -> pa.Table:
-        """Return the rows as an Arrow table; where `types` is empty, its types are those of the values."""
+        """Return the rows as an Arrow table. If `types` is empty, Arrow infers the types from the values."""
         import pyarrow as pa
 
         columns = list(zip(*self.rows, strict=True)) or [() for _ in self.columns]
-        types = [arrow_type(str(each)) for each in self.types] or [None] * len(columns)
+        types = [arrow_type(str(type_name)) for type_name in self.types] or [None] * len(columns)
         arrays = [pa.array(column, type_) for column, type_ in zip(columns, types, strict=True)]
         return pa.table(arrays, names=list(self.columns))
 
     def df(self) -> pd.DataFrame:
-        """Return the rows as a pandas DataFrame; raises ImportError where pandas is not installed."""
+        """Return the rows as a pandas DataFrame. Raise ImportError if pandas is not installed."""
         return self.arrow().to_pandas()
 
 
 class Workspace(Protocol):
-    """A session, for the statements that need more of it than its catalog."""
+    """The parts of a session that statements use besides its catalog."""
 
     @property
     def catalog(self) -> Catalog:
-        """Return the catalog as statements see it: while a transaction is open, its draft."""
+        """Return the catalog that statements see: the draft of an open transaction, else the committed one."""
 
     @property
     def spark(self) -> AdhocSpark:
-        """Return what runs queries; it starts Spark at the first one."""
+        """Return the query engine, which starts Spark on the first query."""
 
     def tell(self, text: str) -> None:
-        """Say how far a statement is that takes long."""
+        """Report the progress of a slow statement."""
 
     def context(self, job: physical.Job) -> Context:
-        """Return what the parts of a job may use: its folder, secrets' values, object stores."""
+        """Return the context of a job: its folder, the values of secrets and the object stores."""

@@ -1,7 +1,7 @@
-"""The address of a server → a script that reads what is there into Iceberg tables, or rows of one table or topic.
+"""Write a script that copies the tables or topics of a server into Iceberg tables, and preview and check a server.
 
-Each statement is tried in a temporary catalog before it is written, so that the script runs; what cannot be read stands
-in comments, with the reason and what to do.
+Each statement first runs in a temporary catalog, so that the script works. A comment in the script names each table
+that cannot be read, with the reason and the fix.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ _LAKE = "lake"
 
 @dataclass(slots=True)
 class _Draft:
-    """A script as far as it is written; its statements, but those of sinks, have been run in `session`.
+    """A script that is being written. Its statements have run in `session`, except CREATE SINK.
 
-    `relations` are what the sources and tables are called, by their names on the server.
+    `relations` maps names on the server to the names of sources and tables in the script.
     """
 
     session: Session
@@ -54,30 +54,30 @@ class _Draft:
     parts: list[str] = field(default_factory=list)
     relations: dict[str, str] = field(default_factory=dict)
     left_out: dict[str, SinkqlError] = field(default_factory=dict)
-    taken: set[str] = field(default_factory=lambda: {_LAKE, _REGISTRY, f"{_REGISTRY}_password"})
+    used_names: set[str] = field(default_factory=lambda: {_LAKE, _REGISTRY, f"{_REGISTRY}_password"})
     variables: list[str] = field(default_factory=list)
 
     def run(self, statement: str) -> None:
-        """Run a statement, and write it."""
+        """Run a statement and add it to the script."""
         self.session.execute(statement)
         self.parts.append(statement)
 
     def connect(self, draft: ConnectionScaffold, *, variable: str, password: str | None, validate: bool = True) -> None:
-        """Write a connection, and the secret that it needs; here a password may come of the address."""
-        self.taken |= {draft.name, f"{draft.name}_password"}
+        """Add a connection with its secret. A password in the address is used here but not written."""
+        self.used_names |= {draft.name, f"{draft.name}_password"}
         options = list(draft.options)
         if password is not None or variable in os.environ:
             secret = f"{draft.name}_password"
-            here = text(password) if password is not None else f"env_var({text(variable)})"
-            self.session.execute(f"CREATE SECRET {secret} AS {here};")
+            value = text(password) if password is not None else f"env_var({text(variable)})"
+            self.session.execute(f"CREATE SECRET {secret} AS {value};")
             self.parts.append(f"CREATE SECRET {secret} AS env_var({text(variable)});")
             options.append(f"{draft.password} SECRET {secret}")
             self.variables.append(variable)
-        unasked = "" if validate else " WITH (VALIDATE = false)"
-        self.run(f"CREATE CONNECTION {draft.name} TO {draft.kind} ({', '.join(options)}){unasked};")
+        validation = "" if validate else " WITH (VALIDATE = false)"
+        self.run(f"CREATE CONNECTION {draft.name} TO {draft.kind} ({', '.join(options)}){validation};")
 
     def read(self, wanted: ScaffoldRequest) -> None:
-        """Write the sources that the connector drafts, and tables of them."""
+        """Add the sources that the connector proposes, and their tables."""
         catalog, access = self.session.catalog, self.session.access
         connection = catalog.plans.item(catalog.plans.resolve(as_name(wanted.connection)))
         assert isinstance(connection, logical.Connection)
@@ -88,7 +88,7 @@ class _Draft:
             if error is not None:
                 if source.whole:
                     raise error
-                self.taken.discard(name)
+                self.used_names.discard(name)
                 self._leave_out(source.found, error)
                 continue
             assert isinstance(item, logical.Source)
@@ -98,88 +98,88 @@ class _Draft:
                 self.relations[source.found] = name
 
     def _try(self, source: SourceScaffold, name: str) -> SinkqlError | None:
-        """Write the source by the first of its clauses that can be planned; return why none can."""
-        found = None
+        """Add the source with the first clauses that can be planned. Return the error if none can."""
+        first_error = None
         for clauses in source.clauses:
             try:
                 self.session.execute(f"CREATE SOURCE {name} {clauses};")
             except SinkqlError as error:
-                found = found or error
+                first_error = first_error or error
                 continue
-            notes = "".join(f"-- {each}\n" for each in source.notes)
+            notes = "".join(f"-- {note}\n" for note in source.notes)
             self.parts.append(f"{notes}CREATE SOURCE {name} {clauses};")
             return None
-        return found or SinkqlError("SQ4040", " ".join(source.notes))
+        return first_error or SinkqlError("SQ4040", " ".join(source.notes))
 
     def _tables(self, source: str, item: logical.Source, wanted: ScaffoldRequest) -> None:
-        meant = [table for table in item.tables if wanted.schema in ("", table.name[0])]
-        lasts = Counter(relation_name(table.name[-1]) for table in meant)
-        for table in meant:
-            found = ".".join(table.name)
-            if not wanted.names or {found, table.name[-1]} & set(wanted.names):
-                long = "_".join(table.name)
-                plain = table.name[0] == "public" or lasts[relation_name(table.name[-1])] == 1
-                name = self._named(table.name[-1] if plain else long, long)
+        tables = [table for table in item.tables if wanted.schema in ("", table.name[0])]
+        last_names = Counter(relation_name(table.name[-1]) for table in tables)
+        for table in tables:
+            full_name = ".".join(table.name)
+            if not wanted.names or {full_name, table.name[-1]} & set(wanted.names):
+                long_name = "_".join(table.name)
+                is_short = table.name[0] == "public" or last_names[relation_name(table.name[-1])] == 1
+                name = self._named(table.name[-1] if is_short else long_name, long_name)
                 reference = ".".join(ident(ast.Ident(part)) for part in table.name)
-                more = self.kind.options(table)
+                options = self.kind.options(table)
                 try:
-                    self.run(f"CREATE TABLE {name} FROM SOURCE {source} (REFERENCE {reference}){more};")
-                    self.relations[found] = name
+                    self.run(f"CREATE TABLE {name} FROM SOURCE {source} (REFERENCE {reference}){options};")
+                    self.relations[full_name] = name
                 except SinkqlError as error:
-                    self.taken.discard(name)
-                    self._leave_out(found, error)
+                    self.used_names.discard(name)
+                    self._leave_out(full_name, error)
 
-    def _leave_out(self, found: str, error: SinkqlError) -> None:
-        self.left_out[found] = error
-        lines = [f"{found} is left out: {error.message}", *((error.hint or "").splitlines())]
+    def _leave_out(self, name: str, error: SinkqlError) -> None:
+        self.left_out[name] = error
+        lines = [f"{name} is left out: {error.message}", *((error.hint or "").splitlines())]
         self.parts.append("\n".join(f"-- {line}" for line in lines))
 
     def _named(self, short: str, long: str) -> str:
-        """Return a name that no other relation has."""
-        for each in (relation_name(short), relation_name(long), *(f"{relation_name(long)}_{n}" for n in range(2, 99))):
-            if each not in self.taken:
-                self.taken.add(each)
-                return each
+        """Return a free relation name and reserve it."""
+        for name in (relation_name(short), relation_name(long), *(f"{relation_name(long)}_{n}" for n in range(2, 99))):
+            if name not in self.used_names:
+                self.used_names.add(name)
+                return name
         raise AssertionError
 
     def sinks(self, namespace: str) -> None:
-        """Write a sink of each relation."""
+        """Add a sink for each relation."""
         for name in self.relations.values():
             item = self.session.catalog.plans.item(self.session.catalog.plans.resolve(as_name(name)))
             assert isinstance(item, logical.Source)
             table = text(as_name(name).parts[-1].value)
             sink = self._named(f"{name}_sink", f"{name}_iceberg_sink")
             head = f"CREATE SINK {sink} FROM {name} INTO ICEBERG CATALOG CONNECTION {_LAKE}"
-            place = f"(NAMESPACE = {text(namespace)}, TABLE = {table})"
-            self.parts.append(f"{_note(item)}{head} {place} {_mode(item)} WITH (COMMIT INTERVAL = '10s');")
+            target = f"(NAMESPACE = {text(namespace)}, TABLE = {table})"
+            self.parts.append(f"{_note(item)}{head} {target} {_mode(item)} WITH (COMMIT INTERVAL = '10s');")
 
 
 def _mode(item: logical.Source) -> str:
-    """Return how the rows of a source are written."""
+    """Return the clauses of a sink that fit the rows of a source."""
     if item.shape.change is logical.Change.APPEND:
         return "ENVELOPE NONE"
     if not item.shape.keys:
         return "MODE APPEND"
-    key = [ident(ast.Ident(each.name)) for each in item.shape.columns if each.name in item.shape.keys[0]]
+    key = [ident(ast.Ident(column.name)) for column in item.shape.columns if column.name in item.shape.keys[0]]
     return f"KEY ({', '.join(key)}) MODE UPSERT"
 
 
 def _note(item: logical.Source) -> str:
     keyless = item.shape.change is logical.Change.RETRACT and not item.shape.keys
-    return "-- Without a key each change is a row, with what it does in its changelog columns.\n" if keyless else ""
+    return "-- Without a key, the sink writes each change as a row with changelog columns.\n" if keyless else ""
 
 
 def write_script(
     written: str, names: Sequence[str] = (), *, registry: str | None = None, namespace: str | None = None
 ) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    """Return a script that reads what a server has, the variables with passwords that it needs, and what it leaves out.
+    """Return a script for a server, the environment variables of its passwords, and the tables that it omits.
 
-    `names` are those of the tables or topics that are wanted, all without any; `registry` is the URL of a schema
-    registry. Raises SQ4039, SQ4040, and what keeps the server from being asked.
+    `names` selects tables or topics, by default all. `registry` is the URL of a schema registry. Raise SQ4039, SQ4040
+    and the errors of the server.
     """
-    with _drafted(written, names, registry=registry) as draft:
+    with _read_server(written, names, registry=registry) as draft:
         if not draft.relations:
-            raise _unreadable(draft) if draft.left_out else _nothing(names, draft)
+            raise _unreadable_error(draft) if draft.left_out else _missing_error(names, draft)
         draft.parts.append(
             f"CREATE CONNECTION {_LAKE} TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = {text(_LAKE)});"
         )
@@ -189,59 +189,63 @@ def write_script(
 
 
 def preview_server(written: str, name: str, limit: int, *, registry: str | None = None) -> Result:
-    """Return the first rows of a table or topic at an address; nothing is left on the server."""
-    with _drafted(written, (name,), registry=registry, looking=True) as draft:
+    """Return the first rows of a table or topic at an address. The server keeps no resources for it."""
+    with _read_server(written, (name,), registry=registry, looking=True) as draft:
         if not draft.relations:
             raise next(iter(draft.left_out.values()))
         return draft.session.preview(next(iter(draft.relations.values())), limit=limit)
 
 
 def examine(written: str, *, registry: str | None = None) -> Iterator[HealthCheck]:
-    """Yield what keeps sources of the server at an address from running; nothing is left there. Raises SQ4039."""
-    with _connected(written, registry=registry, validate=False) as (draft, wanted):
-        failed = None
+    """Yield the checks of the server at an address, and leave no resources there. Raise SQ4039."""
+    with _connect(written, registry=registry, validate=False) as (draft, wanted):
+        failure = None
         try:
             draft.read(wanted)
             if not draft.relations and not draft.left_out:
-                failed = _nothing((), draft)
+                failure = _missing_error((), draft)
         except SinkqlError as error:
-            failed = error
-        found = [_of_login(each, draft) for each in checks_of_catalog(draft.session.catalog, own=False)]
-        yield from found
-        if failed is not None and not any(each.state == "wrong" for each in found):
-            yield HealthCheck(draft.address.scheme, "wrong", failed.message, failed.hint)
-        told = {each.name.rpartition(": table ")[2] for each in found if each.state != "ok"}
+            failure = error
+        checks = [_login_check(check, draft) for check in checks_of_catalog(draft.session.catalog, own=False)]
+        yield from checks
+        if failure is not None and not any(check.state == "wrong" for check in checks):
+            yield HealthCheck(draft.address.scheme, "wrong", failure.message, failure.hint)
+        checked = {check.name.rpartition(": table ")[2] for check in checks if check.state != "ok"}
         for name, reason in draft.left_out.items():
-            if name not in told:
+            if name not in checked:
                 yield HealthCheck(name, "warning", reason.message, reason.hint)
 
 
 @contextmanager
-def _drafted(written: str, names: Sequence[str], *, registry: str | None, looking: bool = False) -> Iterator[_Draft]:
-    with _connected(written, registry=registry, looking=looking, names=names) as (draft, wanted):
+def _read_server(
+    written: str, names: Sequence[str], *, registry: str | None, looking: bool = False
+) -> Iterator[_Draft]:
+    with _connect(written, registry=registry, looking=looking, names=names) as (draft, wanted):
         draft.read(wanted)
-        found = [f".{each}" for each in (*draft.relations, *draft.left_out)]
-        missing = [name for name in names if not any(each.endswith(f".{name}") for each in found)]
+        suffixes = [f".{suffix}" for suffix in (*draft.relations, *draft.left_out)]
+        missing = [name for name in names if not any(suffix.endswith(f".{name}") for suffix in suffixes)]
         if missing:
-            raise _nothing(missing, draft, wanted.passed)
+            raise _missing_error(missing, draft, wanted.passed)
         yield draft
 
 
 @contextmanager
-def _connected(
+def _connect(
     written: str, *, registry: str | None, looking: bool = False, validate: bool = True, names: Sequence[str] = ()
 ) -> Iterator[tuple[_Draft, ScaffoldRequest]]:
-    """Give what has nothing yet but connections, and what is to be drafted of the server."""
-    known = discover()
-    address = read_address(written, tuple(known.addresses))
-    kind = known.addresses[address.scheme]
+    """Yield a draft with only connections, and the request for the server's scaffold."""
+    connectors = discover()
+    address = read_address(written, tuple(connectors.addresses))
+    kind = connectors.addresses[address.scheme]
     connection = kind.connection(address)
     with (
         tempfile.TemporaryDirectory(prefix="sinkql-init-") as folder,
         Session(
-            Path(folder) / "catalog.db", registry=_looking(known, kind) if looking else known, project=Path.cwd()
+            Path(folder) / "catalog.db",
+            registry=_with_sample(connectors, kind) if looking else connectors,
+            project=Path.cwd(),
         ) as session,
-        _of_address(address, connection.variable),
+        _errors_of_address(address, connection.variable),
     ):
         draft = _Draft(session, kind, address)
         draft.connect(connection, variable=connection.variable, password=address.password, validate=validate)
@@ -251,8 +255,8 @@ def _connected(
 
 
 @contextmanager
-def _of_address(address: Address, variable: str) -> Iterator[None]:
-    """Have errors speak of the address: the statements that are tried are none that the user wrote."""
+def _errors_of_address(address: Address, variable: str) -> Iterator[None]:
+    """Make errors refer to the address, as the user did not write the statements."""
     try:
         yield
     except SinkqlError as error:
@@ -262,8 +266,8 @@ def _of_address(address: Address, variable: str) -> Iterator[None]:
         raise
 
 
-def _of_login(check: HealthCheck, draft: _Draft) -> HealthCheck:
-    """Have a check speak of the address where it speaks of a secret, which is none of the user's."""
+def _login_check(check: HealthCheck, draft: _Draft) -> HealthCheck:
+    """Make a fix refer to the password in the address instead of a secret."""
     if check.state != "wrong" or "SECRET" not in (check.fix or "").upper():
         return check
     return replace(check, fix=_password_hint(draft.address, draft.kind.connection(draft.address).variable))
@@ -277,62 +281,64 @@ def _password_hint(address: Address, variable: str) -> str:
     return f"Set {variable} to the user's password."
 
 
-def _looking(known: Registry, kind: AddressKind) -> Registry:
-    """Return the connectors, of which one asks for less where rows are only looked at."""
+def _with_sample(connectors: Registry, kind: AddressKind) -> Registry:
+    """Return the connectors, with the lighter sample of one for a preview."""
     if kind.sample is not None:
-        known.sources[kind.source] = replace(known.sources[kind.source], sample=kind.sample)
-    return known
+        connectors.sources[kind.source] = replace(connectors.sources[kind.source], sample=kind.sample)
+    return connectors
 
 
 def _connect_registry(draft: _Draft, url: str) -> None:
-    """Write a connection to a schema registry, whose URL may have a user and a password."""
+    """Add a connection to a schema registry. Its URL may have a user and a password."""
     address = read_address(url, ("http", "https"))
     host = ",".join(name if port is None else f"{name}:{port}" for name, port in address.hosts)
     path = f"/{address.path}" if address.path else ""
     options = [option("URL", f"{address.scheme}://{host}{path}")]
     if address.user is not None:
         options.append(option("USER", address.user))
-    kind = next(each.name for each in draft.session.catalog.registry.connections.values() if each.schemas)
-    made = ConnectionScaffold(kind, _REGISTRY, tuple(options), "PASSWORD", _REGISTRY_VARIABLE)
+    kind = next(
+        connection.name for connection in draft.session.catalog.registry.connections.values() if connection.schemas
+    )
+    scaffold = ConnectionScaffold(kind, _REGISTRY, tuple(options), "PASSWORD", _REGISTRY_VARIABLE)
     needed = _REGISTRY_VARIABLE if address.user is not None else ""
-    draft.connect(made, variable=needed, password=address.password)
+    draft.connect(scaffold, variable=needed, password=address.password)
 
 
 def _tables_of(draft: _Draft) -> tuple[tuple[str, ...], ...]:
-    """Return the names of the tables that there are."""
+    """Return the names of the server's tables."""
     plans = draft.session.catalog.plans
     items = [plans.item(name) for name in plans.names("SOURCE")]
     return tuple(table.name for item in items if isinstance(item, logical.Source) for table in item.tables)
 
 
-def _unreadable(draft: _Draft) -> SinkqlError:
-    """Return why none of what there is can be read."""
-    name, first = next(iter(draft.left_out.items()))
-    others = len(draft.left_out) - 1
-    detail = f"So it is with {name}, and {others} more cannot be read." if others else None
-    return SinkqlError(first.code, first.message, detail=detail, hint=first.hint)
+def _unreadable_error(draft: _Draft) -> SinkqlError:
+    """Return the error if no table or topic can be read."""
+    name, error = next(iter(draft.left_out.items()))
+    count = len(draft.left_out) - 1
+    detail = f"This is the error of {name}. {count} more cannot be read." if count else None
+    return SinkqlError(error.code, error.message, detail=detail, hint=error.hint)
 
 
-def _nothing(names: Sequence[str], draft: _Draft, passed: Sequence[str] = ()) -> SinkqlError:
-    """Return the error for what is not there; `passed` are names that are there, too."""
+def _missing_error(names: Sequence[str], draft: _Draft, passed: Sequence[str] = ()) -> SinkqlError:
+    """Return the error for a missing database, table or topic. `passed` has further names that exist."""
     tables, schema = _tables_of(draft), draft.address.path
-    known = (*(".".join(each) for each in tables), *passed)
-    if not names and tables:  # of other databases of the server, where the address names one
-        near = nearest(schema, sorted({each[0] for each in tables}))
+    known_names = (*(".".join(table) for table in tables), *passed)
+    if not names and tables:  # the address names a database, and only other databases have tables
+        match = nearest(schema, sorted({table[0] for table in tables}))
         return SinkqlError(
             "SQ4040",
             f'the server has no database "{schema}" with tables that the user may see',
-            hint=f"Did you mean {near}?" if near else "Correct the name, or grant the user what it needs.",
+            hint=f"Did you mean {match}?" if match else "Correct the name, or grant the user the privileges.",
         )
     if not names:
         return SinkqlError(
             "SQ4040",
             "the server has no table or topic that the user may see",
-            hint="Create one, or grant the user what it needs.",
+            hint="Create one, or grant the user the privileges.",
         )
-    near = nearest(names[0], [*known, *(each.rpartition(".")[2] for each in known)])
+    match = nearest(names[0], [*known_names, *(table.rpartition(".")[2] for table in known_names)])
     return SinkqlError(
         "SQ4040",
         f'the server has no table or topic "{names[0]}" that the user may see',
-        hint=f"Did you mean {near}?" if near else "Correct the name, or grant the user what it needs.",
+        hint=f"Did you mean {match}?" if match else "Correct the name, or grant the user the privileges.",
     )

@@ -1,4 +1,4 @@
-"""The connections and sources of a catalog, or of a script → what is wrong on their servers, asked of them."""
+"""Check the servers of the connections, sources and clusters of a catalog or script."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from sinkql.session.item.connector_access import CatalogAccess
 
 
 def checks_of_catalog(catalog: Catalog, *, own: bool = True) -> Iterator[HealthCheck]:
-    """Yield what is found on the servers of all connections of a catalog.
+    """Yield the checks of the servers of all connections of a catalog.
 
-    It is not one's `own` where it goes again: what other catalogs have on the servers is theirs.
+    `own` is false for a temporary catalog. Resources that other catalogs have on the servers are then not reported.
     """
     reader = catalog.reader()
-    sources, tables, alone, logs = [], [], [], []
+    sources, tables, unconnected, logs = [], [], [], []
     for kind in ("SOURCE", "TABLE"):
         for name in reader.names(kind):
             entry = reader.entry(name)
-            if entry is not None and _pushed(entry.statement):
-                alone.append(name)
+            if entry is not None and _is_unconnected(entry.statement):
+                unconnected.append(name)
             elif entry is not None and isinstance(entry.statement, ast.CreateSource):
                 sources.append((entry.statement, reader.facts(name)))
             elif entry is not None and isinstance(entry.statement, ast.CreateTableFrom):
@@ -44,23 +44,22 @@ def checks_of_catalog(catalog: Catalog, *, own: bool = True) -> Iterator[HealthC
                 logs.append(entry.statement)
     ids = frozenset(str(facts["source_id"]) for _, facts in sources if "source_id" in facts)
     yield from _checks(catalog, sources, tables, ids if own else None)
-    for name in alone:
-        yield from _of_source(name, catalog)
+    for name in unconnected:
+        yield from _check_source(name, catalog)
     for statement in logs:
-        yield from _of_log(statement, catalog)
+        yield from _check_log_store(statement, catalog)
 
 
 def checks_of_script(text: str, path: str, project: Path) -> Iterator[HealthCheck]:
-    """Yield what is found on the servers of a script's connections; nothing else of it is run.
+    """Yield the checks of the servers of a script's connections, without running the rest of the script.
 
-    Relative paths begin in `project`.
-    Raises what is wrong with the script.
+    Relative paths start in `project`. Raise the errors of the script.
     """
-    from sinkql.session.session import Session  # which knows this module
+    from sinkql.session.session import Session  # imports this module
 
     sources: list[tuple[ast.CreateSource, logical.Facts]] = []
     tables: list[ast.CreateTableFrom] = []
-    alone: list[ast.Name] = []
+    unconnected: list[ast.Name] = []
     with (
         tempfile.TemporaryDirectory(prefix="sinkql-doctor-") as folder,
         Session(Path(folder) / "catalog.db", project=project) as session,
@@ -73,9 +72,9 @@ def checks_of_script(text: str, path: str, project: Path) -> Iterator[HealthChec
                         session.run_statement(replace(statement, validate=False))
                     case ast.CreateSecret() | ast.CreateSchema() | ast.CreateDatabase() | ast.SetVariable():
                         session.run_statement(statement)
-                    case ast.CreateSource() | ast.CreateTableFrom() if _pushed(statement):
+                    case ast.CreateSource() | ast.CreateTableFrom() if _is_unconnected(statement):
                         session.run_statement(statement)
-                        alone.append(statement.name)
+                        unconnected.append(statement.name)
                     case ast.CreateSource():
                         sources.append((statement, {}))
                     case ast.CreateTableFrom():
@@ -83,10 +82,10 @@ def checks_of_script(text: str, path: str, project: Path) -> Iterator[HealthChec
                     case _:
                         pass
             yield from _checks(session.catalog, sources, tables, None)
-            for name in alone:
-                yield from _of_source(session.catalog.plans.resolve(name), session.catalog)
+            for name in unconnected:
+                yield from _check_source(session.catalog.plans.resolve(name), session.catalog)
             for statement in parse(text, words):
-                yield from _of_log(statement, session.catalog)
+                yield from _check_log_store(statement, session.catalog)
         except SinkqlError as error:
             masked = mask(text, words)
             raise masked.cover(error.within(path=path, text=masked.text)) from error.__cause__
@@ -100,22 +99,22 @@ def _checks(
 ) -> Iterator[HealthCheck]:
     plans, access = catalog.plans, CatalogAccess(catalog)
     positions = _positions(catalog)
-    readings: dict[str, list[SourceUnderCheck]] = {}
+    source_checks: dict[str, list[SourceUnderCheck]] = {}
     for statement, facts in sources:
         if statement.connection is not None:
-            reading = _reading(statement, facts, tables, plans)
-            reading = replace(reading, positions=positions.get(plans.resolve(statement.name), {}))
-            readings.setdefault(plans.resolve(statement.connection), []).append(reading)
+            source_check = _source_under_check(statement, facts, tables, plans)
+            source_check = replace(source_check, positions=positions.get(plans.resolve(statement.name), {}))
+            source_checks.setdefault(plans.resolve(statement.connection), []).append(source_check)
     for name in plans.names("CONNECTION"):
         try:
             connection = plans.item(name)
         except SinkqlError:
-            continue  # the catalog's own check tells
+            continue  # the check of the catalog reports it
         assert isinstance(connection, logical.Connection)
         kind = catalog.registry.connections[connection.kind]
         short = short_name(name, plans)
-        examined = CheckContext(tuple(readings.get(name, ())), source_ids, tuple(_sinks(name, plans)))
-        for check in _examined(kind, connection, examined, access):
+        check_context = CheckContext(tuple(source_checks.get(name, ())), source_ids, tuple(_sinks(name, plans)))
+        for check in _check_connection(kind, connection, check_context, access):
             yield replace(check, name=f"{short}: {check.name}" if check.name else short)
 
 
@@ -125,29 +124,29 @@ def _sinks(connection: str, plans: logical.CatalogReader) -> Iterator[logical.Si
         try:
             item = plans.item(name)
         except SinkqlError:
-            continue  # the catalog's own check tells
+            continue  # the check of the catalog reports it
         if isinstance(item, logical.Sink) and item.connection == connection:
             yield item
 
 
 def _positions(catalog: Catalog) -> dict[str, dict[str, dict[str, Any]]]:
-    """Return how far sinks are in each source, by the source's full name and the sink's short one."""
-    found: dict[str, dict[str, dict[str, Any]]] = {}
-    known = catalog.control.offsets()
-    for name in catalog.plans.names("SINK") if known else ():
+    """Return the sinks' positions in each source, by the source's full name and the sink's short name."""
+    positions: dict[str, dict[str, dict[str, Any]]] = {}
+    offsets_by_sink = catalog.control.offsets()
+    for name in catalog.plans.names("SINK") if offsets_by_sink else ():
         try:
             job = lower(name, catalog.plans)
         except SinkqlError:
-            continue  # the catalog's own check tells
-        offsets = json.loads(known.get(job.sink_id, "{}"))
+            continue  # the check of the catalog reports it
+        offsets = json.loads(offsets_by_sink.get(job.sink_id, "{}"))
         for read in job.reads():
             if read.source in offsets:
-                found.setdefault(read.name, {})[short_name(name, catalog.plans)] = offsets[read.source]
-    return found
+                positions.setdefault(read.name, {})[short_name(name, catalog.plans)] = offsets[read.source]
+    return positions
 
 
-def _pushed(statement: ast.Statement) -> bool:
-    """Tell whether a statement makes a source whose rows others send, which has no connection."""
+def _is_unconnected(statement: ast.Statement) -> bool:
+    """Return whether a statement creates a source without a connection, to which clients send rows."""
     match statement:
         case ast.CreateSource():
             return statement.pushed
@@ -157,13 +156,13 @@ def _pushed(statement: ast.Statement) -> bool:
             return False
 
 
-def _of_source(name: str, catalog: Catalog) -> Iterator[HealthCheck]:
-    """Yield what is found of a source that has no connection."""
+def _check_source(name: str, catalog: Catalog) -> Iterator[HealthCheck]:
+    """Yield the checks of a source without a connection."""
     short = short_name(name, catalog.plans)
     try:
         source = catalog.plans.item(name)
     except SinkqlError:
-        return  # the catalog's own check tells
+        return  # the check of the catalog reports it
     assert isinstance(source, logical.Source)
     kind = catalog.registry.sources[source.kind]
     if kind.examine is None:
@@ -176,51 +175,53 @@ def _of_source(name: str, catalog: Catalog) -> Iterator[HealthCheck]:
 
 
 def checks_of_clusters(catalog: Catalog) -> Iterator[HealthCheck]:
-    """Tell whether masters of clusters answer, and sinks can keep their state where STATE says."""
+    """Check that the masters of clusters answer and that sinks can write their state to STATE."""
     for name in catalog.reader().names("CLUSTER"):
         try:
             cluster = catalog.plans.item(name)
         except SinkqlError:
-            continue  # the catalog's own check tells
+            continue  # the check of the catalog reports it
         if not isinstance(cluster, logical.Cluster):
             continue
         if cluster.master.startswith(ADDRESSED):
-            yield _of_master(short_name(name), cluster.master)
+            yield _check_master(short_name(name), cluster.master)
         if cluster.state is not None:
-            yield _of_state(short_name(name), cluster.state, catalog)
+            yield _check_state(short_name(name), cluster.state, catalog)
 
 
-def _of_master(name: str, master: str) -> HealthCheck:
-    called = f"{name}: master"
+def _check_master(name: str, master: str) -> HealthCheck:
+    check_name = f"{name}: master"
     try:
-        here = own_address(master)
+        local_address = own_address(master)
         return HealthCheck(
-            called, "ok", f"{master} reaches this machine at {here}" if here else f"{master} is behind a proxy"
+            check_name,
+            "ok",
+            f"{master} reaches this machine at {local_address}" if local_address else f"{master} is behind a proxy",
         )
     except SinkqlError as error:
-        return HealthCheck(called, "wrong", f"{error.message} ({error.detail})", error.hint)
+        return HealthCheck(check_name, "wrong", f"{error.message} ({error.detail})", error.hint)
 
 
-def _of_state(name: str, state: logical.StatePath, catalog: Catalog) -> HealthCheck:
+def _check_state(name: str, state: logical.StatePath, catalog: Catalog) -> HealthCheck:
     from sinkql.state_store.store import check_state_path
 
-    called = f"{name}: state"
+    check_name = f"{name}: state"
     try:
         check_state_path(state.path, state.connection, CatalogAccess(catalog).store)
-        return HealthCheck(called, "ok", f"files can be made in {state.path}")
+        return HealthCheck(check_name, "ok", f"files can be created in {state.path}")
     except SinkqlError as error:
-        return HealthCheck(called, "wrong", error.message, error.hint)
+        return HealthCheck(check_name, "wrong", error.message, error.hint)
 
 
-def _of_log(statement: ast.Statement, catalog: Catalog) -> Iterator[HealthCheck]:
-    """Tell whether the store of a source's log, where it has one, keeps captures apart."""
+def _check_log_store(statement: ast.Statement, catalog: Catalog) -> Iterator[HealthCheck]:
+    """Check that the object store of a source's log has conditional writes, which fence captures."""
     if not isinstance(statement, ast.CreateSource | ast.CreateTableFrom):
         return
-    written = {each.name: each.value for each in statement.with_options}
-    match written.get("LOG"), written.get(REACHED_BY):
+    options = {option.name: option.value for option in statement.with_options}
+    match options.get("LOG"), options.get(REACHED_BY):
         case ast.Text(path), ast.Word(connection):
             from sinkql.capture.object_log_store import LOGS
-            from sinkql.object_store.objects import Objects  # boto3, only where one is asked
+            from sinkql.object_store.objects import Objects  # boto3 is loaded only for a log in an object store
 
             name = f"{statement.name.parts[-1].value}: log"
             bucket, _, prefix = path.removeprefix(SCHEME).partition("/")
@@ -232,28 +233,28 @@ def _of_log(statement: ast.Statement, catalog: Catalog) -> Iterator[HealthCheck]
                 yield HealthCheck(name, "wrong", error.message, error.hint)
 
 
-def _reading(
+def _source_under_check(
     statement: ast.CreateSource,
     facts: logical.Facts,
     tables: Sequence[ast.CreateTableFrom],
     plans: logical.CatalogReader,
 ) -> SourceUnderCheck:
     name = plans.resolve(statement.name)
-    own = (
-        tuple(part.value for part in each.reference.parts)
-        for each in tables
-        if each.source is not None and each.reference is not None and plans.resolve(each.source) == name
+    references = (
+        tuple(part.value for part in table.reference.parts)
+        for table in tables
+        if table.source is not None and table.reference is not None and plans.resolve(table.source) == name
     )
-    return SourceUnderCheck(short_name(name, plans), statement, facts, tuple(own))
+    return SourceUnderCheck(short_name(name, plans), statement, facts, tuple(references))
 
 
-def _examined(
-    kind: ConnectionKind, connection: logical.Connection, examined: CheckContext, access: OutsideAccess
+def _check_connection(
+    kind: ConnectionKind, connection: logical.Connection, check_context: CheckContext, access: OutsideAccess
 ) -> Iterator[HealthCheck]:
-    """Yield what is found through a connection; its name is empty where it is that of the connection itself."""
+    """Yield the checks of a connection. The name is empty for the check of the connection itself."""
     try:
         if kind.examine is not None:
-            yield from kind.examine(connection, examined, access)
+            yield from kind.examine(connection, check_context, access)
         elif kind.validate is not None:
             kind.validate(connection, access)
             yield HealthCheck("", "ok", "it answers")

@@ -1,4 +1,4 @@
-"""SQL text → effects: the one object that builds the catalog and all else, and hands each part what it needs."""
+"""A session: opens the catalog, runs SQL text against it, and runs its sinks."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """Run statements against one catalog, and the sinks in it.
+    """A session runs statements against one catalog, and the sinks of the catalog.
 
-    `path` is the catalog's file, its URL (`sqlite:///…`, `postgresql+psycopg://…`) or the project's folder; None is
-    what SINKQL_CATALOG names, or the working folder. A catalog that is not there is made, unless it must be `existing`.
-    Relative paths of its items begin in `project`: the folder that `.sinkql` lies in, without it.
+    `path` is the catalog's file, its URL (`sqlite:///…`, `postgresql+psycopg://…`) or the project's folder. If it is
+    None, SINKQL_CATALOG names the catalog, by default the working folder. A missing catalog is created unless
+    `existing` is set. Relative paths of items start in `project`, by default the folder that contains `.sinkql`.
     """
 
     def __init__(
@@ -55,18 +55,18 @@ class Session:
         existing: bool = False,
         project: Path | None = None,
     ) -> None:
-        known = registry if registry is not None else discover()
-        self._committed = Catalog(address_of(path), known, existing=existing, project=project)
+        connectors = registry if registry is not None else discover()
+        self._committed = Catalog(address_of(path), connectors, existing=existing, project=project)
         self._transaction: Transaction | None = None
         self.access = CatalogAccess(self._committed)
         self._spark: AdhocSpark | None = None
         self.telling: Callable[[str], None] | None = None
-        """Called with a line that says how far a statement is that takes long."""
+        """The listener for progress lines of slow statements."""
         dropping.finish_interrupted_drop(self._committed)
 
     @property
     def notices(self) -> tuple[Notice, ...]:
-        """Return what is wrong with items of the catalog, which then can only be dropped."""
+        """Return the errors of broken items of the catalog. Broken items can only be dropped."""
         return tuple(self._notice(broken) for broken in self.catalog.broken.values())
 
     def _notice(self, broken: Broken) -> Notice:
@@ -76,79 +76,82 @@ class Session:
             f'{kind.lower()} "{short_name(full_name, reader)}" cannot be used: {broken.error.message}',
             hint=broken.error.hint
             if kind == "TABLE"
-            else f"Mend that, or run DROP {kind} {sql_name(full_name, reader)}; and create it again.",
+            else f"Correct that, or run DROP {kind} {sql_name(full_name, reader)}; and create it again.",
         )
 
     # --- statements --------------------------------------------------------------------------------------------------
 
     def execute(self, text: str, path: str | None = None) -> list[Result]:
-        """Run all statements of a text; what ran before one that fails stays. `path` names the text in errors."""
+        """Run the statements of a text. After an error, the effects of earlier statements stay.
+
+        `path` names the text in errors.
+        """
         return list(self.stream(text, path))
 
     def stream(self, text: str, path: str | None = None) -> Iterator[Result]:
-        """Yield the result of each statement as it is done; nothing runs if the text does not parse."""
+        """Yield the result of each statement when it ends. Nothing runs if the text does not parse."""
         words = self._committed.registry.vocabulary
         try:
             for statement in parse(text, words):
                 yield self.run_statement(statement)
         except SinkqlError as error:
-            masked = mask(text, words)  # which reads the text once more, where it is shown
+            masked = mask(text, words)  # parses the text again, which only an error needs
             raise masked.cover(error.within(path=path, text=masked.text)) from error.__cause__
 
     def tell(self, text: str) -> None:
-        """Say how far a statement is that takes long."""
+        """Report the progress of a slow statement."""
         if self.telling is not None:
             self.telling(text)
 
     def run_statement(self, statement: ast.Statement) -> Result:
-        """Run one statement; errors have spans in its text, but no text."""
+        """Run one statement. Errors have spans in its text but no text."""
         try:
             if isinstance(statement, ast.Transaction):
-                return self._transact(statement)
+                return self._run_transaction_statement(statement)
             if self._transaction is not None:
                 return self._transaction.run(statement, self._run)
             if isinstance(statement, ast.CreateSinks):
-                return self._as_whole(statement)
+                return self._run_in_transaction(statement)
             return self._run(statement)
         except RecursionError:
             raise too_deep(statement.span) from None
 
     @property
     def catalog(self) -> Catalog:
-        """Return the catalog as statements see it: while a transaction is open, its draft."""
+        """Return the catalog that statements see: the draft of an open transaction, else the committed one."""
         return self._transaction.draft if self._transaction is not None else self._committed
 
     @property
     def transaction(self) -> Literal["open", "failed"] | None:
-        """Say whether a transaction is open, and whether a statement failed in it."""
+        """Return "open" or "failed" for an open transaction, None without one."""
         if self._transaction is None:
             return None
         return "failed" if self._transaction.failed else "open"
 
     def end_script(self) -> None:
-        """End a script; raises SQ2655 if it leaves a transaction open, which is rolled back."""
+        """End a script. If it leaves a transaction open, roll it back and raise SQ2655."""
         if self._transaction is not None:
             self._rollback()
             raise transactions.not_ended()
 
-    def _as_whole(self, statement: ast.Statement) -> Result:
-        """Run a statement that changes the catalog more than once in a transaction of its own."""
-        self._transact(ast.Transaction("BEGIN"))
+    def _run_in_transaction(self, statement: ast.Statement) -> Result:
+        """Run a statement that changes the catalog several times in one transaction."""
+        self._run_transaction_statement(ast.Transaction("BEGIN"))
         assert self._transaction is not None
         try:
-            done = self._transaction.run(statement, self._run)
+            result = self._transaction.run(statement, self._run)
         except BaseException:
             self._rollback()
             raise
-        self._transact(ast.Transaction("COMMIT"))
-        return done
+        self._run_transaction_statement(ast.Transaction("COMMIT"))
+        return result
 
     def _rollback(self) -> None:
         if self._transaction is not None:
             self._transaction.rollback()
         self._transaction = None
 
-    def _transact(self, statement: ast.Transaction) -> Result:
+    def _run_transaction_statement(self, statement: ast.Transaction) -> Result:
         """Begin, end or change the transaction."""
         transaction = self._transaction
         if statement.action == "BEGIN":
@@ -164,13 +167,13 @@ class Session:
             return Result("SET")
         self._transaction = None
         if statement.action == "COMMIT":
-            done = transaction.commit(statement)
+            result = transaction.commit(statement)
         else:
             transaction.rollback()
-            done = Result("ROLLBACK")
+            result = Result("ROLLBACK")
         if statement.chain:
             self._transaction = Transaction(self._committed, transaction.modes)
-        return done
+        return result
 
     def _run(self, statement: ast.Statement) -> Result:
         self.catalog.refresh()
@@ -184,9 +187,9 @@ class Session:
     # --- sinks -------------------------------------------------------------------------------------------------------
 
     def sinks(self, names: Sequence[str] | None = None) -> tuple[str, ...]:
-        """Return the full names of the sinks of these names, or of all; raises SQ2001 for one that is not there.
+        """Return the full names of the named sinks, or of all sinks. Raise SQ2001 if one does not exist.
 
-        A name may be that of a materialized view that is computed once for several sinks.
+        A name may also be that of a materialized view job.
         """
         self._committed.refresh()
         if names is None:
@@ -194,49 +197,49 @@ class Session:
         return tuple(self._sink(name) for name in names)
 
     def _sink(self, name: str) -> str:
-        """Return a sink's full name, or that of a view with a log; one that is there is not planned for it."""
+        """Return the full name of a sink or materialized view job. A sink that exists is not planned for it."""
         plans = self._committed.plans
         full_name = plans.resolve(as_name(name))
         return full_name if full_name in self._jobs() else find(plans, as_name(name), "SINK").name
 
     def kind(self, name: str) -> str:
-        """Return what an item of this name is, as `sink` or `materialized view`; a KeyError where there is none."""
+        """Return the kind of an item in lower case, for example `sink`. Raise KeyError if it does not exist."""
         plans = self._committed.plans
         return plans.present()[plans.resolve(as_name(name))].kind.lower()
 
     def jobs_among(self, names: Sequence[str]) -> list[str]:
-        """Return the sinks, and the views that are jobs of their own, among full names, each once."""
+        """Return the sinks and materialized view jobs among full names, without duplicates."""
         self._committed.refresh()
         jobs = frozenset(self._jobs())
         return [name for name in dict.fromkeys(names) if name in jobs]
 
     def unread_among(self, names: Sequence[str]) -> list[str]:
-        """Return the materialized views among full names that no job computes: none of their own, and no reader's."""
+        """Return the materialized views among full names that no job computes."""
         plans = self._committed.plans
         views = [name for name in dict.fromkeys(names) if isinstance(plans.item(name), logical.View)]
         return [name for name in views if view_id(name, plans) is None and not readers_of(name, plans)]
 
     def _jobs(self) -> tuple[str, ...]:
-        """Return the full names of all that are jobs: sinks, and views with a log."""
+        """Return the full names of all sinks and materialized view jobs."""
         plans = self._committed.plans
         views = plans.names("MATERIALIZED VIEW")
         return (*plans.names("SINK"), *dropping.sink_ids(views, self._committed))
 
-    def _running(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Return the full names of the jobs of these names, or of all."""
+    def _job_names(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return the full names of the named jobs, or of all jobs."""
         sinks = self.sinks(names or None)
         return sinks if names else self._jobs()
 
     def jobs(self, names: Sequence[str] | None = None) -> list[physical.Job]:
-        """Return the jobs of the sinks of these names, or of all, and then those of the views that they read."""
+        """Return the jobs of the named sinks, or of all, followed by the jobs of the views that they read."""
         wanted, plans = self.sinks(names), self._committed.plans
         for name in names or ():
             find(plans, as_name(name), "SINK", "MATERIALIZED VIEW")
         wanted = (*wanted, *view_jobs(plans)) if names is None else wanted
         jobs = [lower(name, plans) for name in wanted if plans.entry(name) is not None]
-        for job in jobs:  # which grows by the views that they read
+        for job in jobs:  # the list grows while it adds the views that they read
             for read in job.reads():
-                if read.connector == physical.VIEW and all(each.sink != read.name for each in jobs):
+                if read.connector == physical.VIEW and all(listed.sink != read.name for listed in jobs):
                     jobs.append(lower(read.name, plans))
         return jobs
 
@@ -248,10 +251,10 @@ class Session:
         takeover: bool = False,
         progress: Progress | None = None,
     ) -> int:
-        """Run jobs until each has ended or was stopped; return the exit code that fits all of them.
+        """Run jobs until each has ended or was stopped, and return the joint exit code.
 
-        With `once` they commit what there is now and stop. `takeover` takes sinks from a process that runs them.
-        `progress` is called with what happens: the dataclasses of `sinkql.runtime.batch.events`.
+        With `once`, jobs commit the rows available now and stop. `takeover` takes sinks over from another process.
+        `progress` receives the events: the dataclasses of `sinkql.runtime.batch.events`.
         """
         self._end_queries()
         return run.run_jobs(self, jobs, once=once, takeover=takeover, progress=progress)
@@ -264,68 +267,68 @@ class Session:
         takeover: bool = False,
         progress: Progress | None = None,
     ) -> int:
-        """Run the sinks of these names, or all that users want to run, also those that come later, until stopped.
+        """Run the named sinks until stopped. Without names, run all sinks that are not stopped, and later ones.
 
-        All else is as `run` has it.
+        `run` describes the parameters.
         """
         jobs = self.jobs(names) if names is not None else None
         self._end_queries()
         return run.run_catalog(self, jobs, once=once, takeover=takeover, progress=progress)
 
     def running(self, *names: str) -> RunningSinks:
-        """Return a context manager in which a process of its own runs the sinks (all, without names).
+        """Return a context manager in which a child process runs the named sinks, or all sinks.
 
-        It has this process's working folder and environment.
+        The child has this process's working folder and environment.
         """
         database, sinks = self._committed.database, self.sinks(names or None)
         jobs, notes = self.jobs(sinks), wait_store(partial(open_notes, database), database.folder)
         return RunningSinks(database.address, sinks, reaching=lambda: TargetWait(jobs, notes))
 
     def start(self, *names: str) -> tuple[str, ...]:
-        """Let the sinks and views (all, without names) be run by the process that runs sinks; return their names."""
-        sinks = self._running(names)
+        """Mark the named jobs, or all jobs, to be run by the process that runs sinks. Return their names."""
+        sinks = self._job_names(names)
         for sink_id in dropping.sink_ids(sinks, self._committed).values():
             self._committed.control.resume(sink_id)
         return sinks
 
     def stop(self, *names: str) -> tuple[str, ...]:
-        """Tell whoever runs the sinks and views (all, without names) to finish the batch and stop; return them."""
-        sinks = self._running(names)
+        """Ask the named jobs, or all jobs, to stop after their current batch. Return their names."""
+        sinks = self._job_names(names)
         for sink_id in dropping.sink_ids(sinks, self._committed).values():
             self._committed.control.set_desired(sink_id, "stopped")
         return sinks
 
     def status(self, names: Sequence[str] = ()) -> tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]:
-        """Return columns and rows that tell what sinks and the views that they read are doing, and how far they are."""
-        return run.status(self._committed, self._running(names))
+        """Return columns and rows with the status and positions of jobs."""
+        return run.status(self._committed, self._job_names(names))
 
     def source_status(self, names: Sequence[str] = ()) -> tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]:
-        """Return columns and rows that tell how far the sources of the sinks are, and what is kept for them."""
-        return run.source_status(self._committed, self._running(names))
+        """Return columns and rows with the positions and retained bytes of the jobs' sources."""
+        return run.source_status(self._committed, self._job_names(names))
 
     def reading(self, job: physical.Job) -> list[str]:
-        """Return lines that tell how to read what a sink wrote."""
+        """Return lines that show how to read the table of a sink."""
         if job.view:
             return []
         kind = self._committed.registry.sinks[job.write.connector]
         return kind.reading(job.write, self.context(job)) if kind.reading is not None else []
 
     def preview(self, name: str, *, limit: int = 10) -> Result:
-        """Return some rows of a source, a view, a table, or of what a sink wrote; as SELECT * FROM name LIMIT n."""
+        """Return some rows of a source, view, table or sink, as SELECT * FROM name LIMIT n does."""
         self._committed.refresh()
         return preview(as_name(name), self, limit)
 
     @property
     def spark(self) -> AdhocSpark:
-        """Return what runs queries; it starts Spark at the first one."""
-        from sinkql.runtime.spark.adhoc import AdhocSpark  # Spark, only where something runs
+        """Return the query engine, which starts Spark on the first query."""
+        from sinkql.runtime.spark.adhoc import AdhocSpark  # Spark is loaded on the first query
 
         if self._spark is None:
             self._spark = AdhocSpark(self._committed.database.folder / "spark")
         return self._spark
 
     def context(self, job: physical.Job) -> Context:
-        """Return what the parts of a job may use: its folder, secrets' values, object stores."""
+        """Return the context of a job: its folder, the values of secrets and the object stores."""
         folder = dropping.sink_folder(self._committed, job.sink_id)
         make_private_folder(self._committed.database.folder)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -337,13 +340,13 @@ class Session:
         )  # fmt: skip
 
     def close(self) -> None:
-        """Stop the Spark that queries started, and roll back the transaction that is open, if one is."""
+        """Stop the Spark that queries started, and roll back an open transaction."""
         self._rollback()
         self._end_queries()
         self._committed.database.close()
 
     def _end_queries(self) -> None:
-        """Stop the Spark that queries started; a process holds one."""
+        """Stop the Spark that queries started, because a process can have only one."""
         if self._spark is not None:
             self._spark.close()
             self._spark = None

@@ -1,7 +1,4 @@
-"""EXPLAIN → a table of one column: the lines of a stage.
-
-SHOW → a table: of items, of one item's CREATE text, of settings, of system relations.
-"""
+"""Run EXPLAIN and SHOW, which return tables."""
 
 from __future__ import annotations
 
@@ -24,34 +21,36 @@ from sinkql.session.result import Result
 
 
 def explain(statement: ast.Explain, catalog: Catalog) -> Result:
-    """Give a stage of what EXPLAIN names, as one column of lines; raises what `explained` raises."""
-    from sinkql.lowering.explain import explained  # Spark's SQL is written only where it is shown
+    """Return a stage of a plan as one column of lines. Raise what `explained` raises."""
+    from sinkql.lowering.explain import explained  # only EXPLAIN needs the SQL for Spark
 
     facts = comments_on_input(statement.explainee, catalog) if isinstance(statement.explainee, ast.CreateSink) else {}
-    lines = explained(statement, catalog.plans, catalog.registry, facts, partial(_held, catalog)).splitlines()
+    lines = explained(
+        statement, catalog.plans, catalog.registry, facts, partial(_arrangement_sizes, catalog)
+    ).splitlines()
     return Result("EXPLAIN", columns=("plan",), rows=tuple((line,) for line in lines))
 
 
-def _held(catalog: Catalog, sink: str) -> Held:
-    """Return what the state of a sink, or of a view with a log, held when it was last told."""
+def _arrangement_sizes(catalog: Catalog, sink: str) -> Held:
+    """Return the last reported sizes of the arrangements of a sink or materialized view job."""
     entry = catalog.plans.entry(sink)
     assert entry is not None
-    known = entry.facts.get("sink_id") or view_id(sink, catalog.plans)
+    job_id = entry.facts.get("sink_id") or view_id(sink, catalog.plans)
     with catalog.database.read() as connection:
-        found = connection.scalar("SELECT figures FROM measures WHERE id = ?", known)
-    figures = json.loads(found) if found is not None else {}
+        encoded = connection.scalar("SELECT figures FROM measures WHERE id = ?", job_id)
+    figures = json.loads(encoded) if encoded is not None else {}
     held: Held = figures.get("$state", {}).get("arrangements", {})
     return held
 
 
 def show(statement: ast.Show, catalog: Catalog) -> Result:
-    """List the items of a kind; SQ2004 for an unknown schema, SQ2313 for an unknown cluster."""
+    """Return the items of a kind. Raise SQ2004 for an unknown schema and SQ2313 for an unknown cluster."""
     listing = LISTINGS[statement.kind]
     conditions = list(conditions_of(statement, listing, catalog.reader()))
     if statement.where is None and statement.like is None:
         views = listing.views_query(conditions)
         return _result("SHOW", select_views(views, catalog.database, booleans=listing.booleans))
-    from sinkql.catalog.system.query import select  # sqlglot loads only where there is something of the user's to read
+    from sinkql.catalog.system.query import select  # loads sqlglot, which only a condition needs
 
     table = select(
         checked_query(statement, listing, conditions, catalog.plans),
@@ -62,26 +61,26 @@ def show(statement: ast.Show, catalog: Catalog) -> Result:
 
 
 def show_create(statement: ast.ShowCreate, catalog: Catalog) -> Result:
-    """Give an item's name and its CREATE text, which shows no literal of a secret, with REDACTED or without."""
+    """Return an item's name and CREATE statement. Secrets are redacted even without REDACTED."""
     entry = find_shown(catalog.reader(), statement)
     stored = catalog.stored(entry.name)
     if stored is None:
         text = to_sql(entry.statement)
     else:
         text = "\n".join(
-            to_sql(_complete(each, stored.facts), redacted=catalog.registry.vocabulary)
-            for each in parse(stored.create_sql)
+            to_sql(_with_columns(definition, stored.facts), redacted=catalog.registry.vocabulary)
+            for definition in parse(stored.create_sql)
         )
     name = entry.name.removesuffix(".")
     return Result(f"SHOW CREATE {statement.kind}", columns=("name", "create_sql"), rows=((name, text),))
 
 
-def _complete(statement: ast.Statement, facts: logical.Facts) -> ast.Statement:
+def _with_columns(statement: ast.Statement, facts: logical.Facts) -> ast.Statement:
     return with_found_columns(statement, facts) if isinstance(statement, ast.CreateSource) else statement
 
 
 def show_variable(statement: ast.ShowVariable, catalog: Catalog) -> Result:
-    """Give a setting's value, or those of all."""
+    """Return the value of a setting, or all settings."""
     if statement.name is None:
         rows = tuple((name, catalog.plans.setting(name)) for name in sorted(DEFAULTS))
         return Result("SHOW", columns=("name", "setting"), rows=rows)

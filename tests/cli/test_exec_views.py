@@ -1,4 +1,4 @@
-"""`sinkql exec` of a script that has materialized views that no sink reads."""
+"""The jobs that `sinkql exec` runs: views that no sink reads, and the sinks of CREATE SINKS."""
 
 from __future__ import annotations
 
@@ -49,3 +49,15 @@ def test_a_view_without_one_is_said_to_wait_for_readers(
     assert "Materialized views v, w are computed when a sink or a query reads them. " in capsys.readouterr().out
     assert run(tmp_path, monkeypatch, "", view.format("w"), logged) == ["l"]
     assert "Materialized view w is computed when " in capsys.readouterr().out
+
+
+def test_all_sinks_of_create_sinks_are_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    statements = """
+CREATE SOURCE auction FROM LOAD GENERATOR AUCTION FOR TABLES (auction.bids, auction.users);
+CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');
+CREATE SINKS FOR ALL TABLES OF SOURCE auction
+  INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'raw')
+  WITH (COMMIT INTERVAL = '10s');
+"""
+    assert run(tmp_path, monkeypatch, "", statements) == ["bids_sink", "users_sink"]
+    assert run(tmp_path, monkeypatch, "", statements) == ["bids_sink", "users_sink"]

@@ -128,7 +128,7 @@ def test_sink_that_does_not_stop_keeps_all_as_it_was(session: Session, monkeypat
     session.execute(PIPELINE)
     control, sink = session.catalog.control, sink_id(session)
     control.acquire(sink, owner="runner", takeover=False)
-    monkeypatch.setattr("sinkql.session.item.drop._stop", _never)
+    monkeypatch.setattr("sinkql.session.item.drop._stop_sinks", _never)
     session.execute("BEGIN; CREATE SECRET s AS 'x'; DROP SINK user_activity_iceberg;")
     assert fails(session, "COMMIT;").code == "SQ5204"
     assert control.desired(sink) == "running"

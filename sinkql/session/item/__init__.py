@@ -1,10 +1,14 @@
-"""Statements that change items of the catalog.
+"""Run the statements that create, alter and drop items of the catalog.
 
-* `create`, `alter`, `drop`: what each family of statements does.
-* `alter`: names, owners and comments. `secret`: secrets made and rotated without being SQL text.
-* `connector_access`: what connectors may reach the outside with.
-* `state_cleanup`, `target_table`, `target_table`: what is kept of sinks elsewhere, and goes with them; their tables,
-  where these go too.
-* `destination`: sinks that write to one place.
-* `plan_history`: how a sink goes on in its table when it gets other rows.
+* `create`: Plan, purify and store a new item.
+* `alter`: Change the definition, name, owner or comment of an item, and validate connections.
+* `references`: Add, drop and refresh the tables of a source.
+* `secret`: Create, rotate, list and check secrets without SQL text.
+* `view_job`: Turn a materialized view into a job when it gets a second reader.
+* `plan_history`: Record the earlier plans of a sink, so that it continues in its table.
+* `destination`: Find the sinks that share a destination.
+* `connector_access`: Provide connectors with access to secrets, connections and object stores.
+* `drop`: Stop the sinks of dropped items, delete the items, and finish interrupted drops.
+* `target_table`: Drop the target tables of dropped sinks, and delete the tags in tables that stay.
+* `state_cleanup`: Delete the logs, server resources and stored state of dropped sources and sinks.
 """

@@ -1,6 +1,6 @@
-"""ALTER → an item's new statement in the catalog; VALIDATE CONNECTION → whether the other side answers.
+"""Run ALTER, COMMENT ON and VALIDATE CONNECTION.
 
-ALTER … RENAME TO, SWAP WITH and OWNER TO, and COMMENT ON → names, owners and comments in the catalog.
+ALTER stores the new statement of an item; RENAME TO, SWAP WITH and OWNER TO change its name or owner.
 """
 
 from __future__ import annotations
@@ -23,18 +23,24 @@ from sinkql.planner.item.connection import validation
 from sinkql.planner.item.view import own_job
 from sinkql.planner.name import short_name
 from sinkql.session.item.connector_access import CatalogAccess
-from sinkql.session.item.create import kept_keys, validate_connection, validate_state
-from sinkql.session.item.plan_history import dependent_plans, facts_of_follower, migration, must_start_over, stored_plan
+from sinkql.session.item.create import keys_secret, validate_connection, validate_state
+from sinkql.session.item.plan_history import (
+    dependent_plans,
+    facts_with_history,
+    migration,
+    must_start_over_error,
+    stored_plan,
+)
 from sinkql.session.item.view_job import begin_job
 from sinkql.session.result import Result
 
 
 def alter(statement: ast.Alter, catalog: Catalog) -> Result:
-    """Change an item; whoever runs a sink that depends on it follows. Nothing changes if anything is wrong.
+    """Change an item. The processes that run dependent sinks follow the change. Nothing changes after an error.
 
-    Raises what `plan_alter` raises, SQ2016 where dependents would not plan, SQ2985 for sinks that cannot go on
-    with another column or relation, and what the outside answers of the altered
-    connection and of all sinks that depend on the item.
+    Raise what `plan_alter` raises, SQ2016 if dependents would no longer plan, and SQ2985 if a sink cannot continue
+    with another column or relation. Raise also the errors of the external systems that the altered connection and the
+    dependent sinks reach.
     """
     while True:
         catalog.refresh()
@@ -43,16 +49,16 @@ def alter(statement: ast.Alter, catalog: Catalog) -> Result:
         if altering.statement is None:
             return Result(tag, altering.notices, skipped=True)
         try:
-            notices = _store(statement, altering, catalog)
+            notices = _store_change(statement, altering, catalog)
         except ChangedError:
             continue
         return Result(tag, (*altering.notices, *notices), names=(altering.name,))
 
 
-def _store(statement: ast.Alter, altering: Altering, catalog: Catalog) -> tuple[Notice, ...]:
-    """Change the catalog; return what is to be told of it."""
-    works = catalog.plans.entry(altering.name) is not None
-    if works and isinstance(altering.statement, ast.CreateView) and own_job(altering.statement):
+def _store_change(statement: ast.Alter, altering: Altering, catalog: Catalog) -> tuple[Notice, ...]:
+    """Change the catalog and return the notices."""
+    is_usable = catalog.plans.entry(altering.name) is not None
+    if is_usable and isinstance(altering.statement, ast.CreateView) and own_job(altering.statement):
         return begin_job(altering.name, altering.statement, catalog)
     _change(statement, altering, catalog)
     return ()
@@ -71,59 +77,61 @@ def _change(statement: ast.Alter, altering: Altering, catalog: Catalog) -> None:
             redefine(after, altering.changes)
         if isinstance(statement.action, ast.AddColumn):
             following = dependent_plans([altering.name], catalog, after, statement.action.span)
-            found = stored_plan([altering.name], catalog.plans, after)
-            catalog.change(redefining({**altering.changes, **following}, catalog.reader(), check=found))
+            check = stored_plan([altering.name], catalog.plans, after)
+            catalog.change(redefining({**altering.changes, **following}, catalog.reader(), check=check))
             return
-        if _rotates(statement):
+        if _rotates_keys(statement):
             catalog.change(_rotation(altering, catalog))
             return
-        if not _paces_view(statement):
-            _ask_outside(statement, altering, after, catalog)
+        if not _sets_view_options(statement):
+            _check_outside(statement, altering, after, catalog)
         check = stored_plan([altering.name], catalog.plans, after) if altering.follows else None
     catalog.change(redefining(altering.changes, catalog.reader(), check=check))
 
 
-def _paces_view(statement: ast.Alter) -> bool:
-    """Tell whether a view gets other options, which no sink's table knows of."""
+def _sets_view_options(statement: ast.Alter) -> bool:
+    """Return whether a view gets other options, which affect no sink's table."""
     return statement.kind == "MATERIALIZED VIEW" and isinstance(statement.action, ast.SetOptions | ast.ResetOptions)
 
 
-def _rotates(statement: ast.Alter) -> bool:
+def _rotates_keys(statement: ast.Alter) -> bool:
     action = statement.action
-    return isinstance(action, ast.ChangeConnection) and any(isinstance(each, ast.RotateKeys) for each in action.actions)
+    return isinstance(action, ast.ChangeConnection) and any(
+        isinstance(change, ast.RotateKeys) for change in action.actions
+    )
 
 
 def _rotation(altering: Altering, catalog: Catalog) -> Operation[None]:
-    """Give a connection another second pair of keys; the one that was second is the first."""
+    """Return the change that makes the second key pair the first and generates a new second one."""
     assert isinstance(altering.statement, ast.CreateConnection)
-    make = catalog.registry.connections[altering.statement.kind].keys
-    assert make is not None
-    keys = make(catalog.secret(altering.name).reveal())
+    make_keys = catalog.registry.connections[altering.statement.kind].keys
+    assert make_keys is not None
+    keys = make_keys(catalog.secret(altering.name).reveal())
     facts = {**(altering.facts or {}), **keys.facts}
     changes = {altering.name: (altering.statement, facts)}
-    return rekeying(altering.name, changes, kept_keys(keys), catalog.reader())
+    return rekeying(altering.name, changes, keys_secret(keys), catalog.reader())
 
 
 def _facts_after(statement: ast.Alter, altering: Altering, after: MemoryCatalog, catalog: Catalog) -> logical.Facts:
-    """Return the facts of a sink that reads another relation `after`; raises SQ2985 where it must start over."""
+    """Return the facts of a sink that reads another relation `after`. Raise SQ2985 if it must start over."""
     old, new = lower(altering.name, catalog.plans), lower(altering.name, after)
     if new.write.mode != "upsert" and old.write.change == new.write.change == "append":
-        return facts_of_follower(altering.facts or {}, old, new)
+        return facts_with_history(altering.facts or {}, old, new)
     try:
         change = migration(old, new, catalog.database.folder)
     except InPlaceError as error:
-        raise must_start_over(altering.name, after, error, statement.action.span) from None
-    return facts_of_follower(altering.facts or {}, old, new, change)
+        raise must_start_over_error(altering.name, after, error, statement.action.span) from None
+    return facts_with_history(altering.facts or {}, old, new, change)
 
 
-def _ask_outside(statement: ast.Alter, altering: Altering, after: MemoryCatalog, catalog: Catalog) -> None:
-    """Check what the altered item, and the sinks that depend on it, reach."""
+def _check_outside(statement: ast.Alter, altering: Altering, after: MemoryCatalog, catalog: Catalog) -> None:
+    """Check the external systems that the altered item and its dependent sinks reach."""
     access = CatalogAccess(catalog, after)
     altered, item, action = altering.statement, after.item(altering.name), statement.action
     if isinstance(altered, ast.CreateConnection) and isinstance(action, ast.ChangeConnection):
         assert isinstance(item, logical.Connection)
-        wanted = replace(altered, validate=action.validate)
-        validate_connection(wanted, item, catalog.plans, catalog.registry, access)
+        validated = replace(altered, validate=action.validate)
+        validate_connection(validated, item, catalog.plans, catalog.registry, access)
         if action.validate is False:
             return
     if isinstance(altered, ast.CreateCluster) and isinstance(item, logical.Cluster):
@@ -136,29 +144,29 @@ def _ask_outside(statement: ast.Alter, altering: Altering, after: MemoryCatalog,
         find_target = catalog.registry.sinks[sink.kind].facts
         if find_target is None:
             continue
-        # The rows that are in the table already are the sink's own.
-        own = replace(sink, options={**sink.options, "existing_rows": "keep"})
+        # The sink itself wrote the rows that the table has.
+        keeping = replace(sink, options={**sink.options, "existing_rows": "keep"})
         try:
-            find_target(entry.statement, own, access, job=lower(name, after))
+            find_target(entry.statement, keeping, access, job=lower(name, after))
         except SinkqlError as error:
-            raise _of_sink(error, name, altering.name, action.span) from error
+            raise _sink_error(error, name, altering.name, action.span) from error
 
 
 def _sinks(name: str, after: MemoryCatalog) -> Iterator[str]:
-    """Yield the sinks that depend on an item, which may be one itself."""
-    for each in (name, *after.all_users(name)):
-        entry = after.entry(each)
+    """Yield the sinks that depend on an item, and the item if it is a sink."""
+    for dependent in (name, *after.all_users(name)):
+        entry = after.entry(dependent)
         if entry is not None and entry.kind == "SINK":
-            yield each
+            yield dependent
 
 
-def _of_sink(error: SinkqlError, sink: str, altered: str, span: Span) -> SinkqlError:
+def _sink_error(error: SinkqlError, sink: str, altered: str, span: Span) -> SinkqlError:
     message = error.message if sink == altered else f'sink "{short_name(sink)}": {error.message}'
     return SinkqlError(error.code, message, span, detail=error.detail, hint=error.hint)
 
 
 def validate(statement: ast.ValidateConnection, catalog: Catalog) -> Result:
-    """Check that a connection's other side answers; raises SQ2984 where nothing can be asked, and SQ4… ."""
+    """Check that the server of a connection answers. Raise SQ2984 if the kind has no check, and SQ4… errors."""
     connection, check = validation(statement, catalog.plans, catalog.registry)
     try:
         check(connection, CatalogAccess(catalog))
@@ -169,7 +177,7 @@ def validate(statement: ast.ValidateConnection, catalog: Catalog) -> Result:
 
 
 def rename(statement: ast.Alter, catalog: Catalog) -> Result:
-    """Rename an item, or swap two; whoever runs a sink keeps running it. Raises what `plan_rename` does."""
+    """Rename an item or swap two. Running sinks continue. Raise what `plan_rename` raises."""
 
     def run() -> Result:
         renaming = plan_rename(statement, catalog.reader())
@@ -178,11 +186,11 @@ def rename(statement: ast.Alter, catalog: Catalog) -> Result:
         skipped = bool(renaming.notices) and not renaming.changes
         return Result(f"ALTER {statement.kind}", renaming.notices, skipped=skipped)
 
-    return retried(run, catalog)
+    return retry_on_change(run, catalog)
 
 
 def change_owner(statement: ast.Alter, catalog: Catalog) -> Result:
-    """Give an item to a role, of which only the name is kept."""
+    """Set the owner of an item. The catalog stores only the role's name."""
 
     def run() -> Result:
         assert isinstance(statement.action, ast.SetOwner)
@@ -191,22 +199,22 @@ def change_owner(statement: ast.Alter, catalog: Catalog) -> Result:
             catalog.change(owning(entry.name, statement.action.role.value))
         return Result(f"ALTER {statement.kind}", notices, skipped=entry is None)
 
-    return retried(run, catalog)
+    return retry_on_change(run, catalog)
 
 
 def comment(statement: ast.CommentOn, catalog: Catalog) -> Result:
-    """Comment on an item or a column of one; NULL takes the comment away."""
+    """Set the comment of an item or a column; NULL deletes it."""
 
     def run() -> Result:
         entry, column = find_commented(statement, catalog.reader())
         catalog.change(commenting(entry.name, column, statement.text.value if statement.text else None))
         return Result("COMMENT")
 
-    return retried(run, catalog)
+    return retry_on_change(run, catalog)
 
 
-def retried(run: Callable[[], Result], catalog: Catalog) -> Result:
-    """Run a statement against the catalog as it is now, again if another process changes it on the way."""
+def retry_on_change(run: Callable[[], Result], catalog: Catalog) -> Result:
+    """Run a statement against the fresh catalog, and retry if another process changes the catalog during it."""
     while True:
         catalog.refresh()
         try:

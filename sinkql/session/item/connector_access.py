@@ -1,4 +1,4 @@
-"""The catalog and its secrets → what connectors may reach the outside with."""
+"""Provide connectors with access to secrets, connections and object stores of a catalog."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from sinkql.object_store.store import ObjectStore
 
 
 class CatalogAccess:
-    """Give connectors secrets' values, planned connections and object stores. See
-    `sinkql.connector_api.planning.OutsideAccess`.
+    """The access of connectors to the values of secrets, planned connections and object stores.
 
-    Connections are those of `plans`, of the catalog as it is now without them.
+    It implements `sinkql.connector_api.planning.OutsideAccess`. Connections come from `plans`, by default from the
+    catalog.
     """
 
     def __init__(self, catalog: Catalog, plans: logical.CatalogReader | None = None) -> None:
@@ -24,17 +24,17 @@ class CatalogAccess:
         self._plans = plans
 
     def secret(self, full_name: str) -> str:
-        """Return a secret's value; raises SQ41xx where it cannot be had now.
+        """Return the value of a secret. Raise SQ41xx if it cannot be read now.
 
-        That of a connection is what it keeps: with what identifies its server, from the first time on.
+        For a connection, return its stored secret. The first read adds the identity of its server, if the kind has one.
         """
         value = self._catalog.secret(full_name).reveal()
         item = self._catalog.plans.item(full_name)
         if not isinstance(item, logical.Connection):
             return value
         pin = self._catalog.registry.connections[item.kind].pin
-        found = pin(item.options, value) if pin is not None else None
-        return value if found is None else self._catalog.pin(full_name, value, found)
+        pinned = pin(item.options, value) if pin is not None else None
+        return value if pinned is None else self._catalog.pin(full_name, value, pinned)
 
     def connection(self, full_name: str) -> logical.Connection:
         """Return a planned connection."""
@@ -49,13 +49,13 @@ class CatalogAccess:
         return self._catalog.registry.store(connection.kind, connection.options, self.secret)
 
     def path(self, option: str) -> Path:
-        """Return where the path is that an option has: a relative one begins in the catalog's project."""
+        """Return the path of an option. A relative path starts in the catalog's project folder."""
         return in_project(option, self._catalog.project)
 
     def context(self, name: str, sink_id: str, folder: Path) -> Context:
-        """Return what readers and writers may use outside of a run."""
+        """Return the context for readers and writers outside a run."""
         return Context(name, sink_id, folder, self.secret, self.job_store, project=self._catalog.project)
 
     def job_store(self, connection: physical.Connection) -> ObjectStore:
-        """Return the object store of a connection as a job carries it."""
+        """Return the object store of a connection in a job."""
         return self._catalog.registry.store(connection.kind, connection.options, self.secret)

@@ -1,4 +1,7 @@
-"""DROP → items gone from the catalog; sinks are stopped first, and what a crash interrupts is finished later."""
+"""Drop items: stop their sinks, delete them from the catalog, then delete their files.
+
+The intent log records each drop first, so that another process finishes a drop that a crash interrupts.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from sinkql.errors import Notice, SinkqlError
 from sinkql.planner import plan_drop
 from sinkql.planner.edit.drop import Dropping
 from sinkql.planner.name import short_name
-from sinkql.session.item.state_cleanup import captured_sources, forget_captured, forget_states, kept_states
+from sinkql.session.item.state_cleanup import captured_sources, delete_captured, delete_states, state_locations
 from sinkql.session.item.target_table import delete_sink_tags, drop_targets
 from sinkql.session.result import Result
 from sinkql.storage import failpoint
@@ -34,80 +37,83 @@ COMMIT = "commit"
 
 
 def drop(statement: ast.Drop, catalog: Catalog, *, wait_seconds: float = WAIT_SECONDS) -> Result:
-    """Drop items; a running sink is told to stop and waited for, SQ5204 if that takes too long."""
+    """Drop items. Stop their running sinks first; raise SQ5204 if one does not stop in time."""
     catalog.refresh()
     dropping = _plan(statement, catalog)
     targets = drop_targets(statement, dropping, catalog)
     for target in targets:
         target.drop(dry=True)
     sinks, tables = sink_ids(dropping.names, catalog), _table_ids(dropping.names, catalog)
-    captured, states = captured_sources(dropping.names, catalog), kept_states(sinks, catalog)
+    captured, states = captured_sources(dropping.names, catalog), state_locations(sinks, catalog)
     if isinstance(catalog, Draft) or not (sinks or tables or captured):
         dropping = _remove(statement, dropping, catalog)
         if isinstance(catalog, Draft):
-            # made in the same transaction: nobody else knows them
-            _forget(set(tables) - _kept_before(catalog), catalog)
-        return _done(statement, dropping)
+            # created in the same transaction: no other process knows them
+            _remove_tables(set(tables) - _earlier_table_ids(catalog), catalog)
+        return _result(statement, dropping)
     entries = catalog.entries()
     ids = [entries[name].id for name in dropping.names]
-    wishes = {sink_id: catalog.control.desired(sink_id) for sink_id in sinks.values()}
+    desired_states = {sink_id: catalog.control.desired(sink_id) for sink_id in sinks.values()}
     content = {
-        "ids": ids, "sinks": sinks, "tables": tables, "captured": captured, "states": states, "wishes": wishes,
+        "ids": ids, "sinks": sinks, "tables": tables, "captured": captured, "states": states, "wishes": desired_states,
     }  # fmt: skip
-    with _stopped(INTENT, content, sinks, tables, catalog, wait_seconds=wait_seconds) as left:
+    with _stop_and_delete(INTENT, content, sinks, tables, catalog, wait_seconds=wait_seconds) as left:
         for target in targets:
             target.drop(dry=False)
         dropping = _remove(statement, dropping, catalog)
-    return _done(statement, dropping, left)
+    return _result(statement, dropping, left)
 
 
-def _done(statement: ast.Drop, dropping: Dropping, left: Sequence[Notice] = ()) -> Result:
+def _result(statement: ast.Drop, dropping: Dropping, left: Sequence[Notice] = ()) -> Result:
     tag = f"DROP {statement.kind}"
     return Result(tag, (*dropping.notices, *left), names=dropping.names, skipped=not dropping.names)
 
 
 @contextmanager
-def stopped_sinks(draft: Draft, catalog: Catalog, *, wait_seconds: float) -> Iterator[list[Notice]]:
-    """Stop the sinks that a transaction drops while it is committed; then delete what `_stopped` does."""
+def stop_sinks(draft: Draft, catalog: Catalog, *, wait_seconds: float) -> Iterator[list[Notice]]:
+    """Stop the sinks that a transaction drops, commit it in the block, then delete their files.
+
+    The list receives notices after the block, as in `_stop_and_delete`.
+    """
     before = tuple(name for kind in (*_JOBS, "TABLE") for name in draft.before.names(kind))
     names = tuple(name for name in before if catalog.stored(name) is not None)
     kept_sinks = set(sink_ids(tuple(draft.entries()), draft).values())
     kept_tables = set(_table_ids(tuple(draft.entries()), draft))
     sinks = {name: id_ for name, id_ in sink_ids(names, catalog).items() if id_ not in kept_sinks}
     tables = [id_ for id_ in _table_ids(names, catalog) if id_ not in kept_tables]
-    gone = tuple(
+    dropped = tuple(
         name for kind in ("SOURCE", "TABLE") for name in draft.before.names(kind) if catalog.stored(name) is not None
     )
-    kept_sources = {each["source_id"] for each in captured_sources(tuple(draft.entries()), draft)}
-    captured = [each for each in captured_sources(gone, catalog) if each["source_id"] not in kept_sources]
+    kept_sources = {source["source_id"] for source in captured_sources(tuple(draft.entries()), draft)}
+    captured = [source for source in captured_sources(dropped, catalog) if source["source_id"] not in kept_sources]
     if not sinks and not tables and not captured:
         yield []
         return
-    wishes = {sink_id: catalog.control.desired(sink_id) for sink_id in sinks.values()}
-    states = kept_states(sinks, catalog)
-    content = {"sinks": sinks, "tables": tables, "captured": captured, "states": states, "wishes": wishes}
-    with _stopped(COMMIT, content, sinks, tables, catalog, wait_seconds=wait_seconds) as left:
+    desired_states = {sink_id: catalog.control.desired(sink_id) for sink_id in sinks.values()}
+    states = state_locations(sinks, catalog)
+    content = {"sinks": sinks, "tables": tables, "captured": captured, "states": states, "wishes": desired_states}
+    with _stop_and_delete(COMMIT, content, sinks, tables, catalog, wait_seconds=wait_seconds) as left:
         yield left
 
 
-def forget_tables(draft: Draft) -> None:
+def delete_table_files(draft: Draft) -> None:
     """Delete the files of the tables that a rolled-back transaction created."""
-    _forget(set(_table_ids(tuple(draft.entries()), draft)) - _kept_before(draft), draft)
+    _remove_tables(set(_table_ids(tuple(draft.entries()), draft)) - _earlier_table_ids(draft), draft)
 
 
-def _kept_before(draft: Draft) -> set[str]:
-    """Return the ids of the files of the tables that were there before a transaction."""
+def _earlier_table_ids(draft: Draft) -> set[str]:
+    """Return the file ids of the tables that existed before a transaction."""
     facts = (draft.before.facts(name) for name in draft.before.names("TABLE"))
-    return {str(each["table_id"]) for each in facts if "table_id" in each}
+    return {str(values["table_id"]) for values in facts if "table_id" in values}
 
 
-def _forget(tables: Iterable[str], catalog: Catalog) -> None:
+def _remove_tables(tables: Iterable[str], catalog: Catalog) -> None:
     for table_id in tables:
         remove_table(table_path(catalog.database.folder, table_id, ""))
 
 
 @contextmanager
-def _stopped(
+def _stop_and_delete(
     intent: str,
     content: Mapping[str, Any],
     sinks: Mapping[str, str],
@@ -116,34 +122,34 @@ def _stopped(
     *,
     wait_seconds: float,
 ) -> Iterator[list[Notice]]:
-    """Stop sinks, then delete their files, those of tables, and what is kept for sources, here and on their servers.
+    """Stop sinks, run the block, then delete the files of sinks and tables and the resources of sources.
 
-    After a failure restore the sinks' desired states. What is yielded tells, after the block, what could not be
-    deleted.
+    If the block fails, restore the sinks' desired states. After the block, the list that is yielded has a notice for
+    everything that could not be deleted.
     """
     left: list[Notice] = []
-    wishes = {sink_id: catalog.control.desired(sink_id) for sink_id in sinks.values()}
+    desired_states = {sink_id: catalog.control.desired(sink_id) for sink_id in sinks.values()}
     owner = f"drop-{uuid.uuid4()}"
     number = catalog.journal.begin(intent, content)
     try:
-        _stop(sinks, catalog, owner=owner, wait_seconds=wait_seconds)
-        left += delete_sink_tags(sinks, catalog)  # while there are the connections
+        _stop_sinks(sinks, catalog, owner=owner, wait_seconds=wait_seconds)
+        left += delete_sink_tags(sinks, catalog)  # while the connections still exist
         yield left
     except BaseException:
-        # Nothing is gone yet: whoever interrupts a DROP that waits wants the sinks back as they were.
-        for sink_id, wish in wishes.items():
-            catalog.control.set_desired(sink_id, wish)
+        # Nothing is deleted yet, so the sinks of an interrupted DROP get their earlier desired states.
+        for sink_id, desired in desired_states.items():
+            catalog.control.set_desired(sink_id, desired)
             catalog.control.release(sink_id, owner=owner)
         catalog.journal.done(number)
         raise
-    _clean(sinks, tables, catalog)
-    left += forget_captured(content["captured"], catalog)
-    left += forget_states(content["states"], catalog)
+    _delete_files(sinks, tables, catalog)
+    left += delete_captured(content["captured"], catalog)
+    left += delete_states(content["states"], catalog)
     catalog.journal.done(number)
 
 
 def finish_interrupted_drop(catalog: Catalog) -> None:
-    """Finish the drops of processes that ended in the middle of one; those whose sinks still run are left for later."""
+    """Finish the drops that crashed processes left. Skip a drop while its sinks still run."""
     for intent in catalog.journal.adopt():
         if intent.what == INTENT:
             _finish(intent, catalog)
@@ -152,18 +158,19 @@ def finish_interrupted_drop(catalog: Catalog) -> None:
 
 
 def _finish_commit(intent: Intent, catalog: Catalog) -> None:
-    """Delete the files of what a transaction dropped; if it was not committed, let its sinks run on."""
+    """Delete the files of items that a transaction dropped. If it was not committed, restore the sinks' states."""
     sinks: Mapping[str, str] = intent.content["sinks"]
     names = tuple(catalog.entries())
     present, tables = set(sink_ids(names, catalog).values()), set(_table_ids(names, catalog))
     for sink_id in present & set(sinks.values()):
         catalog.control.set_desired(sink_id, intent.content["wishes"][sink_id])
-    gone = {name: sink_id for name, sink_id in sinks.items() if sink_id not in present}
-    _clean(gone, [each for each in intent.content["tables"] if each not in tables], catalog)
-    sources = {each["source_id"] for each in captured_sources(names, catalog)}
-    forget_captured([each for each in intent.content["captured"] if each["source_id"] not in sources], catalog)
+    dropped = {name: sink_id for name, sink_id in sinks.items() if sink_id not in present}
+    _delete_files(dropped, [table_id for table_id in intent.content["tables"] if table_id not in tables], catalog)
+    sources = {source["source_id"] for source in captured_sources(names, catalog)}
+    dropped_sources = [source for source in intent.content["captured"] if source["source_id"] not in sources]
+    delete_captured(dropped_sources, catalog)
     states = intent.content.get("states", ())
-    forget_states([each for each in states if each["sink_id"] not in present], catalog)
+    delete_states([state for state in states if state["sink_id"] not in present], catalog)
     catalog.journal.done(intent.number)
 
 
@@ -175,50 +182,50 @@ def _finish(intent: Intent, catalog: Catalog) -> None:
     while True:
         catalog.refresh()
         try:
-            catalog.change(removing(_still_there(intent, catalog)))
+            catalog.change(removing(_present_names(intent, catalog)))
             break
         except ChangedError:
             continue
-        except SinkqlError:  # others came to depend on what was to go, so that it stays
-            for sink_id, wish in intent.content["wishes"].items():
-                catalog.control.set_desired(sink_id, wish)
+        except SinkqlError:  # new dependents exist, so the items stay
+            for sink_id, desired in intent.content["wishes"].items():
+                catalog.control.set_desired(sink_id, desired)
                 catalog.control.release(sink_id, owner=owner)
             catalog.journal.done(intent.number)
             return
-    _clean(sinks, intent.content["tables"], catalog)
-    forget_captured(intent.content["captured"], catalog)
-    forget_states(intent.content.get("states", ()), catalog)
+    _delete_files(sinks, intent.content["tables"], catalog)
+    delete_captured(intent.content["captured"], catalog)
+    delete_states(intent.content.get("states", ()), catalog)
     catalog.journal.done(intent.number)
 
 
-def _still_there(intent: Intent, catalog: Catalog) -> list[str]:
-    """Return the present names of the items to drop: others may have their old names by now."""
+def _present_names(intent: Intent, catalog: Catalog) -> list[str]:
+    """Return the present names of the items to drop. Other items may have taken their old names."""
     now = catalog.names_by_id()
     return [now[item_id] for item_id in intent.content["ids"] if item_id in now]
 
 
 def sink_folder(catalog: Catalog, sink_id: str) -> Path:
-    """Return the folder where a sink keeps its state and checkpoint."""
+    """Return the folder with a sink's state and checkpoint."""
     return catalog.database.folder / "sinks" / sink_id
 
 
 def sink_ids(names: tuple[str, ...], catalog: Catalog) -> dict[str, str]:
-    """Return the ids under which the sinks, and the views that are jobs, among `names` run."""
+    """Return the job ids of the sinks and the materialized view jobs among `names`."""
     reader = catalog.reader()
-    found: dict[str, str] = {}
+    ids: dict[str, str] = {}
     for kind, id_ in _JOBS.items():
-        known = frozenset(reader.names(kind))
-        facts = {name: reader.facts(name) for name in names if name in known}
-        found |= {name: str(own[id_]) for name, own in facts.items() if id_ in own}
-    return {name: found[name] for name in names if name in found}
+        names_of_kind = frozenset(reader.names(kind))
+        facts = {name: reader.facts(name) for name in names if name in names_of_kind}
+        ids |= {name: str(values[id_]) for name, values in facts.items() if id_ in values}
+    return {name: ids[name] for name in names if name in ids}
 
 
 def _table_ids(names: tuple[str, ...], catalog: Catalog) -> tuple[str, ...]:
-    """Return the ids of the files of the tables among `names`; those that a source feeds have none."""
+    """Return the file ids of the tables among `names`. A table that a source feeds has no file."""
     reader = catalog.reader()
-    known = frozenset(reader.names("TABLE"))
-    facts = (reader.facts(name) for name in names if name in known)
-    return tuple(str(each["table_id"]) for each in facts if "table_id" in each)
+    table_names = frozenset(reader.names("TABLE"))
+    facts = (reader.facts(name) for name in names if name in table_names)
+    return tuple(str(values["table_id"]) for values in facts if "table_id" in values)
 
 
 def _plan(statement: ast.Drop, catalog: Catalog) -> Dropping:
@@ -226,7 +233,7 @@ def _plan(statement: ast.Drop, catalog: Catalog) -> Dropping:
 
 
 def _remove(statement: ast.Drop, planned: Dropping, catalog: Catalog) -> Dropping:
-    """Delete the items; SQ5205 if more of them would go than when their sinks were stopped."""
+    """Delete the items. Raise SQ5205 if new dependents would be dropped too, as their sinks still run."""
     while True:
         try:
             catalog.change(removing(planned.names))
@@ -236,7 +243,7 @@ def _remove(statement: ast.Drop, planned: Dropping, catalog: Catalog) -> Droppin
             if set(again.names) - set(planned.names):
                 raise SinkqlError(
                     "SQ5205",
-                    "other items have come to depend on what is dropped",
+                    "other items now depend on the dropped items",
                     statement.span,
                     hint="Run the DROP again.",
                 ) from None
@@ -246,7 +253,7 @@ def _remove(statement: ast.Drop, planned: Dropping, catalog: Catalog) -> Droppin
             return planned
 
 
-def _stop(sinks: Mapping[str, str], catalog: Catalog, *, owner: str, wait_seconds: float) -> None:
+def _stop_sinks(sinks: Mapping[str, str], catalog: Catalog, *, owner: str, wait_seconds: float) -> None:
     control = catalog.control
     for sink_id in sinks.values():
         control.set_desired(sink_id, "dropped")
@@ -255,26 +262,26 @@ def _stop(sinks: Mapping[str, str], catalog: Catalog, *, owner: str, wait_second
     for name, sink_id in sinks.items():
         while not control.claim_for_drop(sink_id, owner=owner):
             if time.monotonic() > until:
-                raise _still_running(short_name(name, catalog.plans), catalog.control.holder(sink_id))
+                raise _still_running_error(short_name(name, catalog.plans), catalog.control.holder(sink_id))
             time.sleep(_POLL_SECONDS)
 
 
-def _still_running(name: str, holder: Holder | None) -> SinkqlError:
+def _still_running_error(name: str, holder: Holder | None) -> SinkqlError:
     where = f" (pid {holder.process.pid} on {holder.process.host})" if holder is not None else ""
     return SinkqlError(
         "SQ5204",
-        f'sink "{name}" does not stop{where}',
+        f'sink "{name}" did not stop{where}',
         hint="End that process, then run the DROP again.",
     )
 
 
-def _clean(sinks: Mapping[str, str], tables: Iterable[str], catalog: Catalog) -> None:
-    """Delete the sinks' folders, and the files of tables; the sinks' Iceberg tables and their files stay.
+def _delete_files(sinks: Mapping[str, str], tables: Iterable[str], catalog: Catalog) -> None:
+    """Delete the sinks' folders, view logs and leases, and the files of tables.
 
-    Their leases end: nothing runs any more.
+    The sinks' Iceberg tables and data files stay.
     """
     failpoint.point("drop-clean")
-    _forget(tables, catalog)
+    _remove_tables(tables, catalog)
     for sink_id in sinks.values():
         shutil.rmtree(sink_folder(catalog, sink_id), ignore_errors=True)
         views = catalog.database.folder / "views"

@@ -1,6 +1,6 @@
-"""A sink whose rows come about in another way from now on → the plans that its table was written by before.
+"""Record the earlier plans of a sink whose job changes, so that it can continue in its table.
 
-Its job follows these plans: whoever runs it finds one of them in the table's marker, and continues from there.
+The job lists these plans. When the sink starts, it finds one of them in its checkpoint and continues from there.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from sinkql.table.file import TableFile, table_path
 from sinkql.table.row import Codec
 
 
-def facts_of_follower(
+def facts_with_history(
     facts: logical.Facts, before: physical.Job, after: physical.Job, change: Evolution | None = None
 ) -> logical.Facts:
-    """Return a sink's facts with the plan it had `before` as its last earlier one; the same ones if the plan stays."""
+    """Return a sink's facts with the plan of `before` as the latest earlier plan. An equal plan adds nothing."""
     if before.plan == after.plan:
         return facts
     return {**facts, "plans": msgspec.json.decode(msgspec.json.encode(earlier_plans(before, change or Evolution())))}
 
 
 def earlier_plans(before: physical.Job, change: Evolution) -> tuple[physical.Earlier, ...]:
-    """Return the plans that a sink's job follows which comes of the job `before` by a change."""
-    earlier = [_since(each, change) for each in before.follows if each.plan != before.plan]
+    """Return the earlier plans of a job that results from the job `before` by a change."""
+    earlier = [_extend_earlier(plan, change) for plan in before.follows if plan.plan != before.plan]
     again = change.again is not None
     return (*earlier, physical.Earlier(before.plan, dict(change.renamed), change.unread, again))
 
 
-def _since(earlier: physical.Earlier, change: Evolution) -> physical.Earlier:
-    """Return what has changed since an earlier plan, with one change more."""
+def _extend_earlier(earlier: physical.Earlier, change: Evolution) -> physical.Earlier:
+    """Return an earlier plan whose recorded changes include one more change."""
     since = {old: None if new is None else change.renamed.get(new, new) for old, new in earlier.renamed.items()}
     unread = tuple(dict.fromkeys((*earlier.unread, *change.unread)))
     again = earlier.again or change.again is not None
@@ -57,9 +57,9 @@ def dependent_plans(
     *,
     moved: Container[str] = (),
 ) -> Definitions:
-    """Return new facts for the sinks of changed items whose work is another one `after`.
+    """Return new facts for the sinks of changed items whose plan differs `after`.
 
-    Raises SQ2985 for a sink that must start over, unless it is one of `moved`: they read something else afterwards.
+    Raise SQ2985 if a sink must start over. Sinks in `moved` read another relation next, so they never raise it here.
     """
     changes = {}
     for name in sinks_of(changed, after):
@@ -69,16 +69,16 @@ def dependent_plans(
         entry = after.entry(name)
         assert entry is not None
         try:
-            change = _moving(old, new, catalog) if name in moved else migration(old, new, _folder(catalog))
+            change = _moved_evolution(old, new, catalog) if name in moved else migration(old, new, _folder(catalog))
             check_shared_columns(name, after, change, moved=moved)
         except InPlaceError as error:
-            raise must_start_over(name, after, error, span) from None
-        changes[name] = (entry.statement, facts_of_follower(entry.facts, old, new, change))
+            raise must_start_over_error(name, after, error, span) from None
+        changes[name] = (entry.statement, facts_with_history(entry.facts, old, new, change))
     return changes
 
 
-def _moving(old: physical.Job, new: physical.Job, catalog: Catalog) -> Evolution:
-    """Return how the table of a sink changes that reads something else in a moment: that is judged then."""
+def _moved_evolution(old: physical.Job, new: physical.Job, catalog: Catalog) -> Evolution:
+    """Return the evolution of a sink in `moved`; the change of its relation is checked separately."""
     if new.write.mode != "upsert":
         return Evolution()
     try:
@@ -92,16 +92,16 @@ def _folder(catalog: Catalog) -> Path:
 
 
 def stored_plan(changed: Iterable[str], before: MemoryCatalog, after: MemoryCatalog) -> Check:
-    """Return what raises SQ5210 where a change gives sinks of changed items other plans than here, or they had others.
+    """Return a check that raises SQ5210 if the sinks' plans before or after the change differ from those here.
 
-    What they follow was found out of these: a transaction that is repeated must not go by it in another catalog.
+    The earlier plans were derived from these plans. A retried transaction must not use them in a changed catalog.
     """
     names = tuple(changed)
-    found = _plans(names, before, after)
+    expected = _plans(names, before, after)
 
     def check(before: MemoryCatalog, after: MemoryCatalog) -> None:
         for name, plans in _plans(names, before, after).items():
-            if found.get(name) != plans:
+            if expected.get(name) != plans:
                 raise conflict(f'what sink "{short_name(name, after)}" reads was changed')
 
     return check
@@ -110,74 +110,76 @@ def stored_plan(changed: Iterable[str], before: MemoryCatalog, after: MemoryCata
 def _plans(
     changed: Iterable[str], before: MemoryCatalog, after: MemoryCatalog
 ) -> dict[str, tuple[str | None, str | None]]:
-    """Return the plans before and after of changed sinks and of those that read a changed item."""
-    own = {name for name in changed if (entry := after.entry(name)) is not None and entry.kind == "SINK"}
-    return {name: (_plan(name, before), _plan(name, after)) for name in sorted({*own, *sinks_of(changed, after)})}
+    """Return the plans before and after of the changed sinks and of the sinks that read a changed item."""
+    sinks = {name for name in changed if (entry := after.entry(name)) is not None and entry.kind == "SINK"}
+    return {name: (_plan(name, before), _plan(name, after)) for name in sorted({*sinks, *sinks_of(changed, after)})}
 
 
 def _plan(sink: str, plans: MemoryCatalog) -> str | None:
     return lower(sink, plans).plan if plans.entry(sink) is not None else None
 
 
-def must_start_over(sink: str, after: MemoryCatalog, why: InPlaceError, span: Span) -> SinkqlError:
-    """Return the error for a sink that cannot go on in its table."""
+def must_start_over_error(sink: str, after: MemoryCatalog, why: InPlaceError, span: Span) -> SinkqlError:
+    """Return the error for a sink that cannot continue in its table."""
     return SinkqlError(
         "SQ2985",
         f'sink "{short_name(sink, after)}" does not support this change: {why}',
         span,
-        hint="Create another view, and another sink of it into a new table.",
+        hint="Create another view and another sink that writes it to a new table.",
     )
 
 
 def migration(old: physical.Job, new: physical.Job, folder: Path, *, same: bool = False) -> Evolution:
-    """Return how a sink's table becomes that of another job: in place, or with all of its rows computed again.
+    """Return how a sink's table changes to fit another job: in place or by a full refresh.
 
-    Raises InPlaceError where neither goes. With `same`, all columns that are there must mean the same in place.
+    Raise InPlaceError if neither is possible. With `same`, an in-place change must keep the meaning of all columns.
     """
     try:
         return in_place(old, new, folder, same=same)
     except InPlaceError as error:
-        found = anew(old, new, str(error))
+        change = anew(old, new, str(error))
         if new.write.options.get("existing_rows") == "keep":
-            raise InPlaceError(f"{error}, and rows of others are in its table (EXISTING ROWS = KEEP)") from None
-        return found
+            raise InPlaceError(
+                f"{error}, and its table has rows that it did not write (EXISTING ROWS = KEEP)"
+            ) from None
+        return change
 
 
 def in_place(old: physical.Job, new: physical.Job, folder: Path, *, same: bool = False) -> Evolution:
-    """Return how a sink's table becomes that of another job; raises InPlaceError where it must start over.
+    """Return how a sink's table changes in place to fit another job. Raise InPlaceError if it cannot.
 
-    With `same`, all columns that are there must mean the same.
+    With `same`, all existing columns must keep their meaning.
     """
     change = evolution(old, new, same=same)
     if new.write.mode == "upsert" or new.write.change == "retract":
         _check_reread(old, new)
-    had = {read.source: {column.name for column in read.columns} for read in old.reads()}
+    old_columns = {read.source: {column.name for column in read.columns} for read in old.reads()}
     reads = {read.source: read for read in new.reads()}
     for source, column in change.unread:
         read = reads[source]
-        if read.connector != TABLE or (column in had.get(source, ()) and not _unused(read, column, folder)):
-            raise InPlaceError(f'rows of "{short_name(read.name)}" that were read may have a value in "{column}"')
+        if read.connector != TABLE or (column in old_columns.get(source, ()) and not _is_unused(read, column, folder)):
+            raise InPlaceError(f'rows of "{short_name(read.name)}" that it has read may have a value in "{column}"')
     return change
 
 
 def _check_reread(old: physical.Job, new: physical.Job) -> None:
-    """Raise InPlaceError for a source other than a table that would read old rows with other values by wider types."""
-    had = {(read.source, column.name): column.type for read in old.reads() for column in read.columns}
+    """Raise InPlaceError if a wider type could change values of rows that a sink has read from a source."""
+    old_types = {(read.source, column.name): column.type for read in old.reads() for column in read.columns}
     for read in new.reads():
         for column in read.columns:
-            if read.connector != TABLE and had.get((read.source, column.name), column.type) != column.type:
+            if read.connector != TABLE and old_types.get((read.source, column.name), column.type) != column.type:
                 name = short_name(read.name)
-                raise InPlaceError(f'rows of "{name}" that were read may be others with "{column.name}" {column.type}')
+                raise InPlaceError(f'rows of "{name}" that it has read may differ with "{column.name}" {column.type}')
 
 
-def _unused(read: physical.Read, column: str, folder: Path) -> bool:
-    """Tell whether no row of a table ever had a value in a column, or in one behind it."""
-    names = [each.name for each in read.columns]
+def _is_unused(read: physical.Read, column: str, folder: Path) -> bool:
+    """Return whether no row of a table ever had a value in a column or in a later one."""
+    names = [attribute.name for attribute in read.columns]
     file = TableFile(table_path(folder, read.options["table_id"], read.name), Codec([]))
     return file.width() <= names.index(column)
 
 
 def sinks_of(changed: Iterable[str], after: MemoryCatalog) -> Iterator[str]:
-    """Yield the sinks that read one of some items, through views or not."""
-    names = {name for each in changed for name in after.all_users(each)}
+    """Yield the sinks that read one of the items directly or through views."""
+    names = {name for item in changed for name in after.all_users(item)}
     return (name for name in sorted(names) if (entry := after.entry(name)) is not None and entry.kind == "SINK")

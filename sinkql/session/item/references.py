@@ -1,4 +1,4 @@
-"""ALTER SOURCE … ADD TABLE, DROP TABLE and REFRESH REFERENCES → the source's server is asked again, and its tables."""
+"""Run ALTER SOURCE … ADD TABLE, DROP TABLE and REFRESH REFERENCES, which change the tables of a source."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ References = ast.AddReferences | ast.DropReferences | ast.RefreshReferences
 
 
 def alter_references(statement: ast.Alter, action: References, catalog: Catalog) -> Result:
-    """Change which tables of its server a source has here; sinks go on with what they read.
+    """Change the tables of a source. Sinks continue to read their tables.
 
-    Raises SQ2983 for sources of other kinds, what asking the server raises, and what is wrong with a table.
+    Raise SQ2983 for a source without tables, and the errors of the server and of a table.
     """
     while True:
         catalog.refresh()
@@ -50,22 +50,24 @@ def alter_references(statement: ast.Alter, action: References, catalog: Catalog)
 
 
 def _drop(entry: logical.Entry, present: ast.CreateSource, action: ast.DropReferences, catalog: Catalog) -> Result:
-    """Drop tables of the source, and leave them out of its statement."""
-    names = []
+    """Drop tables of the source, and remove them from its statement."""
+    dropped_entries = []
     for name in action.names:
         if action.if_exists and not catalog.plans.has(catalog.plans.resolve(name)):
             continue
-        found = find(catalog.plans, name, "SOURCE", "TABLE")
-        if found.name not in catalog.dependents(entry.name):
-            message = f'"{short_name(found.name)}" is no table of source "{short_name(entry.name)}"'
-            raise SinkqlError("SQ2468", message, name.span, hint="Name one that SHOW SUBSOURCES lists.")
-        names.append(found)
-    for each in names:
-        dropped = ast.Drop(each.kind, (as_name(each.name, action.span),), cascade=action.cascade, span=action.span)
-        drop(dropped, catalog)
+        table = find(catalog.plans, name, "SOURCE", "TABLE")
+        if table.name not in catalog.dependents(entry.name):
+            message = f'"{short_name(table.name)}" is not a table of source "{short_name(entry.name)}"'
+            raise SinkqlError("SQ2468", message, name.span, hint="Use a name that SHOW SUBSOURCES lists.")
+        dropped_entries.append(table)
+    for table in dropped_entries:
+        drop_statement = ast.Drop(
+            table.kind, (as_name(table.name, action.span),), cascade=action.cascade, span=action.span
+        )
+        drop(drop_statement, catalog)
     catalog.refresh()
-    kept = _listed(entry, present, catalog.plans)
-    after = replace(present, subsources=ast.Subsources(kept) if kept else None)
+    references = _present_references(entry, present, catalog.plans)
+    after = replace(present, subsources=ast.Subsources(references) if references else None)
     catalog.change(extending({entry.name: (after, entry.facts)}, (), catalog.reader()))
     return Result(_TAG, names=(entry.name,))
 
@@ -77,117 +79,120 @@ def _extend(
     action: ast.AddReferences | ast.RefreshReferences,
     catalog: Catalog,
 ) -> Result:
-    """Ask the server again, and take in new columns and tables."""
+    """Ask the server for its present tables, and add new columns and tables to the source."""
     before = catalog.plans.item(entry.name)
     assert isinstance(before, logical.Source)
     wanted = respan(present, action.span)
-    found = sampled(wanted, Scope(catalog.plans, catalog.registry), CatalogAccess(catalog))
+    sample = sampled(wanted, Scope(catalog.plans, catalog.registry), CatalogAccess(catalog))
     if isinstance(action, ast.AddReferences):
-        listed = respan(_listed(entry, present, catalog.plans), action.span)
+        listed = respan(_present_references(entry, present, catalog.plans), action.span)
         wanted = replace(wanted, subsources=ast.Subsources((*listed, *action.references), span=action.span))
-    facts: logical.Facts = {**entry.facts, **found}
+    facts: logical.Facts = {**entry.facts, **sample}
     notices: tuple[Notice, ...] = ()
-    if isinstance(action, ast.RefreshReferences) and not _references(wanted):
-        facts, notices = _without_what_cannot_be_read(entry.name, wanted, facts, before, catalog)
+    if isinstance(action, ast.RefreshReferences) and not _has_fixed_tables(wanted):
+        facts, notices = _without_unreadable_tables(entry.name, wanted, facts, before, catalog)
     after = catalog.plans.copy()
     redefine(after, {entry.name: (wanted, facts)})
     source = after.item(entry.name)
     assert isinstance(source, logical.Source)
-    added = tuple(_new(wanted, source, before, action, after))
+    added = tuple(_new_tables(wanted, source, before, action, after))
     following = dependent_plans([entry.name], catalog, after, action.span)
     changes = {entry.name: (wanted, facts), **following}
     check = stored_plan([entry.name], catalog.plans, after)
     catalog.change(extending(changes, added, catalog.reader(), check=check))
-    return Result(_TAG, notices, names=(entry.name, *(own_name(each) for each in added)))
+    return Result(_TAG, notices, names=(entry.name, *(own_name(table) for table in added)))
 
 
-def _references(statement: ast.CreateSource) -> bool:
-    """Tell whether a source takes no tables, or those that it names: neither becomes more by itself."""
+def _has_fixed_tables(statement: ast.CreateSource) -> bool:
+    """Return whether a source reads no tables or lists them, so that a refresh adds none."""
     return statement.subsources is None or bool(statement.subsources.references)
 
 
-def _without_what_cannot_be_read(
+def _without_unreadable_tables(
     name: str, wanted: ast.CreateSource, facts: logical.Facts, before: logical.Source, catalog: Catalog
 ) -> tuple[logical.Facts, tuple[Notice, ...]]:
-    """Return facts by which later tables are taken that can be read, and notices of the others.
+    """Return facts with the new tables that SinkQL can read, and a notice for each unreadable table.
 
-    One table that cannot be read, or has a name that is taken, must not keep all others out.
+    A table that cannot be read, or whose name exists, must not exclude the rest.
     """
-    taken = {table.name for table in before.tables if not table.aside}
+    table_names = {table.name for table in before.tables if not table.aside}
     plans = catalog.plans.copy()
-    redefine(plans, {name: (wanted, taking(facts, taken))})
+    redefine(plans, {name: (wanted, taking(facts, table_names))})
     source = plans.item(name)
     assert isinstance(source, logical.Source)
     notices = []
-    every = {table.name for table in source.tables}
+    upstream_names = {table.name for table in source.tables}
     for table in source.tables:
         if not table.aside or any(
-            _reads(plans.entry(each), name, table.name, plans) for each in plans.dependents(name)
+            _reads(plans.entry(user), name, table.name, plans) for user in plans.dependents(name)
         ):
             continue
-        trying = taking(facts, {*(taken & every), table.name})
-        one = catalog.plans.copy()
+        candidate_facts = taking(facts, {*(table_names & upstream_names), table.name})
+        candidate = catalog.plans.copy()
         try:
-            redefine(one, {name: (wanted, trying)})
-            found = one.item(name)
-            assert isinstance(found, logical.Source)
-            for each in subsources(replace(wanted, name=as_name(name)), found):
-                if each.reference is not None and tuple(part.value for part in each.reference.parts) == table.name:
-                    plans.add(each, {})
+            redefine(candidate, {name: (wanted, candidate_facts)})
+            item = candidate.item(name)
+            assert isinstance(item, logical.Source)
+            for new in subsources(replace(wanted, name=as_name(name)), item):
+                if new.reference is not None and tuple(part.value for part in new.reference.parts) == table.name:
+                    plans.add(new, {})
         except SinkqlError as error:
-            notices.append(_left_out(table, name, error, wanted))
+            notices.append(_left_out_notice(table, name, error, wanted))
         else:
-            taken.add(table.name)
-    return taking(facts, taken), tuple(notices)
+            table_names.add(table.name)
+    return taking(facts, table_names), tuple(notices)
 
 
-def _left_out(table: logical.SourceTable, source: str, error: SinkqlError, wanted: ast.CreateSource) -> Notice:
-    called = ".".join(ident(ast.Ident(part)) for part in table.name)
-    new = ident(ast.Ident("_".join(table.name[-2:])))
+def _left_out_notice(table: logical.SourceTable, source: str, error: SinkqlError, wanted: ast.CreateSource) -> Notice:
+    reference = ".".join(ident(ast.Ident(part)) for part in table.name)
+    table_name = ident(ast.Ident("_".join(table.name[-2:])))
     hint = f"{error.hint} Then run ALTER SOURCE … REFRESH REFERENCES again."
     if isinstance(error, TakenNameError):
-        hint = f"CREATE TABLE {new} FROM SOURCE {short_name(source)} (REFERENCE {called}); reads it under another name."
-    return Notice("SQ2478", f"table {called} is left out: {error.message}", wanted.span, hint=hint)
+        create = f"CREATE TABLE {table_name} FROM SOURCE {short_name(source)} (REFERENCE {reference});"
+        hint = f"{create} reads it under another name."
+    return Notice("SQ2478", f"table {reference} is left out: {error.message}", wanted.span, hint=hint)
 
 
-def _new(
+def _new_tables(
     wanted: ast.CreateSource,
     source: logical.Source,
     before: logical.Source,
     action: ast.AddReferences | ast.RefreshReferences,
     after: MemoryCatalog,
 ) -> list[ast.CreateTableFrom]:
-    """Return the tables that the statement has now and the catalog has not: those that are added, or new upstream."""
-    known = {table.name for table in before.tables if not table.aside}
-    every = wanted.subsources is not None and not wanted.subsources.references
-    found = []
-    for each in subsources(wanted, source):
-        assert each.reference is not None
-        upstream = tuple(part.value for part in each.reference.parts)
-        if isinstance(action, ast.AddReferences) or (every and upstream not in known):
-            if _reads(after.entry(own_name(each)), source.name, upstream, after):
+    """Return the tables that the catalog lacks: tables that the statement adds, or new tables of the server."""
+    earlier = {table.name for table in before.tables if not table.aside}
+    takes_all = wanted.subsources is not None and not wanted.subsources.references
+    added = []
+    for table in subsources(wanted, source):
+        assert table.reference is not None
+        upstream = tuple(part.value for part in table.reference.parts)
+        if isinstance(action, ast.AddReferences) or (takes_all and upstream not in earlier):
+            if _reads(after.entry(own_name(table)), source.name, upstream, after):
                 continue
-            after.add(each, {})
-            found.append(each)
-    return found
+            after.add(table, {})
+            added.append(table)
+    return added
 
 
 def _reads(entry: logical.Entry | None, source: str, upstream: tuple[str, ...], catalog: logical.CatalogReader) -> bool:
-    """Tell whether an item reads a table of a source."""
+    """Return whether an item reads a table of a source."""
     if entry is None or not isinstance(entry.statement, ast.CreateTableFrom) or entry.statement.reference is None:
         return False
     read = tuple(part.value for part in entry.statement.reference.parts)
     return entry.name in catalog.dependents(source) and upstream[-len(read) :] == read
 
 
-def _listed(entry: logical.Entry, present: ast.CreateSource, plans: MemoryCatalog) -> tuple[ast.Reference, ...]:
-    """Return the subsources that there are, as FOR TABLES lists them."""
+def _present_references(
+    entry: logical.Entry, present: ast.CreateSource, plans: MemoryCatalog
+) -> tuple[ast.Reference, ...]:
+    """Return the existing subsources as FOR TABLES lists them."""
     if present.subsources is None:
         return ()
     entries = (plans.entry(name) for name in plans.dependents(entry.name))
-    found = []
-    for each in entries:
-        if each is not None and isinstance(each.statement, ast.CreateTableFrom) and each.statement.subsource:
-            assert each.statement.reference is not None
-            found.append(ast.Reference(each.statement.reference, as_name(each.name)))
-    return tuple(found)
+    references = []
+    for table in entries:
+        if table is not None and isinstance(table.statement, ast.CreateTableFrom) and table.statement.subsource:
+            assert table.statement.reference is not None
+            references.append(ast.Reference(table.statement.reference, as_name(table.name)))
+    return tuple(references)

@@ -1,4 +1,4 @@
-"""A name and a value → the secret with that value, made or rotated without being SQL text; what secrets there are."""
+"""Create, rotate, list and check secrets without SQL text that contains their values."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from sinkql.session.item.create import create
 
 
 def set_secret(name: str, value: SecretValue, catalog: Catalog, *, create_new: bool = True) -> str | None:
-    """Create a secret, or give it a new value; return "created" or "rotated".
+    """Create a secret or replace its value. Return "created" or "rotated".
 
-    Returns None for a secret that is not there and that `create_new` does not allow. Raises SQ2002 where another kind
-    of item has the name, and SQ4124 for a value of nothing.
+    Return None if the secret does not exist and `create_new` is false. Raise SQ2002 if another kind of item has the
+    name, and SQ4124 if the value is empty.
     """
     if not value.reveal():
         raise SinkqlError("SQ4124", f'the value of secret "{name}" is empty', hint="Type it, or pipe it in.")
-    written = as_name(name)
+    parsed = as_name(name)
     while True:
         catalog.refresh()
-        full_name = catalog.plans.resolve(written)
+        full_name = catalog.plans.resolve(parsed)
         stored = catalog.stored(full_name)
         try:
             if stored is None:
                 if not create_new:
                     return None
-                create(ast.CreateSecret(written, ast.Text(value.reveal())), catalog)
+                create(ast.CreateSecret(parsed, ast.Text(value.reveal())), catalog)
                 return "created"
             if stored.kind != "SECRET":
                 kind = stored.kind
@@ -43,20 +43,20 @@ def set_secret(name: str, value: SecretValue, catalog: Catalog, *, create_new: b
 
 
 def secrets(catalog: Catalog) -> list[tuple[str, str]]:
-    """Return the secrets' full names, and where each has its value: the catalog, or what it refers to."""
+    """Return the full name of each secret with the location of its value: "catalog" or its reference."""
     catalog.refresh()
-    found = []
+    locations = []
     for name in catalog.plans.names("SECRET"):
         entry = catalog.plans.entry(name)
         assert entry is not None
         assert isinstance(entry.statement, ast.CreateSecret)
         value = entry.statement.value
-        found.append((name, clause.secret(value) if isinstance(value, ast.Call) and value.refers else "catalog"))
-    return found
+        locations.append((name, clause.secret(value) if isinstance(value, ast.Call) and value.refers else "catalog"))
+    return locations
 
 
 def check_secret(name: str, catalog: Catalog) -> str:
-    """Read a secret as a job would, show nothing of it and return its short name; raises SQ2001 and SQ41xx."""
+    """Read a secret as a job does and return its short name. Raise SQ2001 or SQ41xx."""
     catalog.refresh()
     full_name = find(catalog.plans, as_name(name), "SECRET").name
     catalog.secret(full_name)

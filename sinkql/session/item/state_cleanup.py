@@ -1,7 +1,4 @@
-"""Sources of a catalog that captures read → what is kept for them, here and on their servers, is taken away.
-
-Sinks that are dropped → what STATE of their clusters, and of the views that they read, keeps of them, gone.
-"""
+"""Delete the logs and server resources of dropped sources, and the state of dropped sinks in object stores."""
 
 from __future__ import annotations
 
@@ -31,15 +28,15 @@ _POLL_SECONDS = 0.1
 
 
 def captured_sources(names: Sequence[str], catalog: Catalog) -> list[dict[str, Any]]:
-    """Return what must be known of the captured sources among `names` once they are gone, as JSON-able data.
+    """Return the data that deletes the captured sources among `names` after the drop, as JSON.
 
-    One that cannot be planned any more is told by its id alone.
+    The data of a source that no longer plans has only its id and name.
     """
     reader = catalog.reader()
-    known = frozenset((*reader.names("SOURCE"), *reader.names("TABLE")))
-    found = []
+    source_names = frozenset((*reader.names("SOURCE"), *reader.names("TABLE")))
+    sources = []
     for name in names:
-        facts = reader.facts(name) if name in known else {}
+        facts = reader.facts(name) if name in source_names else {}
         if "source_id" not in facts:
             continue
         data: dict[str, Any] = {"source_id": facts["source_id"], "name": short_name(name, reader)}
@@ -56,34 +53,35 @@ def captured_sources(names: Sequence[str], catalog: Catalog) -> list[dict[str, A
                 "connection": msgspec.to_builtins(connection),
                 "log": msgspec.to_builtins(lower_connection(log, catalog.plans)) if log is not None else None,
             }
-        found.append(data)
-    return found
+        sources.append(data)
+    return sources
 
 
-def forget_captured(captured: Sequence[Mapping[str, Any]], catalog: Catalog) -> list[Notice]:
-    """Delete the logs of dropped sources, and what their servers keep for them; return what could not be."""
-    left = []
-    for each in captured:
+def delete_captured(captured: Sequence[Mapping[str, Any]], catalog: Catalog) -> list[Notice]:
+    """Delete the logs and server resources of dropped sources. Return a notice for each failure."""
+    notices = []
+    for source in captured:
         try:
-            _forget(each, catalog)
+            _delete_on_server(source, catalog)
         except SinkqlError as error:
-            message = f'what the server keeps for source "{each["name"]}" is still there: {error.message}'
-            left.append(Notice("SQ4309", message, hint="Delete it on the server, such as its replication slot."))
+            message = f'could not delete the resources of source "{source["name"]}" on its server: {error.message}'
+            hint = "Delete them on the server, for example the replication slot."
+            notices.append(Notice("SQ4309", message, hint=hint))
         try:
-            _forget_log(each, catalog)
+            _delete_log(source, catalog)
         except SinkqlError as error:
-            message = f'the log of source "{each["name"]}" is still there: {error.message}'
-            path = each["options"]["tuning"]["keeping"]["log"]["path"].rstrip("/")
-            left.append(Notice("SQ4309", message, hint=f"Delete what is below {path}/{each['source_id']}/."))
-        shutil.rmtree(source_folder(catalog.database.folder, each["source_id"]), ignore_errors=True)
-    return left
+            message = f'could not delete the log of source "{source["name"]}": {error.message}'
+            path = source["options"]["tuning"]["keeping"]["log"]["path"].rstrip("/")
+            notices.append(Notice("SQ4309", message, hint=f"Delete all files below {path}/{source['source_id']}/."))
+        shutil.rmtree(source_folder(catalog.database.folder, source["source_id"]), ignore_errors=True)
+    return notices
 
 
-def _forget(data: Mapping[str, Any], catalog: Catalog) -> None:
+def _delete_on_server(data: Mapping[str, Any], catalog: Catalog) -> None:
     control, owner = catalog.control, f"drop-{uuid.uuid4()}"
     until = time.monotonic() + _WAIT_SECONDS
     while not control.claim_for_drop(data["source_id"], owner=owner) and time.monotonic() < until:
-        time.sleep(_POLL_SECONDS)  # its capture ends with the last of its sinks
+        time.sleep(_POLL_SECONDS)  # the capture ends after its last sink
     kind = catalog.registry.sources.get(data.get("kind", ""))
     if kind is None or kind.forget is None:
         return
@@ -92,8 +90,8 @@ def _forget(data: Mapping[str, Any], catalog: Catalog) -> None:
     kind.forget(source, CatalogAccess(catalog).secret)
 
 
-def _forget_log(data: Mapping[str, Any], catalog: Catalog) -> None:
-    """Delete the log, where it is in an object store: that in a folder goes with all that is there."""
+def _delete_log(data: Mapping[str, Any], catalog: Catalog) -> None:
+    """Delete a log in an object store. A log in a folder is deleted with the folder."""
     log = codec.convert(data.get("log"), physical.Connection | None)
     if log is not None:
         source, keeping = captured_source(data["kind"], data["options"], None, log)
@@ -101,44 +99,44 @@ def _forget_log(data: Mapping[str, Any], catalog: Catalog) -> None:
         open_log_directory(folder, source, keeping, CatalogAccess(catalog).job_store).store.drop()
 
 
-def kept_states(sinks: Mapping[str, str], catalog: Catalog) -> list[dict[str, Any]]:
-    """Return where the state of sinks is kept, of those with one elsewhere; it can be forgotten once they are gone."""
-    found = []
+def state_locations(sinks: Mapping[str, str], catalog: Catalog) -> list[dict[str, Any]]:
+    """Return the locations of the sinks' state in object stores, for deletion after the drop."""
+    locations = []
     for name, sink_id in sinks.items():
         try:
             job = lower(name, catalog.plans) if catalog.plans.entry(name) is not None else None
         except SinkqlError:
-            continue  # one that cannot be planned any more
-        places = [(job.state, sink_id), *_pins(catalog, sink_id)] if job is not None else []
-        found += [
+            continue  # the sink no longer plans
+        states = [(job.state, sink_id), *_reader_positions(catalog, sink_id)] if job is not None else []
+        locations += [
             {"name": short_name(name), "sink_id": sink_id, "part": part, "state": msgspec.to_builtins(state)}
-            for state, part in places
+            for state, part in states
             if state is not None
         ]
-    return found
+    return locations
 
 
-def _pins(catalog: Catalog, sink_id: str) -> Iterator[tuple[physical.StatePath | None, str]]:
-    """Yield where it may be said how far a sink is in the logs of views, of those that it read before, too."""
+def _reader_positions(catalog: Catalog, sink_id: str) -> Iterator[tuple[physical.StatePath | None, str]]:
+    """Yield the possible locations of a sink's reader positions, also in logs of views that it read earlier."""
     for name in view_jobs(catalog.plans):
         with suppress(SinkqlError):
             view = lower(name, catalog.plans)
             yield view.state, pins_part(view.sink_id, sink_id)
 
 
-def forget_states(kept: Sequence[Mapping[str, Any]], catalog: Catalog) -> list[Notice]:
-    """Delete what is kept of dropped sinks; return what could not be."""
+def delete_states(locations: Sequence[Mapping[str, Any]], catalog: Catalog) -> list[Notice]:
+    """Delete the stored state of dropped sinks. Return a notice for each failure."""
     from sinkql.state_store.store import open_state_store
 
-    left = []
-    for each in kept:
-        state = codec.convert(each["state"], physical.StatePath)
+    notices = []
+    for location in locations:
+        state = codec.convert(location["state"], physical.StatePath)
         try:
-            store = open_state_store(state, each["part"], CatalogAccess(catalog).job_store)
+            store = open_state_store(state, location["part"], CatalogAccess(catalog).job_store)
             store.delete([name for name, _ in store.list("")])
         except (SinkqlError, OSError) as error:
-            why = error.message if isinstance(error, SinkqlError) else str(error)
-            message = f'the state of sink "{each["name"]}" is still in STATE of its cluster: {why}'
-            hint = f"Delete what is below {state.path.rstrip('/')}/{each['part']}/."
-            left.append(Notice("SQ4309", message, hint=hint))
-    return left
+            reason = error.message if isinstance(error, SinkqlError) else str(error)
+            message = f'could not delete the state of sink "{location["name"]}" in STATE of its cluster: {reason}'
+            hint = f"Delete all files below {state.path.rstrip('/')}/{location['part']}/."
+            notices.append(Notice("SQ4309", message, hint=hint))
+    return notices

@@ -1,7 +1,4 @@
-"""DROP SINK … WITH TABLE → the tables that sinks write to, each of which goes if it is the sink's own and empty.
-
-Sinks that are dropped → what their tables keep for them alone, such as a tag of a last commit, gone.
-"""
+"""Drop the target tables of sinks (DROP SINK … WITH TABLE), and delete the tags of dropped sinks in their tables."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ from sinkql.session.item.destination import destination_of, sinks_of_destination
 
 @dataclass(frozen=True, slots=True)
 class DropTargetTable:
-    """What one sink writes to, and how it is dropped; `span` is where the sink is named."""
+    """The target of one sink, and the function that drops it. `span` is the sink's name in the statement."""
 
     write: physical.Write
     context: Context
@@ -33,7 +30,7 @@ class DropTargetTable:
     span: Span | None = None
 
     def drop(self, *, dry: bool) -> bool:
-        """Drop it, or only raise what that would; return whether it is there."""
+        """Drop the target, or with `dry` only raise the errors of the drop. Return whether the target exists."""
         try:
             return self.kind(self.write, self.context, dry=dry)
         except SinkqlError as error:
@@ -42,22 +39,22 @@ class DropTargetTable:
 
 
 def drop_targets(statement: ast.Drop, dropping: Dropping, catalog: Catalog) -> tuple[DropTargetTable, ...]:
-    """Return what is to be dropped with sinks; raises SQ2374 and SQ3572, and why a sink can no longer be planned."""
+    """Return the targets to drop with the sinks. Raise SQ2374, SQ3572, or the error of a sink that no longer plans."""
     if not statement.with_table:
         return ()
     plans = catalog.plans
     check_targets(statement, dropping.names, plans, catalog.registry)
-    spans = {named("SINK", each, plans): each.span for each in statement.names}
-    found = []
+    spans = {named("SINK", sink, plans): sink.span for sink in statement.names}
+    targets = []
     for name in dropping.names:
         if name in plans.broken:
             raise plans.broken[name].error
-        found.append(drop_target(name, plans, catalog, spans.get(name)))
-    return tuple(each for each in found if each is not None)
+        targets.append(drop_target(name, plans, catalog, spans.get(name)))
+    return tuple(target for target in targets if target is not None)
 
 
 def drop_target(name: str, plans: MemoryCatalog, catalog: Catalog, span: Span | None = None) -> DropTargetTable | None:
-    """Return what a sink of `plans` writes to, None where that cannot be dropped; raises SQ3572 if others do too."""
+    """Return the target of a sink, None if it cannot be dropped. Raise SQ3572 if another sink writes to it."""
     sink = plans.item(name)
     kind = catalog.registry.sinks[sink.kind].drop if isinstance(sink, logical.Sink) else None
     if kind is None:
@@ -66,9 +63,9 @@ def drop_target(name: str, plans: MemoryCatalog, catalog: Catalog, span: Span | 
     if other is not None and destination is not None:
         raise SinkqlError(
             "SQ3572",
-            f'{destination.kind} "{destination.name}" is used by others: sink "{short_name(other)}" writes to it',
+            f'{destination.kind} "{destination.name}" has another sink: "{short_name(other)}" writes to it',
             span,
-            hint="Drop the sink without WITH TABLE, which keeps the table.",
+            hint="Run DROP SINK without WITH TABLE, which keeps the table.",
         )
     job, access = lower(name, plans), CatalogAccess(catalog, plans)
     context = access.context(name, job.sink_id, catalog.database.folder)
@@ -76,28 +73,30 @@ def drop_target(name: str, plans: MemoryCatalog, catalog: Catalog, span: Span | 
 
 
 def delete_sink_tags(sinks: Mapping[str, str], catalog: Catalog) -> list[Notice]:
-    """Take away what tables keep for sinks that have run, and are stopped; return what could not be."""
-    left: list[Notice] = []
+    """Delete the tags of stopped sinks in their tables. Return a notice for each failure."""
+    notices: list[Notice] = []
     for name, sink_id in sinks.items():
-        with suppress(SinkqlError):  # one that cannot be planned any more
-            known = catalog.control.begun(sink_id) and catalog.plans.item(name) is not None
-            job = lower(name, catalog.plans) if known else None
+        with suppress(SinkqlError):  # the sink no longer plans
+            has_run = catalog.control.begun(sink_id) and catalog.plans.item(name) is not None
+            job = lower(name, catalog.plans) if has_run else None
             for write in _writes(job, catalog) if job is not None else ():
-                left += _forget(name, write, sink_id, catalog)
-    return left
+                notices += _delete_sink_tag(name, write, sink_id, catalog)
+    return notices
 
 
 def _writes(job: physical.Job, catalog: Catalog) -> Iterator[physical.Write]:
-    """Yield what a sink writes, and the letters beside it."""
+    """Yield the write of a sink, and that of its dead-letter table."""
     yield job.write
-    letters = catalog.registry.sinks[job.write.connector].letters if job.write.connector != physical.VIEW else None
-    if letters is not None and any(map(has_dead_letter_table, job.reads())):
-        from sinkql.runtime.batch.dead_letter import COLUMNS  # which imports pyarrow
+    dead_letter_write = (
+        catalog.registry.sinks[job.write.connector].letters if job.write.connector != physical.VIEW else None
+    )
+    if dead_letter_write is not None and any(map(has_dead_letter_table, job.reads())):
+        from sinkql.runtime.batch.dead_letter import COLUMNS  # imports pyarrow
 
-        yield letters(job.write, COLUMNS)
+        yield dead_letter_write(job.write, COLUMNS)
 
 
-def _forget(name: str, write: physical.Write, sink_id: str, catalog: Catalog) -> Iterator[Notice]:
+def _delete_sink_tag(name: str, write: physical.Write, sink_id: str, catalog: Catalog) -> Iterator[Notice]:
     kind = catalog.registry.sinks.get(write.connector)
     if kind is None or kind.forget is None:
         return
@@ -106,6 +105,6 @@ def _forget(name: str, write: physical.Write, sink_id: str, catalog: Catalog) ->
     try:
         kind.forget(write, context)
     except (SinkqlError, OSError) as error:
-        why = error.message if isinstance(error, SinkqlError) else str(error)
-        message = f'the table of sink "{short_name(name)}" still has a tag for it, which keeps a snapshot: {why}'
-        yield Notice("SQ4309", message, hint="Remove the tag whose name begins with sinkql_, once nothing needs it.")
+        reason = error.message if isinstance(error, SinkqlError) else str(error)
+        message = f'the table of sink "{short_name(name)}" still has its tag, which retains a snapshot: {reason}'
+        yield Notice("SQ4309", message, hint="Remove the tag whose name begins with sinkql_ when no reader needs it.")

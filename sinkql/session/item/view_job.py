@@ -1,7 +1,7 @@
-"""A view that gets a second reader, or options of a job → it becomes a job of its own, which all of them read.
+"""Turn a materialized view into a job when it gets a second reader, an index or job options.
 
-It becomes one in the transaction of the statement that has it be one.
-Sinks that have begun go on to compute the view themselves: their tables and state are of that plan.
+The change is part of the transaction of the statement that causes it. Sinks that have started keep the view inlined,
+because their tables and state belong to that plan.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from sinkql.lowering.materialized_view import (
 from sinkql.physical.evolution import Evolution
 from sinkql.planner.item.view import own_job
 from sinkql.planner.name import short_name
-from sinkql.session.item.plan_history import dependent_plans, facts_of_follower, stored_plan
+from sinkql.session.item.plan_history import dependent_plans, facts_with_history, stored_plan
 
-_MOVED = "it reads a view that is computed once for all"
+_MOVED = "it reads a view that one job computes for all readers"
 
 
 @dataclass(frozen=True, slots=True)
 class ViewJobChange:
-    """What changes with a new sink: facts of views and of sinks that read them; the ids of new jobs; what to tell."""
+    """Changed facts of views and of their sinks, the ids of new jobs, and notices."""
 
     changes: Definitions = field(default_factory=dict)
     ids: tuple[str, ...] = ()
@@ -45,85 +45,91 @@ class ViewJobChange:
 
 
 def view_job_change(sink: logical.Sink, catalog: Catalog) -> ViewJobChange:
-    """Return what changes with a sink that is about to be created."""
-    return _sharing(tuple(_shared(sink, catalog.plans)), catalog)
+    """Return the change that a new sink causes."""
+    return _views_become_jobs(tuple(_views_to_share(sink, catalog.plans)), catalog)
 
 
-def sharing_by_index(index: logical.Index, catalog: Catalog, span: Span) -> ViewJobChange:
-    """Return what changes with an index that is about to be created: its view is a job then, or SQ2372 is raised."""
+def index_view_job_change(index: logical.Index, catalog: Catalog, span: Span) -> ViewJobChange:
+    """Return the change that a new index causes: its view becomes a job. Raise SQ2372 if it cannot."""
     name, plans = index.relation, catalog.plans
     check_index(index, span, plans)
     if view_id(name, plans) is not None:
         return ViewJobChange()
-    found = _sharing((name,), catalog)
-    return found if readers_of(name, plans) else replace(found, notices=())
+    change = _views_become_jobs((name,), catalog)
+    return change if readers_of(name, plans) else replace(change, notices=())
 
 
 def begin_job(name: str, statement: ast.Create, catalog: Catalog) -> tuple[Notice, ...]:
-    """Give a view another statement, whose options make it a job, which it may be; return what to tell."""
-    sharing = _sharing_by(name, statement, catalog)
+    """Replace the statement of a view by one whose options make it a job. Return the notices."""
+    sharing = _statement_change(name, statement, catalog)
     catalog.change(beginning_jobs(sharing.changes, sharing.ids, catalog.reader()))
     return sharing.notices
 
 
 def replace_view(name: str, statement: ast.Create, catalog: Catalog, span: Span) -> tuple[Notice, ...]:
-    """Give a view another query and other options, which may make it a job; return what to tell.
+    """Replace the query and options of a view, which may make it a job. Return the notices.
 
-    Raises SQ2985 under `span` for a sink that cannot go on with the new query.
+    Raise SQ2985 under `span` if a sink cannot continue with the new query.
     """
     assert isinstance(statement, ast.CreateView)
     sharing = (
-        _sharing_by(name, statement, catalog) if own_job(statement) else ViewJobChange(_alone(name, statement, catalog))
+        _statement_change(name, statement, catalog)
+        if own_job(statement)
+        else ViewJobChange(_one_definition(name, statement, catalog))
     )
     after = catalog.plans.copy()
     redefine(after, sharing.changes)
-    moved = {each: own for each, own in sharing.changes.items() if each != name and IN_LINE not in own[1]}
-    going_on = dependent_plans([name], catalog, after, span, moved=moved)
-    changes, check = {**sharing.changes, **going_on, **moved}, stored_plan([name], catalog.plans, after)
+    moved = {
+        dependent: definition
+        for dependent, definition in sharing.changes.items()
+        if dependent != name and IN_LINE not in definition[1]
+    }
+    followers = dependent_plans([name], catalog, after, span, moved=moved)
+    changes, check = {**sharing.changes, **followers, **moved}, stored_plan([name], catalog.plans, after)
     catalog.change(beginning_jobs(changes, sharing.ids, catalog.reader(), check=check))
     return sharing.notices
 
 
-def _sharing_by(name: str, statement: ast.Create, catalog: Catalog) -> ViewJobChange:
-    """Return what changes with a view's new statement, whose options make it a job."""
+def _statement_change(name: str, statement: ast.Create, catalog: Catalog) -> ViewJobChange:
+    """Return the change for a view's new statement, whose options make it a job."""
     if view_id(name, catalog.plans) is not None:
-        return ViewJobChange(_alone(name, statement, catalog))
-    found = _sharing((name,), catalog, {name: statement})
-    return found if readers_of(name, catalog.plans) else replace(found, notices=())
+        return ViewJobChange(_one_definition(name, statement, catalog))
+    change = _views_become_jobs((name,), catalog, {name: statement})
+    return change if readers_of(name, catalog.plans) else replace(change, notices=())
 
 
-def _alone(name: str, statement: ast.Create, catalog: Catalog) -> Definitions:
+def _one_definition(name: str, statement: ast.Create, catalog: Catalog) -> Definitions:
     return {name: (statement, _facts(name, catalog.plans))}
 
 
-def _sharing(
+def _views_become_jobs(
     names: Sequence[str], catalog: Catalog, statements: Mapping[str, ast.Create] | None = None
 ) -> ViewJobChange:
-    """Return what changes where some views become jobs, of which some get other `statements`."""
+    """Return the change that makes views jobs. `statements` has new statements of some of them."""
     plans = catalog.plans
     views = {name: str(uuid.uuid4()) for name in names}
     if not views:
         return ViewJobChange()
     facts: dict[str, logical.Facts] = {}
-    for name, known in views.items():
-        facts[name] = {**_facts(name, plans), VIEW_ID: known}
-    kept: dict[str, list[str]] = {}
+    for name, job_id_ in views.items():
+        facts[name] = {**_facts(name, plans), VIEW_ID: job_id_}
+    inlining: dict[str, list[str]] = {}
     for name in views:
         for consumer in readers_of(name, plans):
-            own = facts.get(consumer, _facts(consumer, plans))
-            job_id = own.get("sink_id") or own.get(VIEW_ID)
+            consumer_facts = facts.get(consumer, _facts(consumer, plans))
+            job_id = consumer_facts.get("sink_id") or consumer_facts.get(VIEW_ID)
             if consumer not in views and job_id is not None and catalog.control.begun(str(job_id)):
-                facts[consumer] = {**own, IN_LINE: [*own.get(IN_LINE, ()), views[name]]}
-                kept.setdefault(name, []).append(consumer)
+                facts[consumer] = {**consumer_facts, IN_LINE: [*consumer_facts.get(IN_LINE, ()), views[name]]}
+                inlining.setdefault(name, []).append(consumer)
     after = plans.copy()
-    redefine(after, _changes(facts, plans, statements))
+    redefine(after, _definitions(facts, plans, statements))
     for name in views:
         for consumer in readers_of(name, plans):
             if isinstance(plans.item(consumer), logical.Sink) and consumer not in facts:
                 old, new = lower(consumer, plans), lower(consumer, after)
-                facts[consumer] = facts_of_follower(_facts(consumer, plans), old, new, Evolution(again=_MOVED))
-    notices = tuple(_notice(name, kept.get(name, [])) for name in views)
-    return ViewJobChange(_changes(facts, plans, statements), tuple(views.values()), notices)
+                facts[consumer] = facts_with_history(_facts(consumer, plans), old, new, Evolution(again=_MOVED))
+    notices = tuple(_notice(name, inlining.get(name, [])) for name in views)
+    return ViewJobChange(_definitions(facts, plans, statements), tuple(views.values()), notices)
 
 
 def _facts(name: str, plans: MemoryCatalog) -> logical.Facts:
@@ -132,19 +138,19 @@ def _facts(name: str, plans: MemoryCatalog) -> logical.Facts:
     return entry.facts
 
 
-def _changes(
+def _definitions(
     facts: dict[str, logical.Facts], plans: MemoryCatalog, statements: Mapping[str, ast.Create] | None
 ) -> Definitions:
-    found = {}
-    for name, own in facts.items():
+    definitions = {}
+    for name, new_facts in facts.items():
         entry = plans.entry(name)
         assert entry is not None
-        found[name] = ((statements or {}).get(name, entry.statement), own)
-    return found
+        definitions[name] = ((statements or {}).get(name, entry.statement), new_facts)
+    return definitions
 
 
-def _shared(sink: logical.Sink, plans: MemoryCatalog) -> Iterator[str]:
-    """Yield the views below a sink that something else reads, and that keep state, the topmost ones."""
+def _views_to_share(sink: logical.Sink, plans: MemoryCatalog) -> Iterator[str]:
+    """Yield the topmost stateful views below a sink that have another reader."""
     waiting, seen = [sink.relation], {sink.relation}
     while waiting:
         name = waiting.pop(0)
@@ -154,21 +160,20 @@ def _shared(sink: logical.Sink, plans: MemoryCatalog) -> Iterator[str]:
         if item.materialized and not is_stateless(name, plans) and loggable(name, plans) and readers_of(name, plans):
             yield name
             continue
-        for each in inputs_of(name, plans):
-            if each not in seen:
-                seen.add(each)
-                waiting.append(each)
+        for input_name in inputs_of(name, plans):
+            if input_name not in seen:
+                seen.add(input_name)
+                waiting.append(input_name)
 
 
-def _notice(name: str, kept: list[str]) -> Notice:
-    by_themselves = [f'"{short_name(each)}"' for each in kept]
+def _notice(name: str, inlining: list[str]) -> Notice:
+    sink_names = [f'"{short_name(sink)}"' for sink in inlining]
     return Notice(
         "SQ2356",
-        f'materialized view "{short_name(name)}" is computed once from now on, and its sinks read what it gives',
-        hint=f"{', '.join(by_themselves)} computes it by itself as before: drop and create it again to have it share."
-        if len(kept) == 1
-        else f"{', '.join(by_themselves)} compute it by themselves as before: drop and create them again to have them "
-        "share."
-        if kept
+        f'materialized view "{short_name(name)}" becomes a job, and its sinks read the result',
+        hint=f"{', '.join(sink_names)} still computes the view. Drop and create it again to read the result."
+        if len(inlining) == 1
+        else f"{', '.join(sink_names)} still compute the view. Drop and create them again to read the result."
+        if inlining
         else None,
     )
