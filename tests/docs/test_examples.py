@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import re
 import shlex
 from collections.abc import Iterator
@@ -89,14 +87,6 @@ def _planned(statement: ast.Statement) -> str | None:
 def test_the_pipeline_of_the_readme_compiles(folder: Path) -> None:
     (block,) = _blocks("README.md", "sql")
     assert [job.sink for job in sinkql.compile(block).jobs] == ["materialize.public.daily_sink"]
-
-
-def test_the_python_of_the_readme_runs(folder: Path) -> None:
-    (pipeline,), (block,) = _blocks("README.md", "sql"), _blocks("README.md", "python")
-    (folder / "pipeline.sql").write_text(pipeline)
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
-        exec(block, {})
-    assert "materialize.public.daily_sink" in printed.getvalue()
 
 
 def _commands() -> Iterator[str]:
