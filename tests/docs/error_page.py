@@ -1,33 +1,175 @@
-"""The declared error codes and the source that raises them → their page: messages, cause and cure."""
+"""The declared error codes, the source that raises them and the goldens that show them → a page for each code."""
 
 from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
+from functools import cache
+from itertools import pairwise, zip_longest
 from pathlib import Path
 
-from sinkql.errors import Family
+from docs.markdown_parts import cell, escaped, front_matter, paragraph, text_block
+from docs.statement_names import page_of
+from golden import casefile
+from golden.test_golden import FILES
+from sinkql.errors import Code, Family
 from sinkql.errors import codes as declared
 from sinkql.parser.mistake.habit import habits
 
 _PACKAGE = Path(__file__).parents[2] / "sinkql"
 _CODE = re.compile(r"SQ\d{4}")
-_HEAD = """# Error codes
+_WIDTH = 100
+"""The widest source line of an example; of a longer one, the part around the caret is shown."""
+_LONGEST_TITLE = 90
+_INDEX = """# Error codes
 
-An error is `path:line:col: error[SQ2204]: message`, the line with a caret, sometimes a detail, and a hint; with
-`--output json` the same as data. The first digit is the family of the code, and decides the exit code.
+Look up an error code to see its cause and its cure.
 
-| codes | what is wrong | exit code |
+An error is `path:line:col: error[SQ2204]: message`, the source line with a caret, sometimes a detail, and a hint. With
+`--output json`, the same fields are data. In a terminal, `sinkql help SQ2204` shows the page of a code.
+
+The first digit of a code is its family, which decides the exit code:
+
+| codes | the error is about | exit code |
 |---|---|---|
 """
-_TAIL = """
-Other exit codes: 0 success, 64 wrong command line, 130 and 143 stopped by a signal, at once or before a sink ran.
+_OTHER = """
+Other exit codes are 0 for success and 64 for a wrong command line. A signal ends a command with 130 or 143.
+[The command line](../reference/cli.md#exit-codes) lists all of them.
 
-A running sink tries again by itself after an error that is marked *retryable*; any other error stops it. In messages, …
-stands for what changes.
+The page of a code says whether a running sink retries after the error or stops.
 """
+_TOPICS = {
+    "SQ1": ("Names, literals and comments", "sql/lexical.md"),
+    "SQ20": ("Statements", "sql/index.md"),
+    "SQ21": ("Options", "reference/options.md"),
+    "SQ22": ("Queries", "sql/queries.md"),
+    "SQ221": ("Functions", "functions/index.md"),
+    "SQ23": ("Iceberg sink", "connectors/iceberg-sink.md"),
+    "SQ232": ("Iceberg sink", "connectors/iceberg-sink.md"),
+    "SQ2320": ("ALTER SYSTEM", "sql/alter-system-set.md"),
+    "SQ2322": ("Files", "connectors/files.md"),
+    "SQ2327": ("Files", "connectors/files.md"),
+    "SQ2336": ("Files", "connectors/files.md"),
+    "SQ2346": ("Publish a branch", "how-to/publish-branch.md"),
+    "SQ2347": ("Publish a branch", "how-to/publish-branch.md"),
+    "SQ2348": ("Publish a branch", "how-to/publish-branch.md"),
+    "SQ2355": ("Handle bad records", "how-to/bad-records.md"),
+    "SQ2356": ("When a view is computed once", "concepts/materialized-views.md"),
+    "SQ236": ("Kafka sink", "connectors/kafka-sink.md"),
+    "SQ2369": ("Iceberg sink", "connectors/iceberg-sink.md"),
+    "SQ237": ("CREATE INDEX", "sql/create-index.md"),
+    "SQ2374": ("DROP", "sql/drop.md"),
+    "SQ24": ("CREATE SOURCE", "sql/create-source.md"),
+    "SQ240": ("Load generators", "connectors/load-generators.md"),
+    "SQ241": ("Files", "connectors/files.md"),
+    "SQ242": ("CREATE TABLE", "sql/create-table.md"),
+    "SQ243": ("CREATE TABLE", "sql/create-table.md"),
+    "SQ247": ("Kafka source", "connectors/kafka-source.md"),
+    "SQ2478": ("ALTER SOURCE", "sql/alter-source.md"),
+    "SQ248": ("Formats", "connectors/formats.md"),
+    "SQ25": ("CREATE CONNECTION", "sql/create-connection.md"),
+    "SQ251": ("AWS connections", "connectors/aws.md"),
+    "SQ252": ("Connect an Iceberg catalog", "how-to/choose-a-catalog.md"),
+    "SQ253": ("Connect an Iceberg catalog", "how-to/choose-a-catalog.md"),
+    "SQ254": ("Schema registry", "connectors/schema-registry.md"),
+    "SQ2540": ("ALTER CONNECTION", "sql/alter-connection.md"),
+    "SQ2554": ("SSH tunnels", "connectors/ssh-tunnel.md"),
+    "SQ2556": ("SSH tunnels", "connectors/ssh-tunnel.md"),
+    "SQ256": ("Kafka source", "connectors/kafka-source.md"),
+    "SQ26": ("CREATE CLUSTER", "sql/create-cluster.md"),
+    "SQ2601": ("CREATE VIEW", "sql/create-view.md"),
+    "SQ2610": ("CREATE SECRET", "sql/create-secret.md"),
+    "SQ2611": ("CREATE SECRET", "sql/create-secret.md"),
+    "SQ2612": ("CREATE SECRET", "sql/create-secret.md"),
+    "SQ2613": ("CREATE SECRET", "sql/create-secret.md"),
+    "SQ2614": ("CREATE SECRET", "sql/create-secret.md"),
+    "SQ263": ("ALTER SYSTEM", "sql/alter-system-set.md"),
+    "SQ2635": ("Deploy from git", "how-to/plan-apply.md"),
+    "SQ264": ("SELECT", "sql/select.md"),
+    "SQ265": ("Transactions", "sql/transactions.md"),
+    "SQ2656": ("SUBSCRIBE", "sql/subscribe.md"),
+    "SQ2657": ("SUBSCRIBE", "sql/subscribe.md"),
+    "SQ266": ("Test a pipeline with pytest", "tutorials/test-a-pipeline.md"),
+    "SQ27": ("The command line", "reference/cli.md"),
+    "SQ28": ("Prepare Postgres", "how-to/capture-postgres.md"),
+    "SQ2815": ("CREATE SOURCE", "sql/create-source.md"),
+    "SQ2816": ("CREATE SOURCE", "sql/create-source.md"),
+    "SQ2818": ("Share a catalog", "how-to/several-hosts.md"),
+    "SQ283": ("Prepare MySQL or MariaDB", "how-to/capture-mysql.md"),
+    "SQ284": ("Receive webhooks", "how-to/webhooks.md"),
+    "SQ29": ("Differences from Postgres and Materialize", "sql/differences.md"),
+    "SQ30": ("Monitor", "how-to/monitor.md"),
+    "SQ31": ("Handle bad records", "how-to/bad-records.md"),
+    "SQ32": ("Handle bad records", "how-to/bad-records.md"),
+    "SQ3213": ("Queries", "sql/queries.md"),
+    "SQ33": ("Files", "connectors/files.md"),
+    "SQ337": ("Lost history", "how-to/lost-history.md"),
+    "SQ339": ("Handle bad records", "how-to/bad-records.md"),
+    "SQ3390": ("Write a connector package", "how-to/write-a-connector.md"),
+    "SQ34": ("Clusters and state", "concepts/clusters-and-state.md"),
+    "SQ3414": ("Change tables, views and sinks", "how-to/change.md"),
+    "SQ3415": ("Change tables, views and sinks", "how-to/change.md"),
+    "SQ3416": ("Lost history", "how-to/lost-history.md"),
+    "SQ342": ("Back up and restore", "how-to/backup.md"),
+    "SQ343": ("Lost history", "how-to/lost-history.md"),
+    "SQ3441": ("Share a catalog", "how-to/several-hosts.md"),
+    "SQ3442": ("Share a catalog", "how-to/several-hosts.md"),
+    "SQ3443": ("Alert: log full", "how-to/alerts/log-full.md"),
+    "SQ3444": ("Share a catalog", "how-to/several-hosts.md"),
+    "SQ345": ("When a view is computed once", "concepts/materialized-views.md"),
+    "SQ3460": ("Security", "concepts/security.md"),
+    "SQ35": ("Iceberg sink", "connectors/iceberg-sink.md"),
+    "SQ350": ("Write into a table that exists", "how-to/existing-table.md"),
+    "SQ351": ("Write into a table that exists", "how-to/existing-table.md"),
+    "SQ352": ("Publish a branch", "how-to/publish-branch.md"),
+    "SQ357": ("DROP", "sql/drop.md"),
+    "SQ37": ("Prepare Postgres", "how-to/capture-postgres.md"),
+    "SQ40": ("The command line", "reference/cli.md"),
+    "SQ400": ("Install", "how-to/install.md"),
+    "SQ403": ("The shell", "reference/shell.md"),
+    "SQ405": ("Run sinks on a Spark cluster", "how-to/spark-cluster.md"),
+    "SQ407": ("Install", "how-to/install.md"),
+    "SQ41": ("Keep and rotate secrets", "how-to/secrets.md"),
+    "SQ4101": ("Back up and restore", "how-to/backup.md"),
+    "SQ4102": ("Upgrade", "releases/upgrading.md"),
+    "SQ4103": ("Back up and restore", "how-to/backup.md"),
+    "SQ4104": ("Share a catalog", "how-to/several-hosts.md"),
+    "SQ4105": ("Run as a service", "how-to/run-in-production.md"),
+    "SQ4106": ("Back up and restore", "how-to/backup.md"),
+    "SQ4113": ("Share a catalog", "how-to/several-hosts.md"),
+    "SQ4114": ("Security", "concepts/security.md"),
+    "SQ4115": ("The command line", "reference/cli.md"),
+    "SQ4116": ("Back up and restore", "how-to/backup.md"),
+    "SQ4117": ("Back up and restore", "how-to/backup.md"),
+    "SQ415": ("Share a catalog", "how-to/several-hosts.md"),
+    "SQ4157": ("Install", "how-to/install.md"),
+    "SQ42": ("Connect an Iceberg catalog", "how-to/choose-a-catalog.md"),
+    "SQ422": ("AWS connections", "connectors/aws.md"),
+    "SQ423": ("Google Cloud connections", "connectors/gcp.md"),
+    "SQ426": ("Schema registry", "connectors/schema-registry.md"),
+    "SQ427": ("Kafka source", "connectors/kafka-source.md"),
+    "SQ428": ("Kafka sink", "connectors/kafka-sink.md"),
+    "SQ43": ("Connect an Iceberg catalog", "how-to/choose-a-catalog.md"),
+    "SQ4306": ("Run as a service", "how-to/run-in-production.md"),
+    "SQ4307": ("Run as a service", "how-to/run-in-production.md"),
+    "SQ4309": ("DROP", "sql/drop.md"),
+    "SQ440": ("Prepare Postgres", "how-to/capture-postgres.md"),
+    "SQ441": ("Prepare Postgres", "how-to/capture-postgres.md"),
+    "SQ442": ("SSH tunnels", "connectors/ssh-tunnel.md"),
+    "SQ446": ("Prepare MySQL or MariaDB", "how-to/capture-mysql.md"),
+    "SQ447": ("Prepare MySQL or MariaDB", "how-to/capture-mysql.md"),
+    "SQ448": ("Receive webhooks", "how-to/webhooks.md"),
+    "SQ51": ("Exactly once", "concepts/exactly-once.md"),
+    "SQ52": ("Share a catalog", "how-to/several-hosts.md"),
+    "SQ5209": ("Deploy from git", "how-to/plan-apply.md"),
+    "SQ5210": ("Transactions", "sql/transactions.md"),
+    "SQ5211": ("Back up and restore", "how-to/backup.md"),
+    "SQ5213": ("Maintenance statements", "sql/maintenance.md"),
+}
+"""The page to read next, by the first digits of a code; the longest that fits wins."""
 
 
 def codes() -> dict[str, list[str]]:
@@ -45,25 +187,146 @@ def codes() -> dict[str, list[str]]:
     return found
 
 
-def page() -> str:
-    """Return the whole page: by family, each code with its messages, its cause and its cure."""
+def pages() -> dict[str, str]:
+    """Return the pages by their paths under docs/: one for each code, and their index."""
     messages = codes()
-    parts = [
-        _HEAD,
-        *(f"| SQ{digit}… | {each.title} | {each.exit_code} |\n" for digit, each in enumerate(Family, 1)),
-        _TAIL,
-    ]
+    found = {f"errors/{code}.md": _page(code, messages[code]) for code in declared}
+    return {**found, "errors/index.md": _index()}
+
+
+def _index() -> str:
+    parts = [front_matter("exit code", "error message", "failure", "troubleshooting"), "\n", _INDEX]
+    parts += [f"| SQ{digit}… | {each.title} | {each.exit_code} |\n" for digit, each in enumerate(Family, 1)]
+    parts.append(_OTHER)
     for family in Family:
-        parts.append(f"\n## {family.title[0].upper()}{family.title[1:]}\n")
-        parts += [_entry(code, messages[code]) for code in sorted(declared) if declared[code].family is family]
+        parts.append(f"\n## {family.title[0].upper()}{family.title[1:]}\n\n| code | cause |\n|---|---|\n")
+        for code in sorted(declared):
+            if declared[code].family is family:
+                parts.append(f"| [{code}]({code}.md) | {cell(_first_sentence(declared[code].cause))} |\n")
     return "".join(parts)
 
 
-def _entry(code: str, messages: list[str]) -> str:
+def _page(code: str, messages: list[str]) -> str:
     about = declared[code]
-    shown = "".join(f"    {each}\n" for each in sorted({_whole(code, each) for each in messages})) or "    …\n"
-    retryable = " *Retryable.*" if about.retryable else ""
-    return f"\n### {code}\n\n{shown}\n{_escaped(about.cause)}{retryable}\n\n**What to do:** {_escaped(about.cure)}\n"
+    shown = sorted({_whole(code, each) for each in messages})
+    example = _examples().get(code)
+    title = code
+    if len(shown) == 1 and _is_title(shown[0]):
+        title = f"{code}: {escaped(shown[0])}"
+    parts = [front_matter(*_keywords(about)), f"# {title}\n", paragraph(escaped(about.cause))]
+    parts.append(paragraph(f"**What to do.** {escaped(about.cure)}"))
+    if example is not None:
+        parts.append(f"## Example\n\n{text_block(example)}")
+    if shown and shown != ["…"] and (len(shown) > 1 or title == code):
+        parts.append(f"## Messages\n\nIn a message, … stands for a changing part.\n\n{text_block(chr(10).join(shown))}")
+    parts.append(f"## Effect\n\n{_effect(about)}\n")
+    parts.append(f"## See also\n\n{_links(code, about)}")
+    return "\n".join(parts)
+
+
+def _is_title(message: str) -> bool:
+    return len(message) <= _LONGEST_TITLE and not message.startswith("…") and message.count("…") <= 3
+
+
+def _keywords(about: Code) -> list[str]:
+    return ["error", about.family.name.lower(), *(["retryable"] if about.retryable else [])]
+
+
+def _effect(about: Code) -> str:
+    if about.cause.startswith("A notice"):
+        return "This is a notice: the statement succeeds."
+    if about.cause.startswith("A warning of sinkql lint"):
+        return "This is a warning of `sinkql lint`. It changes nothing."
+    if about.family in (Family.SYNTAX, Family.MEANING):
+        return f"The statement fails. A command ends with exit code {about.exit_code}."
+    sink = "A running sink retries." if about.retryable else "A running sink stops."
+    return f"{sink} A command ends with exit code {about.exit_code}."
+
+
+def _links(code: str, about: Code) -> str:
+    found = [_topic(code)]
+    if about.of_loss:
+        found.insert(0, ("Lost history", "how-to/lost-history.md"))
+    for name, path in _statements_of(code):
+        found.append((name, f"sql/{path}"))
+    found += [("All error codes", "errors/index.md"), ("Questions people ask", "faq.md")]
+    return "".join(f"* [{name}]({_relative(path)})\n" for path, name in {path: name for name, path in found}.items())
+
+
+def _relative(path: str) -> str:
+    return path.removeprefix("errors/") if path.startswith("errors/") else f"../{path}"
+
+
+def _topic(code: str) -> tuple[str, str]:
+    return next(_TOPICS[code[:length]] for length in range(6, 2, -1) if code[:length] in _TOPICS)
+
+
+def _first_sentence(text: str) -> str:
+    sentence = re.split(r"(?<=\.) (?=[A-Z])", text.removeprefix("A notice: "))[0]
+    return sentence[0].upper() + sentence[1:]
+
+
+# --- examples from the goldens ---------------------------------------------------------------------------------------
+
+
+@cache
+def _examples() -> dict[str, str]:
+    """Return for each code the shortest error or notice that a golden shows of it, with a hint if any has one."""
+    found: dict[str, str] = {}
+    for code, shown, _ in _cases():
+        if code not in found or _length(shown) < _length(found[code]):
+            found[code] = shown
+    return found
+
+
+def _length(shown: str) -> tuple[bool, bool, bool, int]:
+    return "^" not in shown, "\n1 | " not in shown, "\nhint: " not in shown, len(shown)
+
+
+@cache
+def _statements_of(code: str) -> tuple[tuple[str, str], ...]:
+    """Return the pages of the two statements that fail most often with a code in the goldens."""
+    counted = Counter(page for each, _, text in _cases() if each == code and (page := page_of(text)) is not None)
+    return tuple(page for page, _ in counted.most_common(2))
+
+
+@cache
+def _cases() -> tuple[tuple[str, str, str], ...]:
+    """Return a code, what a golden shows of it, and the statement, for each error and notice of the goldens."""
+    found = []
+    for path in FILES:
+        for case in casefile.read(path.read_text("utf-8"))[0]:
+            for block in re.split(r"\n(?=(?:error|notice)\[SQ)|\n\n", case.output):
+                if head := re.match(r"(?:error|notice)\[(SQ\d{4})\]: ", block):
+                    lines = block.splitlines()
+                    kept = [lines[0], *_narrow(lines[1:])]
+                    source = next((line.partition(" | ")[2] for line in lines if re.match(r"\d+ \| ", line)), "")
+                    begun = case.command.startswith(("parse", "print")) or not page_of(source)
+                    found.append((head[1], "\n".join(kept), case.input if begun else source))
+    return tuple(found)
+
+
+def _narrow(lines: list[str]) -> list[str]:
+    """Return the lines below an error's first one, the source line cut to what stands around its caret."""
+    kept = []
+    for line, below in zip_longest(lines, lines[1:], fillvalue=""):
+        if re.match(r"\d+ \| ", line) and "^" in below and len(line) > _WIDTH:
+            label, _, source = line.partition(" | ")
+            at = len(label) + 3
+            column = below.index("^") - at
+            left = max(0, min(column - _WIDTH // 3, len(source) - _WIDTH))
+            cut = ("…" if left else "") + source[left + bool(left) : left + _WIDTH]
+            cut = cut[:-1] + "…" if left + _WIDTH < len(source) else cut
+            marks = min(below.count("^"), max(1, len(cut) - (column - left)))
+            kept += [f"{label} | {cut}", " " * (at + column - left) + "^" * marks]
+        elif set(line.strip()) == {"^"} and kept and set(kept[-1].strip()) == {"^"}:
+            continue
+        elif re.match(r"\d+ \| |\s*\^|hint: |detail: ", line):
+            kept.append(line)
+    return kept
+
+
+# --- messages from the source ----------------------------------------------------------------------------------------
 
 
 def _whole(code: str, message: str) -> str:
@@ -76,11 +339,6 @@ def _whole(code: str, message: str) -> str:
     ):
         return message
     return f"{message} not supported yet" if message.endswith(" are") else f"{message} is not supported yet"
-
-
-def _escaped(text: str) -> str:
-    """Return a sentence as Markdown that shows it as it is."""
-    return re.sub(r"([\\*<])", r"\\\1", text)
 
 
 def _messages(tree: ast.Module) -> Iterator[tuple[str, str]]:

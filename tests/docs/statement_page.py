@@ -57,7 +57,7 @@ and `schemas`, a cluster `c`, a schema `sc`, the sources `n (counter)`, `h` (an 
 the table `buyers`), a table `t (id, name)`, a view `v`, the materialized views `m` and `tens (ten, n)`, of which the
 latter has an index `i`, and a sink `k`, on a branch, that has
 not run yet.
-[errors.md](errors.md) explains the error codes.
+[Error codes](errors/index.md) explains the error codes.
 """
 
 
@@ -103,7 +103,7 @@ def _outcome(text: str, catalog: Path) -> str:
             session.execute(text)
         except SinkqlError as error:
             hint = f" {error.hint}" if error.hint else ""
-            return f"[{error.code}](errors.md#{error.code.lower()}): {_escaped(error.message)}.{_escaped(hint)}"
+            return f"[{error.code}](errors/{error.code}.md): {_escaped(error.message)}.{_escaped(hint)}"
     return "runs"
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from docs import option_page, statement_page
-from docs.error_page import page
 from sinkql.cli.group import cli
 from sinkql.extension.option_help import option_help
 from sinkql.extension.registry import discover
@@ -18,13 +17,6 @@ pytestmark = pytest.mark.long
 
 _BLOCK = re.MULTILINE | re.DOTALL
 _ROOT = Path(__file__).parents[2]
-
-
-def test_the_page_of_error_codes_is_that_of_the_code(pytestconfig: pytest.Config) -> None:
-    path = _ROOT / "docs" / "errors.md"
-    if pytestconfig.getoption("--rewrite"):
-        path.write_text(page())
-    assert page() == path.read_text()
 
 
 def test_the_page_of_statements_is_what_they_do(
