@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -11,11 +10,9 @@ from docs import option_page, statement_page
 from sinkql.cli.group import cli
 from sinkql.extension.option_help import option_help
 from sinkql.extension.registry import discover
-from sinkql.script.format import format_script
 
 pytestmark = pytest.mark.long
 
-_BLOCK = re.MULTILINE | re.DOTALL
 _ROOT = Path(__file__).parents[2]
 
 
@@ -48,21 +45,3 @@ def test_every_option_says_what_it_is_for() -> None:
 def test_every_command_has_a_section() -> None:
     text = (_ROOT / "docs" / "reference" / "cli.md").read_text()
     assert [name for name in cli.commands if f"sinkql {name}" not in text] == []
-
-
-def test_the_sql_of_the_pages_is_as_fmt_writes_it() -> None:
-    pages = [*_ROOT.glob("*.md"), *_ROOT.glob("docs/*.md"), *_ROOT.glob("examples/*/README.md")]
-    blocks = [block for page in pages for block in re.findall(r"^```sql\n(.*?)^```$", page.read_text(), _BLOCK)]
-    assert len(blocks) > 15
-    words = discover().vocabulary
-    assert [block for block in blocks if format_script(block, words) != block] == []
-
-
-def test_links_lead_somewhere() -> None:
-    broken = [
-        f"{path.name}: {link}"
-        for path in [*_ROOT.glob("*.md"), *(_ROOT / "docs").glob("*.md"), *(_ROOT / "bench").glob("*.md")]
-        for link in re.findall(r"\]\(([^)#]+)", path.read_text())
-        if "://" not in link and not (path.parent / link).exists()
-    ]
-    assert broken == []
