@@ -44,3 +44,11 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     head = tuple(head)
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}", *(f"| {' | '.join(row)} |" for row in rows)]
     return "\n".join(lines) + "\n"
+
+
+def bullets(items: Iterable[str]) -> str:
+    """Return a list; its items are Markdown."""
+    return "".join(
+        textwrap.fill(f"* {each}", 120, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False) + "\n"
+        for each in items
+    )

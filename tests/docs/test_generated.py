@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import psycopg
 import pytest
 
-from docs import error_page
+from docs import error_page, function_page
+from docs.function_examples import CLOCK, ROWS, alike, in_postgres, public_names, read, results
+from support.postgres import Postgres
 
 pytestmark = pytest.mark.long
 
@@ -30,3 +33,40 @@ def _check(pages: dict[str, str], config: pytest.Config, folder: str = "") -> No
 
 def test_the_pages_of_errors_are_those_of_the_codes(pytestconfig: pytest.Config) -> None:
     _check(error_page.pages(), pytestconfig, "errors")
+
+
+def test_the_pages_of_functions_are_those_of_the_help(pytestconfig: pytest.Config) -> None:
+    _check(function_page.pages(), pytestconfig, "functions")
+
+
+def test_every_public_function_has_help_and_no_other() -> None:
+    _, helps = read()
+    assert {each.name for each in helps} == public_names()
+
+
+def test_every_example_gives_the_same_in_postgres(postgres: Postgres) -> None:
+    _, helps = read()
+    wrong = []
+    with psycopg.connect(postgres.address(), autocommit=True) as connection:
+        connection.execute("SET timezone = 'UTC'")
+        connection.execute("CREATE TEMP TABLE t (id integer PRIMARY KEY, n integer, s text)")
+        connection.cursor().executemany("INSERT INTO t VALUES (%s, %s, %s)", ROWS)
+        for each in helps:
+            if each.page == CLOCK or each.postgres is False:
+                continue
+            for example in each.examples:
+                ours, theirs = results()[each.name, example].text, in_postgres(each, example, connection)
+                if not alike(ours, theirs):
+                    wrong.append(f"{each.name}: {example}: {ours}, in Postgres {theirs}")
+    assert wrong == []
+
+
+def test_the_type_of_an_example_is_one_of_its_forms() -> None:
+    known = {"boolean", "integer", "text", "date", "timestamp", "timestamptz", "interval", "jsonb", "bytea"}
+    wrong = []
+    for each in read()[1]:
+        gives = {form.rpartition(" → ")[2] for form in each.forms}
+        calls = [example for example in each.examples if example.startswith(f"{each.name}(") and each.page != CLOCK]
+        types = {results()[each.name, example].type for example in calls} - {""}
+        wrong += [f"{each.name}: {type_}" for type_ in types - gives if gives <= known]
+    assert wrong == []
