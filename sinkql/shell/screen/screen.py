@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,16 +16,14 @@ from rich.text import Text
 from sinkql.errors import Notice, SinkqlError, line_and_column, printable
 from sinkql.local_path import expanded
 from sinkql.parser.assist.highlight import HighlightKind, highlights
-from sinkql.shell.screen import table
+from sinkql.shell.screen import pager, table
 from sinkql.shell.screen.clock import clock
-from sinkql.shell.screen.keyboard import lent_terminal
 from sinkql.shell.screen.value import Rows
 from sinkql.shell.setting import Settings
 from sinkql.vocabulary import LANGUAGE
 
 _MARGIN = 8
 """What stands before a source line: its number and a bar."""
-_DEFAULT_PAGER = "less -SRF"
 
 
 @dataclass(slots=True)
@@ -114,17 +110,12 @@ class Screen:
             sys.stdout.write(text)
             sys.stdout.flush()
             return
-        command = os.environ.get("SINKQL_PAGER") or os.environ.get("PAGER") or _DEFAULT_PAGER
-        try:
-            with lent_terminal():
-                subprocess.run(shlex.split(command), input=text, text=True, check=False)
-        except OSError:
-            sys.stdout.write(text)
+        pager.show(text)
 
     def _fits(self, text: str) -> bool:
         if not self.interactive or not self.settings.pager:
             return True
-        return text.count("\n") < shutil.get_terminal_size().lines - 1
+        return pager.fits(text)
 
     def error(self, error: SinkqlError) -> None:
         """Print an error with its caret and hint."""
