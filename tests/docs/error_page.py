@@ -10,7 +10,9 @@ from functools import cache
 from itertools import pairwise, zip_longest
 from pathlib import Path
 
+from docs.links import TOPICS
 from docs.markdown_parts import cell, escaped, front_matter, paragraph, text_block
+from docs.prose import phrases
 from docs.statement_names import page_of
 from golden import casefile
 from golden.test_golden import FILES
@@ -41,135 +43,6 @@ Other exit codes are 0 for success and 64 for a wrong command line. A signal end
 
 The page of a code says whether a running sink retries after the error or stops.
 """
-_TOPICS = {
-    "SQ1": ("Names, literals and comments", "sql/lexical.md"),
-    "SQ20": ("Statements", "sql/index.md"),
-    "SQ21": ("Options", "reference/options.md"),
-    "SQ22": ("Queries", "sql/queries.md"),
-    "SQ221": ("Functions", "functions/index.md"),
-    "SQ23": ("Iceberg sink", "connectors/iceberg-sink.md"),
-    "SQ232": ("Iceberg sink", "connectors/iceberg-sink.md"),
-    "SQ2320": ("ALTER SYSTEM", "sql/alter-system-set.md"),
-    "SQ2322": ("Files", "connectors/files.md"),
-    "SQ2327": ("Files", "connectors/files.md"),
-    "SQ2336": ("Files", "connectors/files.md"),
-    "SQ2346": ("Publish a branch", "how-to/publish-branch.md"),
-    "SQ2347": ("Publish a branch", "how-to/publish-branch.md"),
-    "SQ2348": ("Publish a branch", "how-to/publish-branch.md"),
-    "SQ2355": ("Handle bad records", "how-to/bad-records.md"),
-    "SQ2356": ("When a view is computed once", "concepts/materialized-views.md"),
-    "SQ236": ("Kafka sink", "connectors/kafka-sink.md"),
-    "SQ2369": ("Iceberg sink", "connectors/iceberg-sink.md"),
-    "SQ237": ("CREATE INDEX", "sql/create-index.md"),
-    "SQ2374": ("DROP", "sql/drop.md"),
-    "SQ24": ("CREATE SOURCE", "sql/create-source.md"),
-    "SQ240": ("Load generators", "connectors/load-generators.md"),
-    "SQ241": ("Files", "connectors/files.md"),
-    "SQ242": ("CREATE TABLE", "sql/create-table.md"),
-    "SQ243": ("CREATE TABLE", "sql/create-table.md"),
-    "SQ247": ("Kafka source", "connectors/kafka-source.md"),
-    "SQ2478": ("ALTER SOURCE", "sql/alter-source.md"),
-    "SQ248": ("Formats", "connectors/formats.md"),
-    "SQ25": ("CREATE CONNECTION", "sql/create-connection.md"),
-    "SQ251": ("AWS connections", "connectors/aws.md"),
-    "SQ252": ("Connect an Iceberg catalog", "how-to/choose-a-catalog.md"),
-    "SQ253": ("Connect an Iceberg catalog", "how-to/choose-a-catalog.md"),
-    "SQ254": ("Schema registry", "connectors/schema-registry.md"),
-    "SQ2540": ("ALTER CONNECTION", "sql/alter-connection.md"),
-    "SQ2554": ("SSH tunnels", "connectors/ssh-tunnel.md"),
-    "SQ2556": ("SSH tunnels", "connectors/ssh-tunnel.md"),
-    "SQ256": ("Kafka source", "connectors/kafka-source.md"),
-    "SQ26": ("CREATE CLUSTER", "sql/create-cluster.md"),
-    "SQ2601": ("CREATE VIEW", "sql/create-view.md"),
-    "SQ2610": ("CREATE SECRET", "sql/create-secret.md"),
-    "SQ2611": ("CREATE SECRET", "sql/create-secret.md"),
-    "SQ2612": ("CREATE SECRET", "sql/create-secret.md"),
-    "SQ2613": ("CREATE SECRET", "sql/create-secret.md"),
-    "SQ2614": ("CREATE SECRET", "sql/create-secret.md"),
-    "SQ263": ("ALTER SYSTEM", "sql/alter-system-set.md"),
-    "SQ2635": ("Deploy from git", "how-to/plan-apply.md"),
-    "SQ264": ("SELECT", "sql/select.md"),
-    "SQ265": ("Transactions", "sql/transactions.md"),
-    "SQ2656": ("SUBSCRIBE", "sql/subscribe.md"),
-    "SQ2657": ("SUBSCRIBE", "sql/subscribe.md"),
-    "SQ266": ("Test a pipeline with pytest", "tutorials/test-a-pipeline.md"),
-    "SQ27": ("The command line", "reference/cli.md"),
-    "SQ28": ("Prepare Postgres", "how-to/capture-postgres.md"),
-    "SQ2815": ("CREATE SOURCE", "sql/create-source.md"),
-    "SQ2816": ("CREATE SOURCE", "sql/create-source.md"),
-    "SQ2818": ("Share a catalog", "how-to/several-hosts.md"),
-    "SQ283": ("Prepare MySQL or MariaDB", "how-to/capture-mysql.md"),
-    "SQ284": ("Receive webhooks", "how-to/webhooks.md"),
-    "SQ29": ("Differences from Postgres and Materialize", "sql/differences.md"),
-    "SQ30": ("Monitor", "how-to/monitor.md"),
-    "SQ31": ("Handle bad records", "how-to/bad-records.md"),
-    "SQ32": ("Handle bad records", "how-to/bad-records.md"),
-    "SQ3213": ("Queries", "sql/queries.md"),
-    "SQ33": ("Files", "connectors/files.md"),
-    "SQ337": ("Lost history", "how-to/lost-history.md"),
-    "SQ339": ("Handle bad records", "how-to/bad-records.md"),
-    "SQ3390": ("Write a connector package", "how-to/write-a-connector.md"),
-    "SQ34": ("Clusters and state", "concepts/clusters-and-state.md"),
-    "SQ3414": ("Change tables, views and sinks", "how-to/change.md"),
-    "SQ3415": ("Change tables, views and sinks", "how-to/change.md"),
-    "SQ3416": ("Lost history", "how-to/lost-history.md"),
-    "SQ342": ("Back up and restore", "how-to/backup.md"),
-    "SQ343": ("Lost history", "how-to/lost-history.md"),
-    "SQ3441": ("Share a catalog", "how-to/several-hosts.md"),
-    "SQ3442": ("Share a catalog", "how-to/several-hosts.md"),
-    "SQ3443": ("Alert: log full", "how-to/alerts/log-full.md"),
-    "SQ3444": ("Share a catalog", "how-to/several-hosts.md"),
-    "SQ345": ("When a view is computed once", "concepts/materialized-views.md"),
-    "SQ3460": ("Security", "concepts/security.md"),
-    "SQ35": ("Iceberg sink", "connectors/iceberg-sink.md"),
-    "SQ350": ("Write into a table that exists", "how-to/existing-table.md"),
-    "SQ351": ("Write into a table that exists", "how-to/existing-table.md"),
-    "SQ352": ("Publish a branch", "how-to/publish-branch.md"),
-    "SQ357": ("DROP", "sql/drop.md"),
-    "SQ37": ("Prepare Postgres", "how-to/capture-postgres.md"),
-    "SQ40": ("The command line", "reference/cli.md"),
-    "SQ400": ("Install", "how-to/install.md"),
-    "SQ403": ("The shell", "reference/shell.md"),
-    "SQ405": ("Run sinks on a Spark cluster", "how-to/spark-cluster.md"),
-    "SQ407": ("Install", "how-to/install.md"),
-    "SQ41": ("Keep and rotate secrets", "how-to/secrets.md"),
-    "SQ4101": ("Back up and restore", "how-to/backup.md"),
-    "SQ4102": ("Upgrade", "releases/upgrading.md"),
-    "SQ4103": ("Back up and restore", "how-to/backup.md"),
-    "SQ4104": ("Share a catalog", "how-to/several-hosts.md"),
-    "SQ4105": ("Run as a service", "how-to/run-in-production.md"),
-    "SQ4106": ("Back up and restore", "how-to/backup.md"),
-    "SQ4113": ("Share a catalog", "how-to/several-hosts.md"),
-    "SQ4114": ("Security", "concepts/security.md"),
-    "SQ4115": ("The command line", "reference/cli.md"),
-    "SQ4116": ("Back up and restore", "how-to/backup.md"),
-    "SQ4117": ("Back up and restore", "how-to/backup.md"),
-    "SQ415": ("Share a catalog", "how-to/several-hosts.md"),
-    "SQ4157": ("Install", "how-to/install.md"),
-    "SQ42": ("Connect an Iceberg catalog", "how-to/choose-a-catalog.md"),
-    "SQ422": ("AWS connections", "connectors/aws.md"),
-    "SQ423": ("Google Cloud connections", "connectors/gcp.md"),
-    "SQ426": ("Schema registry", "connectors/schema-registry.md"),
-    "SQ427": ("Kafka source", "connectors/kafka-source.md"),
-    "SQ428": ("Kafka sink", "connectors/kafka-sink.md"),
-    "SQ43": ("Connect an Iceberg catalog", "how-to/choose-a-catalog.md"),
-    "SQ4306": ("Run as a service", "how-to/run-in-production.md"),
-    "SQ4307": ("Run as a service", "how-to/run-in-production.md"),
-    "SQ4309": ("DROP", "sql/drop.md"),
-    "SQ440": ("Prepare Postgres", "how-to/capture-postgres.md"),
-    "SQ441": ("Prepare Postgres", "how-to/capture-postgres.md"),
-    "SQ442": ("SSH tunnels", "connectors/ssh-tunnel.md"),
-    "SQ446": ("Prepare MySQL or MariaDB", "how-to/capture-mysql.md"),
-    "SQ447": ("Prepare MySQL or MariaDB", "how-to/capture-mysql.md"),
-    "SQ448": ("Receive webhooks", "how-to/webhooks.md"),
-    "SQ51": ("Exactly once", "concepts/exactly-once.md"),
-    "SQ52": ("Share a catalog", "how-to/several-hosts.md"),
-    "SQ5209": ("Deploy from git", "how-to/plan-apply.md"),
-    "SQ5210": ("Transactions", "sql/transactions.md"),
-    "SQ5211": ("Back up and restore", "how-to/backup.md"),
-    "SQ5213": ("Maintenance statements", "sql/maintenance.md"),
-}
-"""The page to read next, by the first digits of a code; the longest that fits wins."""
 
 
 def codes() -> dict[str, list[str]]:
@@ -202,7 +75,7 @@ def _index() -> str:
         parts.append(f"\n## {family.title[0].upper()}{family.title[1:]}\n\n| code | cause |\n|---|---|\n")
         for code in sorted(declared):
             if declared[code].family is family:
-                parts.append(f"| [{code}]({code}.md) | {cell(_first_sentence(declared[code].cause))} |\n")
+                parts.append(f"| [{code}]({code}.md) | {cell(summary(code))} |\n")
     return "".join(parts)
 
 
@@ -225,7 +98,9 @@ def _page(code: str, messages: list[str]) -> str:
 
 
 def _is_title(message: str) -> bool:
-    return len(message) <= _LONGEST_TITLE and not message.startswith("…") and message.count("…") <= 3
+    if len(message) > _LONGEST_TITLE or message.startswith("…") or message.count("…") > 3:
+        return False
+    return not any(phrase.pattern.search(message) for phrase in phrases())
 
 
 def _keywords(about: Code) -> list[str]:
@@ -258,12 +133,19 @@ def _relative(path: str) -> str:
 
 
 def _topic(code: str) -> tuple[str, str]:
-    return next(_TOPICS[code[:length]] for length in range(6, 2, -1) if code[:length] in _TOPICS)
+    return next(TOPICS[code[:length]] for length in range(6, 2, -1) if code[:length] in TOPICS)
 
 
-def _first_sentence(text: str) -> str:
-    sentence = re.split(r"(?<=\.) (?=[A-Z])", text.removeprefix("A notice: "))[0]
+def summary(code: str) -> str:
+    """Return the first sentence of a code's cause."""
+    sentence = re.split(r"(?<=\.) (?=[A-Z])", declared[code].cause.removeprefix("A notice: "))[0]
     return sentence[0].upper() + sentence[1:]
+
+
+def codes_of(file: str) -> list[tuple[str, int]]:
+    """Return the codes that statements of a page fail with in the goldens, the most frequent first."""
+    counted = Counter(code for code, _, text in _cases() if (page := page_of(text)) is not None and page[1] == file)
+    return counted.most_common()
 
 
 # --- examples from the goldens ---------------------------------------------------------------------------------------

@@ -11,18 +11,11 @@ from sinkql.logical.function import CASTS
 from sinkql.parser.mistake.habit import habits
 from sinkql.planner.function import call
 
-_TABLE = """CREATE TABLE t (
-  id integer PRIMARY KEY,
-  n integer,
-  s text
-);
+_TABLE = """CREATE TABLE t (id integer PRIMARY KEY, n integer, s text);
 
 INSERT INTO t (id, n, s) VALUES (1, 1, 'a'), (2, 4, 'b'), (3, 4, 'c'), (4, NULL, 'd');
 """
-_CLOCK = """CREATE TABLE events (
-  id bigint PRIMARY KEY,
-  created_at timestamptz NOT NULL
-);
+_CLOCK = """CREATE TABLE events (id bigint PRIMARY KEY, created_at timestamptz NOT NULL);
 
 CREATE MATERIALIZED VIEW last_hour AS
 SELECT id, created_at

@@ -64,8 +64,6 @@ _BEGINNINGS = {
     "VALUES": ("SELECT", "select.md"),
     "WITH": ("SELECT", "select.md"),
     "TABLE": ("SELECT", "select.md"),
-    "CREATE OR REPLACE VIEW": ("CREATE VIEW", "create-view.md"),
-    "CREATE OR REPLACE MATERIALIZED VIEW": ("CREATE MATERIALIZED VIEW", "create-materialized-view.md"),
 }
 
 
@@ -74,8 +72,9 @@ def page_of(text: str) -> tuple[str, str] | None:
     statements = [each.strip() for each in re.split(r";\s*(?:\n|$)", text) if each.strip()]
     if not statements:
         return None
-    words = re.sub(r"^(?:--[^\n]*\n)+", "", statements[-1]).upper().split()
-    if words[:3] == ["CREATE", "TABLE", *words[2:3]] and words[3:5] == ["FROM", "SOURCE"]:
+    text = re.sub(r"^(?:--[^\n]*\n)+", "", statements[-1]).upper()
+    words = re.sub(r"^CREATE (OR REPLACE |TEMPORARY |TEMP |DEFAULT |REPLACEMENT )+", "CREATE ", text).replace(";", " ").split()
+    if words[:2] == ["CREATE", "TABLE"] and words[3:4] == ["FROM"]:
         return _BEGINNINGS["CREATE TABLE FROM SOURCE"]
     for length in range(5, 0, -1):
         if found := _BEGINNINGS.get(" ".join(words[:length])):

@@ -7,7 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from docs import error_page, function_page
+from docs import error_page, function_page, statement_page
 from docs.function_examples import CLOCK, ROWS, alike, in_postgres, public_names, read, results
 from support.postgres import Postgres
 
@@ -33,6 +33,13 @@ def _check(pages: dict[str, str], config: pytest.Config, folder: str = "") -> No
 
 def test_the_pages_of_errors_are_those_of_the_codes(pytestconfig: pytest.Config) -> None:
     _check(error_page.pages(), pytestconfig, "errors")
+
+
+def test_the_pages_of_statements_are_what_they_do(
+    pytestconfig: pytest.Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    _check(statement_page.pages(tmp_path), pytestconfig)
 
 
 def test_the_pages_of_functions_are_those_of_the_help(pytestconfig: pytest.Config) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from docs import option_page, statement_page
+from docs import option_page
 from sinkql.cli.group import cli
 from sinkql.extension.option_help import option_help
 from sinkql.extension.registry import discover
@@ -14,16 +14,6 @@ from sinkql.extension.registry import discover
 pytestmark = pytest.mark.long
 
 _ROOT = Path(__file__).parents[2]
-
-
-def test_the_page_of_statements_is_what_they_do(
-    pytestconfig: pytest.Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    written, path = statement_page.page(tmp_path), _ROOT / "docs" / "statements.md"
-    if pytestconfig.getoption("--rewrite"):
-        path.write_text(written)
-    assert written == path.read_text()
 
 
 def test_the_page_of_options_is_that_of_the_connectors(pytestconfig: pytest.Config) -> None:

@@ -139,7 +139,7 @@ CODES = {
         "Keep one of them.",
     ),
     "SQ2339": _code(
-        "OPTIMIZE SINK names a sink that has not written to its table yet.",
+        "A notice: OPTIMIZE SINK names a sink that has not written to its table yet.",
         "Run the sink first.",
     ),
     "SQ2340": _code(
@@ -180,7 +180,7 @@ CODES = {
         "Rename one of the columns in a materialized view.",
     ),
     "SQ2355": _code(
-        "REPLAY ERRORS names a source whose sinks keep no dead letters, or do not run.",
+        "A notice: REPLAY ERRORS names a source whose sinks keep no dead letters, or do not run.",
         "Run ALTER SOURCE … SET (ON ERROR = DEAD LETTER) to keep records. A stopped sink replays them when it starts.",
     ),
     "SQ2350": _code(

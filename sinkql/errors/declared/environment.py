@@ -342,8 +342,8 @@ CODES = {
     ),
     "SQ4309": _code(
         (
-            "A source or sink was dropped, but SinkQL could not delete its replication slot, log in S3, state or "
-            "tag. The server does not answer, or the connection's user lacks the right."
+            "A notice: a source or sink was dropped, but SinkQL could not delete its replication slot, log in S3, "
+            "state or tag. The server does not answer, or the connection's user lacks the right."
         ),
         (
             "Delete it there. Until then, a replication slot retains the server's log, and a tag retains a "

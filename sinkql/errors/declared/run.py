@@ -71,7 +71,7 @@ CODES = {
     "SQ3213": _code(
         (
             "This machine's clock is at least a minute behind the sink's last commit, which another machine may "
-            "have made. mz_now() never goes back, so the sink cannot commit."
+            "have made. The sink cannot commit, because mz_now() never goes back."
         ),
         "Set the clock, for example by NTP. The sink continues when the clock reaches that time.",
         retryable=True,
