@@ -111,7 +111,7 @@ def _kafka(found: Servers, text: str, topics: list[str]) -> Iterator[None]:
         for head, colon, value in messages:
             topic, _, key = head.partition(" ")
             if colon:
-                broker.send(topic, value, **({"key": key} if key else {}))
+                broker.send(topic, value, key=key or None)
         yield
 
 

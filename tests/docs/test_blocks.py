@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from docs.blocks import MARKS, Runner, needs_spark, runs
 from docs.page_text import Page, pages
@@ -20,8 +21,8 @@ pytestmark = pytest.mark.long
 _PAGES = [page for page in pages() if page.path not in OLD]
 
 
-def _cases() -> list[object]:
-    cases = []
+def _cases() -> list[ParameterSet]:
+    cases: list[ParameterSet] = []
     for page in _PAGES:
         if any(runs(block) for block in page.blocks):
             marks = [pytest.mark.slow] if needs_spark(page) else []
