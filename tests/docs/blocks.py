@@ -31,7 +31,7 @@ from typing import Any
 from unittest.mock import patch
 
 import sinkql
-from docs.page_text import ROOT, Block, Page
+from docs.page_text import ROOT, Block, Line, Page
 from docs.servers import Servers
 from sinkql import ast
 from sinkql.errors import SinkqlError
@@ -71,6 +71,22 @@ def runs(block: Block) -> bool:
     if block.language == "sh":
         return block.mark("run") is not None or block.output is not None
     return block.language in ("sql", "python") or block.mark("on") is not None
+
+
+def commands(page: Page) -> list[Line]:
+    """Return the commands of SinkQL that a page has, in blocks for a shell and in its text."""
+    found = [
+        Line(match[1].strip(), number)
+        for number, line in enumerate(page.text.split("\n"), 1)
+        for match in re.finditer(r"`(sinkql [a-z-][^`]*)`", line)
+    ]
+    for block in page.blocks:
+        if block.language == "sh":
+            for number, line in enumerate(block.text.split("\n"), block.line):
+                match = re.search(r"(?:^|[(|;&] *)(?:\w+=\S+ +)*(sinkql [^#|>)&;]+)", line)
+                if match is not None:
+                    found.append(Line(match[1].removesuffix("\\").strip(), number))
+    return found
 
 
 @dataclass
@@ -187,9 +203,8 @@ class Runner:
         return shown, done.stdout, done.stderr
 
     def _compare(self, expected: Block, printed: tuple[str, ...]) -> None:
-        pattern = pattern_of(expected.text)
         outputs = [self.servers.there(each) for each in printed]
-        if not any(pattern.fullmatch(_trimmed(each)) for each in outputs):
+        if not any(prints(each, expected.text) for each in outputs):
             place = self.page.place(expected.line)
             shown = outputs[0] if outputs else ""
             raise AssertionError(
@@ -197,19 +212,19 @@ class Runner:
             )
 
 
-def pattern_of(expected: str) -> re.Pattern[str]:
-    """Return what matches an output: `…` stands for anything in a line, and alone in a line for any lines."""
+def prints(printed: str, expected: str) -> bool:
+    """Return whether an output is as expected: `…` is anything in a line, and alone in a line any lines."""
     lines = []
-    for line in _trimmed(expected).split("\n"):
+    for line in _trimmed(expected):
         if line.strip() == "…":
             lines.append(r"(?:.*\n)*?")
         else:
             lines.append("[^\n]*?".join(re.escape(part) for part in line.split("…")) + r"\n")
-    return re.compile("".join(lines).removesuffix(r"\n") + r"\n?")
+    return re.fullmatch("".join(lines), "".join(f"{line}\n" for line in _trimmed(printed))) is not None
 
 
-def _trimmed(text: str) -> str:
-    return "\n".join(line.rstrip() for line in text.strip("\n").split("\n"))
+def _trimmed(text: str) -> list[str]:
+    return [line.rstrip() for line in text.strip("\n").split("\n")]
 
 
 def _answer(session: Session, statement: ast.Statement, text: str) -> str:
@@ -284,6 +299,6 @@ def _programs() -> Path:
 
 
 def _told(error: Exception) -> str:
-    if isinstance(error, SinkqlError) and error.code == "SQ2001":
+    if isinstance(error, SinkqlError) and error.code in ("SQ2001", "SQ2202"):
         return f"{error.shown()}\nWhat is there before the first block: <!-- setup: … -->, see tests/docs/servers.py."
     return error.shown() if isinstance(error, SinkqlError) else "".join(traceback.format_exception(error))

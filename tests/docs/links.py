@@ -138,6 +138,7 @@ TOPICS = {
 _TITLES = {
     **{path: title for title, path in TOPICS.values()},
     **{f"sql/{page.file}": page.title for page in PAGES},
+    "errors/index.md": "Error codes",
     "sql/index.md": "All statements",
     "functions/index.md": "Functions and operators",
     "connectors/postgres.md": "Postgres",

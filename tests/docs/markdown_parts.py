@@ -15,7 +15,8 @@ def front_matter(*keywords: str) -> str:
 def escaped(text: str) -> str:
     """Return a sentence as Markdown that shows it unchanged. Code in backticks is left alone."""
     parts = re.split(r"(`[^`]*`)", text)
-    return "".join(part if part.startswith("`") else re.sub(r"([\\*<_\[\]])", r"\\\1", part) for part in parts)
+    sign = re.compile(r"[\\*<\[\]]|(?<!\w)_|_(?!\w)")
+    return "".join(part if part.startswith("`") else sign.sub(r"\\\g<0>", part) for part in parts)
 
 
 def cell(text: str) -> str:

@@ -90,6 +90,11 @@ class Page:
         """Return its path below docs, without its ending: the name of its tests."""
         return self.path.removeprefix("docs/").removesuffix(".md")
 
+    @property
+    def is_error(self) -> bool:
+        """Return whether it is the page of one error code: of these there are hundreds, all made by one program."""
+        return re.fullmatch(r"errors/SQ\d{4}", self.name) is not None
+
     def place(self, line: int) -> str:
         """Return what editors open."""
         return f"{self.path}:{line}"

@@ -192,4 +192,4 @@ def _write_files(text: str) -> None:
         name, _, content = part.partition("\n")
         path = Path(name.strip())
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content)
+        path.write_text(content.rstrip("\n") + "\n")

@@ -100,11 +100,11 @@ Find the page of a statement.
 A test runs the forms of each page in a catalog. "Refused forms" counts the forms of Materialize's dialect that SinkQL
 refuses with an error. `\\h CREATE SINK` in the shell shows the same help.
 """
-_GROUPS = {
-    "Create": "CREATE ",
-    "Change": "ALTER ",
+_GROUPS: dict[str, tuple[str, ...]] = {
+    "Create": ("CREATE ",),
+    "Change": ("ALTER ",),
     "Query and inspect": ("SELECT", "SUBSCRIBE", "EXPLAIN", "SHOW"),
-    "Other": "",
+    "Other": ("",),
 }
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from docs import error_page, function_page, statement_page
+from docs import cli_page, error_page, function_page, statement_page
 from docs.function_examples import CLOCK, ROWS, alike, in_postgres, public_names, read, results
 from support.postgres import Postgres
 
@@ -77,3 +77,13 @@ def test_the_type_of_an_example_is_one_of_its_forms() -> None:
         types = {results()[each.name, example].type for example in calls} - {""}
         wrong += [f"{each.name}: {type_}" for type_ in types - gives if gives <= known]
     assert wrong == []
+
+
+def test_the_page_of_the_command_line_has_all_commands(pytestconfig: pytest.Config) -> None:
+    _check(cli_page.pages(), pytestconfig)
+
+
+def test_every_variable_of_the_page_is_one_of_the_code() -> None:
+    text = "".join(path.read_text("utf-8") for path in (_DOCS.parent / "sinkql").rglob("*.py"))
+    other = {"TMPDIR", "HADOOP_USER_NAME"}  # read by Python, and by Hadoop
+    assert sorted(name for name in cli_page.variables() - other if name not in text) == []

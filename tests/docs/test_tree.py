@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable
 from difflib import get_close_matches
 from itertools import pairwise
 
@@ -47,7 +48,7 @@ def test_the_sql_of_the_pages_is_as_fmt_writes_it() -> None:
     assert other == [], "\n".join(other)
 
 
-@pytest.mark.parametrize("page", [pytest.param(page, id=page.name) for page in _written()])
+@pytest.mark.parametrize("page", [pytest.param(page, id=page.name) for page in _written() if not page.is_error])
 def test_links_lead_somewhere(page: Page) -> None:
     broken = [
         f"{page.place(link.line)}: {link.text}: {why}"
@@ -81,7 +82,7 @@ def _why_broken(page: Page, link: str) -> str | None:
 
 # --- what each page of the tree has ---------------------------------------------------------------------------------
 
-_TREE = [pytest.param(page, id=page.name) for page in pages() if page.path not in OLD]
+_TREE = [pytest.param(page, id=page.name) for page in pages() if page.path not in OLD and not page.is_error]
 
 
 @pytest.mark.parametrize("page", _TREE)
@@ -129,6 +130,21 @@ def test_levels_of_headings_are_not_skipped_and_anchors_are_different(page: Page
     assert skipped == [], levels
     twice = [anchor for anchor, count in Counter(each.anchor for each in page.headings).items() if count > 1]
     assert twice == [], f"{page.path}: two headings have one anchor"
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        test_links_lead_somewhere,
+        test_a_page_begins_as_all_do,
+        test_lines_are_at_most_120_characters,
+        test_levels_of_headings_are_not_skipped_and_anchors_are_different,
+    ],
+)
+def test_pages_of_errors_are_like_the_others(check: Callable[[Page], None]) -> None:
+    for page in pages():
+        if page.is_error:
+            check(page)
 
 
 # --- the navigation -------------------------------------------------------------------------------------------------
