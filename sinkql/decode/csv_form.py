@@ -14,22 +14,20 @@ from sinkql.extension.options import bind, described, option_span
 class CsvOptions:
     """The options of FORMAT CSV; their words are those of Postgres's COPY, but for comments."""
 
-    delimited_by: str | None = described("the character between fields, in place of a comma", default=None)
-    quote: str = described("the character around a field that has delimiters, quotes or line ends in it", default='"')
-    escape: str | None = described(
-        "the character before a quote in a quoted field; if left out, the quote itself", default=None
-    )
-    null_as: str = described("the text that stands for NULL where it is not quoted", default="")
-    comment: str | None = described("the character that a line of comment begins with", default=None)
+    delimited_by: str | None = described("the character between fields", default=None)
+    quote: str = described("the character around fields with delimiters, quotes or line ends", default='"')
+    escape: str | None = described("the character before a quote in a quoted field; the quote by default", default=None)
+    null_as: str = described("the unquoted text that means NULL", default="")
+    comment: str | None = described("the first character of comment lines", default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class CsvFileOptions(CsvOptions):
     """The options of FORMAT CSV that only files have."""
 
-    skip_blank_lines: bool = described("leave out lines with nothing on them, which are else records", default=False)
+    skip_blank_lines: bool = described("skip empty lines instead of reading them as records", default=False)
     columns_by: Literal["NAME", "POSITION"] = described(
-        "how columns are found where there is a header: by its names, or by their order", default="NAME"
+        "how to find columns if there is a header: by name or by position", default="NAME"
     )
 
 

@@ -23,8 +23,7 @@ class OnErrorOptions(Tuning):
     """The option that each source of records has in its WITH (…)."""
 
     on_error: Literal["FAIL", "SKIP", "DEAD LETTER"] = described(
-        "what becomes of a record that does not decode: FAIL stops the sinks, SKIP leaves it out and counts it, "
-        "DEAD LETTER keeps it in the table `<table>__errors` as well",
+        "what happens to invalid records: stop, skip, or also store them in `<table>__errors`",
         default="FAIL",
     )
 

@@ -7,8 +7,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from docs import cli_page, error_page, function_page, statement_page
+from docs import cli_page, error_page, function_page, option_page, statement_page
 from docs.function_examples import CLOCK, ROWS, alike, in_postgres, public_names, read, results
+from sinkql.extension.option_help import option_help
+from sinkql.extension.registry import discover
 from support.postgres import Postgres
 
 pytestmark = pytest.mark.long
@@ -87,3 +89,16 @@ def test_every_variable_of_the_page_is_one_of_the_code() -> None:
     text = "".join(path.read_text("utf-8") for path in (_DOCS.parent / "sinkql").rglob("*.py"))
     other = {"TMPDIR", "HADOOP_USER_NAME"}  # read by Python, and by Hadoop
     assert sorted(name for name in cli_page.variables() - other if name not in text) == []
+
+
+def test_the_page_of_options_is_that_of_the_connectors(pytestconfig: pytest.Config) -> None:
+    _check(option_page.pages(), pytestconfig)
+
+
+def test_the_help_on_an_option_is_short() -> None:
+    registry = discover()
+    found = [each.options for each in registry.connections.values()]
+    found += [part for kind in registry.sources.values() for part in (kind.options, kind.with_options)]
+    found += [part for each in registry.sinks.values() for part in (each.options, each.with_options)]
+    options = [option for each in found if each is not None for option in option_help(each)]
+    assert sorted({each.help for each in options if len(each.help.split()) > 15}) == []

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from docs import option_page
 from sinkql.cli.group import cli
 from sinkql.extension.option_help import option_help
 from sinkql.extension.registry import discover
@@ -14,13 +13,6 @@ from sinkql.extension.registry import discover
 pytestmark = pytest.mark.long
 
 _ROOT = Path(__file__).parents[2]
-
-
-def test_the_page_of_options_is_that_of_the_connectors(pytestconfig: pytest.Config) -> None:
-    written, path = option_page.page(discover()), _ROOT / "docs" / "options.md"
-    if pytestconfig.getoption("--rewrite"):
-        path.write_text(written)
-    assert written == path.read_text()
 
 
 def test_every_option_says_what_it_is_for() -> None:

@@ -28,18 +28,20 @@ _EXTERNAL_ID = re.compile(r"[\w+=,.@:/-]{2,1224}", re.ASCII)
 class AwsOptions:
     """The options of AWS connections; an empty `endpoint` is AWS's own."""
 
-    access_key_id: SecretPart | None = described("with `SECRET ACCESS KEY`: a pair of keys", default=None)
+    access_key_id: SecretPart | None = described(
+        "the id of an access key, together with `SECRET ACCESS KEY`", default=None
+    )
     secret_access_key: SecretOnly | None = described("", default=None)
-    session_token: SecretText | None = described("with a pair of keys that is valid for a while", default=None)
+    session_token: SecretText | None = described("the session token of temporary keys", default=None)
     assume_role_arn: str | None = described(
-        "a role instead of keys; this machine's own AWS credentials must be allowed to assume it", default=None
+        "a role instead of keys; this machine's AWS credentials must be allowed to assume it", default=None
     )
-    assume_role_session_name: str | None = described(
-        "what logs of AWS call the role's user, else `sinkql`", default=None
+    assume_role_session_name: str | None = described("the session name in AWS logs; `sinkql` by default", default=None)
+    assume_role_external_id: str | None = described(
+        "the external id that the role's trust policy requires", default=None
     )
-    assume_role_external_id: str | None = described("what the role's trust policy asks for", default=None)
-    endpoint: str | None = described("of an S3-compatible store; AWS itself without one", default=None)
-    region: str | None = described("where buckets and catalogs are", default=None)
+    endpoint: str | None = described("the URL of an S3-compatible store; AWS by default", default=None)
+    region: str | None = described("the region of buckets and catalogs", default=None)
 
 
 def plan(statement: ast.CreateConnection, planning: Planning) -> Mapping[str, Any]:

@@ -22,20 +22,18 @@ OWNER = "schema registry connections"
 class RegistryOptions:
     """The options of TO CONFLUENT SCHEMA REGISTRY."""
 
-    url: str = described("its address, as `https://host:8081`")
-    user: SecretPart | None = described("who asks, where the registry wants to know", default=None)
-    password: SecretOnly | None = described("of the user", default=None)
+    url: str = described("the address of the registry, as `https://host:8081`")
+    user: SecretPart | None = described("the user name, if the registry requires authentication", default=None)
+    password: SecretOnly | None = described("the password of the user", default=None)
     ssl_certificate: SecretText | None = described(
-        "with `SSL KEY`: a certificate that shows who asks, in PEM", default=None
+        "the client certificate in PEM, together with `SSL KEY`", default=None
     )
     ssl_certificate_authority: SecretText | None = described(
-        "the certificate in PEM of the authority that signed the registry's, where this machine does not trust it",
+        "the PEM certificate of the authority, if this machine does not trust it",
         default=None,
     )
-    ssl_key: SecretOnly | None = described("the key of `SSL CERTIFICATE`, in PEM", default=None)
-    ssh_tunnel: ast.Name | None = described(
-        "a connection to an SSH server that the registry is reached through", default=None
-    )
+    ssl_key: SecretOnly | None = described("the key of the client certificate, in PEM", default=None)
+    ssh_tunnel: ast.Name | None = described("the SSH tunnel connection to reach the registry", default=None)
     aws_privatelink: ast.Name | None = described("not supported yet", default=None)
 
 

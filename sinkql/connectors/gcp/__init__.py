@@ -29,7 +29,7 @@ the connection is created. It has been tested with a server that stands in for G
 class GcpOptions:
     """The options of TO GCP."""
 
-    service_account_key: SecretOnly = described("the JSON of the service account's key")
+    service_account_key: SecretOnly = described("the JSON key of the service account")
 
 
 def plan(statement: ast.CreateConnection, planning: Planning) -> Mapping[str, Any]:

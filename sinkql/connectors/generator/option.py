@@ -8,10 +8,10 @@ from datetime import timedelta
 from sinkql.extension.options import described
 
 _SECOND = timedelta(seconds=1)
-_AS_OF = "how many ticks there are from the beginning"
-_UP_TO = "how many ticks ever come"
-_RATE = "ticks a second, instead of `TICK INTERVAL`"
-_SEED = "another number gives other random values"
+_AS_OF = "the number of ticks that exist at the start"
+_UP_TO = "the last tick"
+_RATE = "ticks per second, instead of `TICK INTERVAL`"
+_SEED = "another number produces other random values"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,11 +19,11 @@ class CounterOptions:
     """The options of LOAD GENERATOR COUNTER; `up_to` is the number of rows that ever come."""
 
     tick_interval: timedelta = described("the time between two rows", default=_SECOND)
-    up_to: int | None = described("how many rows ever come", default=None)
-    rows_per_second: int | None = described("instead of `TICK INTERVAL`", default=None)
-    max_cardinality: int | None = described("how many rows there are at most; older ones go", default=None)
-    as_of: int = described("the counter starts after it", default=0)
-    seed: int = described("taken, and without effect on a counter", default=0)
+    up_to: int | None = described("the number of rows", default=None)
+    rows_per_second: int | None = described("rows per second, instead of `TICK INTERVAL`", default=None)
+    max_cardinality: int | None = described("the most rows that exist; older ones are deleted", default=None)
+    as_of: int = described("the counter starts after this number", default=0)
+    seed: int = described("accepted without effect", default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,10 @@ class TickOptions:
 class TpchOptions:
     """The options of LOAD GENERATOR TPCH."""
 
-    scale_factor: float = described("how much there is: at 1 there are six million items of orders", default=0.01)
-    tick_interval: timedelta | None = described("the time between two changes; without it there are none", default=None)
+    scale_factor: float = described("the size of the data: 1 has six million order items", default=0.01)
+    tick_interval: timedelta | None = described(
+        "the time between two changes; without it, nothing changes", default=None
+    )
     as_of: int = described(_AS_OF, default=0)
     up_to: int | None = described(_UP_TO, default=None)
     rows_per_second: int | None = described(_RATE, default=None)
@@ -53,17 +55,17 @@ class TpchOptions:
 class KeyValueOptions:
     """The options of LOAD GENERATOR KEY VALUE."""
 
-    keys: int = described("how many keys there are")
-    snapshot_rounds: int = described("how many values each key gets before the first tick")
-    value_size: int = described("how many bytes a value has")
+    keys: int = described("the number of keys")
+    snapshot_rounds: int = described("the number of values per key before the first tick")
+    value_size: int = described("the bytes of a value")
     seed: int = described(_SEED)
-    partitions: int = described("over how many partitions the keys are spread")
-    batch_size: int = described("how many new values each partition gets a tick")
+    partitions: int = described("the number of partitions of the keys")
+    batch_size: int = described("the number of new values per partition and tick")
     transactional_snapshot: bool = described(
-        "whether offsets count the rounds of the snapshot, or its batches", default=True
+        "whether offsets count rounds of the snapshot, instead of batches", default=True
     )
     tick_interval: timedelta | None = described(
-        "the time between two batches; without it there are none after the snapshot", default=None
+        "the time between two batches; without it, nothing follows the snapshot", default=None
     )
     as_of: int = described(_AS_OF, default=0)
     up_to: int | None = described(_UP_TO, default=None)

@@ -25,11 +25,11 @@ one: put that on the server before the first is taken away. It needs `pip instal
 class TunnelOptions:
     """The options of TO SSH TUNNEL."""
 
-    host: str = described("the SSH server's name or address")
-    user: str = described("who logs in there")
-    port: int = described("the SSH server's port", default=22)
+    host: str = described("the name or address of the SSH server")
+    user: str = described("the user name on the SSH server")
+    port: int = described("the port of the SSH server", default=22)
     host_key: str | None = described(
-        "the server's public key, such as `ssh-ed25519 AAAA…`; left out, that of the first use is trusted and kept",
+        "the server's public key; without it, SinkQL trusts the key of the first connection",
         default=None,
     )
 

@@ -24,18 +24,14 @@ class SourceOptions(Tuning):
     """The options of WITH (…)."""
 
     fixed: ClassVar[tuple[str, ...]] = FIXED
-    address: str = described(
-        "the address to listen on; others than this machine reach `0.0.0.0` and `::`", default="127.0.0.1"
-    )
-    port: int = described("the port to listen on, which several sources of one process share", default=PORT)
+    address: str = described("the address to listen on; other machines reach `0.0.0.0` and `::`", default="127.0.0.1")
+    port: int = described("the port to listen on; sources of one process may share it", default=PORT)
     ssl_certificate: SecretText | None = described(
-        "the certificate, and those that signed it, as PEM text, to serve HTTPS with `SSL KEY`", default=None
+        "the PEM certificate chain for HTTPS, together with `SSL KEY`", default=None
     )
-    ssl_key: SecretOnly | None = described("the key of the certificate as PEM text", default=None)
-    max_body_size: str = described("how long the body of a request may be", default="2MB")
-    max_log_size: str = described(
-        "how much the log holds for sinks before requests are refused with status 429", default="20GB"
-    )
-    keep: Literal["log"] | None = described("`log`, which alone has the requests", default=None)
+    ssl_key: SecretOnly | None = described("the key of the certificate, in PEM", default=None)
+    max_body_size: str = described("the largest body of a request", default="2MB")
+    max_log_size: str = described("the size at which the log refuses requests with status 429", default="20GB")
+    keep: Literal["log"] | None = described("only `log` is allowed", default=None)
     log: str | None = described(LOG, default=None)
     aws_connection: ast.Name | None = described(AWS_CONNECTION, default=None)
