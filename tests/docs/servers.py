@@ -27,6 +27,9 @@ from pathlib import Path
 import pytest
 
 from docs.page_text import ROOT, Page
+from sinkql.connectors.kafka import admin, consume
+from support.kafka import Kafka
+from support.patience import PATIENCE_S
 
 SETUPS = ("kafka", "postgres", "mariadb", "s3", "registry", "demo", "env", "sinkql", "files")
 _TOPIC = re.compile(r"FROM KAFKA CONNECTION\b[^;]*?\bTOPIC *=? *'([^']+)'")
@@ -62,8 +65,11 @@ class Servers:
 
 
 @contextmanager
-def servers(page: Page) -> Iterator[Servers]:
-    """Start the servers of a page, until the block ends; files go into the working folder."""
+def servers(page: Page, broker: Callable[[], Kafka]) -> Iterator[Servers]:
+    """Start the servers of a page, until the block ends; files go into the working folder.
+
+    A broker takes long to start, so that `broker` starts one for all pages; their topics are deleted.
+    """
     found = Servers()
     sql = "\n".join(block.text for block in page.blocks if block.language == "sql")
     for folder in _FOLDER.findall(sql):
@@ -75,7 +81,7 @@ def servers(page: Page) -> Iterator[Servers]:
         for name, text in page.setups.items():
             match name:
                 case "kafka":
-                    stack.enter_context(_kafka(found, text, _TOPIC.findall(sql)))
+                    stack.enter_context(_kafka(found, broker(), text, _TOPIC.findall(sql)))
                 case "postgres":
                     stack.enter_context(_postgres(found, text, sql))
                 case "mariadb":
@@ -100,19 +106,23 @@ def servers(page: Page) -> Iterator[Servers]:
 
 
 @contextmanager
-def _kafka(found: Servers, text: str, topics: list[str]) -> Iterator[None]:
-    from support.kafka import kafka
-
-    with kafka() as broker:
-        found.names["localhost:9092"] = broker.address
-        messages = [line.partition(": ") for line in text.splitlines() if line.strip()]
-        for topic in dict.fromkeys([*topics, *(head.split()[0].rstrip(":") for head, _, _ in messages)]):
-            broker.topic(name=topic)
-        for head, colon, value in messages:
-            topic, _, key = head.partition(" ")
-            if colon:
-                broker.send(topic, value, key=key or None)
+def _kafka(found: Servers, broker: Kafka, text: str, topics: list[str]) -> Iterator[None]:
+    found.names["localhost:9092"] = broker.address
+    messages = [line.partition(": ") for line in text.splitlines() if line.strip()]
+    for topic in dict.fromkeys([*topics, *(head.split()[0].rstrip(":") for head, _, _ in messages)]):
+        broker.topic(name=topic)
+    for head, colon, value in messages:
+        topic, _, key = head.partition(" ")
+        if colon:
+            broker.send(topic, value, key=key or None)
+    try:
         yield
+    finally:
+        for clients in (admin._shared, consume._consumers):  # which know the topics that go
+            clients.cache_clear()
+        for topic in broker.admin.list_topics(timeout=PATIENCE_S).topics:
+            if not topic.startswith("__"):
+                broker.delete(topic)
 
 
 @contextmanager

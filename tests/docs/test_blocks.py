@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -18,6 +19,7 @@ from docs.page_text import ROOT, Page, pages, parse, read
 from docs.servers import SETUPS, servers
 from docs.tree import OLD
 from sinkql.cli.group import cli
+from support.kafka import Kafka, kafka
 
 pytestmark = pytest.mark.long
 
@@ -36,10 +38,24 @@ def _cases() -> list[ParameterSet]:
 
 
 @pytest.mark.parametrize("page", _cases())
-def test_the_blocks_run(page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_blocks_run(
+    page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     monkeypatch.chdir(tmp_path)
-    with servers(page) as found:
+    with servers(page, lambda: _started(request)) as found:
         Runner(page, found).run()
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Kafka]:
+    with kafka() as started:
+        yield started
+
+
+def _started(request: pytest.FixtureRequest) -> Kafka:
+    """Return the broker of all pages, which the first one that needs it starts."""
+    found: Kafka = request.getfixturevalue("broker")
+    return found
 
 
 @pytest.mark.parametrize("page", [pytest.param(page, id=page.name) for page in _PAGES])
@@ -102,8 +118,12 @@ _ROWS = "```sql\nINSERT INTO t VALUES (1, 'a'), (2, 'b');\nSELECT id, name FROM 
 
 def _run(text: str) -> None:
     page = parse(_HEAD + text, "docs/x.md")
-    with servers(page) as found:
+    with servers(page, _no_broker) as found:
         Runner(page, found).run()
+
+
+def _no_broker() -> Kafka:
+    raise AssertionError
 
 
 @pytest.fixture
@@ -140,7 +160,10 @@ def test_what_a_page_may_say(folder: Path, text: str) -> None:
 
 _WRONG = [
     (_TABLE + _OUTPUT.format("CREATE VIEW\n"), "docs/x.md:14: the block prints something else:\nCREATE TABLE"),
-    (_TABLE + _TABLE, "docs/x.md:11: the block fails"),
+    (
+        _TABLE + _TABLE.replace("CREATE TABLE t (id bigint PRIMARY KEY, name text)", "DROP TABLE s"),
+        "docs/x.md:12: the block fails",
+    ),
     ("<!-- error: SQ2002 -->\n```sql\nSELECT x FROM nothing;\n```\n", "fails with SQ2202, and not with SQ2002"),
     ("<!-- error: SQ2001 -->\n" + _TABLE, "the block runs, and does not fail with SQ2001"),
     ("```sql\nSELECT x FROM nothing;\n```\n", "see tests/docs/servers.py"),
