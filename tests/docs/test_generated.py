@@ -7,7 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from docs import cli_page, error_page, function_page, option_page, statement_page
+from docs import cli_page, error_page, function_page, option_page, statement_page, system_page
 from docs.function_examples import CLOCK, ROWS, alike, in_postgres, public_names, read, results
 from sinkql.extension.option_help import option_help
 from sinkql.extension.registry import discover
@@ -102,3 +102,11 @@ def test_the_help_on_an_option_is_short() -> None:
     found += [part for each in registry.sinks.values() for part in (each.options, each.with_options)]
     options = [option for each in found if each is not None for option in option_help(each)]
     assert sorted({each.help for each in options if len(each.help.split()) > 15}) == []
+
+
+def test_the_page_of_the_system_catalog_has_all_relations(pytestconfig: pytest.Config) -> None:
+    _check(system_page.pages(), pytestconfig)
+
+
+def test_every_system_relation_and_column_has_a_text() -> None:
+    assert system_page.missing() == []
