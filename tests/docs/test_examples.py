@@ -16,7 +16,7 @@ from sinkql.session import Session
 pytestmark = pytest.mark.long
 
 _ROOT = Path(__file__).parents[2]
-_PAGES = ("README.md", "docs/guide.md", "docs/shell.md", "docs/embedding.md", "docs/cluster.md")
+_PAGES = ("README.md", "docs/guide.md", "docs/embedding.md", "docs/cluster.md")
 _ELSEWHERE = ("'rest'", "vault(", "'s3://")
 """What the blocks say that need another system: they are compiled, each with those before it, and not run."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from docs import cli_page, error_page, function_page, option_page, statement_page, system_page
+from docs import cli_page, error_page, function_page, option_page, shell_page, statement_page, system_page
 from docs.function_examples import CLOCK, ROWS, alike, in_postgres, public_names, read, results
 from sinkql.extension.option_help import option_help
 from sinkql.extension.registry import discover
@@ -110,3 +110,7 @@ def test_the_page_of_the_system_catalog_has_all_relations(pytestconfig: pytest.C
 
 def test_every_system_relation_and_column_has_a_text() -> None:
     assert system_page.missing() == []
+
+
+def test_the_page_of_the_shell_has_all_commands(pytestconfig: pytest.Config) -> None:
+    _check(shell_page.pages(), pytestconfig)

@@ -91,7 +91,7 @@ TRANSCENDENTAL = re.compile(r"\b(?:exp|ln|log|log10|power|pow|sin|cos|tan|atan2|
 
 WIDE = "numerics have 38 digits"
 BESIDE_NULL = "an operand that fails beside NULL"
-"""docs/reference/types.md: an operand beside a NULL may not be computed, and then does not fail. Who has the tree tells."""
+"""docs/reference/types.md: an operand beside a NULL may not be computed, nor fail. Who has the tree tells."""
 AT_ONCE = "a constant that fails where no row comes to it"
 """docs/reference/types.md: Postgres computes constants while it plans. Who judges tells."""
 
