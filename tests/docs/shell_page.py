@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from docs.links import link
 from docs.markdown_parts import bullets, code, escaped, front_matter, table
 from sinkql.shell.command.listed import COMMANDS
+from sinkql.shell.setting import FORMATS
 
 _HEAD = r"""# The shell
 
@@ -122,6 +123,7 @@ def _parts() -> Iterator[str]:
             ("command", "use"),
             [(code(each.usage), escaped(f"{each.meaning[0].upper()}{each.meaning[1:]}.")) for each in mine],
         )
+    yield f"Formats of rows are {', '.join(code(each) for each in FORMATS)}.\n"
     yield _TAIL.lstrip("\n")
     yield "## See also\n"
     yield bullets(
