@@ -14,15 +14,17 @@ from functools import cached_property
 from pathlib import Path
 
 _LISTED = 8
+_ALSO = 5
+"""How many further pages are listed, if something is shown."""
 _SHOWN = 3
 """How many sections and rows are shown in full; of more, only a list."""
 _TITLE, _KEYWORD, _PATH, _HEADING, _ENTRY = 20, 16, 10, 6, 5
 """What a word adds to the rank of a page that has it there; each use in its text adds 1, up to 5."""
 _WHOLE = 30
 """What a page adds that has all words together in its title or keywords."""
-_ERROR = 0.4
-"""What the rank of the pages of errors is multiplied by: a guide answers a question better than an error does."""
-_SUMMARIES = ("reference/options", "options", "functions/index")
+_LISTS = 0.4
+"""What the rank of errors and lists is multiplied by: a guide answers a question better than they do."""
+_SUMMARIES = ("reference/options", "functions/index", "sql/index")
 """Pages that list what other pages explain."""
 _COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
 _FRONT_MATTER = re.compile(r"\A---\n(.*?)\n---\n", re.DOTALL)
@@ -40,6 +42,11 @@ class Page:
     def is_error(self) -> bool:
         """Return whether it is the page of one error code."""
         return self.path.startswith("errors/SQ")
+
+    @property
+    def is_list(self) -> bool:
+        """Return whether it has many things of which few matter to a question: an error, or all pages of a kind."""
+        return self.path.startswith("errors/") or self.path in _SUMMARIES
 
     @cached_property
     def folded(self) -> str:
@@ -78,10 +85,13 @@ class Page:
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """Return what the page is called: its path, the end of it, its title, each statement of a title."""
+        """Return what the page is called: its path, the end of it, its title, each statement that it is about."""
         parts = [part.replace("-", " ") for part in self.path.split("/")]
+        statements = set(self.keywords) - {"statement", "syntax"} if parts[0] == "sql" else set()
         found = {self.path.lower(), " ".join(parts), self.title.lower()}
-        found |= {each.strip().lower() for each in self.title.split(",") if self.title == self.title.upper()}
+        found |= {
+            each.strip().lower() for each in self.title.split(",") if self.title == self.title.upper()
+        } | statements
         if parts[-1] == "index":
             return frozenset(found | {parts[0]} if len(parts) > 1 else found)
         if len(parts) > 2:  # alert lag
@@ -99,12 +109,19 @@ class Page:
 
 @dataclass(frozen=True)
 class Entry:
-    """A section of a page, or a row of a table: what it is of, its Markdown, and what it says in a few words."""
+    """A section of a page, or rows of a table: its name, its Markdown, and what it says in a few words."""
 
     page: Page
     name: str
+    title: str
+    """Where it stands: the titles of the page and of the section."""
     text: str
     summary: str = ""
+
+    @property
+    def is_function(self) -> bool:
+        """Return whether it explains a function, which no other entry of the name does as well."""
+        return self.page.path.startswith("functions/")
 
 
 @dataclass(frozen=True)
@@ -142,30 +159,44 @@ class Documentation:
 
     def find(self, words: str) -> Found:
         """Return what explains an error code, the name of a page, statement, function, option or relation, or words."""
-        query = " ".join(words.lower().split()).removeprefix("sinkql ").strip("`\"'?;()")
+        query = " ".join(words.lower().split()).strip("`\"'?;()")
+        command, query = query.startswith("sinkql "), query.removeprefix("sinkql ")
         code = re.fullmatch(r"(?:error ?)?\[?(?:sq)?(\d{4})\]?", query)
         if code is not None and self.has_error(f"SQ{code[1]}"):  # the other pages are not even read
             path = f"errors/SQ{code[1]}"
             return Found(Page(path, _text(self.folder / f"{path}.md")))
         if not query:
             return Found()
-        spellings = {query, query.replace("-", " ")}
-        exact = [page for page in self.pages if not page.is_error and not page.names.isdisjoint(spellings)]
         entries = _entries_named(query, self.pages)
+        exact = self._named(query)
+        if command and entries:  # sinkql explain is no statement
+            exact = []
         ranked = self._ranked(query)
         if exact:
             others = [page for page in [*exact[1:], *ranked] if page is not exact[0]]
-            return Found(exact[0], listed=tuple(_different(others)[:_LISTED]))
-        pages_of_entries = [entry.page for entry in entries]
-        others = [page for page in ranked if page not in pages_of_entries]
+            return Found(exact[0], listed=(*entries[:_LISTED], *_different(others)[:_ALSO]))
         if entries:
-            shown = tuple(entries) if len(entries) <= _SHOWN else ()
-            listed = [] if shown else list(entries)
-            return Found(None, shown, (*listed[: 2 * _LISTED], *others[:_LISTED]))
+            shown = entries if len(entries) <= _SHOWN else [each for each in entries if each.is_function][:_SHOWN]
+            listed = [entry for entry in entries if entry not in shown]
+            pages = [page for page in ranked if all(page is not entry.page for entry in entries)]
+            return Found(None, tuple(shown), (*listed[: 2 * _LISTED], *pages[: _ALSO if shown else _LISTED]))
         if len(ranked) == 1:
             return Found(ranked[0])
         near = () if ranked else tuple(self._near(query))
         return Found(listed=tuple(ranked[:_LISTED]), near=near)
+
+    def _named(self, query: str) -> list[Page]:
+        """Return the pages of this name, or of the statement that the words begin with: DROP for `drop sink`."""
+        spellings = {query, query.replace("-", " ")}
+        pages = [page for page in self.pages if not page.is_error]
+        found = [page for page in pages if not page.names.isdisjoint(spellings)]
+        words = query.split()
+        for count in range(len(words) - 1, 0, -1):
+            if found or (count == 1 and _stem(words[1]) not in _KINDS):
+                break
+            beginning = " ".join(words[:count])
+            found = [page for page in pages if page.path.startswith("sql/") and beginning in page.names]
+        return found
 
     def _ranked(self, query: str) -> list[Page]:
         """Return the pages that have all words, the best first; if no page has all, those with most of them."""
@@ -177,7 +208,7 @@ class Documentation:
             scores = [_score(word, page) for word in words if word in page.folded]
             if scores := [score for score in scores if score]:
                 whole = query in page.keywords or query in page.title.lower()
-                rank = (sum(scores) + (_WHOLE if whole else 0)) * (_ERROR if page.path.startswith("errors/") else 1)
+                rank = (sum(scores) + (_WHOLE if whole else 0)) * (_LISTS if page.is_list else 1)
                 ranks.append((len(scores), rank, page))
         most = max((count for count, _, _ in ranks), default=0)
         if most * 2 < len(words):
@@ -235,6 +266,11 @@ _SMALL = frozenset(
      "on", "or", "the", "to", "what", "when", "why", "with")
 )  # fmt: skip
 """Words that are not looked for."""
+_KINDS = frozenset(
+    ("cluster", "column", "connection", "create", "database", "index", "materialized", "object", "plan", "schema",
+     "secret", "sink", "source", "table", "variable", "view")
+)  # fmt: skip
+"""The words, without a plural, that follow a statement of one word."""
 _LONG = 4
 """How many letters a word has at least when its ending is cut, and when it may be a part of another word."""
 
@@ -261,48 +297,85 @@ def _score(word: str, page: Page) -> float:
 
 
 def _entries_named(name: str, pages: Iterable[Page]) -> list[Entry]:
-    """Return the sections and rows of this name; a row of the page of all options only if no other page has it."""
-    last = name.rpartition(".")[2]
+    """Return the sections and rows of this name; those of pages that list what others explain only without others."""
+    name = re.sub(r"^[a-z_]+\.(?=[a-z_]+$)", "", name)  # the schema of a relation
     found: list[Entry] = []
     for page in pages:
-        if page.is_error or last not in page.folded:
+        if page.is_error or name not in page.folded:
             continue
         lines = page.body.splitlines()
+        here: list[Entry] = []
         if any(name in _spellings(heading) for heading in page.headings[1:]):
-            found += _sections_named(name, page, lines)
-        if any(line.startswith("|") and last in line.lower() for line in lines):
-            found += _rows_named(name, page, lines)
-    known = {entry.name for entry in found if entry.page.path not in _SUMMARIES}
+            here += _sections_named(name, page, lines)
+        if not here and any(line.startswith("|") and name in line.lower() for line in lines):
+            here += _rows_named(name, page, lines)
+        found += here or _paragraphs_named(name, page, lines)
+    known = {re.split(r"[(→]", entry.name)[0].strip() for entry in found if entry.page.path not in _SUMMARIES}
     return [entry for entry in found if entry.page.path not in _SUMMARIES or entry.name not in known]
 
 
 def _sections_named(name: str, page: Page, lines: list[str]) -> Iterator[Entry]:
     headings = list(_heading_lines(lines))
     for number, (place, level, heading) in enumerate(headings[1:], 1):
-        if name in _spellings(heading):
+        if name in _spellings(heading) and _is_name(heading):
             ends = [other for other, deeper, _ in headings[number + 1 :] if deeper <= level]
             inside = lines[place : ends[0] if ends else len(lines)]
             below = " ".join(" ".join(inside[1:]).split())
             summary = plain(re.split(r"(?<=[.!?]) ", below)[0])
-            yield Entry(page, heading, "\n".join(inside).rstrip() + "\n", summary)
+            yield Entry(page, heading, page.title, "\n".join(inside).rstrip() + "\n", summary)
+
+
+def _paragraphs_named(name: str, page: Page, lines: list[str]) -> Iterator[Entry]:
+    """Yield paragraphs that begin with the name: what is too small for a section."""
+    for place, line in enumerate(lines):
+        if line.lower().startswith(f"`{name}`: "):
+            ends = next((number for number in range(place, len(lines)) if not lines[number]), len(lines))
+            text = " ".join(lines[place:ends])
+            yield Entry(page, name, page.title, f"{text}\n", plain(text.partition(": ")[2].partition(". ")[0]))
+
+
+def _is_name(heading: str) -> bool:
+    """Return whether a heading is the name of a relation, a command or a statement, and not one of many like it."""
+    return "_" in heading or heading.startswith("sinkql ") or heading == heading.upper()
 
 
 def _rows_named(name: str, page: Page, lines: list[str]) -> Iterator[Entry]:
+    """Yield the rows of this name, those of one table together, with rows below them that have no name."""
     head: list[str] = []
-    for place, line in enumerate(lines):
+    rows: list[str] = []
+    follows = False
+    for place, line in enumerate([*lines, ""]):
         if not line.startswith("|"):
-            head = []
+            if rows:
+                yield _entry_of(rows, head, page, lines[:place])
+            head, rows, follows = [], [], False
         elif len(head) < 2:
             head.append(line)
-        elif name in line.lower():
-            first, *others = (cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip().strip("|")))
-            if "`" not in first and not page.path.startswith("functions/"):
-                continue
-            if any(name in _spellings(part) for part in re.split(r", |<br>", plain(first))):
-                section = next((each for at, _, each in reversed(list(_heading_lines(lines[:place]))) if at), "")
-                title = f"{page.title}: {section}" if section else page.title
-                shown = "\n".join([f"**{title}**", "", *head, line, ""])
-                yield Entry(page, plain(first), shown, plain(others[-1] if others else ""))
+        else:
+            follows = _is_named(name, line, page) or (follows and not _cells(line)[0])
+            rows += [line] if follows else []
+
+
+def _is_named(name: str, row: str, page: Page) -> bool:
+    first = _cells(row)[0]
+    if name not in first.lower() or not ("`" in first or page.path.startswith("functions/")):
+        return False
+    if page.path.startswith("functions/") and name.upper() in re.findall(r"[A-Z]{2,}", first):
+        return True  # a BETWEEN b AND c
+    return any(name in _spellings(part) for part in (plain(first), *re.split(r", |<br>", plain(first))))
+
+
+def _entry_of(rows: list[str], head: list[str], page: Page, before: list[str]) -> Entry:
+    section = next((text for place, _, text in reversed(list(_heading_lines(before))) if place), "")
+    title = f"{page.title}: {section}" if section else page.title
+    titles, cells = _cells(head[0]), _cells(rows[0])
+    told = next((place for place, each in enumerate(titles) if each in ("description", "meaning")), -1)
+    text = "\n".join([f"**{title}**", "", *head, *rows, ""])
+    return Entry(page, plain(cells[0]), title, text, plain(cells[min(told, len(cells) - 1)]))
+
+
+def _cells(row: str) -> list[str]:
+    return [cell.strip() for cell in re.split(r"(?<!\\)\|", row.strip().strip("|"))]
 
 
 def _heading_lines(lines: list[str]) -> Iterator[tuple[int, int, str]]:

@@ -93,11 +93,11 @@ def _tell_missing(output: Output, words: str, found: Found) -> None:
 def _data(shown: Page | Entry) -> dict[str, str]:
     if isinstance(shown, Page):
         return {"page": shown.path, "title": shown.title, "summary": shown.lead}
-    return {"page": shown.page.path, "title": shown.name, "summary": shown.summary}
+    return {"page": shown.page.path, "title": shown.name, "in": shown.title, "summary": shown.summary}
 
 
 def _lines(listed: tuple[Page | Entry, ...] | list[Page]) -> Iterator[str]:
-    titles = [each.title if isinstance(each, Page) else f"{each.name} ({each.page.title})" for each in listed]
+    titles = [each.title if isinstance(each, Page) else f"{each.name} ({each.title})" for each in listed]
     width = min(max(map(len, titles), default=0), _WIDEST // 2)
     for title, each in zip(titles, listed, strict=True):
         page = each if isinstance(each, Page) else each.page
