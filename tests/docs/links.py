@@ -145,6 +145,7 @@ _TITLES = {
     "connectors/mysql.md": "MySQL and MariaDB",
     "concepts/incremental-views.md": "What does a view cost?",
     "concepts/keys.md": "Keys",
+    "how-to/embed.md": "Use SinkQL from Python and notebooks",
     "how-to/partition-and-sort.md": "Partition and sort tables",
     "how-to/slow.md": "It is slow",
     "how-to/small-files.md": "Keep tables fast to read",

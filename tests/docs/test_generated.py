@@ -7,7 +7,18 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from docs import cli_page, error_page, function_page, option_page, shell_page, statement_page, system_page
+import sinkql
+import sinkql.testing
+from docs import (
+    cli_page,
+    error_page,
+    function_page,
+    option_page,
+    python_page,
+    shell_page,
+    statement_page,
+    system_page,
+)
 from docs.function_examples import CLOCK, ROWS, alike, in_postgres, public_names, read, results
 from sinkql.extension.option_help import option_help
 from sinkql.extension.registry import discover
@@ -114,3 +125,11 @@ def test_every_system_relation_and_column_has_a_text() -> None:
 
 def test_the_page_of_the_shell_has_all_commands(pytestconfig: pytest.Config) -> None:
     _check(shell_page.pages(), pytestconfig)
+
+
+def test_the_page_of_python_has_all_public_names(pytestconfig: pytest.Config) -> None:
+    _check(python_page.pages(), pytestconfig)
+    page = (_DOCS / "reference" / "python.md").read_text()
+    public = {f"sinkql.{name}" for name in sinkql.__all__ if not name.startswith("_")}
+    public |= {f"sinkql.testing.{name}" for name in sinkql.testing.__all__}
+    assert sorted(name for name in public if f"### {name}\n" not in page) == []
