@@ -14,7 +14,7 @@ from docs.page_text import ROOT
 OLD = frozenset(
     f"docs/{name}.md"
     for name in (
-        "bad-records", "changing", "cluster", "embedding", "guide", "proof", "scale", "shell", "types",
+        "bad-records", "changing", "cluster", "embedding", "guide", "proof", "scale",
         "views", "watching",
     )
 )  # fmt: skip
