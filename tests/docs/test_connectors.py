@@ -97,7 +97,7 @@ def _types(name: str) -> list[tuple[str, str]]:
     A cell has types, or groups of types that semicolons part; `unsigned` stands for those before it.
     """
     (table,) = re.findall(r"^## Type mapping\n\n.*?\n\|---.*?\n(.*?)\n\n", (_FOLDER / f"{name}.md").read_text(), _ANY)
-    found = []
+    found: list[tuple[str, str]] = []
     for line in table.splitlines():
         there, here = [cell.strip() for cell in line.split("|")[1:3]]
         before: list[str] = []
