@@ -83,9 +83,8 @@ def _page(code: str, messages: list[str]) -> str:
     about = declared[code]
     shown = sorted({_whole(code, each) for each in messages})
     example = _examples().get(code)
-    title = code
-    if len(shown) == 1 and _is_title(shown[0]):
-        title = f"{code}: {escaped(shown[0])}"
+    form = _form(shown, example)
+    title = f"{code}: {escaped(form)}" if form is not None else code
     parts = [front_matter(*_keywords(about)), f"# {title}\n", paragraph(escaped(about.cause))]
     parts.append(paragraph(f"**What to do.** {escaped(about.cure)}"))
     if example is not None:
@@ -97,8 +96,22 @@ def _page(code: str, messages: list[str]) -> str:
     return "\n".join(parts)
 
 
+def _form(messages: list[str], example: str | None) -> str | None:
+    """Return the message for a title: the only one, or the form of the example, if it says enough."""
+    if len(messages) == 1:
+        return messages[0] if _is_title(messages[0]) else None
+    head = (example or "").partition("\n")[0].partition(": ")[2]
+    fitting = [
+        each
+        for each in messages
+        if re.fullmatch(".+".join(re.escape(part) for part in each.split("…")), head) and _is_title(each)
+    ]
+    return max(fitting, key=lambda each: len(each.replace("…", "")), default=None)
+
+
 def _is_title(message: str) -> bool:
-    if len(message) > _LONGEST_TITLE or message.startswith("…") or message.count("…") > 3:
+    words = re.findall(r"\w{2,}", message)
+    if len(message) > _LONGEST_TITLE or len(words) < 3 or message.count("…") > 3:
         return False
     return not any(phrase.pattern.search(message) for phrase in phrases())
 
@@ -277,7 +290,7 @@ def _texts(node: ast.expr, known: Mapping[str, ast.expr]) -> list[str]:
 
 
 def _line(text: str) -> str:
-    return re.sub(r"\{\d\}", "…", text).replace("\n", " ")
+    return re.sub(r"\{\w+\}", "…", text).replace("\n", " ")
 
 
 def _text(node: ast.expr) -> str | None:
