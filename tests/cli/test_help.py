@@ -29,7 +29,7 @@ _PAGES = {
     "sql/create-sink": "# CREATE SINK\n\nWrite a relation to a table.\n\n```sql\n# no heading\nCREATE SINK a;\n```\n",
     "sql/create-schema-database": "# CREATE SCHEMA, CREATE DATABASE\n\nMake a place for names.\n",
     "functions/date-time": "# Dates and times\n\nAll of them.\n\n| function | description |\n|---|---|\n"
-    "| `date_trunc(field text, timestamp) → timestamp` | Round down. |\n| `now()` | The time. |\n",
+    "| `date_trunc(field text, timestamp) → timestamp` | Round down. |\n| `now()` | The time. |\n|  | In UTC. |\n| `age()` | No. |\n",
     "functions/window": "# Window functions\n\nOf rows.\n\n| function | description |\n|---|---|\n"
     "| `lag(value)` | The row before. |\n",
     "connectors/kafka-sink": "# Kafka sink\n\nWrite a topic.\n\n## Options\n\n| option | value | meaning |\n"
@@ -40,7 +40,8 @@ _PAGES = {
     "reference/options": "# Options\n\nAll.\n\n| option | meaning |\n|---|---|\n| `COMMIT INTERVAL` | as above |\n",
     "reference/system-catalog": "# System catalog\n\nRelations.\n\n## `mz_internal.mz_sink_progress`\n\n"
     "How far sinks are.\n\n### Columns\n\nx\n\n## Next\n\ny\n",
-    "reference/cli": "# Commands\n\nAll.\n\n## sinkql status\n\nShow sinks.\n",
+    "reference/cli": "# Commands\n\nAll.\n\n## sinkql status\n\nShow sinks.\n\n## sinkql explain\n\nShow plans.\n",
+    "sql/explain": "# EXPLAIN\n\nShow the plan.\n",
     "how-to/monitor": "---\nkeywords: [delay, metrics]\n---\n# Monitor: lag and behind\n\nSee the lag of sinks.\n",
     "how-to/alerts/lag": "# Alert: lag\n\nA sink is late.\n",
     "how-to/slow": "# It is slow\n\n<!-- setup: demo -->\n\nFind [the cause](monitor.md).\n\n> [!WARNING]\n> Rows.\n"
@@ -98,6 +99,7 @@ def test_a_name_finds_its_page(folder: Path, words: str, page: str | None) -> No
             [("reference/system-catalog", "mz_internal.mz_sink_progress", "How far sinks are.")],
         ),
         ("status", [("reference/cli", "sinkql status", "Show sinks.")]),
+        ("sinkql explain", [("reference/cli", "sinkql explain", "Show plans.")]),
         ("sinkql status", [("reference/cli", "sinkql status", "Show sinks.")]),
         (
             "commit interval",
@@ -122,6 +124,8 @@ def test_a_row_is_shown_with_the_head_of_its_table_and_a_section_whole(folder: P
         "|---|---|---|",
         "| `TOPIC`, `OLD TOPIC` | string | the [name](x.md) |",
     ]
+    (function,) = Documentation().find("now").entries
+    assert function.text.splitlines()[-2:] == ["| `now()` | The time. |", "|  | In UTC. |"]
     (section,) = Documentation().find("mz_sink_progress").entries
     assert section.text == "## `mz_internal.mz_sink_progress`\n\nHow far sinks are.\n\n### Columns\n\nx\n"
 

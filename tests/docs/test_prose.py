@@ -92,6 +92,9 @@ def test_pages_are_short_as_a_whole() -> None:
         ("It prints what is read.", ["phrases"]),
         ("\n".join(["Line."] * 151), ["paragraphs", "lines"]),
         ("```text\n" + " ".join(["word"] * 100) + "\n```", []),
+        ("Text.\n\n    " + " ".join(["code"] * 100), []),
+        ("* item\n\n    " + " ".join(["word"] * 31), ["sentences"]),
+        ("---\nkeywords: [a]\n---\n" + "<!-- setup: demo\n" + "\n" * 200 + "-->\n\nText.", []),
         ("A [link of two](x.md) counts, e.g. as three. " + " ".join(["word"] * 20) + ".", []),
     ],
 )
