@@ -124,7 +124,7 @@ CODES = {
         ),
     ),
     "SQ2641": _code(
-        "The query reads more rows than a query can return.",
+        "The query reads more rows of a relation than a query can hold.",
         "Create a materialized view and a sink of the query, or add LIMIT.",
     ),
     "SQ2643": _code(
