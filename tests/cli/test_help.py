@@ -29,7 +29,8 @@ _PAGES = {
     "sql/create-sink": "# CREATE SINK\n\nWrite a relation to a table.\n\n```sql\n# no heading\nCREATE SINK a;\n```\n",
     "sql/create-schema-database": "# CREATE SCHEMA, CREATE DATABASE\n\nMake a place for names.\n",
     "functions/date-time": "# Dates and times\n\nAll of them.\n\n| function | description |\n|---|---|\n"
-    "| `date_trunc(field text, timestamp) → timestamp` | Round down. |\n| `now()` | The time. |\n|  | In UTC. |\n| `age()` | No. |\n",
+    "| `date_trunc(field text, timestamp) → timestamp` | Round down. |\n"
+    "| `now()` | The time. |\n|  | In UTC. |\n| `age()` | No. |\n",
     "functions/window": "# Window functions\n\nOf rows.\n\n| function | description |\n|---|---|\n"
     "| `lag(value)` | The row before. |\n",
     "connectors/kafka-sink": "# Kafka sink\n\nWrite a topic.\n\n## Options\n\n| option | value | meaning |\n"
