@@ -132,8 +132,15 @@ def _page(page: StatementPage, outcomes: Sequence[tuple[str, str]]) -> str:
         parts[1], parts[2], parts[3] = parts[1], parts[3], parts[2]
     parts.append("## Examples\n")
     parts += [_example(name, text) for name, text in examples]
-    parts += ["## Syntax\n", "Keywords are in upper case, `[ ]` is optional, `{ | }` is a choice, and `…` repeats.\n"]
-    parts.append(text_block("\n\n".join(dict.fromkeys(_syntaxes(page, topics)))))
+    written = "\n\n".join(dict.fromkeys(_syntaxes(page, topics)))
+    if written == "query":
+        parts += ["## Syntax\n", "[Queries](queries.md) lists the clauses.\n"]
+    else:
+        parts += [
+            "## Syntax\n",
+            "Keywords are in upper case, `[ ]` is optional, `{ | }` is a choice, and `…` repeats.\n",
+        ]
+        parts.append(text_block(written))
     if clauses := [clause for _, each in topics for clause in each.get("clauses", ())]:
         parts += ["## Clauses\n", table(("clause", "meaning"), [(code(a), cell(b)) for a, b in clauses])]
     if notes := [escaped(note) for _, each in topics for note in each.get("notes", ())]:
@@ -194,7 +201,8 @@ def _example(name: str, text: str) -> str:
 
 
 def _errors(page: StatementPage) -> list[tuple[str, str]]:
-    codes = [name for name, _ in error_page.codes_of(page.file)[:_MOST_ERRORS]]
+    # those of any syntax say nothing of this statement
+    codes = [name for name, _ in error_page.codes_of(page.file) if not name.startswith("SQ1")][:_MOST_ERRORS]
     return [(f"[{name}](../errors/{name}.md)", cell(error_page.summary(name))) for name in sorted(codes)]
 
 
