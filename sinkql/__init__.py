@@ -27,7 +27,8 @@ __all__ = ["Program", "Session", "SinkqlError", "__version__", "compile", "conne
 def connect(path: str | Path | None = None) -> Session:
     """Open a catalog: a file, a URL (`sqlite:///`, `postgresql+psycopg://`), or a project's folder.
 
-    Without one it is what the variable SINKQL_CATALOG names, or the working folder's `.sinkql/catalog.db`.
+    Without a path, open the catalog that SINKQL_CATALOG names, or `.sinkql/catalog.db` in the working folder. Create
+    it if it does not exist.
     """
     from sinkql.session import Session
 
@@ -35,7 +36,7 @@ def connect(path: str | Path | None = None) -> Session:
 
 
 def parse(text: str) -> tuple[ast.Statement, ...]:
-    """Return the statements of a text; raises SinkqlError with the place of a mistake."""
+    """Return the statements of a text. Raise SinkqlError with the place of a syntax error."""
     from sinkql.connector_api.registry import discover
     from sinkql.errors import SinkqlError
     from sinkql.parser import parse as parse_text
@@ -52,9 +53,9 @@ def parse(text: str) -> tuple[ast.Statement, ...]:
 def compile(  # noqa: A001 the public name
     text: str, *, facts: Mapping[str, Mapping[str, Any]] | None = None, path: str | None = None
 ) -> Program:
-    """Return a text's items and jobs as data, without network, Spark or a catalog file.
+    """Return the items and jobs of a text as data, without network, Spark or a catalog file.
 
-    `facts` are what is known of the outside for items, by name, as the catalog stores it; `path` names the text in
+    `facts` holds what other systems know about items, by name, as the catalog stores it. `path` names the text in
     errors.
     """
     from sinkql.program import compile_text

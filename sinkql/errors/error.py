@@ -35,11 +35,11 @@ error_codes = Codes(*CODES)
 
 
 class SinkqlError(Exception):
-    """Say what is wrong, where, and how to mend it; its text says all of that, with a caret under the place.
+    """An error with a code, a message, its place in the text, a detail and a hint. `str(error)` shows all of them.
 
-    The code must be declared (LookupError otherwise); its declaration decides the exit code. Control flow goes by
-    subclasses, `family` and `retryable`, never by the code's text. Secrets in URLs are taken out of what it says.
-    `option` is for who knows no text: the option of a statement that causes it, for who has the statement.
+    The code must be declared (LookupError otherwise), and its declaration decides the exit code. Control flow uses
+    subclasses, `family` and `retryable`, never the text of the code. Secrets in URLs are removed from the texts.
+    `option` names the option that causes the error, for callers that know the statement's text.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class SinkqlError(Exception):
 
     @property
     def family(self) -> Family:
-        """Return what kind of mistake this is."""
+        """Return the family of the code."""
         return self.declared.family
 
     @property
@@ -106,17 +106,17 @@ class SinkqlError(Exception):
 
     @property
     def retryable(self) -> bool:
-        """Tell whether the same may succeed at the next try without anybody's doing."""
+        """Return whether a retry may succeed without a user's action."""
         return self.declared.retryable
 
     @property
     def of_rows(self) -> bool:
-        """Tell whether it comes of rows, and is gone once they are taken back."""
+        """Return whether rows cause the error, so that it ends when they are removed."""
         return self.declared.of_rows
 
     @property
     def of_loss(self) -> bool:
-        """Tell whether a source no longer has what comes next, so that ALTER SOURCE … SKIP is the way on."""
+        """Return whether a source lost its next changes, so that ALTER SOURCE … SKIP is needed."""
         return self.declared.of_loss
 
 

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A statement's outcome: `columns` is empty where it gives no table; `tag` is such as `CREATE SINK`.
+    """The result of one statement. `tag` names it, for example `CREATE SINK`.
 
-    `types` are those of the columns of a query over items, and empty for what else gives a table. `names` are the full
-    names of what was created (or was there already) or dropped; `skipped` says that nothing was done, and a notice why:
-    then the tag is not shown. `stream` yields rows for as long as somebody takes them, in the place of `rows`.
+    The table is in `columns` and `rows`; without a table, `columns` is empty. A query over items also has `types`.
+    The full names of created, existing or dropped items are in `names`. If a statement did nothing, `skipped` is true,
+    and a notice has the reason. SUBSCRIBE yields its rows from `stream` instead of `rows`.
     """
 
     tag: str
@@ -42,11 +42,11 @@ class Result:
 
     @property
     def sink(self) -> str | None:
-        """Return the full name of the sink that a CREATE SINK made or found."""
+        """Return the full name of the sink of CREATE SINK, or None."""
         return self.names[0] if self.tag == "CREATE SINK" else None
 
     def arrow(self) -> pa.Table:
-        """Return the rows as an Arrow table; where `types` is empty, its types are those of the values."""
+        """Return the rows as an Arrow table. Without `types`, the types are those of the values."""
         import pyarrow as pa
 
         columns = list(zip(*self.rows, strict=True)) or [() for _ in self.columns]
@@ -55,7 +55,7 @@ class Result:
         return pa.table(arrays, names=list(self.columns))
 
     def df(self) -> pd.DataFrame:
-        """Return the rows as a pandas DataFrame; raises ImportError where pandas is not installed."""
+        """Return the rows as a pandas DataFrame. Raise ImportError if pandas is not installed."""
         return self.arrow().to_pandas()
 
 

@@ -40,11 +40,12 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """Run statements against one catalog, and the sinks in it.
+    """A session with one catalog, which runs statements and sinks.
 
-    `path` is the catalog's file, its URL (`sqlite:///…`, `postgresql+psycopg://…`) or the project's folder; None is
-    what SINKQL_CATALOG names, or the working folder. A catalog that is not there is made, unless it must be `existing`.
-    Relative paths of its items begin in `project`: the folder that `.sinkql` lies in, without it.
+    `path` is the catalog's file, its URL (`sqlite:///…`, `postgresql+psycopg://…`) or the project's folder. None means
+    the catalog that SINKQL_CATALOG names, or the working folder's. A missing catalog is created, unless `existing` is
+    true. Relative paths of items begin in `project`; without it, in the folder that contains `.sinkql`.
+    Use a session in the thread that opened it, from one task at a time.
     """
 
     def __init__(
@@ -82,11 +83,14 @@ class Session:
     # --- statements --------------------------------------------------------------------------------------------------
 
     def execute(self, text: str, path: str | None = None) -> list[Result]:
-        """Run all statements of a text; what ran before one that fails stays. `path` names the text in errors."""
+        """Run all statements of a text, and return their results. `path` names the text in errors.
+
+        If a statement fails, the changes of earlier statements stay.
+        """
         return list(self.stream(text, path))
 
     def stream(self, text: str, path: str | None = None) -> Iterator[Result]:
-        """Yield the result of each statement as it is done; nothing runs if the text does not parse."""
+        """Run the statements one by one, and yield each result. Nothing runs if the text does not parse."""
         words = self._committed.registry.vocabulary
         try:
             for statement in parse(text, words):
@@ -184,9 +188,9 @@ class Session:
     # --- sinks -------------------------------------------------------------------------------------------------------
 
     def sinks(self, names: Sequence[str] | None = None) -> tuple[str, ...]:
-        """Return the full names of the sinks of these names, or of all; raises SQ2001 for one that is not there.
+        """Return the full names of these sinks, or of all. Raise SQ2001 for a missing sink.
 
-        A name may be that of a materialized view that is computed once for several sinks.
+        A name may also be a materialized view with a separate job.
         """
         self._committed.refresh()
         if names is None:
@@ -228,7 +232,7 @@ class Session:
         return sinks if names else self._jobs()
 
     def jobs(self, names: Sequence[str] | None = None) -> list[physical.Job]:
-        """Return the jobs of the sinks of these names, or of all, and then those of the views that they read."""
+        """Return the jobs of these sinks, or of all, followed by the jobs of the views that they read."""
         wanted, plans = self.sinks(names), self._committed.plans
         for name in names or ():
             find(plans, as_name(name), "SINK", "MATERIALIZED VIEW")
@@ -248,10 +252,10 @@ class Session:
         takeover: bool = False,
         progress: Progress | None = None,
     ) -> int:
-        """Run jobs until each has ended or was stopped; return the exit code that fits all of them.
+        """Run jobs until each has ended or was stopped, and return the exit code: 0 if all succeeded.
 
-        With `once` they commit what there is now and stop. `takeover` takes sinks from a process that runs them.
-        `progress` is called with what happens: the dataclasses of `sinkql.runtime.batch.events`.
+        With `once`, they process the data that is available now, and stop. With `takeover`, they take sinks over from
+        a process that runs them. The function `progress` receives each event of `sinkql.runtime.batch.events`.
         """
         self._end_queries()
         return run.run_jobs(self, jobs, once=once, takeover=takeover, progress=progress)
@@ -264,43 +268,43 @@ class Session:
         takeover: bool = False,
         progress: Progress | None = None,
     ) -> int:
-        """Run the sinks of these names, or all that users want to run, also those that come later, until stopped.
+        """Run these sinks, or all that are not stopped, including sinks that are created later, until stopped.
 
-        All else is as `run` has it.
+        The other arguments are those of `run`.
         """
         jobs = self.jobs(names) if names is not None else None
         self._end_queries()
         return run.run_catalog(self, jobs, once=once, takeover=takeover, progress=progress)
 
     def running(self, *names: str) -> RunningSinks:
-        """Return a context manager in which a process of its own runs the sinks (all, without names).
+        """Return a context manager that runs these sinks, or all, in a separate process.
 
-        It has this process's working folder and environment.
+        The process has the working folder and the environment of this one, and ends with it.
         """
         database, sinks = self._committed.database, self.sinks(names or None)
         jobs, notes = self.jobs(sinks), wait_store(partial(open_notes, database), database.folder)
         return RunningSinks(database.address, sinks, reaching=lambda: TargetWait(jobs, notes))
 
     def start(self, *names: str) -> tuple[str, ...]:
-        """Let the sinks and views (all, without names) be run by the process that runs sinks; return their names."""
+        """Allow these sinks and views, or all, to run again, and return their names. `up` runs them."""
         sinks = self._running(names)
         for sink_id in dropping.sink_ids(sinks, self._committed).values():
             self._committed.control.resume(sink_id)
         return sinks
 
     def stop(self, *names: str) -> tuple[str, ...]:
-        """Tell whoever runs the sinks and views (all, without names) to finish the batch and stop; return them."""
+        """Stop these sinks and views, or all, after their batches, and return their names."""
         sinks = self._running(names)
         for sink_id in dropping.sink_ids(sinks, self._committed).values():
             self._committed.control.set_desired(sink_id, "stopped")
         return sinks
 
     def status(self, names: Sequence[str] = ()) -> tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]:
-        """Return columns and rows that tell what sinks and the views that they read are doing, and how far they are."""
+        """Return columns and rows with the status and progress of sinks, and of views with a separate job."""
         return run.status(self._committed, self._running(names))
 
     def source_status(self, names: Sequence[str] = ()) -> tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]:
-        """Return columns and rows that tell how far the sources of the sinks are, and what is kept for them."""
+        """Return columns and rows with the progress of the sinks' sources, and the bytes retained for them."""
         return run.source_status(self._committed, self._running(names))
 
     def reading(self, job: physical.Job) -> list[str]:
@@ -311,7 +315,7 @@ class Session:
         return kind.reading(job.write, self.context(job)) if kind.reading is not None else []
 
     def preview(self, name: str, *, limit: int = 10) -> Result:
-        """Return some rows of a source, a view, a table, or of what a sink wrote; as SELECT * FROM name LIMIT n."""
+        """Return rows of a source, view or table, or of a sink's table, as SELECT * FROM name LIMIT n does."""
         self._committed.refresh()
         return preview(as_name(name), self, limit)
 
@@ -337,7 +341,7 @@ class Session:
         )  # fmt: skip
 
     def close(self) -> None:
-        """Stop the Spark that queries started, and roll back the transaction that is open, if one is."""
+        """Stop the Spark that queries started, and roll back an open transaction."""
         self._rollback()
         self._end_queries()
         self._committed.database.close()

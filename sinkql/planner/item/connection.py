@@ -74,21 +74,20 @@ _LOCAL = re.compile(r"local(\[([1-9]\d*|\*)\])?")
 class ClusterOptions:
     """The options of CREATE CLUSTER; `size` is a local application's, `master` a remote one's."""
 
-    size: str | None = option_field("`'local[2]'`: Spark in this process, so many tasks at once", default=None)
-    master: str | None = option_field("a Spark master's address, instead of `SIZE`", default=None)
-    executors: int | None = option_field("how many executors a remote application has", default=None)
-    cores: int | None = option_field("of each executor", default=None)
-    memory: str | None = option_field("`'4g'`: of each executor, or of the driver of a local application", default=None)
-    conf: dict[str, str] = field(default_factory=dict, metadata={"help": "more of Spark's settings"})
+    size: str | None = option_field("Spark on this machine with this number of cores, as `'local[2]'`", default=None)
+    master: str | None = option_field("the address of a Spark master, instead of `SIZE`", default=None)
+    executors: int | None = option_field("the number of executors", default=None)
+    cores: int | None = option_field("the cores of each executor", default=None)
+    memory: str | None = option_field("the memory of each executor, or of a local application, as `'4g'`", default=None)
+    conf: dict[str, str] = field(default_factory=dict, metadata={"help": "further settings of Spark"})
     state: str | None = option_field(
-        "where its sinks keep their state besides the catalog's folder, for a start on another machine: "
-        "`s3://bucket/prefix`, with `AWS CONNECTION`, or a folder that both have",
+        "a bucket (with `AWS CONNECTION`) or shared folder for the state of sinks",
         default=None,
         local_path=True,
     )
-    aws_connection: ast.Name | None = option_field("the connection whose keys reach `STATE`", default=None)
-    managed: bool = option_field("true is the only value", default=True)
-    replication_factor: int = option_field("1 is the only value", default=1)
+    aws_connection: ast.Name | None = option_field("the AWS connection for `STATE`", default=None)
+    managed: bool = option_field("only true is allowed", default=True)
+    replication_factor: int = option_field("only 1 is allowed", default=1)
 
 
 def plan_cluster(full_name: str, statement: ast.CreateCluster, planning: PlanningContext) -> logical.Cluster:

@@ -71,9 +71,9 @@ class ViewOptions:
     """The options in WITH (…) that make a materialized view a job of its own."""
 
     commit_interval: timedelta | None = option_field(
-        "the time between two commits of the view, a second or more", default=None
+        "the time between two commits of the view, at least one second", default=None
     )
-    retain_history: timedelta | None = option_field("for how long changes are kept at least", default=None)
+    retain_history: timedelta | None = option_field("the minimum time to keep changes", default=None)
 
 
 def own_job(statement: ast.CreateView) -> bool:
