@@ -15,7 +15,7 @@ PYTEST := $(BIN)/pytest -n $(WORKERS) --dist worksteal --durations 10 $(PYTEST_A
 # tests start many processes: each would compile all modules
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo java test programs kafka yarn install quick lint types contracts archive pytest cover soak test-lowest test-latest lock hooks clean
+.PHONY: help demo java test programs kafka yarn install quick lint types contracts archive pytest cover soak test-lowest test-latest lock hooks docs clean
 
 help:
 	@echo "make demo         set up and show a pipeline"
@@ -25,6 +25,7 @@ help:
 	@echo "make soak         the tests that take minutes each, which 'make test' leaves out"
 	@echo "make test-latest  all tests with the newest versions that pyproject.toml allows"
 	@echo "make test-lowest  all tests with the lowest ones"
+	@echo "make docs         build the site of the documentation into build/site"
 	@echo "make lock         write $(LOCK) anew: the versions that 'make test' installs"
 	@echo "make hooks        run 'make lint' and 'make types' before each commit"
 	@echo "PYTEST_ARGS='tests/cli -k demo' make test: some of the tests"
@@ -115,6 +116,10 @@ test-lowest: .venv-uv/bin/uv
 lock: .venv-uv/bin/uv
 	.venv-uv/bin/uv pip compile --quiet --no-header --no-annotate --upgrade --universal --python-version 3.11 \
 	  --all-extras --group dev pyproject.toml --output-file $(LOCK)
+
+# fails for a link that leads nowhere
+docs: $(INSTALLED_DEV)
+	$(BIN)/python tools/site.py
 
 hooks: $(INSTALLED_DEV)
 	$(BIN)/pre-commit install

@@ -35,6 +35,7 @@ statements of a script.
 * `local_path`: Resolve paths that a user writes.
 * `regex_repeat`: Match repeats of a pattern without backtracking.
 * `allocator`: Make the C library reuse freed memory.
+* `documentation`: Find the pages, sections and table rows of the documentation that explain words.
 * `errors`: Errors with their codes, causes and cures.
 """
 
@@ -60,8 +61,8 @@ __all__ = ["Program", "Session", "SinkqlError", "__version__", "compile", "conne
 def connect(path: str | Path | None = None) -> Session:
     """Open a catalog: a file, a URL (`sqlite:///`, `postgresql+psycopg://`), or a project's folder.
 
-    Without `path`, it is the catalog that the variable SINKQL_CATALOG names, or `.sinkql/catalog.db` in the working
-    folder.
+    Without a path, open the catalog that SINKQL_CATALOG names, or `.sinkql/catalog.db` in the working folder. Create
+    it if it does not exist.
     """
     from sinkql.session import Session
 
@@ -69,7 +70,7 @@ def connect(path: str | Path | None = None) -> Session:
 
 
 def parse(text: str) -> tuple[ast.Statement, ...]:
-    """Parse a script; raise SinkqlError with the position of the first error."""
+    """Return the statements of a text. Raise SinkqlError with the place of a syntax error."""
     from sinkql.connector_api.registry import discover
     from sinkql.errors import SinkqlError
     from sinkql.parser import parse as parse_text
@@ -86,10 +87,10 @@ def parse(text: str) -> tuple[ast.Statement, ...]:
 def compile(  # noqa: A001 the public name
     text: str, *, facts: Mapping[str, Mapping[str, Any]] | None = None, path: str | None = None
 ) -> Program:
-    """Compile a script to its items and jobs, without network, Spark or a catalog file.
+    """Return the items and jobs of a text as data, without network, Spark or a catalog file.
 
-    `facts` are the facts of items by name, as the catalog stores them: what purification learns from outside. `path`
-    names the script in errors.
+    `facts` holds what other systems know about items, by name, as the catalog stores it. `path` names the text in
+    errors.
     """
     from sinkql.program import compile_text
 

@@ -9,6 +9,7 @@ from itertools import pairwise
 import click
 
 from sinkql.cli.command import catalog, deploy, machine, query, run, script, secret
+from sinkql.cli.command import help as documentation
 from sinkql.cli.output import Output, OutputFormat
 from sinkql.errors import SinkqlError, temporary_folder_error
 
@@ -66,6 +67,8 @@ def _wants_json(arguments: Sequence[str]) -> bool:
 def cli(context: click.Context, catalog: str | None, format_: OutputFormat) -> None:
     """Turn SQL into pipelines that write Apache Iceberg tables exactly once.
 
+    Start with: sinkql demo, sinkql help quickstart
+
     These options may also follow the command: sinkql status --output json
     """
     # errors are printed by what knows the scripts that they are in
@@ -117,5 +120,6 @@ for _command in (
     machine.doctor,
     machine.package,
     machine.completion,
+    documentation.help_,
 ):
     cli.add_command(_takes_common_options(_command))

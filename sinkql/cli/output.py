@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from sinkql.documentation import Documentation
 from sinkql.errors import Notice, SinkqlError, as_data, for_terminal, line_and_column
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ class Output:
         error = self.original(error)
         text = error.shown() if self.format == "text" else json.dumps({"error": as_data(error)})
         click.echo(text, err=True)
+        if self.format == "text" and sys.stderr.isatty() and (line := more(error)):
+            click.echo(line, err=True)
 
     def notice(self, notice: Notice, *, path: str | None = None, text: str | None = None) -> None:
         """Print a notice to stderr: a line with its place, and its hint."""
@@ -110,6 +113,11 @@ class Output:
         settings = Settings(format="table" if self.format == "text" else "jsonl", expanded="off", null=null)
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 200
         return render_rows(columns, rows, settings, width=width, colour=False)
+
+
+def more(error: SinkqlError) -> str:
+    """Return the line that names the command for the page of an error; empty for a code without a page."""
+    return f"more: sinkql help {error.code}" if Documentation().has_error(error.code) else ""
 
 
 def when_unread(send: signal.Signals, over: Callable[[], bool]) -> None:

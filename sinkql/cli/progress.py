@@ -20,7 +20,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from sinkql.cli.output import Output, when_unread
+from sinkql.cli.output import Output, more, when_unread
 from sinkql.connector_api.stream import FirstSnapshot
 from sinkql.errors import as_data, for_terminal
 from sinkql.planner.name import short_name
@@ -292,6 +292,8 @@ class LiveProgress:
             return
         if event.error is not None:
             self._print(event.error.shown())
+            if self._live is not None and (line := more(event.error)):
+                self._print(line)
         if event.ending == "moved" and not self.goes_on:
             self._print(f"It is in another cluster now: run sinkql up {short_name(event.sink)} to continue there.")
 

@@ -17,12 +17,11 @@ MOST_BUCKETS = 10_000
 class SinkOptions:
     """Options in WITH (…); a connector's own dataclass extends it. `snapshot` false starts at the source's end."""
 
-    commit_interval: timedelta = option_field("the time between two commits, a second or more")
-    snapshot: bool = option_field("false starts at the source's present end", default=True)
-    max_rows_per_commit: int = option_field("how many rows one commit takes at most", default=5_000_000)
+    commit_interval: timedelta = option_field("the time between two commits, at least one second")
+    snapshot: bool = option_field("`false` starts at the present end of the sources", default=True)
+    max_rows_per_commit: int = option_field("the most rows of one commit", default=5_000_000)
     buckets: int | None = option_field(
-        "in how many parts rows are put by key, each the work of one task; the cores of its cluster, or twice those of "
-        "its executors, if left out. Another number has a sink with state compute its rows again, once",
+        "the number of hash buckets by key; a new number causes a full refresh",
         default=None,
     )
 

@@ -30,8 +30,7 @@ class OnErrorOptions(Tuning):
     """The option that each source of records has in its WITH (…)."""
 
     on_error: Literal["FAIL", "SKIP", "DEAD LETTER"] = option_field(
-        "what becomes of a record that does not decode: FAIL stops the sinks, SKIP leaves it out and counts it, "
-        "DEAD LETTER keeps it in the table `<table>__errors` as well",
+        "what happens to invalid records: stop, skip, or also store them in `<table>__errors`",
         default="FAIL",
     )
 
@@ -83,8 +82,7 @@ _MOST = 1 << 62
 _POLICIES: dict[str, OnError] = {"FAIL": "fail", "SKIP": "skip", "DEAD LETTER": "dead letter"}
 
 _EXAMPLE = "LOG = 's3://bucket/prefix'"
-LOG = "where the log is kept, such as `s3://bucket/prefix`, with `AWS CONNECTION`; left out: in `STATE` \
-of the cluster after `IN CLUSTER`, if that is a bucket, or in the catalog's folder"
+LOG = "a bucket for the log; by default the cluster's `STATE` or the catalog's folder"
 LOG_FACT = "log"
 """The fact that says in which STATE a source has its log: that of its cluster when it was made."""
 FIXED = ("LOG",)
@@ -92,7 +90,7 @@ FIXED = ("LOG",)
 REACHES = "AWS"
 """The type of connections to buckets, in which logs and state are."""
 REACHED_BY = f"{REACHES} CONNECTION"
-AWS_CONNECTION = "the connection whose keys reach `LOG`"
+AWS_CONNECTION = "the AWS connection for `LOG`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +99,14 @@ class CaptureOptions(OnErrorOptions):
 
     fixed: ClassVar[tuple[str, ...]] = FIXED
     keep: Literal["server", "log"] | None = option_field(
-        "who keeps the changes that sinks have not committed: server, or log, which frees the server at once",
+        "who retains uncommitted changes: the server, or the log, which frees the server immediately",
         default=None,
     )
     max_retained_wal: str | None = option_field(
-        "how much the server keeps before the log does: 10GB, or half of the server's own bound", default=None
+        "the most that the server retains; 10GB or half of the server's limit by default", default=None
     )
-    max_log_size: str = option_field("how much the log holds before it waits for the sinks", default="20GB")
-    on_truncate: Literal["APPLY", "FAIL"] = option_field("what TRUNCATE upstream does to sinks", default="APPLY")
+    max_log_size: str = option_field("the size at which the log waits for its sinks", default="20GB")
+    on_truncate: Literal["APPLY", "FAIL"] = option_field("what TRUNCATE on the server does to sinks", default="APPLY")
     log: str | None = option_field(LOG, default=None)
     aws_connection: ast.Name | None = option_field(AWS_CONNECTION, default=None)
 

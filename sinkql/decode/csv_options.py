@@ -14,24 +14,22 @@ from sinkql.errors import SinkqlError
 class CsvOptions:
     """The options of FORMAT CSV; their words are those of Postgres's COPY, but for comments."""
 
-    delimited_by: str | None = option_field("the character between fields, in place of a comma", default=None)
-    quote: str = option_field(
-        "the character around a field that has delimiters, quotes or line ends in it", default='"'
-    )
+    delimited_by: str | None = option_field("the character between fields", default=None)
+    quote: str = option_field("the character around fields with delimiters, quotes or line ends", default='"')
     escape: str | None = option_field(
-        "the character before a quote in a quoted field; if left out, the quote itself", default=None
+        "the character before a quote in a quoted field; the quote by default", default=None
     )
-    null_as: str = option_field("the text that stands for NULL where it is not quoted", default="")
-    comment: str | None = option_field("the character that a line of comment begins with", default=None)
+    null_as: str = option_field("the unquoted text that means NULL", default="")
+    comment: str | None = option_field("the first character of comment lines", default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class CsvFileOptions(CsvOptions):
     """The options of FORMAT CSV that only files have."""
 
-    skip_blank_lines: bool = option_field("leave out lines with nothing on them, which are else records", default=False)
+    skip_blank_lines: bool = option_field("skip empty lines instead of reading them as records", default=False)
     columns_by: Literal["NAME", "POSITION"] = option_field(
-        "how columns are found where there is a header: by its names, or by their order", default="NAME"
+        "how to find columns if there is a header: by name or by position", default="NAME"
     )
 
 

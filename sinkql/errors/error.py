@@ -28,11 +28,11 @@ error_codes = Codes(*CODES)
 
 
 class SinkqlError(Exception):
-    """An error with a code; its text has the position with a caret, the detail and the hint.
+    """An error with a code, a message, its place in the text, a detail and a hint. `str(error)` shows all of them.
 
-    The code must be declared, else LookupError is raised. Code branches on subclasses, `family` and `retryable`, never
-    on the code. Secrets in URLs are removed from all texts. `option` names the option that causes the error, if the
-    code that raises it does not have the script; a caller with the statement finds the position.
+    The code must be declared (LookupError otherwise), and its declaration decides the exit code. Control flow uses
+    subclasses, `family` and `retryable`, never the text of the code. Secrets in URLs are removed from the texts.
+    `option` names the option that causes the error, for callers that know the statement's text.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class SinkqlError(Exception):
 
     @property
     def family(self) -> Family:
-        """Return the kind of the error."""
+        """Return the family of the code."""
         return self.declared.family
 
     @property
@@ -104,12 +104,12 @@ class SinkqlError(Exception):
 
     @property
     def of_rows(self) -> bool:
-        """Return whether rows cause the error, so that retracting them removes it."""
+        """Return whether rows cause the error, so that it ends when they are removed."""
         return self.declared.of_rows
 
     @property
     def of_loss(self) -> bool:
-        """Return whether a source lost the next changes, so that ALTER SOURCE … SKIP helps."""
+        """Return whether a source lost its next changes, so that ALTER SOURCE … SKIP is needed."""
         return self.declared.of_loss
 
 

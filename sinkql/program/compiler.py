@@ -58,9 +58,9 @@ class _File(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What a text compiles to: its items, and the jobs of its sinks.
+    """The items of a text, and the jobs of its sinks.
 
-    Notices are for whoever wrote the text; with them and `catalog`, its plans, JSON does nothing.
+    `notices` are messages for the author of the text. JSON contains neither `notices` nor `catalog`, the plans.
     """
 
     items: tuple[CompiledItem, ...]
@@ -69,12 +69,12 @@ class Program:
     catalog: MemoryCatalog | None = field(default=None, compare=False, repr=False)
 
     def to_json(self) -> str:
-        """Return the program as indented JSON; `from_json` gives it back equal."""
+        """Return the program as indented JSON, which `from_json` reads."""
         file = _File(FORMAT, self.items, tuple(msgspec.Raw(physical.encode(job)) for job in self.jobs))
         return msgspec.json.format(msgspec.json.encode(file), indent=2).decode()
 
     def explain(self, stage: str = "physical") -> list[tuple[str, str]]:
-        """Return names and texts of a stage: of sinks and views, or of the jobs alone where it is a job's stage."""
+        """Return the names of sinks and views with their plans: raw, optimized, physical or spark-sql."""
         if stage == "physical":
             return [(job.sink, to_text(job)) for job in self.jobs]
         if stage == "spark-sql":
@@ -89,7 +89,7 @@ class Program:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Program:
-        """Read a program; raises SQ4011 for anything else."""
+        """Read a program from JSON. Raise SQ4011 if the text is no program of this version."""
         try:
             file = codec.decoder(_File).decode(text)
             if file.sinkql != FORMAT:

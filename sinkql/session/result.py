@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of a statement: its tag (for example `CREATE SINK`), notices, and a table if it returns rows.
+    """The result of one statement. `tag` names it, for example `CREATE SINK`.
 
-    `columns` is empty if the statement returns no table. `types` has the column types of a query over items, else it is
-    empty. `names` has the full names of items that were created, already existed or were dropped. `skipped` means
-    that nothing changed; a notice says why, and the tag is not shown. `stream` replaces `rows` for an endless query.
+    The table is in `columns` and `rows`; without a table, `columns` is empty. A query over items also has `types`.
+    The full names of created, existing or dropped items are in `names`. If a statement did nothing, `skipped` is true,
+    and a notice has the reason. SUBSCRIBE yields its rows from `stream` instead of `rows`.
     """
 
     tag: str
@@ -39,11 +39,11 @@ class Result:
 
     @property
     def sink(self) -> str | None:
-        """Return the full name of the sink that CREATE SINK created, or that already existed."""
+        """Return the full name of the sink of CREATE SINK, or None."""
         return self.names[0] if self.tag == "CREATE SINK" else None
 
     def arrow(self) -> pa.Table:
-        """Return the rows as an Arrow table. If `types` is empty, Arrow infers the types from the values."""
+        """Return the rows as an Arrow table. Without `types`, the types are those of the values."""
         import pyarrow as pa
 
         columns = list(zip(*self.rows, strict=True)) or [() for _ in self.columns]

@@ -40,11 +40,12 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """A session runs statements against one catalog, and the sinks of the catalog.
+    """A session with one catalog, which runs statements and sinks.
 
-    `path` is the catalog's file, its URL (`sqlite:///…`, `postgresql+psycopg://…`) or the project's folder. If it is
-    None, SINKQL_CATALOG names the catalog, by default the working folder. A missing catalog is created unless
-    `existing` is set. Relative paths of items start in `project`, by default the folder that contains `.sinkql`.
+    `path` is the catalog's file, its URL (`sqlite:///…`, `postgresql+psycopg://…`) or the project's folder. None means
+    the catalog that SINKQL_CATALOG names, or the working folder's. A missing catalog is created, unless `existing` is
+    true. Relative paths of items begin in `project`; without it, in the folder that contains `.sinkql`.
+    Use a session in the thread that opened it, from one task at a time.
     """
 
     def __init__(
@@ -82,14 +83,14 @@ class Session:
     # --- statements --------------------------------------------------------------------------------------------------
 
     def execute(self, text: str, path: str | None = None) -> list[Result]:
-        """Run the statements of a text. After an error, the effects of earlier statements stay.
+        """Run all statements of a text, and return their results. `path` names the text in errors.
 
-        `path` names the text in errors.
+        If a statement fails, the changes of earlier statements stay.
         """
         return list(self.stream(text, path))
 
     def stream(self, text: str, path: str | None = None) -> Iterator[Result]:
-        """Yield the result of each statement when it ends. Nothing runs if the text does not parse."""
+        """Run the statements one by one, and yield each result. Nothing runs if the text does not parse."""
         words = self._committed.registry.vocabulary
         try:
             for statement in parse(text, words):
@@ -187,9 +188,9 @@ class Session:
     # --- sinks -------------------------------------------------------------------------------------------------------
 
     def sinks(self, names: Sequence[str] | None = None) -> tuple[str, ...]:
-        """Return the full names of the named sinks, or of all sinks. Raise SQ2001 if one does not exist.
+        """Return the full names of these sinks, or of all. Raise SQ2001 for a missing sink.
 
-        A name may also be that of a materialized view job.
+        A name may also be a materialized view with a separate job.
         """
         self._committed.refresh()
         if names is None:
@@ -231,7 +232,7 @@ class Session:
         return sinks if names else self._jobs()
 
     def jobs(self, names: Sequence[str] | None = None) -> list[physical.Job]:
-        """Return the jobs of the named sinks, or of all, followed by the jobs of the views that they read."""
+        """Return the jobs of these sinks, or of all, followed by the jobs of the views that they read."""
         wanted, plans = self.sinks(names), self._committed.plans
         for name in names or ():
             find(plans, as_name(name), "SINK", "MATERIALIZED VIEW")
@@ -251,10 +252,10 @@ class Session:
         takeover: bool = False,
         progress: Progress | None = None,
     ) -> int:
-        """Run jobs until each has ended or was stopped, and return the joint exit code.
+        """Run jobs until each has ended or was stopped, and return the exit code: 0 if all succeeded.
 
-        With `once`, jobs commit the rows available now and stop. `takeover` takes sinks over from another process.
-        `progress` receives the events: the dataclasses of `sinkql.runtime.batch.events`.
+        With `once`, they process the data that is available now, and stop. With `takeover`, they take sinks over from
+        a process that runs them. The function `progress` receives each event of `sinkql.runtime.batch.events`.
         """
         self._end_queries()
         return run.run_jobs(self, jobs, once=once, takeover=takeover, progress=progress)
@@ -267,43 +268,43 @@ class Session:
         takeover: bool = False,
         progress: Progress | None = None,
     ) -> int:
-        """Run the named sinks until stopped. Without names, run all sinks that are not stopped, and later ones.
+        """Run these sinks, or all that are not stopped, including sinks that are created later, until stopped.
 
-        `run` describes the parameters.
+        The other arguments are those of `run`.
         """
         jobs = self.jobs(names) if names is not None else None
         self._end_queries()
         return run.run_catalog(self, jobs, once=once, takeover=takeover, progress=progress)
 
     def running(self, *names: str) -> RunningSinks:
-        """Return a context manager in which a child process runs the named sinks, or all sinks.
+        """Return a context manager that runs these sinks, or all, in a separate process.
 
-        The child has this process's working folder and environment.
+        The process has the working folder and the environment of this one, and ends with it.
         """
         database, sinks = self._committed.database, self.sinks(names or None)
         jobs, notes = self.jobs(sinks), wait_store(partial(open_notes, database), database.folder)
         return RunningSinks(database.address, sinks, reaching=lambda: TargetWait(jobs, notes))
 
     def start(self, *names: str) -> tuple[str, ...]:
-        """Mark the named jobs, or all jobs, to be run by the process that runs sinks. Return their names."""
+        """Allow these sinks and views, or all, to run again, and return their names. `up` runs them."""
         sinks = self._job_names(names)
         for sink_id in dropping.sink_ids(sinks, self._committed).values():
             self._committed.control.resume(sink_id)
         return sinks
 
     def stop(self, *names: str) -> tuple[str, ...]:
-        """Ask the named jobs, or all jobs, to stop after their current batch. Return their names."""
+        """Stop these sinks and views, or all, after their batches, and return their names."""
         sinks = self._job_names(names)
         for sink_id in dropping.sink_ids(sinks, self._committed).values():
             self._committed.control.set_desired(sink_id, "stopped")
         return sinks
 
     def status(self, names: Sequence[str] = ()) -> tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]:
-        """Return columns and rows with the status and positions of jobs."""
+        """Return columns and rows with the status and progress of sinks, and of views with a separate job."""
         return run.status(self._committed, self._job_names(names))
 
     def source_status(self, names: Sequence[str] = ()) -> tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]:
-        """Return columns and rows with the positions and retained bytes of the jobs' sources."""
+        """Return columns and rows with the progress of the sinks' sources, and the bytes retained for them."""
         return run.source_status(self._committed, self._job_names(names))
 
     def reading(self, job: physical.Job) -> list[str]:
@@ -314,7 +315,7 @@ class Session:
         return kind.reading(job.write, self.context(job)) if kind.reading is not None else []
 
     def preview(self, name: str, *, limit: int = 10) -> Result:
-        """Return some rows of a source, view, table or sink, as SELECT * FROM name LIMIT n does."""
+        """Return rows of a source, view or table, or of a sink's table, as SELECT * FROM name LIMIT n does."""
         self._committed.refresh()
         return preview(as_name(name), self, limit)
 

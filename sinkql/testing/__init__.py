@@ -20,10 +20,10 @@ __all__ = ["Pipeline", "assert_rows", "load", "loads"]
 
 
 def load(path: str | Path, *, variables: Mapping[str, str] | None = None) -> Pipeline:
-    """Return the pipeline of a script, or of all scripts of a folder in any order; raises SinkqlError.
+    """Return the pipeline of a script, or of all scripts of a folder in any order. Raise SinkqlError for an error.
 
-    No connection or secret that it names is reached, and no file stays. A source of files without columns has those of
-    its files, where there are any.
+    The pipeline uses no connection and no secret of the script, and leaves no file. A source of files without columns
+    has the columns of its files, if there are files.
     """
     found = Path(path)
     return described(found, variables or {}) if found.is_dir() else compiled(found, variables or {})

@@ -65,10 +65,10 @@ def _text(script: Path | str, variables: Mapping[str, str]) -> str:
 
 
 class Pipeline:
-    """Give sources rows, and see what sinks, views and tables make of them.
+    """A pipeline in a test: add rows to sources, and read the rows of sinks, views and tables.
 
-    What is inserted, deleted and received goes together into the next batch, which `commit` ends, and so do `rows` and
-    `changes`. Every sink is run by its job; its rows are kept in memory. `notices` are those of the scripts.
+    Inserted, deleted and received rows form the next batch. `commit`, `rows` and `changes` end the batch. Each sink
+    runs its job, and its rows stay in memory. `notices` are the notices of the scripts.
     """
 
     def __init__(self, catalog: MemoryCatalog, notices: tuple[Notice, ...]) -> None:
@@ -89,10 +89,10 @@ class Pipeline:
     # --- rows in -----------------------------------------------------------------------------------------------------
 
     def insert(self, relation: str, rows: Rows) -> None:
-        """Let rows come in a source or a table; columns that a row leaves out are NULL, or have a table's DEFAULT.
+        """Insert rows into a source or a table. Missing columns are NULL, or have the table's DEFAULT.
 
-        Values are Python's (`Decimal` for numeric), or texts, which are read as SQL reads a string there. Raises
-        SQ2204, SQ2212, SQ2420 to SQ2422; then no row has come.
+        Values are Python values (`Decimal` for numeric), or texts that are read as SQL strings. If a row raises SQ2204,
+        SQ2212 or SQ2420 to SQ2422, no row is inserted.
         """
         source, table = self._fed(relation)
         kept = [self._row(each, source, table) for each in _several(rows)]
@@ -100,7 +100,7 @@ class Pipeline:
         source.waiting += [(row, 1) for row in kept]
 
     def delete(self, relation: str, rows: Rows) -> None:
-        """Let the rows go that have these values in these columns; SQ2662 if there is none, SQ2661 if none can go."""
+        """Delete the rows with these values. Raise SQ2662 if no row has them, SQ2661 if rows cannot be deleted."""
         source, _ = self._retracting(relation, "deleted")
         for each in _several(rows):
             wanted = self._values(each, source)
@@ -111,7 +111,7 @@ class Pipeline:
             source.waiting += map(source.gone, gone)
 
     def upsert(self, relation: str, rows: Rows) -> None:
-        """Let rows come in a table or a source, each in the place of the one that has its key."""
+        """Insert rows into a table or a source, and replace rows with the same keys."""
         source, table = self._retracting(relation, "replaced")
         if source.key:
             source.waiting += [(self._row(each, source, table), 1) for each in _several(rows)]
@@ -130,7 +130,7 @@ class Pipeline:
             source.waiting += [*((row, -1) for row in gone), (new, 1)]
 
     def receive(self, source: str, records: str | bytes) -> None:
-        """Let records come as they are, in the FORMAT of a source; a batch tells what does not decode, or skips it."""
+        """Add records in the FORMAT of a source. If one does not decode, the batch fails or skips it."""
         found, _ = self._fed(source)
         options = found.read.options.get("format")
         if options is None:
@@ -141,9 +141,9 @@ class Pipeline:
     # --- batches, and rows out ---------------------------------------------------------------------------------------
 
     def commit(self) -> None:
-        """End the batch, and let every sink commit it; raises the first error of a sink, which the others survive.
+        """End the batch, and let every sink commit it. Raise the first error of a sink; the others commit.
 
-        A sink that failed tries again with the next batch, and takes both together.
+        A failed sink retries with the next batch, and processes both batches together.
         """
         self._end_batch()
         failed: SinkqlError | None = None
@@ -156,10 +156,10 @@ class Pipeline:
             raise failed
 
     def rows(self, name: str) -> list[dict[str, Any]]:
-        """Return the rows of a sink's table, a view, a table or a source after the last batch, by column.
+        """End the batch, and return the rows of a sink, view, table or source as dictionaries.
 
-        Those of a sink with a KEY are in its order, a view's in that of their values, all others as they came. A
-        changelog's have `_mz_diff`, and no `_mz_timestamp`.
+        Rows of a sink with a KEY are in the order of the key, and rows of a view in the order of their values. All
+        others are in the order of insertion. Rows of MODE APPEND have `_mz_diff`, but no `_mz_timestamp`.
         """
         entry = find(self._catalog, as_name(name), "SINK", *_VIEWS, *_FED)
         if entry.kind in _FED:
@@ -169,14 +169,14 @@ class Pipeline:
         return self._caught_up(entry.name).shown()
 
     def changes(self, name: str) -> list[tuple[int, dict[str, Any]]]:
-        """Return what the last batch changed in a sink's table or a view: −1 and the row that went, 1 and what came."""
+        """End the batch, and return the changes of a sink or view: -1 with a removed row, 1 with an added one."""
         entry = find(self._catalog, as_name(name), "SINK", *_VIEWS)
         return self._caught_up(entry.name).changes()
 
     def set_time(self, moment: datetime | str) -> None:
-        """Let it be that time from the next batch on: what mz_now() gives. Until a test sets it, it is the machine's.
+        """Set the time of mz_now() from the next batch on. Without it, the time is the machine's.
 
-        A text is read as SQL reads a timestamptz. Raises SQ2661 for a time before the one that was set.
+        A text is read as a timestamptz. Raise SQ2661 if the time is earlier than the previous one.
         """
         zoned = moment.replace(tzinfo=UTC) if isinstance(moment, datetime) and moment.tzinfo is None else moment
         at = (value_of(zoned, _TIME) - _EPOCH) // timedelta(milliseconds=1)
@@ -185,11 +185,11 @@ class Pipeline:
         self._time = at
 
     def skipped(self, source: str) -> int:
-        """Return how many records were left out under ON ERROR = SKIP because they did not decode."""
+        """Return the number of records that ON ERROR = SKIP left out."""
         return self._fed(source)[0].skipped()
 
     def close(self) -> None:
-        """Forget all; this also happens when nothing uses the pipeline any more."""
+        """Delete the pipeline's temporary files. This also happens when the pipeline is garbage collected."""
         self._close()
 
     def __enter__(self) -> Pipeline:

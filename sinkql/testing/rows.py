@@ -169,9 +169,9 @@ def alike(row: Row) -> Row:
 
 
 def assert_rows(actual: Iterable[Given], expected: Iterable[Given]) -> None:
-    """Raise AssertionError unless the rows are those that were expected, in any order, each as often.
+    """Raise AssertionError unless both have the same rows, in any order and in the same number.
 
-    The message has a line for each row that is missing (-) or was not expected (+).
+    The message has a line for each row that is missing (-) or not expected (+).
     """
     __tracebackhide__ = True
     there, wanted = list(actual), list(expected)

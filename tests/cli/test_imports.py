@@ -36,6 +36,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("command", "unwanted"),
     [
         ("--help", {"sinkql.session", "sinkql.catalog.catalog"} | _FOR_QUERIES | _FOR_STATEMENTS | _FOR_TABLES),
+        ("help SQ2204", {"sinkql.session", "sinkql.catalog.catalog"} | _FOR_QUERIES | _FOR_STATEMENTS | _FOR_TABLES),
+        ("help lag", {"sinkql.session", "sinkql.catalog.catalog"} | _FOR_QUERIES | _FOR_STATEMENTS | _FOR_TABLES),
         ("--output json status", _FOR_QUERIES | _FOR_STATEMENTS | _FOR_TABLES),
         ("status", _FOR_QUERIES | _FOR_STATEMENTS),
         ("stop s", _FOR_QUERIES | _FOR_STATEMENTS | _FOR_TABLES),

@@ -1,4 +1,4 @@
-"""The Python of docs/embedding.md runs, each example in a folder of its own."""
+"""The Python of the pages on embedding and on tests runs, each example in a separate folder."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import sinkql
 from docs.test_examples import python_blocks, sql_blocks
 from support.readers import duckdb_folder
 
@@ -30,7 +31,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def _run(heading: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for block in python_blocks("docs/embedding.md", heading):
+    for block in python_blocks("docs/how-to/embed.md", heading):
         exec(block, found)
     return found
 
@@ -38,15 +39,17 @@ def _run(heading: str) -> dict[str, Any]:
 @pytest.mark.slow
 def test_the_script_commits_and_its_sink_has_stopped(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _run("A script")
-    printed = capsys.readouterr().out
-    assert "'status': 'stopped'" in printed
+    assert capsys.readouterr().out == "((7, 2, Decimal('15.00')),)\n"
+    with sinkql.connect() as session:
+        columns, (sink,) = session.status()
+    assert sink[columns.index("status")] == "stopped"
     assert [row[2:] for row in duckdb_folder(folder / "lake" / "shop" / "daily")] == [(2, 15)]
 
 
 @pytest.mark.slow
 def test_the_service_commits(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _run("An asyncio service")
-    assert capsys.readouterr().out == "the first rows are in the table\n"
+    assert capsys.readouterr().out == "the table is up to date\n"
     assert [row[2:] for row in duckdb_folder(folder / "lake" / "shop" / "daily")] == [(2, 15)]
 
 
@@ -57,7 +60,7 @@ def test_the_notebook_shows_rows_and_an_error(capsys: pytest.CaptureFixture[str]
 
 
 def test_the_tests_pass_and_would_fail_for_another_view(folder: Path, pytester: pytest.Pytester) -> None:
-    (text,) = python_blocks("docs/embedding.md", "A test of a pipeline")
+    (text,) = python_blocks("docs/tutorials/test-a-pipeline.md", "2. The test")
     (pytester.path / "pipeline.sql").write_text((folder / "pipeline.sql").read_text())
     pytester.makepyfile(text)
     pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=2)

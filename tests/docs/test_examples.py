@@ -1,20 +1,14 @@
-"""The examples of the pages run: their SQL in one session, in order; their commands have the options they say."""
+"""The examples of the pages run: their SQL in one session, in order."""
 
 from __future__ import annotations
 
-import contextlib
-import io
 import re
-import shlex
-from collections.abc import Iterator
 from pathlib import Path
 
-import click
 import pytest
 
 import sinkql
 from sinkql import ast
-from sinkql.cli.main import cli
 from sinkql.errors import SinkqlError
 from sinkql.parser import parse
 from sinkql.session import Session
@@ -22,7 +16,7 @@ from sinkql.session import Session
 pytestmark = pytest.mark.long
 
 _ROOT = Path(__file__).parents[2]
-_PAGES = ("README.md", "docs/guide.md", "docs/shell.md", "docs/embedding.md", "docs/cluster.md")
+_PAGES = ("README.md", "docs/guide.md", "docs/embedding.md", "docs/cluster.md")
 _ELSEWHERE = ("'rest'", "vault(", "'s3://")
 """What the blocks say that need another system: they are compiled, each with those before it, and not run."""
 
@@ -89,40 +83,6 @@ def _planned(statement: ast.Statement) -> str | None:
 def test_the_pipeline_of_the_readme_compiles(folder: Path) -> None:
     (block,) = _blocks("README.md", "sql")
     assert [job.sink for job in sinkql.compile(block).jobs] == ["materialize.public.daily_sink"]
-
-
-def test_the_python_of_the_readme_runs(folder: Path) -> None:
-    (pipeline,), (block,) = _blocks("README.md", "sql"), _blocks("README.md", "python")
-    (folder / "pipeline.sql").write_text(pipeline)
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
-        exec(block, {})
-    assert "materialize.public.daily_sink" in printed.getvalue()
-
-
-def _commands() -> Iterator[str]:
-    for page in _PAGES:
-        for block in _blocks(page, "sh"):
-            for line in block.splitlines():
-                command = re.search(r"(?:^|\$\(|\| )(sinkql [^#|>)]+)", line)
-                if command is not None:
-                    yield command[1].strip()
-        yield from re.findall(r"`(sinkql [a-z][^`]*)`", (_ROOT / page).read_text())
-
-
-@pytest.mark.parametrize("command", sorted(set(_commands())))
-def test_the_commands_of_the_pages_are_known(command: str) -> None:
-    words = [word for word in shlex.split(command)[1:] if not word.startswith("…")]
-    options: list[str] = []
-    while words and words[0].startswith("-"):
-        options += [words.pop(0), words.pop(0)]
-    with cli.make_context("sinkql", [*options, *words], resilient_parsing=True) as context:
-        name, found, rest = cli.resolve_command(context, words)
-    assert found is not None, name
-    if isinstance(found, click.Group) and rest:
-        assert rest[0] in found.commands
-        found, rest = found.commands[rest[0]], rest[1:]
-    known = {option for parameter in found.params for option in parameter.opts}
-    assert [word for word in rest if word.startswith("-") and word not in known] == []
 
 
 def test_a_wrong_example_is_found(folder: Path) -> None:

@@ -91,9 +91,9 @@ TRANSCENDENTAL = re.compile(r"\b(?:exp|ln|log|log10|power|pow|sin|cos|tan|atan2|
 
 WIDE = "numerics have 38 digits"
 BESIDE_NULL = "an operand that fails beside NULL"
-"""docs/types.md: what stands beside a NULL may not be computed, so that it does not fail. Who has the tree tells."""
+"""docs/reference/types.md: an operand beside a NULL may not be computed, nor fail. Who has the tree tells."""
 AT_ONCE = "a constant that fails where no row comes to it"
-"""docs/types.md: Postgres computes constants while it plans. Who judges tells."""
+"""docs/reference/types.md: Postgres computes constants while it plans. Who judges tells."""
 
 
 _FIRST = -210_866_803_200_000_000
@@ -115,21 +115,30 @@ def _long(sql: str, outcome: Any, expected: str | None, row: Sequence[Any]) -> b
 
 
 DOCUMENTED = (
-    Documented("numbers of more than 400 digits", "docs/types.md: in a jsonb they have an exponent", _long),
+    Documented("numbers of more than 400 digits", "docs/reference/types.md: in a jsonb they have an exponent", _long),
     Documented(
-        "instants before 4713 BC", "docs/types.md: within an expression, years are not bound", _early, of_spark=True
+        "instants before 4713 BC",
+        "docs/reference/types.md: within an expression, years are not bound",
+        _early,
+        of_spark=True,
     ),
     Documented("numbers near zero with EEEE", "to_char(): an error tells", _loud(lambda sql, _: "EEEE" in sql)),
-    Documented(WIDE, "docs/types.md: numeric is numeric(38, 10), and beyond it is an error", _loud(_wide)),
-    Documented("years 1 to 9999", "docs/types.md: a value that does not fit its type is an error", _loud(_other_year)),
-    Documented("texts of fewer forms", "docs/types.md: of texts, forms that are not exact are errors", _loud(_form)),
+    Documented(WIDE, "docs/reference/types.md: numeric is numeric(38, 10), and beyond it is an error", _loud(_wide)),
+    Documented(
+        "years 1 to 9999", "docs/reference/types.md: a value that does not fit its type is an error", _loud(_other_year)
+    ),
+    Documented(
+        "texts of fewer forms", "docs/reference/types.md: of texts, forms that are not exact are errors", _loud(_form)
+    ),
     Documented(
         "digits that V moves out of an integer",
         "to_char() of Postgres overflows without a word",
         _loud(lambda sql, _: "V99" in sql),
     ),
     Documented(
-        "last digits of quotients", "docs/types.md: quotients are kept to the digits of their type", _last_digits
+        "last digits of quotients",
+        "docs/reference/types.md: quotients are kept to the digits of their type",
+        _last_digits,
     ),
     Documented(
         "last digit of transcendental functions", "each library of mathematics rounds its own way", _near, of_spark=True

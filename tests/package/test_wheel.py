@@ -72,6 +72,10 @@ def test_the_shell_of_the_wheel_has_its_help(installed: dict[str, str], tmp_path
     assert _sinkql(installed, tmp_path, "shell", "-c", "\\h CREATE SINK").startswith("CREATE SINK\n")
 
 
+def test_the_wheel_has_the_documentation(installed: dict[str, str], tmp_path: Path) -> None:
+    assert _sinkql(installed, tmp_path, "help", "SQ2342").startswith("# SQ2342")
+
+
 @pytest.mark.slow
 def test_the_demo_of_the_wheel_on_the_java_of_a_package_gives_right_tables_and_lines_that_read_them(
     installed: dict[str, str], tmp_path: Path

@@ -8,7 +8,7 @@ from pathlib import Path
 from sinkql.shell.command.command_list import COMMANDS
 from sinkql.shell.setting import FORMATS
 
-_PAGE = (Path(__file__).parents[2] / "docs" / "shell.md").read_text()
+_PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "shell.md").read_text()
 
 
 def test_every_command_is_on_the_page_and_the_page_has_no_other() -> None:

@@ -6,4 +6,5 @@
 * `query`: preview, shell.
 * `secret`, `catalog`: groups of commands.
 * `machine`: doctor, package, completion.
+* `help`: help.
 """

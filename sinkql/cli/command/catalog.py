@@ -20,10 +20,10 @@ def catalog() -> None:
 @click.argument("file", type=click.Path(path_type=Path))
 @click.pass_context
 def backup(context: click.Context, file: Path) -> int:
-    """Copy the catalog to FILE, consistent as of one moment; other processes may use it meanwhile.
+    """Copy the catalog to FILE at one consistent point. Other processes may use it at the same time.
 
-    FILE is a catalog file, also where the catalog is in Postgres. The rows of this machine's tables are copied to the
-    folder FILE.tables. The key of the secrets is not in the copy: back up the .key file separately.
+    FILE is a catalog file, also if the catalog is in Postgres. The rows of this machine's tables go to the folder
+    FILE.tables. The copy does not contain the key of the secrets: back up the .key file separately.
     """
     from sinkql.catalog.backup import back_up_all
     from sinkql.catalog.secret.cipher import key_path
@@ -39,14 +39,14 @@ def backup(context: click.Context, file: Path) -> int:
     return 0
 
 
-@catalog.command(short_help="Put a copy of the catalog back.")
+@catalog.command(short_help="Restore the catalog from a copy.")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.pass_context
 def restore(context: click.Context, file: Path) -> int:
-    """Put FILE, and the rows of tables in FILE.tables, back as the catalog; no sink may be running.
+    """Restore the catalog from FILE and the table rows from FILE.tables. Stop all sinks first.
 
-    What was there is backed up first. Sinks go on: tables get their earlier rows by changes that sinks see. FILE may
-    be a copy of another catalog: so one moves from a file to Postgres, and back.
+    Backs up the present catalog first. Sinks continue: tables get their earlier rows by changes that sinks read. FILE
+    may be a copy of another catalog, so you can move a catalog from a file to Postgres and back.
     """
     from sinkql.catalog.backup import restore
 

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 _PENDING = 2
 _PATHS = click.argument("paths", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
-_KEEP = click.option("--keep", is_flag=True, help="Keep items that are in no file, instead of dropping them.")
+_KEEP = click.option("--keep", is_flag=True, help="Keep items that no file defines, instead of dropping them.")
 
 
 @click.command(short_help="Show how the catalog differs from files of SQL.")
 @_PATHS
 @VARIABLES
 @_KEEP
-@click.option("--detailed-exitcode", is_flag=True, help="Exit with 2 if there is anything to change.")
+@click.option("--detailed-exitcode", is_flag=True, help="Exit with 2 if something would change.")
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Save the plan for `sinkql apply`.")
 @click.pass_context
 def plan(
@@ -41,8 +41,7 @@ def plan(
 ) -> int:
     """Show the steps that make the catalog match FILEs (or folders of .sql files). Changes nothing.
 
-    Where there is no catalog yet, all is to be created. Where a step is refused as things are, the exit code is that
-    of its error.
+    Without a catalog, everything is new. If a step is refused, the exit code is that of its error.
     """
     session, output = open_or_empty(context)
     deployment = _planned(session, output, paths, variables, keep=keep)

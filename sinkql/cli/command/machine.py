@@ -21,14 +21,14 @@ _ENVIRONMENT = 4
 _VARIABLE = "_SINKQL_COMPLETE"
 
 
-@click.command(short_help="Check this machine, the catalog, and the servers that it reads.")
+@click.command(short_help="Check this machine, the catalog and its servers.")
 @click.option(
     "-f",
     "--file",
     "files",
     type=click.Path(path_type=Path),
     multiple=True,
-    help="Check the servers of this script instead, which is not run; may be repeated.",
+    help="Check the servers of this script instead, without running it. May be repeated.",
 )
 @of_server("Check this server instead, and all of its tables or topics")
 @VARIABLES
@@ -40,12 +40,12 @@ def doctor(
     registry: str | None,
     variables: dict[str, str],
 ) -> int:
-    """Check this machine, the catalog and the servers of its connections, and say how to fix what is wrong.
+    """Check this machine, the catalog and the servers of its connections, and show how to fix problems.
 
-    A server is asked for what sources need of it: settings, privileges, replication slots, keys of tables, retention.
-    Nothing is changed there. Starts no Spark.
+    Reads the facts that sources need from each server: settings, privileges, replication slots, keys of tables,
+    retention. Changes nothing there. Starts no Spark.
 
-    Exits with 4 if anything is wrong; warnings do not count.
+    Exits with 4 if a check fails. Warnings do not count.
     """
     from sinkql.catalog.address import address_of, project_of
     from sinkql.session.doctor import checks
@@ -75,15 +75,15 @@ def _tell(output: Output, checks: Iterable[HealthCheck]) -> int:
     return _ENVIRONMENT if wrong else 0
 
 
-@click.command(short_help="Write what Spark's executors need as an archive.")
+@click.command(short_help="Build an archive for Spark executors.")
 @click.argument("target", metavar="FILE.zip", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--driver", is_flag=True, help="Add what only the driver needs, where it runs on the cluster too.")
+@click.option("--driver", is_flag=True, help="Add packages for a driver that runs on the cluster.")
 @click.pass_context
 def package(context: click.Context, target: Path, driver: bool) -> int:
-    """Write SinkQL and the packages that it needs, as they are installed here, to FILE.zip for executors of a cluster.
+    """Write SinkQL and its installed packages to FILE.zip, for executors of a cluster.
 
-    A cluster with MASTER makes such an archive by itself, and hands it out with each start. One that is kept where all
-    machines read it is named in CONF, as in MAP['spark.archives' => 's3a://bucket/FILE.zip#sinkql'].
+    A cluster with MASTER builds such an archive at each start and ships it. To use a stored archive that all machines
+    can read, name it in CONF, as in MAP['spark.archives' => 's3a://bucket/FILE.zip#sinkql'].
     """
     from sinkql.runtime.spark.package import pack, python_version
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     "--file",
     "file",
     type=click.Path(exists=False, path_type=Path),
-    help="Take ITEM from this script instead of the catalog.",
+    help="Read ITEM from this script instead of the catalog.",
 )
 @of_server("Take ITEM, a table or topic, from this server")
 @click.option("--types", is_flag=True, help="Show the columns and their types before the rows.")
@@ -41,11 +41,11 @@ def preview(
     registry: str | None,
     types: bool,
 ) -> int:
-    """Show rows of ITEM: a source, view or table as it is now, or what a sink has written.
+    """Show the present rows of ITEM: a source, view or table, or the rows that a sink has written.
 
-    With --file the script runs in a temporary catalog, and a sink shows the rows that it would write.
+    With --file, the script runs in a temporary catalog, and a sink shows the rows that it would write.
 
-    Topics and tables of other systems are read as they are now, and nothing is left there: no slot, no group.
+    Reads the present contents of topics and tables of other systems, and leaves nothing there: no slot, no group.
     """
     if address is not None:
         from sinkql.session.scaffold import preview_server
@@ -108,13 +108,13 @@ def _spelled(name: ast.Name) -> str:
 
 @click.command(short_help="Follow the changes of a materialized view.")
 @click.argument("view", shell_complete=names_of("MATERIALIZED VIEW"))
-@click.option("--no-snapshot", is_flag=True, help="Leave out the rows that are there already.")
-@click.option("--progress", is_flag=True, help="Say after which times nothing more comes.")
+@click.option("--no-snapshot", is_flag=True, help="Print only changes, not the present rows.")
+@click.option("--progress", is_flag=True, help="Also print the times up to which all changes were printed.")
 @click.pass_context
 def subscribe(context: click.Context, view: str, no_snapshot: bool, progress: bool) -> int:
-    """Print the rows of VIEW and then its changes as they are committed, a JSON object a line, until Ctrl-C.
+    """Print the rows of VIEW and then its committed changes, one JSON object a line, until Ctrl-C.
 
-    The view is one that is a job of its own; mz_diff says how many times the row comes, or goes.
+    The view needs a separate job. The column mz_diff is 1 for an added row and -1 for a removed one, or a multiple.
     """
     session, output = open_existing(context)
     from sinkql.errors import SinkqlError
@@ -136,11 +136,11 @@ def subscribe(context: click.Context, view: str, no_snapshot: bool, progress: bo
 
 @click.command(short_help="Open the interactive shell.")
 @click.argument("files", nargs=-1, type=click.Path(exists=False, path_type=Path))
-@click.option("-c", "--command", "commands", multiple=True, metavar="SQL", help="Run SQL, then leave; may be repeated.")
+@click.option("-c", "--command", "commands", multiple=True, metavar="SQL", help="Run SQL, then leave. May be repeated.")
 @click.option(
     "--format", "format_", type=click.Choice(FORMATS), default="table", show_default=True, help="Format of rows."
 )
-@click.option("--keep-going", is_flag=True, help="Go on after an error; the exit code is that of the first.")
+@click.option("--keep-going", is_flag=True, help="Continue after an error. The exit code is that of the first error.")
 @click.pass_context
 def shell(
     context: click.Context, files: tuple[Path, ...], commands: tuple[str, ...], format_: RowFormat, keep_going: bool

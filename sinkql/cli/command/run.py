@@ -11,7 +11,7 @@ import click
 
 from sinkql.cli.context import FILES, VARIABLES, fill_script, names_of, open_existing, open_session
 
-_ONCE = click.option("--once", is_flag=True, help="Commit what there is now, then stop.")
+_ONCE = click.option("--once", is_flag=True, help="Process all data that is available now, then stop.")
 _SINKS = names_of("SINK", "MATERIALIZED VIEW")
 _TAKEOVER = click.option("--takeover", is_flag=True, help="Take over sinks that another process runs.")
 
@@ -27,9 +27,9 @@ def exec_(
 ) -> int:
     """Run the statements of FILES, then keep the sinks that they create running.
 
-    So are materialized views WITH (COMMIT INTERVAL = …), whose rows queries then read.
+    Materialized views WITH (COMMIT INTERVAL = …) run too, so that queries can read their rows.
 
-    Items that exist already and are the same are left as they are. Ctrl-C finishes the running batch and stops.
+    Items that exist with the same definition stay unchanged. Ctrl-C finishes the running batch and stops.
     """
     from sinkql.cli.execute import execute, jobs_among, run_sinks
 
@@ -50,9 +50,9 @@ def exec_(
 @_TAKEOVER
 @click.pass_context
 def up(context: click.Context, names: tuple[str, ...], once: bool, takeover: bool) -> int:
-    """Run the sinks NAMES, or all that are not stopped, including those that are created or started later.
+    """Run the sinks NAMES, or all that are not stopped, including sinks that you create or start later.
 
-    A sink that another process runs is left to it until that process ends. Ctrl-C finishes the running batches and
+    A sink that another process runs stays there until that process ends. Ctrl-C finishes the running batches and
     stops.
     """
     from sinkql.cli.execute import run_up
@@ -76,13 +76,13 @@ def run_(context: click.Context, file: Path, once: bool, takeover: bool) -> int:
     return run_jobs(session, output, program.jobs, once=once, takeover=takeover)
 
 
-@click.command(short_help="Let stopped sinks run again.")
+@click.command(short_help="Start stopped sinks.")
 @click.argument("names", nargs=-1, required=True, shell_complete=_SINKS)
 @click.pass_context
 def start(context: click.Context, names: tuple[str, ...]) -> int:
-    """Let the sinks NAMES, or views with a line in the status, run again: those that were stopped or have failed.
+    """Allow the sinks or views NAMES to run again after they were stopped or have failed.
 
-    A running `sinkql up` starts them, and a running `sinkql exec` those that failed in it; this command does not.
+    A running `sinkql up` starts them. A running `sinkql exec` starts sinks that failed in it.
     """
     session, output = open_existing(context)
     for name in names:
@@ -91,11 +91,11 @@ def start(context: click.Context, names: tuple[str, ...]) -> int:
     return 0
 
 
-@click.command(short_help="Stop sinks after their running batch.")
+@click.command(short_help="Stop sinks after their current batch.")
 @click.argument("names", nargs=-1, required=True, shell_complete=_SINKS)
 @click.pass_context
 def stop(context: click.Context, names: tuple[str, ...]) -> int:
-    """Stop the sinks NAMES, or views with a line in the status, after their batch, until `sinkql start`."""
+    """Stop the sinks or views NAMES after their current batch, until `sinkql start`."""
     session, output = open_existing(context)
     for name in names:
         session.stop(name)
@@ -128,17 +128,17 @@ _TIMES = ("last_commit", "last_compaction")
 _FRACTION = re.compile(r"\.\d+")
 
 
-@click.command(short_help="Show what the sinks are doing.")
+@click.command(short_help="Show the status of the sinks.")
 @click.argument("names", nargs=-1, shell_complete=_SINKS)
 @click.option("--watch", is_flag=True, help="Refresh every second, until Ctrl-C.")
 @click.pass_context
 def status(context: click.Context, names: tuple[str, ...], watch: bool) -> int:
-    """Show what the sinks NAMES, or all sinks, are doing, and how far behind they and their sources are.
+    """Show the status and the lag of the sinks NAMES, or of all sinks, and of their sources.
 
-    A materialized view that several sinks read has a line of its own.
+    A materialized view with a separate job has a line too.
 
-    As JSON there is a line a sink alone. If the output is not a terminal, --watch prints all again whenever it has
-    changed.
+    As JSON, each sink is one line, without sources. If the output is not a terminal, --watch prints all lines again
+    after each change.
     """
     session, output = open_existing(context)
 
@@ -183,11 +183,11 @@ def _as_it_is(value: Any) -> Any:
 
 @click.command(short_help="Run the quickstart example.")
 @click.option(
-    "--folder", type=click.Path(path_type=Path), help="Folder to work in, which is kept.  [default: a temporary one]"
+    "--folder", type=click.Path(path_type=Path), help="Folder to work in. It is kept.  [default: a temporary one]"
 )
 @click.pass_context
 def demo(context: click.Context, folder: Path | None) -> int:
-    """Run the quickstart example once, and show the rows that it committed."""
+    """Run the quickstart example once, and show the committed rows."""
     from sinkql.cli.execute import run_demo
 
     _, output = context.obj

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.option(
     "--facts",
     type=click.Path(exists=True, path_type=Path),
-    help="JSON file with what other systems would answer about items: {item: {…}}.",
+    help="JSON file with facts of other systems about items: {item: {…}}.",
 )
 @click.pass_context
 def compile_(
@@ -61,7 +61,7 @@ def compile_(
     return 0
 
 
-@click.command(short_help="Write a script for what a server has.")
+@click.command(short_help="Write a script for the tables or topics of a server.")
 @click.argument("names", nargs=-1)
 @of_server("The server", required=True)
 @click.option("--namespace", metavar="NAME", help="The namespace of the tables.  [default: the database]")
@@ -84,8 +84,8 @@ def init(
 ) -> int:
     """Write a script that reads the tables or topics of a server, or those of NAMES, into Iceberg tables.
 
-    What cannot be read stands in comments, with what to do. Nothing is changed on the server. A password is read from
-    PGPASSWORD, MYSQL_PWD, KAFKA_PASSWORD or REGISTRY_PASSWORD, and the script reads it from there too.
+    Comments list unreadable tables with the reason and the fix. Nothing changes on the server. The command and the
+    script read the password from PGPASSWORD, MYSQL_PWD, KAFKA_PASSWORD or REGISTRY_PASSWORD.
 
     \b
     sinkql init --from postgres://ann@localhost:5432/shop
@@ -133,16 +133,16 @@ def explain(context: click.Context, files: tuple[Path, ...], variables: dict[str
     return 0
 
 
-@click.command(short_help="Find mistakes in scripts.")
+@click.command(short_help="Find errors in scripts.")
 @FILES
 @VARIABLES
 @click.option("--strict", is_flag=True, help="Exit with 1 for warnings as well as errors.")
 @click.pass_context
 def lint(context: click.Context, files: tuple[Path, ...], variables: dict[str, str], strict: bool) -> int:
-    """Report all mistakes in FILES (or folders of .sql files), and what is probably a mistake.
+    """Find errors and likely errors in FILES (or folders of .sql files).
 
-    Mistakes are what running the file on an empty catalog would report. The files of a folder are one catalog, each
-    after those that it needs; files that are named are each by itself. Needs no Spark, no network and no catalog.
+    The errors are those of a run on an empty catalog. The files of a folder form one catalog, in the order of their
+    dependencies. Files that you name are checked separately. Needs no Spark, no network and no catalog.
     """
 
     _, output = context.obj
@@ -172,8 +172,8 @@ def _findings(path: Path, output: Output, variables: dict[str, str]) -> tuple[Fi
 
 @click.command(short_help="Format scripts.")
 @FILES
-@click.option("--check", is_flag=True, help="Change nothing; exit with 1 if a file would change.")
-@click.option("--diff", is_flag=True, help="Change nothing; show what would change.")
+@click.option("--check", is_flag=True, help="Change nothing. Exit with 1 if a file would change.")
+@click.option("--diff", is_flag=True, help="Change nothing. Show the changes.")
 def fmt(files: tuple[Path, ...], check: bool, diff: bool) -> int:
     """Format FILES (or folders of .sql files) in place: keywords in upper case, one clause per line.
 
@@ -181,7 +181,7 @@ def fmt(files: tuple[Path, ...], check: bool, diff: bool) -> int:
     one line. A file named - is read from standard input and written to
     standard output.
 
-    Comments and queries stay as they are written. Files that do not parse are left alone.
+    Comments and queries stay unchanged. Files that do not parse stay unchanged too.
     """
 
     changed = False

@@ -20,9 +20,9 @@ def secret() -> None:
 @click.option("--if-exists", is_flag=True, help="Do nothing if the secret does not exist, instead of creating it.")
 @click.pass_context
 def set_(context: click.Context, name: str, if_exists: bool) -> int:
-    """Create the secret NAME, or give it a new value.
+    """Create the secret NAME, or change its value.
 
-    The value is asked for and not shown, or read from a pipe, without the newline at its end. It cannot be given as an
+    The command asks for the value without showing it, or reads it from a pipe without the last newline. It cannot be an
     argument, since other users of the machine can see those.
     """
     from sinkql.catalog.secret.value import SecretValue
@@ -39,7 +39,7 @@ def set_(context: click.Context, name: str, if_exists: bool) -> int:
 @secret.command("list")
 @click.pass_context
 def list_(context: click.Context) -> int:
-    """List the secrets, and where the value of each is kept."""
+    """List the secrets, and where the value of each is stored."""
     from sinkql.planner.name import short_name
     from sinkql.session.item.secret import secrets
 
@@ -52,7 +52,7 @@ def list_(context: click.Context) -> int:
 @click.argument("names", nargs=-1, shell_complete=names_of("SECRET"))
 @click.pass_context
 def check(context: click.Context, names: tuple[str, ...]) -> int:
-    """Read the secrets NAMES, or all, as a job would, and report those that cannot be read. Shows no values."""
+    """Read the secrets NAMES, or all, as a job does, and report unreadable ones. Shows no values."""
     from sinkql.session.item.secret import check_secret, secrets
 
     session, output = open_existing(context)

@@ -27,18 +27,22 @@ _EXTERNAL_ID = re.compile(r"[\w+=,.@:/-]{2,1224}", re.ASCII)
 class AwsOptions:
     """The options of AWS connections; an empty `endpoint` is AWS's own."""
 
-    access_key_id: SecretPart | None = option_field("with `SECRET ACCESS KEY`: a pair of keys", default=None)
+    access_key_id: SecretPart | None = option_field(
+        "the id of an access key, together with `SECRET ACCESS KEY`", default=None
+    )
     secret_access_key: SecretOnly | None = option_field("", default=None)
-    session_token: SecretText | None = option_field("with a pair of keys that is valid for a while", default=None)
+    session_token: SecretText | None = option_field("the session token of temporary keys", default=None)
     assume_role_arn: str | None = option_field(
-        "a role instead of keys; this machine's own AWS credentials must be allowed to assume it", default=None
+        "a role instead of keys; this machine's AWS credentials must be allowed to assume it", default=None
     )
     assume_role_session_name: str | None = option_field(
-        "what logs of AWS call the role's user, else `sinkql`", default=None
+        "the session name in AWS logs; `sinkql` by default", default=None
     )
-    assume_role_external_id: str | None = option_field("what the role's trust policy asks for", default=None)
-    endpoint: str | None = option_field("of an S3-compatible store; AWS itself without one", default=None)
-    region: str | None = option_field("where buckets and catalogs are", default=None)
+    assume_role_external_id: str | None = option_field(
+        "the external id that the role's trust policy requires", default=None
+    )
+    endpoint: str | None = option_field("the URL of an S3-compatible store; AWS by default", default=None)
+    region: str | None = option_field("the region of buckets and catalogs", default=None)
 
 
 def plan(statement: ast.CreateConnection, planning: PlanningContext) -> Mapping[str, Any]:

@@ -21,20 +21,18 @@ OWNER = "schema registry connections"
 class RegistryOptions:
     """The options of TO CONFLUENT SCHEMA REGISTRY."""
 
-    url: str = option_field("its address, as `https://host:8081`")
-    user: SecretPart | None = option_field("who asks, where the registry wants to know", default=None)
-    password: SecretOnly | None = option_field("of the user", default=None)
+    url: str = option_field("the address of the registry, as `https://host:8081`")
+    user: SecretPart | None = option_field("the user name, if the registry requires authentication", default=None)
+    password: SecretOnly | None = option_field("the password of the user", default=None)
     ssl_certificate: SecretText | None = option_field(
-        "with `SSL KEY`: a certificate that shows who asks, in PEM", default=None
+        "the client certificate in PEM, together with `SSL KEY`", default=None
     )
     ssl_certificate_authority: SecretText | None = option_field(
-        "the certificate in PEM of the authority that signed the registry's, where this machine does not trust it",
+        "the PEM certificate of the authority, if this machine does not trust it",
         default=None,
     )
-    ssl_key: SecretOnly | None = option_field("the key of `SSL CERTIFICATE`, in PEM", default=None)
-    ssh_tunnel: ast.Name | None = option_field(
-        "a connection to an SSH server that the registry is reached through", default=None
-    )
+    ssl_key: SecretOnly | None = option_field("the key of the client certificate, in PEM", default=None)
+    ssh_tunnel: ast.Name | None = option_field("the SSH tunnel connection to reach the registry", default=None)
     aws_privatelink: ast.Name | None = option_field("not supported yet", default=None)
 
 

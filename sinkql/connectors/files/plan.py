@@ -37,19 +37,17 @@ class FilesOptions:
     """The options of FROM FILES: `path` is a folder or a file, `glob` a pattern of the names in it."""
 
     path: str = option_field(
-        "a folder or a file, relative to the project's folder; with `CONNECTION`, `s3://bucket/prefix`", local_path=True
+        "a folder or file below the project's folder; with `CONNECTION`, `s3://bucket/prefix`", local_path=True
     )
     glob: str = option_field("a pattern of file names, without slashes", default="*")
-    recursive: bool = option_field("read subfolders too", default=False)
+    recursive: bool = option_field("also read subfolders", default=False)
     follow: bool = option_field("wait for new files; `false` is not supported yet", default=True)
     compression: Compression = option_field(
-        "what the files are compressed with; AUTO: the endings .gz, .bz2, .zst, .lz4 and .zip say it", default="AUTO"
+        "the compression; AUTO uses the endings .gz, .bz2, .zst, .lz4 and .zip", default="AUTO"
     )
-    encoding: str = option_field("the encoding of the files, such as LATIN1, WIN1252, SJIS or UTF16", default="UTF8")
-    infer: bool = option_field("find the columns in a sample of the files where none are declared", default=True)
-    max_files_per_commit: int | None = option_field(
-        "how many files one commit takes at most; 10000 if left out", default=None
-    )
+    encoding: str = option_field("the text encoding, for example LATIN1, WIN1252, SJIS or UTF16", default="UTF8")
+    infer: bool = option_field("infer columns from a sample of the files if none are declared", default=True)
+    max_files_per_commit: int | None = option_field("the most files of one commit; 10000 by default", default=None)
 
 
 def plan(statement: ast.CreateSource, facts: logical.Facts, planning: PlanningContext) -> SourcePlan:

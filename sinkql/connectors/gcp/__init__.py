@@ -28,7 +28,7 @@ the connection is created. It has been tested with a server that stands in for G
 class GcpOptions:
     """The options of TO GCP."""
 
-    service_account_key: SecretOnly = option_field("the JSON of the service account's key")
+    service_account_key: SecretOnly = option_field("the JSON key of the service account")
 
 
 def plan(statement: ast.CreateConnection, planning: PlanningContext) -> Mapping[str, Any]:

@@ -11,10 +11,10 @@ from datetime import timedelta
 from sinkql.connector_api.options import option_field
 
 _SECOND = timedelta(seconds=1)
-_AS_OF = "how many ticks there are from the beginning"
-_UP_TO = "how many ticks ever come"
-_RATE = "ticks a second, instead of `TICK INTERVAL`"
-_SEED = "another number gives other random values"
+_AS_OF = "the number of ticks that exist at the start"
+_UP_TO = "the last tick"
+_RATE = "ticks per second, instead of `TICK INTERVAL`"
+_SEED = "another number produces other random values"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +22,11 @@ class CounterOptions:
     """The options of LOAD GENERATOR COUNTER; `up_to` is the number of rows that ever come."""
 
     tick_interval: timedelta = option_field("the time between two rows", default=_SECOND)
-    up_to: int | None = option_field("how many rows ever come", default=None)
-    rows_per_second: int | None = option_field("instead of `TICK INTERVAL`", default=None)
-    max_cardinality: int | None = option_field("how many rows there are at most; older ones go", default=None)
-    as_of: int = option_field("the counter starts after it", default=0)
-    seed: int = option_field("taken, and without effect on a counter", default=0)
+    up_to: int | None = option_field("the number of rows", default=None)
+    rows_per_second: int | None = option_field("rows per second, instead of `TICK INTERVAL`", default=None)
+    max_cardinality: int | None = option_field("the most rows that exist; older ones are deleted", default=None)
+    as_of: int = option_field("the counter starts after this number", default=0)
+    seed: int = option_field("accepted without effect", default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +44,9 @@ class TickOptions:
 class TpchOptions:
     """The options of LOAD GENERATOR TPCH."""
 
-    scale_factor: float = option_field("how much there is: at 1 there are six million items of orders", default=0.01)
+    scale_factor: float = option_field("the size of the data: 1 has six million order items", default=0.01)
     tick_interval: timedelta | None = option_field(
-        "the time between two changes; without it there are none", default=None
+        "the time between two changes; without it, nothing changes", default=None
     )
     as_of: int = option_field(_AS_OF, default=0)
     up_to: int | None = option_field(_UP_TO, default=None)
@@ -58,17 +58,17 @@ class TpchOptions:
 class KeyValueOptions:
     """The options of LOAD GENERATOR KEY VALUE."""
 
-    keys: int = option_field("how many keys there are")
-    snapshot_rounds: int = option_field("how many values each key gets before the first tick")
-    value_size: int = option_field("how many bytes a value has")
+    keys: int = option_field("the number of keys")
+    snapshot_rounds: int = option_field("the number of values per key before the first tick")
+    value_size: int = option_field("the bytes of a value")
     seed: int = option_field(_SEED)
-    partitions: int = option_field("over how many partitions the keys are spread")
-    batch_size: int = option_field("how many new values each partition gets a tick")
+    partitions: int = option_field("the number of partitions of the keys")
+    batch_size: int = option_field("the number of new values per partition and tick")
     transactional_snapshot: bool = option_field(
-        "whether offsets count the rounds of the snapshot, or its batches", default=True
+        "whether offsets count rounds of the snapshot, instead of batches", default=True
     )
     tick_interval: timedelta | None = option_field(
-        "the time between two batches; without it there are none after the snapshot", default=None
+        "the time between two batches; without it, nothing follows the snapshot", default=None
     )
     as_of: int = option_field(_AS_OF, default=0)
     up_to: int | None = option_field(_UP_TO, default=None)

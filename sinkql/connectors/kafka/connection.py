@@ -27,37 +27,36 @@ PROGRESS_TOPIC = "_sinkql-progress"
 class KafkaOptions:
     """The options of TO KAFKA; one of BROKER and BROKERS is given."""
 
-    broker: str | None = option_field("where a broker is, as `host:9092`; it names the others", default=None)
-    brokers: tuple[str, ...] = option_field("several of them, as `('a:9092', 'b:9092')`", default=())
+    broker: str | None = option_field("a broker, as `host:9092`; SinkQL discovers the others", default=None)
+    brokers: tuple[str, ...] = option_field("several brokers, as `('a:9092', 'b:9092')`", default=())
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] | None = option_field(
-        "how brokers are spoken to: `SASL_SSL` if an option of SASL is given, else `SSL`", default=None
+        "the protocol; by default `SASL_SSL` with a SASL option, else `SSL`", default=None
     )
     sasl_mechanisms: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = option_field(
-        "how the user shows who it is", default=None
+        "the authentication mechanism", default=None
     )
-    sasl_username: SecretPart | None = option_field("the user", default=None)
-    sasl_password: SecretOnly | None = option_field("of the user", default=None)
+    sasl_username: SecretPart | None = option_field("the user name", default=None)
+    sasl_password: SecretOnly | None = option_field("the password of the user", default=None)
     ssl_certificate_authority: SecretText | None = option_field(
-        "the certificate in PEM of the authority that signed the brokers', where this machine does not trust it",
+        "the PEM certificate of the authority, if this machine does not trust it",
         default=None,
     )
     ssl_certificate: SecretText | None = option_field(
-        "with `SSL KEY`: a certificate that shows who asks, in PEM", default=None
+        "the client certificate in PEM, together with `SSL KEY`", default=None
     )
-    ssl_key: SecretOnly | None = option_field("the key of `SSL CERTIFICATE`, in PEM", default=None)
+    ssl_key: SecretOnly | None = option_field("the key of the client certificate, in PEM", default=None)
     ssh_tunnel: ast.Name | None = option_field(
-        "a connection to an SSH server that brokers are reached through; a broker has one of its own as `'host:9092' "
-        "USING SSH TUNNEL name`",
+        "the SSH tunnel connection to reach all brokers that name none",
         default=None,
     )
     aws_privatelink: ast.Name | None = option_field("not supported yet", default=None)
     aws_connection: ast.Name | None = option_field("not supported yet", default=None)
     progress_topic: str | None = option_field(
-        "the topic in which sinks keep how far they are, else `_sinkql-progress`; they make it if it is not there",
+        "the topic with the sinks' offsets, created if needed; `_sinkql-progress` by default",
         default=None,
     )
     progress_topic_replication_factor: int | None = option_field(
-        "of a topic of progress that sinks make, else as the brokers have it", default=None
+        "the replication factor of a new progress topic; the brokers' default otherwise", default=None
     )
 
 

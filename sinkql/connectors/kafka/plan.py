@@ -40,18 +40,15 @@ _ONE_COLUMN = ("JSON", "TEXT", "BYTES")
 class TopicOptions:
     """The options of FROM KAFKA CONNECTION."""
 
-    topic: str = option_field("the topic's name")
-    start_offset: tuple[int, ...] = option_field(
-        "where each partition is read from, as `(0, 10, 100)`; later partitions from their beginning", default=()
-    )
+    topic: str = option_field("the name of the topic")
+    start_offset: tuple[int, ...] = option_field("the first offset of each partition, as `(0, 10, 100)`", default=())
     start_timestamp: int | None = option_field(
-        "read from the first messages that are not older than these milliseconds since 1970; a negative number counts "
-        "back from when the source is created",
+        "the first time, in milliseconds since 1970; negative numbers count back from now",
         default=None,
     )
-    group_id_prefix: str | None = option_field("what the id of the consumers' group begins with", default=None)
+    group_id_prefix: str | None = option_field("the prefix of the consumer group id", default=None)
     topic_metadata_refresh_interval: timedelta = option_field(
-        "how often new partitions are looked for", default=timedelta(seconds=60)
+        "how often to look for new partitions", default=timedelta(seconds=60)
     )
 
 

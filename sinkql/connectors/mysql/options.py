@@ -19,25 +19,22 @@ TABLE_OWNER = "tables of MySQL sources"
 class MySqlOptions:
     """The options of TO MYSQL."""
 
-    host: str = option_field("the server's name or address")
+    host: str = option_field("the name or address of the server")
     user: SecretPart = option_field("a user with `SELECT`, `REPLICATION SLAVE` and `REPLICATION CLIENT`")
-    port: int = option_field("the server's port", default=3306)
-    password: SecretOnly | None = option_field("the user's password", default=None)
+    port: int = option_field("the port of the server", default=3306)
+    password: SecretOnly | None = option_field("the password of the user", default=None)
     ssl_mode: Literal["disabled", "preferred", "required", "verify_ca", "verify_identity"] = option_field(
-        "preferred: encrypted where the server offers it; required: encrypted; verify_ca: and the server's certificate "
-        "is checked; verify_identity: and its host name",
+        "how to encrypt: `verify_ca` also checks the certificate, `verify_identity` also the host name",
         default="preferred",
     )
     ssl_certificate: SecretText | None = option_field(
-        "the client's certificate as PEM text, with `SSL KEY`", default=None
+        "the client certificate in PEM, together with `SSL KEY`", default=None
     )
     ssl_certificate_authority: SecretText | None = option_field(
-        "the certificates, as PEM text, that the server's is checked with", default=None
+        "the PEM certificates of authorities that may sign the server's certificate", default=None
     )
-    ssl_key: SecretOnly | None = option_field("the key of the client's certificate as PEM text", default=None)
-    ssh_tunnel: ast.Name | None = option_field(
-        "a connection to an SSH server that the server is reached through", default=None
-    )
+    ssl_key: SecretOnly | None = option_field("the key of the client certificate, in PEM", default=None)
+    ssh_tunnel: ast.Name | None = option_field("the SSH tunnel connection to reach the server", default=None)
     aws_privatelink: ast.Name | None = option_field("not supported yet", default=None)
     aws_connection: ast.Name | None = option_field("not supported yet", default=None)
 
@@ -46,12 +43,8 @@ class MySqlOptions:
 class ColumnOptions:
     """The options of FROM MYSQL CONNECTION."""
 
-    text_columns: tuple[str, ...] = option_field(
-        "columns, as `database.table.column`, that are read as text", default=()
-    )
-    exclude_columns: tuple[str, ...] = option_field(
-        "columns, as `database.table.column`, that are left out", default=()
-    )
+    text_columns: tuple[str, ...] = option_field("columns to read as text, as `database.table.column`", default=())
+    exclude_columns: tuple[str, ...] = option_field("columns to leave out, as `database.table.column`", default=())
     ignore_columns: tuple[str, ...] = option_field("the same as `EXCLUDE COLUMNS`", default=())
 
 
@@ -59,8 +52,8 @@ class ColumnOptions:
 class TableOptions:
     """The options of WITH (…) of CREATE TABLE … FROM SOURCE."""
 
-    text_columns: tuple[str, ...] = option_field("columns that are read as text", default=())
-    exclude_columns: tuple[str, ...] = option_field("columns that are left out", default=())
+    text_columns: tuple[str, ...] = option_field("columns to read as text", default=())
+    exclude_columns: tuple[str, ...] = option_field("columns to leave out", default=())
     ignore_columns: tuple[str, ...] = option_field("the same as `EXCLUDE COLUMNS`", default=())
 
 
@@ -69,5 +62,5 @@ class SourceOptions(CaptureOptions):
     """The options of WITH (…) of CREATE SOURCE … FROM MYSQL."""
 
     ignore_cascades: bool = option_field(
-        "read tables whose rows foreign keys change or delete, of which the server's log has nothing", default=False
+        "read tables that foreign keys may change without an entry in the server's log", default=False
     )

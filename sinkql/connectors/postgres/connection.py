@@ -65,26 +65,23 @@ TABLE_OWNER = "tables of Postgres sources"
 class PostgresOptions:
     """The options of TO POSTGRES."""
 
-    host: str = option_field("the server's name or address")
-    database: str = option_field("the database that has the publication")
+    host: str = option_field("the name or address of the server")
+    database: str = option_field("the database with the publication")
     user: SecretPart = option_field("a role with `LOGIN` and `REPLICATION` that may read the tables")
-    port: int = option_field("the server's port", default=5432)
-    password: SecretOnly | None = option_field("the role's password", default=None)
+    port: int = option_field("the port of the server", default=5432)
+    password: SecretOnly | None = option_field("the password of the role", default=None)
     ssl_mode: Literal["disable", "prefer", "require", "verify_ca", "verify_full"] = option_field(
-        "prefer: encrypted where the server offers it; require: encrypted; verify_ca: and the server's certificate is "
-        "checked; verify_full: and its host name",
+        "how to encrypt: `verify_ca` also checks the certificate, `verify_full` also the host name",
         default="prefer",
     )
     ssl_certificate: SecretText | None = option_field(
-        "the client's certificate as PEM text, with `SSL KEY`", default=None
+        "the client certificate in PEM, together with `SSL KEY`", default=None
     )
-    ssl_key: SecretOnly | None = option_field("the key of the client's certificate as PEM text", default=None)
+    ssl_key: SecretOnly | None = option_field("the key of the client certificate, in PEM", default=None)
     ssl_certificate_authority: SecretText | None = option_field(
-        "the certificates, as PEM text, that the server's is checked with", default=None
+        "the PEM certificates of authorities that may sign the server's certificate", default=None
     )
-    ssh_tunnel: ast.Name | None = option_field(
-        "a connection to an SSH server that the database is reached through", default=None
-    )
+    ssh_tunnel: ast.Name | None = option_field("the SSH tunnel connection to reach the server", default=None)
     aws_privatelink: ast.Name | None = option_field("not supported yet", default=None)
 
 
@@ -92,14 +89,14 @@ class PostgresOptions:
 class PublicationOptions:
     """The options of FROM POSTGRES CONNECTION."""
 
-    publication: str = option_field("the publication whose tables are read")
-    text_columns: tuple[str, ...] = option_field("columns, as `schema.table.column`, that are read as text", default=())
-    exclude_columns: tuple[str, ...] = option_field("columns, as `schema.table.column`, that are left out", default=())
+    publication: str = option_field("the publication with the tables")
+    text_columns: tuple[str, ...] = option_field("columns to read as text, as `schema.table.column`", default=())
+    exclude_columns: tuple[str, ...] = option_field("columns to leave out, as `schema.table.column`", default=())
 
 
 @dataclass(frozen=True, slots=True)
 class TableOptions:
     """The options of WITH (…) of CREATE TABLE … FROM SOURCE."""
 
-    text_columns: tuple[str, ...] = option_field("columns that are read as text", default=())
-    exclude_columns: tuple[str, ...] = option_field("columns that are left out", default=())
+    text_columns: tuple[str, ...] = option_field("columns to read as text", default=())
+    exclude_columns: tuple[str, ...] = option_field("columns to leave out", default=())

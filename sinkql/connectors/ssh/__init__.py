@@ -25,11 +25,11 @@ one: put that on the server before the first is taken away. It needs `pip instal
 class TunnelOptions:
     """The options of TO SSH TUNNEL."""
 
-    host: str = option_field("the SSH server's name or address")
-    user: str = option_field("who logs in there")
-    port: int = option_field("the SSH server's port", default=22)
+    host: str = option_field("the name or address of the SSH server")
+    user: str = option_field("the user name on the SSH server")
+    port: int = option_field("the port of the SSH server", default=22)
     host_key: str | None = option_field(
-        "the server's public key, such as `ssh-ed25519 AAAA…`; left out, that of the first use is trusted and kept",
+        "the server's public key; without it, SinkQL trusts the key of the first connection",
         default=None,
     )
 

@@ -25,17 +25,15 @@ class SourceOptions(Tuning):
 
     fixed: ClassVar[tuple[str, ...]] = FIXED
     address: str = option_field(
-        "the address to listen on; others than this machine reach `0.0.0.0` and `::`", default="127.0.0.1"
+        "the address to listen on; other machines reach `0.0.0.0` and `::`", default="127.0.0.1"
     )
-    port: int = option_field("the port to listen on, which several sources of one process share", default=PORT)
+    port: int = option_field("the port to listen on; sources of one process may share it", default=PORT)
     ssl_certificate: SecretText | None = option_field(
-        "the certificate, and those that signed it, as PEM text, to serve HTTPS with `SSL KEY`", default=None
+        "the PEM certificate chain for HTTPS, together with `SSL KEY`", default=None
     )
-    ssl_key: SecretOnly | None = option_field("the key of the certificate as PEM text", default=None)
-    max_body_size: str = option_field("how long the body of a request may be", default="2MB")
-    max_log_size: str = option_field(
-        "how much the log holds for sinks before requests are refused with status 429", default="20GB"
-    )
-    keep: Literal["log"] | None = option_field("`log`, which alone has the requests", default=None)
+    ssl_key: SecretOnly | None = option_field("the key of the certificate, in PEM", default=None)
+    max_body_size: str = option_field("the largest body of a request", default="2MB")
+    max_log_size: str = option_field("the size at which the log refuses requests with status 429", default="20GB")
+    keep: Literal["log"] | None = option_field("only `log` is allowed", default=None)
     log: str | None = option_field(LOG, default=None)
     aws_connection: ast.Name | None = option_field(AWS_CONNECTION, default=None)

@@ -10,44 +10,45 @@ _code = partial(Code, Family.CONFLICT)
 
 CODES = {
     "SQ5101": _code(
-        "Another run of the sink has claimed the table, so this one may not commit any more.",
-        "Nothing is lost: the other run continues from the last commit. Stop the run that is not wanted.",
+        "Another run of the sink has claimed the table, so this run can no longer commit.",
+        "Nothing is lost: the other run continues from the last commit. Stop the run that you do not need.",
     ),
     "SQ5102": _code(
-        "An upsert sink is the only writer of its table, or of its branch, and another sink has committed to it since.",
-        "Stop or drop one of the two. A sink that starts again continues from its own last commit, and keeps the rows "
-        "of the other one; one that was to replace what is in the table (EXISTING ROWS = REPLACE) replaces those too.",
+        "Another sink committed to the table or branch of an upsert sink, which must be its only writer.",
+        (
+            "Stop or drop one of the two sinks. After a restart, the upsert sink continues from its last commit "
+            "and keeps the other sink's rows. With EXISTING ROWS = REPLACE, it replaces them."
+        ),
     ),
     "SQ5201": _code(
         "Another process runs the sink.",
         "Stop that process, or take the sink over with --takeover.",
     ),
     "SQ5202": _code(
-        "Another process has taken the sink over, or this one did not renew its lease in time.",
+        "Another process took over the sink, or this process did not renew its lease in time.",
         "Nothing is lost: the other process continues from the last commit.",
     ),
     "SQ5203": _code(
-        "Other writers commit to the table so often that the commit of the sink never fits in between.",
-        "A running sink tries again by itself; ALTER SINK … PUBLISH has to be run again. If that does not help, slow "
-        "the other writers down.",
+        "Other writers commit to the table so often that the sink's commit always conflicts.",
+        "Slow down the other writers. Run ALTER SINK … PUBLISH again, if it failed.",
         retryable=True,
     ),
     "SQ5204": _code(
-        "DROP waited for the process that runs the sink, which did not stop.",
+        "DROP waited for the process that runs the sink, and that process did not stop.",
         "End that process, and run the DROP again.",
     ),
     "SQ5205": _code(
-        "Another process created an item that uses what is being dropped.",
+        "Another process created an item that depends on the item of this DROP.",
         "Run the DROP again.",
     ),
     "SQ5206": _code(
-        "Another writer, such as a compaction, replaced files of the table each time that a batch was about to commit.",
-        "A running sink tries again by itself. If that does not help, let the maintenance of the table run less often.",
+        "Another writer, for example a compaction, replaced files of the table each time before a batch could commit.",
+        "If the error stays, run the maintenance of the table less often.",
         retryable=True,
     ),
     "SQ5207": _code(
-        "A commit that had seemed lost arrived after all.",
-        "Nothing is lost: the sink continues after that commit by itself.",
+        "A commit that seemed lost reached the catalog.",
+        "Nothing is lost: the sink continues after that commit.",
         retryable=True,
     ),
     "SQ5208": _code(
@@ -55,23 +56,23 @@ CODES = {
         "Create the sink again to run it.",
     ),
     "SQ5209": _code(
-        "The catalog has changed since the plan was saved, or the plan was made for another catalog.",
-        "Make the plan again with sinkql plan.",
+        "The catalog changed after the plan was saved, or the plan is for another catalog.",
+        "Create the plan again with sinkql plan.",
     ),
     "SQ5210": _code(
-        "Another process changed the catalog during the transaction, so it cannot be committed.",
+        "Another process changed the catalog during the transaction, so the transaction cannot commit.",
         "Run the transaction again from BEGIN.",
     ),
     "SQ5211": _code(
-        "A copy of the catalog cannot be put back while sinks of the catalog are running.",
-        "Stop sinkql up, or run sinkql stop with their names; restore the copy once they have stopped.",
+        "The catalog has running sinks, so a backup cannot be restored now.",
+        "Stop sinkql up, or run sinkql stop with the sinks' names. Restore the backup after they have stopped.",
     ),
     "SQ5212": _code(
-        "A sink that a program waits for was stopped or dropped by somebody else.",
-        "Start the sink again, if it is still there.",
+        "Another user or process stopped or dropped a sink that a program waits for.",
+        "If the sink still exists, start it again.",
     ),
     "SQ5213": _code(
-        "OPTIMIZE SINK waited for the process that runs the sink, which is busy with a batch, or stalled.",
-        "Look at the status of the sink. The table is compacted once its batch is done.",
+        "OPTIMIZE SINK waited for the process that runs the sink, which is busy with a batch or stalled.",
+        "Check the status of the sink. It compacts the table after its batch.",
     ),
 }

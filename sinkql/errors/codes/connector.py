@@ -14,27 +14,27 @@ CODES = {
         "Write CREATE SINK name FROM ….",
     ),
     "SQ2302": _code(
-        "The sink does not say how it writes.",
+        "The sink has no write mode.",
         "Write MODE APPEND to add rows, or KEY (…) MODE UPSERT to overwrite rows by key.",
     ),
     "SQ2303": _code(
-        "A sink can only read a source, a table or a materialized view.",
-        "Create a materialized view with the query, and sink from it.",
+        "A sink can read only a source, a table or a materialized view.",
+        "Create a materialized view with the query, and a sink from it.",
     ),
     "SQ2304": _code(
-        "A column is twice in a key.",
+        "A key has a column twice.",
         "Keep one of them.",
     ),
     "SQ2305": _code(
-        "The values of a key column cannot be compared exactly, as with floating-point numbers and jsonb.",
-        "Cast the column in a view, for instance to numeric or text, and use that one as the key.",
+        "The values of a key column cannot be compared exactly, for example floating-point numbers or jsonb.",
+        "Cast the column in a view, for example to numeric or text, and use the result as the key.",
     ),
     "SQ2306": _code(
         (
-            "An upsert sink keeps one row for each key. SinkQL must be able to prove that the key is unique, "
-            "from GROUP BY, DISTINCT or the key of a source or table."
+            "An upsert sink keeps one row for each key, so SinkQL must prove that the key is unique. Proofs are "
+            "GROUP BY, DISTINCT or the key of a source or table."
         ),
-        "Use a key that the detail lists, or write KEY (…) NOT ENFORCED if you know that the key is unique.",
+        "Use a key that the detail lists. If you know that the key is unique, write KEY (…) NOT ENFORCED.",
     ),
     "SQ2307": _code(
         "An append sink never overwrites a row, so it has no key.",
@@ -42,18 +42,18 @@ CODES = {
     ),
     "SQ2308": _code(
         (
-            "MODE APPEND writes the columns _mz_diff and _mz_timestamp for rows that can go, and the relation "
-            "has a column with one of these names."
+            "The relation's rows can change, so MODE APPEND adds the columns _mz_diff and _mz_timestamp. The "
+            "relation already has a column with one of these names."
         ),
         "Rename the column in a materialized view.",
     ),
     "SQ2309": _code(
-        "An interval is shorter than the shortest that the option allows.",
+        "An interval is shorter than the minimum of the option.",
         "Use a longer interval, as the hint shows.",
     ),
     "SQ2310": _code(
         "Iceberg has no type for a column of the relation.",
-        "Cast the column in a materialized view, for instance to text.",
+        "Cast the column in a materialized view, for example to text.",
     ),
     "SQ2313": _code(
         "The cluster does not exist.",
@@ -65,10 +65,10 @@ CODES = {
     ),
     "SQ2321": _code(
         "No installed connector writes to a system of this kind.",
-        "Use one of the kinds that the hint lists, or install the package of the connector.",
+        "Use one of the kinds that the hint lists, or install the connector's package.",
     ),
     "SQ2322": _code(
-        "The path of files in S3 has no connection, or files on an AWS connection have a path that names no bucket.",
+        "A path in S3 needs an AWS connection, and a path on an AWS connection needs a bucket.",
         "Write FROM FILES CONNECTION name (PATH = 's3://bucket/prefix'), or leave out CONNECTION for local files.",
     ),
     "SQ2323": _code(
@@ -76,20 +76,20 @@ CODES = {
         "Write KEY (…) before MODE UPSERT, with the columns that identify a row.",
     ),
     "SQ2324": _code(
-        "ENVELOPE NONE adds rows only, and the relation also changes or deletes rows.",
+        "ENVELOPE NONE only adds rows, but the relation also changes or deletes rows.",
         "Write KEY (…) MODE UPSERT to keep the current rows, or MODE APPEND to keep every change.",
     ),
     "SQ2325": _code(
-        "A notice: SinkQL relies on the key being unique, since NOT ENFORCED says so.",
+        "A notice: NOT ENFORCED makes SinkQL rely on a unique key without proof.",
         "If keys may repeat, watch the number of conflicting keys in mz_internal.mz_sink_statuses.",
     ),
     "SQ2326": _code(
-        "A count that must be at least 1 is 0.",
-        "Write a number of 1 or more.",
+        "A number is below the minimum of the option, or above its maximum.",
+        "Write a number in the range that the message names.",
     ),
     "SQ2327": _code(
-        "A pattern of file names contains a slash, which no file name has.",
-        "Write a pattern of names alone, and RECURSIVE = true to read the files of subfolders.",
+        "A pattern of file names contains a slash, but file names contain none.",
+        "Write a pattern for names alone. RECURSIVE = true reads the files of subfolders.",
     ),
     "SQ2328": _code(
         "The namespace or the name of the table is an empty string.",
@@ -97,181 +97,199 @@ CODES = {
     ),
     "SQ2329": _code(
         "A notice: the table gets a column of type time, which Spark cannot read.",
-        "Cast the column to text in a materialized view if Spark is to read the table.",
+        "If Spark must read the table, cast the column to text in a materialized view.",
     ),
     "SQ2330": _code(
         "FORMAT VERSION is neither 2 nor 3.",
         "Write FORMAT VERSION = 2.",
     ),
     "SQ2331": _code(
-        "USING names a connection that does not lead to an object store.",
-        "Name a connection to an object store, such as USING AWS CONNECTION.",
+        "USING names a connection to something other than an object store.",
+        "Name a connection to an object store, for example USING AWS CONNECTION.",
     ),
     "SQ2332": _code(
-        "Sinks of this kind do not take the clause.",
-        "Leave out the clause, or write what the hint says.",
+        "Sinks of this kind do not support the clause.",
+        "Leave out the clause, or write the form in the hint.",
     ),
     "SQ2333": _code(
         (
-            "NAMESPACE or TABLE is not a name that every catalog and file system can keep: it has one of / \\ # ? % or "
-            "a control character, is longer than 200 bytes, or a part of it is empty."
+            "Some catalogs or file systems cannot keep this NAMESPACE or TABLE. It has / \\ # ? % or a control "
+            "character, is longer than 200 bytes, or has an empty part."
         ),
         "Write another name. Dots separate the levels of a namespace.",
     ),
     "SQ2335": _code(
         (
-            "A sink with SNAPSHOT = false reads counts, sums or the like over a source that can delete or change rows, "
-            "such as a table. A row from before the start that is deleted later is in none of them, so they would be "
-            "wrong. Or it reads a table of Postgres with long values, which the server does not send again where a "
-            "change leaves them as they are: those of rows from before the start would be unknown."
+            "A sink with SNAPSHOT = false skips the present rows, so it cannot compute a result that needs them. "
+            "It reads an aggregate over rows that can change, or a Postgres table whose unchanged long values are "
+            "not sent again."
         ),
-        "Leave out SNAPSHOT = false. The sink then begins with the rows that are there, and its counts have them all.",
+        "Leave out SNAPSHOT = false. The sink then begins with the present rows.",
     ),
     "SQ2336": _code(
-        "COMPRESSION or ENCODING is given for files that are compressed within, and have their texts in UTF-8.",
-        "Leave it out.",
+        "The files are compressed internally and store text in UTF-8, so COMPRESSION and ENCODING do not apply.",
+        "Leave out the option.",
     ),
     "SQ2337": _code(
-        "A transform in PARTITION BY, or SORT BY, does not take columns of that type.",
+        "SORT BY or a transform in PARTITION BY does not accept columns of this type.",
         "Use a transform that the hint names, or another column.",
     ),
     "SQ2338": _code(
-        "PARTITION BY or SORT BY has a term twice, or PARTITION BY two units of time of one column.",
+        "PARTITION BY or SORT BY has a term twice, or PARTITION BY has two units of time for one column.",
         "Keep one of them.",
     ),
     "SQ2339": _code(
-        "OPTIMIZE SINK names a sink that has not written to its table yet.",
+        "A notice: OPTIMIZE SINK names a sink that has not written to its table yet.",
         "Run the sink first.",
     ),
     "SQ2340": _code(
-        "The option only has an effect when the sink, or the source, is created.",
-        "Drop the sink and create it again: with other EXISTING ROWS or another BRANCH, else into a new table.",
+        "The option has an effect only when you create the sink or source.",
+        "Drop the sink and create it again. Use another BRANCH, other EXISTING ROWS or a new table.",
     ),
     "SQ2341": _code(
-        "ALTER SINK … SET FROM names a relation whose columns are not those of the table.",
-        "Create a materialized view with the columns of the table, and set the sink to that.",
+        "ALTER SINK … SET FROM names a relation with other columns than the table.",
+        "Create a materialized view with the columns of the table, and set the sink to that view.",
     ),
     "SQ2342": _code(
-        "Another sink already writes to that table over the same connection, and not both of them add rows beside "
-        "others': the two would undo or stop each other.",
+        (
+            "Another sink already writes to this table over the same connection. The two sinks would overwrite or "
+            "stop each other."
+        ),
         "Write another TABLE, or create both sinks with MODE APPEND and EXISTING ROWS = KEEP.",
     ),
     "SQ2346": _code(
-        "BRANCH cannot be this: empty, longer than 200 bytes, or main, where sinks write without BRANCH.",
-        "Write another name, or leave BRANCH out.",
+        "BRANCH is empty, longer than 200 bytes, or main. Sinks without BRANCH write to main.",
+        "Write another name, or leave out BRANCH.",
     ),
     "SQ2347": _code(
-        "ALTER SINK … PUBLISH names a sink that writes to main, or to something that has no branches.",
-        "There is nothing to publish: what such a sink commits can be read at once.",
+        "ALTER SINK … PUBLISH names a sink that writes to main, or to a system without branches.",
+        "You need not publish it. Readers see its commits immediately.",
     ),
     "SQ2348": _code(
-        "ALTER SINK … PUBLISH has moved main of the table to where the sink's branch is, or main was there already.",
-        "Nothing is to be done.",
+        (
+            "A notice: after ALTER SINK … PUBLISH, main of the table is at the sink's branch. It may have been "
+            "there before."
+        ),
+        "You need not do anything.",
     ),
     "SQ2349": _code(
-        'A column of a sink is called as a part of another one: "r.a" beside a record r with a field a.',
-        "Iceberg parts names by dots. Give one of them a name without dots in a materialized view.",
+        (
+            'A column has the name of another column\'s part: "r.a" beside a record r with a field a. Iceberg '
+            "separates parts of names by dots."
+        ),
+        "Rename one of the columns in a materialized view.",
     ),
     "SQ2355": _code(
-        "REPLAY ERRORS names a source of which no sink keeps records that do not decode, or whose sinks do not run.",
-        "Run ALTER SOURCE … SET (ON ERROR = DEAD LETTER) to have records kept. A sink that does not run puts them in "
-        "when it is started.",
+        "A notice: REPLAY ERRORS names a source whose sinks keep no dead letters, or do not run.",
+        "Run ALTER SOURCE … SET (ON ERROR = DEAD LETTER) to keep records. A stopped sink replays them when it starts.",
     ),
     "SQ2350": _code(
-        "CREATE SINKS names a source of which no table is read.",
+        "CREATE SINKS names a source without tables.",
         "Create the source with FOR ALL TABLES, or tables from it with CREATE TABLE … FROM SOURCE.",
     ),
     "SQ2351": _code(
-        "CREATE SINKS makes sinks that upsert by each table's key, and a table has none.",
-        "Write MODE APPEND, or leave the table out and give its sink a KEY.",
+        "CREATE SINKS upserts by each table's key, and one table has no key.",
+        "Write MODE APPEND, or leave out the table and create a sink with a KEY for it.",
     ),
     "SQ2353": _code(
-        "ALTER SOURCE … SKIP accepts what a source has lost, as the message says.",
-        "Run sinks that were stopped. Upsert sinks of a source from a database compute their rows again from what the "
-        "server has now. All others go on with what comes next, and lack what was lost.",
+        "A notice: ALTER SOURCE … SKIP accepts the loss that the message describes.",
+        (
+            "Start the stopped sinks. Upsert sinks of a database source do a full refresh from the server's "
+            "current rows. All other sinks continue with the next change and lack the lost ones."
+        ),
     ),
     "SQ2354": _code(
-        "ALTER SOURCE … SKIP names a source of which no loss is reported: neither by itself nor by a sink that failed "
-        "for that.",
-        "Nothing is to be done. Run a sink of the source: its error says if anything is lost.",
+        (
+            "A notice: ALTER SOURCE … SKIP names a source without a known loss. Neither the source nor a failed "
+            "sink reports one."
+        ),
+        "You need not do anything. Run a sink of the source: if changes are lost, its error says so.",
     ),
     "SQ2352": _code(
-        "CREATE SINKS writes each table into one that is called like it.",
+        "CREATE SINKS writes each table into a table of the same name, so TABLE does not apply.",
         "Leave out TABLE, or write TABLE PREFIX.",
     ),
     "SQ2356": _code(
-        "A materialized view has a second sink. From then on it is computed once, by a job of its own, and new sinks "
-        "read the changes that it gives. Sinks that have run before go on to compute the view themselves.",
-        "Nothing has to be done. To have an older sink share the view as well, drop it and create it again.",
+        (
+            "A notice: a materialized view has a second sink, so a separate job now computes it once for all new "
+            "sinks. Sinks that ran before continue to compute the view themselves."
+        ),
+        "You need not do anything. To make an older sink share the view, drop it and create it again.",
     ),
     "SQ2370": _code(
-        "An index is on something else than a materialized view. Only the job of a materialized view keeps rows that "
-        "others can look up.",
-        "Create a materialized view, and the index on that.",
+        (
+            "An index is on an item that is no materialized view. Only the job of a materialized view keeps rows "
+            "for lookups."
+        ),
+        "Create a materialized view, and an index on it.",
     ),
     "SQ2371": _code(
-        "An index names another cluster than that of its materialized view, whose job keeps it.",
+        "An index names another cluster than its materialized view, whose job maintains the index.",
         "Leave out IN CLUSTER.",
     ),
     "SQ2372": _code(
-        "An index is on a materialized view that cannot be a job of its own: nothing is kept for it, or rows of it may "
-        "become dead letters.",
-        "Follow the hint.",
+        (
+            "No separate job can compute this materialized view, so it cannot have an index. It has no state, or "
+            "some of its rows may become dead letters."
+        ),
+        "Do what the hint says.",
     ),
     "SQ2374": _code(
-        "DROP SINK … WITH TABLE is for sinks that write to tables, and this one writes to something else.",
-        "Leave out WITH TABLE, and delete what the sink wrote to by the tools of its system.",
+        "DROP SINK … WITH TABLE is for sinks that write to tables, and this sink writes to something else.",
+        "Leave out WITH TABLE, and delete the target with the tools of its system.",
     ),
     "SQ2360": _code(
-        "A sink of messages does not say how they are written.",
+        "A sink that writes messages has no format.",
         "Write FORMAT JSON, or KEY FORMAT … VALUE FORMAT ….",
     ),
     "SQ2361": _code(
-        "A topic's name is one that Kafka does not take, or it would have no partitions or no replicas.",
+        "Kafka does not allow this topic name, or the topic would have no partitions or no replicas.",
         "Correct TOPIC, TOPIC PARTITION COUNT or TOPIC REPLICATION FACTOR.",
     ),
     "SQ2362": _code(
-        "Messages without a key have no format of keys.",
-        "Write KEY (…), or FORMAT in the place of KEY FORMAT and VALUE FORMAT.",
+        "The messages have no key, so KEY FORMAT does not apply.",
+        "Write KEY (…), or FORMAT instead of KEY FORMAT and VALUE FORMAT.",
     ),
     "SQ2363": _code(
         "Sinks cannot write messages of this format.",
         "Use a format that the hint names.",
     ),
     "SQ2364": _code(
-        "FORMAT TEXT and FORMAT BYTES write one value as it is, without the name of its column: text of any type but "
-        "arrays, records and maps, or bytea.",
-        "Write FORMAT JSON, or sink from a materialized view of one column.",
+        (
+            "FORMAT TEXT and FORMAT BYTES write exactly one column, without its name. The column is bytea, or of "
+            "any type except arrays, records and maps."
+        ),
+        "Write FORMAT JSON, or a sink from a materialized view of one column.",
     ),
     "SQ2366": _code(
-        "Sinks write Avro by schemas that they register, under names that Avro takes.",
+        "Sinks register the Avro schemas that they write, with names that Avro allows.",
         "Write FORMAT AVRO USING CONFLUENT SCHEMA REGISTRY CONNECTION name.",
     ),
     "SQ2367": _code(
-        "EXPLAIN KEY SCHEMA and VALUE SCHEMA show what a sink registers for its messages, and there is nothing.",
+        "EXPLAIN KEY SCHEMA and VALUE SCHEMA show the schemas that a sink registers, and this sink registers none.",
         "Use them for sinks into Kafka with FORMAT AVRO.",
     ),
     "SQ2368": _code(
-        "PARTITION BY gives each message a whole number; all messages of a key have to go into one partition.",
-        "Write an expression of an integer type, of columns of the key if there is one.",
+        "PARTITION BY needs a whole number for each message, and all messages of a key must have the same one.",
+        "Write an expression of an integer type. If the sink has a key, use only key columns.",
     ),
     "SQ2369": _code(
         (
-            "A notice: two columns of the table have names that differ only in the case of letters. Iceberg keeps them "
-            "apart; Spark as it is set, and Trino, look up columns without case, and cannot tell the two apart."
+            "A notice: two columns differ only in the case of letters. Iceberg distinguishes them, but Trino and "
+            "Spark's defaults do not."
         ),
-        "Give one of them another name in a materialized view.",
+        "Rename one of them in a materialized view.",
     ),
     "SQ2365": _code(
-        "The headers of messages come from a column whose type is map[text => text] or map[text => bytea].",
-        "Name such a column, or make one in a materialized view.",
+        "HEADERS needs a column of type map[text => text] or map[text => bytea].",
+        "Name a column of this type, or create one in a materialized view.",
     ),
     "SQ2401": _code(
-        "Load generators make their own columns and changes, so a clause about them cannot be given.",
-        "Leave the clause out.",
+        "Load generators define their columns and changes, so the statement cannot have this clause.",
+        "Leave out the clause.",
     ),
     "SQ2402": _code(
-        "A number in the options of a load generator is outside the range that it takes.",
+        "A number in the options of a load generator is out of range.",
         "Use a number in the range that the message names.",
     ),
     "SQ2403": _code(
@@ -280,68 +298,71 @@ CODES = {
     ),
     "SQ2405": _code(
         "The source has no end, and the statement or --once needs one.",
-        "Give the source an end, such as UP TO for a load generator, add LIMIT to the query, or run without --once.",
+        "Add an end, for example UP TO for a load generator or LIMIT for the query, or run without --once.",
     ),
     "SQ2410": _code(
-        "A source of files does not say what format the files have.",
+        "A files source has no format.",
         "Add FORMAT JSON or FORMAT CSV WITH HEADER.",
     ),
     "SQ2411": _code(
-        "A source of this kind cannot be read in this format.",
+        "Sources of this kind do not support this format.",
         "Use one of the formats that the hint lists.",
     ),
     "SQ2412": _code(
-        "An option of FORMAT CSV has a line break, a character that is not ASCII, or not just one character.",
-        "Use a single other character, as in DELIMITED BY ';'.",
+        "An option of FORMAT CSV has a line break, a character that is not ASCII, or not exactly one character.",
+        "Use another single character, as in DELIMITED BY ';'.",
     ),
     "SQ2413": _code(
         (
-            "The source lists no columns, and they are not found in files: there is no file yet, INFER is false, the "
-            "files are CSV without a header, or they are in S3 and the script is only compiled."
+            "The source lists no columns, and SinkQL cannot infer them from files. There is no file yet, INFER is "
+            "false, a CSV file has no header, or the script is only compiled."
         ),
         "Write the columns with their types after the name of the source.",
     ),
     "SQ2414": _code(
         (
-            "Options of FORMAT CSV contradict each other: one character has two meanings, or is in the text of NULL, "
-            "or columns go by position where there is no header, or one whose names are given."
+            "Options of FORMAT CSV contradict each other. One character has two meanings or is part of NULL AS, "
+            "or the options for headers do not fit together."
         ),
         "Choose different characters for DELIMITED BY, QUOTE and COMMENT, and a NULL AS without them.",
     ),
     "SQ2415": _code(
-        "A notice: the columns of a source are those found in a sample of its files, as it declares none.",
-        "Nothing needs to be done. Declare the columns if you want other types; SHOW CREATE SOURCE prints them.",
+        "A notice: the source declares no columns, so SinkQL inferred them from a sample of its files.",
+        (
+            "You need not do anything. To use other types, declare the columns. SHOW CREATE SOURCE prints the "
+            "inferred ones."
+        ),
     ),
     "SQ2416": _code(
-        "A CSV source has a list of columns and a list of the header's names of another length.",
-        "Write as many names after HEADER as the source has columns, in the same order.",
+        "A CSV source lists columns and header names, but not the same number of both.",
+        "Write one header name for each column, in the same order.",
     ),
     "SQ2417": _code(
-        "A column of a files source has a type that cannot be read from files.",
+        "Files cannot supply a column of this type.",
         "Use one of the types that the hint lists, or text and a cast in a view.",
     ),
     "SQ2419": _code(
-        "ENCODING of a files source names no encoding of texts.",
-        "Use a name that Postgres or Python has, such as LATIN1, WIN1252 or SJIS.",
+        "ENCODING of a files source names no known text encoding.",
+        "Use a name that Postgres or Python knows, for example LATIN1, WIN1252 or SJIS.",
     ),
     "SQ2420": _code(
-        "INSERT or UPDATE would give a table two rows with the same primary or unique key.",
-        "Use UPDATE for the present row, or insert another key.",
+        "After the INSERT or UPDATE, a table would have two rows with the same primary or unique key.",
+        "UPDATE the present row, or insert another key.",
     ),
     "SQ2421": _code(
-        "A column that is NOT NULL would get NULL.",
-        "Give it a value, or declare a DEFAULT in CREATE TABLE.",
+        "A NOT NULL column would become NULL.",
+        "Write a value for it, or declare a DEFAULT in CREATE TABLE.",
     ),
     "SQ2422": _code(
         "A value is too large or too long for the type of its column.",
         "Use a smaller value, or create the table with a larger type.",
     ),
     "SQ2423": _code(
-        "A row of INSERT has more or fewer values than the table has columns, or than the statement lists.",
-        "Give one value for each column.",
+        "A row of INSERT has more or fewer values than the table or the column list has columns.",
+        "Write one value for each column.",
     ),
     "SQ2425": _code(
-        "A value cannot be assigned to a column of this type without a cast.",
+        "A column of this type cannot store the value without a cast.",
         "Cast the value to the type of the column.",
     ),
     "SQ2426": _code(
@@ -353,8 +374,8 @@ CODES = {
         "Make one of them UNIQUE.",
     ),
     "SQ2428": _code(
-        "A key of a table has a column of type jsonb, which cannot be compared exactly.",
-        "Keep the values that identify a row in columns of their own.",
+        "A table's key has a column of type jsonb, whose values cannot be compared exactly.",
+        "Store the values that identify a row in separate columns.",
     ),
     "SQ2429": _code(
         "Tables have no columns of this type.",
@@ -373,156 +394,167 @@ CODES = {
         "Create a table, or change the rows where the source reads them.",
     ),
     "SQ2433": _code(
-        "A column that is added to a table is NULL in the rows that are there, so it can have neither a "
-        "constraint nor a DEFAULT.",
-        "Add the column without it, and UPDATE the rows; or create another table.",
+        "The present rows have NULL in a new column, so it can have neither a constraint nor a DEFAULT.",
+        "Add the column without it, and UPDATE the rows. Or create another table.",
     ),
     "SQ2434": _code(
-        "A notice: INSERT, UPDATE and DELETE have no effect when a script is only compiled or explained.",
-        "Run the script with sinkql exec to change the rows.",
+        "A notice: INSERT, UPDATE and DELETE have no effect if you only compile or explain a script.",
+        "To change the rows, run the script with sinkql exec.",
     ),
     "SQ2450": _code(
         "No installed connector reads from a system of this kind.",
-        "Use one of the kinds that the hint lists, or install the package of the connector.",
+        "Use one of the kinds that the hint lists, or install the connector's package.",
     ),
     "SQ2460": _code(
-        "The source has rows of its own and no tables, so it has no subsources, and no table can be created from it.",
-        "Read the source itself, and leave out FOR ALL TABLES or FOR TABLES.",
+        (
+            "The source produces rows directly and has no tables, so it has no subsources, and CREATE TABLE "
+            "cannot read from it."
+        ),
+        "Read the source directly, and leave out FOR ALL TABLES or FOR TABLES.",
     ),
     "SQ2461": _code(
         "The source has no table of this name.",
         "Name one of the tables that the hint lists.",
     ),
     "SQ2462": _code(
-        "The source has several tables, and no rows of its own, so it cannot be read by its name.",
-        "Read one of its subsources, or create a table of it with CREATE TABLE name FROM SOURCE source (REFERENCE …).",
+        "The source has several tables and no rows under the source's name.",
+        "Read one of its subsources, or create a table with CREATE TABLE name FROM SOURCE source (REFERENCE …).",
     ),
     "SQ2463": _code(
-        "CREATE TABLE … FROM SOURCE does not say which table of the source it reads.",
+        "CREATE TABLE … FROM SOURCE has no name of a table in the source.",
         "Add (REFERENCE name) with one of the source's tables.",
     ),
     "SQ2465": _code(
-        "Two subsources of a source would have the same name, or one that of the source itself.",
-        "Give one of them another name: FOR TABLES (name AS another_name).",
+        "Two subsources would have the same name, or one would have the name of the source.",
+        "Rename one of them: FOR TABLES (name AS another_name).",
     ),
     "SQ2464": _code(
-        "A table of a source has a clause for what the source decides, such as its columns.",
-        "Leave the clause out.",
+        "The source decides this clause of its tables, for example their columns.",
+        "Leave out the clause.",
     ),
     "SQ2470": _code(
-        "A format of messages does not fit the columns that are declared for them.",
-        "Declare the columns that the format gives, or choose another format, as the hint says.",
+        "A message format does not fit the declared columns.",
+        "Declare the columns that the format produces, or choose another format, as the hint shows.",
     ),
     "SQ2471": _code(
-        "Each message is one record, so there is none with the names of the fields.",
+        "Each message is one record, so no record holds the names of the fields.",
         "Leave out HEADER, and declare the columns in the order of the fields.",
     ),
     "SQ2466": _code(
         "The source has no tables in a schema that FOR SCHEMAS names.",
-        "Name a schema of the hint, or write FOR ALL TABLES.",
+        "Name a schema that the hint lists, or write FOR ALL TABLES.",
     ),
     "SQ2468": _code(
-        "ALTER SOURCE … DROP TABLE names something else than a table of the source.",
+        "ALTER SOURCE … DROP TABLE names something that is no table of the source.",
         "Name a table that SHOW SUBSOURCES lists for the source.",
     ),
     "SQ2469": _code(
-        "What EXPOSE PROGRESS names tells how far a source is read. Queries can read it, views and sinks cannot.",
-        "Query it, or `mz_internal.mz_source_progress`.",
+        (
+            "The progress relation of a source shows its current offsets. Queries can read it, but views and "
+            "sinks cannot."
+        ),
+        "Query it, or query `mz_internal.mz_source_progress`.",
     ),
     "SQ2478": _code(
-        "A notice: a table that came later to a server is not read, as it cannot be, or its name is taken here.",
-        "Run what the hint shows.",
+        (
+            "A notice: SinkQL does not read a table that was added to the server later. It cannot read the table, "
+            "or the name is already used in the catalog."
+        ),
+        "Run the statement that the hint shows.",
     ),
     "SQ2467": _code(
-        "Tables of several schemas have the name.",
-        "Write the schema's name before it.",
+        "Several schemas have a table of this name.",
+        "Write the name of the schema before it.",
     ),
     "SQ2472": _code(
-        "A source from Kafka does not say which connection leads to the brokers.",
+        "A Kafka source names no connection to the brokers.",
         "Write FROM KAFKA CONNECTION name (TOPIC '…').",
     ),
     "SQ2473": _code(
-        "A source from Kafka has START OFFSET and START TIMESTAMP, which both say where it begins.",
+        "A Kafka source has START OFFSET and START TIMESTAMP, but it can begin at one position only.",
         "Keep one of them.",
     ),
     "SQ2474": _code(
-        "The columns of the key of a source from Kafka are named twice, or need no naming.",
+        "INCLUDE KEY is not needed here, or the key columns already have names.",
         "Leave out INCLUDE KEY.",
     ),
     "SQ2475": _code(
-        "A source from Kafka reads the keys of messages, and does not say what format they have.",
+        "A Kafka source reads the keys of messages, but has no format for them.",
         "Write KEY FORMAT … VALUE FORMAT ….",
     ),
     "SQ2476": _code(
-        "Debezium's changes are read in JSON and in Avro, and in no other format.",
-        "Have Debezium's converter write one of them (`value.converter`), or leave out ENVELOPE DEBEZIUM.",
+        "ENVELOPE DEBEZIUM needs messages in JSON or Avro.",
+        "Set Debezium's converter to one of them (`value.converter`), or leave out ENVELOPE DEBEZIUM.",
     ),
     "SQ2477": _code(
-        "The key of the messages has a column that their rows do not have.",
-        "Declare the columns that are the key: PRIMARY KEY (…) NOT ENFORCED.",
+        "The messages' key has a column that their rows do not have.",
+        "Declare the key columns: PRIMARY KEY (…) NOT ENFORCED.",
     ),
     "SQ2480": _code(
-        "Messages of Avro and Protobuf do not say what is in them: their schema does.",
-        "Add USING CONFLUENT SCHEMA REGISTRY CONNECTION name, or the schema itself.",
+        "Avro and Protobuf messages do not describe their contents, so the source needs a schema.",
+        "Add USING CONFLUENT SCHEMA REGISTRY CONNECTION name, or the schema text.",
     ),
     "SQ2481": _code(
-        "The columns of a source are in a schema registry, and a script that is only compiled does not ask it.",
+        "The source's columns are in a schema registry, and compiling a script does not contact the registry.",
         "Create the source with sinkql exec, or write the schema in the statement.",
     ),
     "SQ2482": _code(
-        "A schema registry has no schema for the keys or the values of the topic, or none of the given id.",
-        "Register one, correct the name of the topic, or name a schema by its id.",
+        "A schema registry has no schema for the topic's keys or values, or none with this id.",
+        "Register a schema, correct the name of the topic, or name a schema by its id.",
     ),
     "SQ2483": _code(
-        "The schema of the topic's messages is one of another format.",
+        "The schema of the topic's messages has another format than the source.",
         "Write the format that the hint names.",
     ),
     "SQ2484": _code(
-        "The option says how a sink makes schemas, and a source makes none.",
+        "The option controls the schemas that a sink creates, but a source creates none.",
         "Leave out the option.",
     ),
     "SQ2485": _code(
-        "A schema is not one of its format, or has what no table can have.",
+        "A schema is not valid in its format, or contains something that a table cannot have.",
         "Correct the schema, or name another one.",
     ),
     "SQ2501": _code(
-        "The connection leads to a system of another kind than the statement needs.",
+        "The connection is for another kind of system than the statement needs.",
         "Name a connection of the kind in the message.",
     ),
     "SQ2502": _code(
         "No installed connector connects to a system of this kind.",
-        "Use one of the kinds that the hint lists, or install the package of the connector.",
+        "Use one of the kinds that the hint lists, or install the connector's package.",
     ),
     "SQ2510": _code(
         "An AWS connection has neither a role nor access keys.",
-        "Give ASSUME ROLE ARN, or ACCESS KEY ID and SECRET ACCESS KEY.",
+        "Write ASSUME ROLE ARN, or ACCESS KEY ID and SECRET ACCESS KEY.",
     ),
     "SQ2511": _code(
-        "An AWS connection has a role and access keys. A role is assumed with the AWS credentials of the machine.",
-        "Leave one of them out.",
+        "An AWS connection has a role and access keys. SinkQL assumes a role with this machine's AWS credentials.",
+        "Leave out one of them.",
     ),
     "SQ2512": _code(
         "An AWS connection has only one of ACCESS KEY ID and SECRET ACCESS KEY.",
-        "Give both.",
+        "Write both.",
     ),
     "SQ2513": _code(
-        "An AWS connection names a session or an external id, and no role that they could be for.",
-        "Add ASSUME ROLE ARN, or leave the option out.",
+        "An AWS connection has a session name or an external id, but no role to use it for.",
+        "Add ASSUME ROLE ARN, or leave out the option.",
     ),
     "SQ2514": _code(
         "ASSUME ROLE ARN is not the ARN of a role.",
         "Copy it from AWS: it has the form arn:aws:iam::123456789012:role/name.",
     ),
     "SQ2515": _code(
-        "The name of a role's session, or its external id, has characters that AWS does not take, or too few or many.",
-        "Write it as the hint says.",
+        (
+            "AWS does not allow this session name or external id. It is too short, too long, or has other "
+            "characters than AWS accepts."
+        ),
+        "Write it as the hint shows.",
     ),
     "SQ2516": _code(
         "ENDPOINT of an AWS connection is not an http or https URL.",
         "Write it as in https://host:port.",
     ),
     "SQ2519": _code(
-        "An Iceberg catalog connection does not say what kind of catalog it leads to.",
+        "An Iceberg catalog connection has no catalog type.",
         "Add CATALOG TYPE = 'sql', 'rest', 's3tablesrest', 'glue' or 'hive'.",
     ),
     "SQ2520": _code(
@@ -531,68 +563,83 @@ CODES = {
     ),
     "SQ2527": _code(
         "URL is not an absolute URL with a host, or its scheme does not fit the catalog type.",
-        "Write the URL as the hint shows it.",
+        "Write the URL as the hint shows.",
     ),
     "SQ2528": _code(
-        "The option exists for other catalog types, but not for this one.",
+        "Other catalog types have this option, but this one does not.",
         "Leave it out, or use the options that the hint lists.",
     ),
     "SQ2530": _code(
         "A notice: the connection has no credentials.",
-        "Add CREDENTIAL = SECRET name, unless the catalog needs none.",
+        "Add CREDENTIAL = SECRET name, unless the catalog needs no credentials.",
     ),
     "SQ2531": _code(
-        "WAREHOUSE is not what the catalog type takes: sql a folder on this machine, glue a place in S3, s3tablesrest "
-        "a table bucket.",
-        "Write it as the hint shows it; for tables in S3 use another type than sql.",
+        (
+            "WAREHOUSE does not fit the catalog type. Type sql needs a local folder, glue a location in S3, and "
+            "s3tablesrest a table bucket."
+        ),
+        "Write it as the hint shows. For tables in S3, use another type than sql.",
     ),
     "SQ2532": _code(
-        "CREDENTIAL is given for an SQLite database, which has no users.",
-        "Leave CREDENTIAL out.",
+        "CREDENTIAL does not apply to an SQLite database, which has no users.",
+        "Leave out CREDENTIAL.",
     ),
     "SQ2533": _code(
-        "A connection to a REST catalog has GCP CONNECTION and CREDENTIAL, or another option of OAuth2. Its requests "
-        "could have one token only.",
-        "Leave out one of them: GCP CONNECTION is for BigLake, CREDENTIAL for other catalogs.",
+        (
+            "A REST catalog connection has GCP CONNECTION and an option of OAuth2, for example CREDENTIAL. A "
+            "request can carry only one token."
+        ),
+        "Leave out one of them. GCP CONNECTION is for BigLake, CREDENTIAL for other catalogs.",
     ),
     "SQ2534": _code(
-        "GCP CONNECTION is used with another URL than that of BigLake's catalog: a token of Google's would be given "
-        "away. A server on this machine is allowed, for tests.",
+        (
+            "GCP CONNECTION works only with the URL of BigLake's catalog. Another server would receive a Google "
+            "token. A local server is allowed for tests."
+        ),
         "Write the URL that the hint shows, or use CREDENTIAL.",
     ),
     "SQ2535": _code(
-        "The files of a catalog with GCP CONNECTION are in Google's Cloud Storage, to which an AWS connection does not "
-        "lead.",
-        "Leave out USING AWS CONNECTION: the service account of the catalog's connection reaches the files.",
+        (
+            "The files of a catalog with GCP CONNECTION are in Google Cloud Storage, which an AWS connection "
+            "cannot reach."
+        ),
+        (
+            "Leave out USING AWS CONNECTION. SinkQL reaches the files with the service account of the catalog's "
+            "connection."
+        ),
     ),
     "SQ2540": _code(
-        "The option decides what the connection leads to, so changing it would point existing sinks at another place.",
+        "A change of the option would point existing sinks at another target.",
         "Create another connection, and create the sinks again with it.",
     ),
     "SQ2560": _code(
-        "A connection to Kafka names no broker, or has both BROKER and BROKERS.",
+        "A Kafka connection names no broker, or has both BROKER and BROKERS.",
         "Write BROKER 'host:9092', or BROKERS ('a:9092', 'b:9092').",
     ),
     "SQ2561": _code(
-        "The address of a broker is not a host and a port.",
+        "A broker address must be a host and a port.",
         "Write it as in 'host:9092'.",
     ),
     "SQ2562": _code(
-        "A connection to Kafka has options of SASL that do not go with its SECURITY PROTOCOL, or lacks some.",
-        "Give SASL MECHANISMS, SASL USERNAME and SASL PASSWORD, or none of them with SSL and PLAINTEXT.",
+        "The SASL options of a Kafka connection do not fit its SECURITY PROTOCOL, or some are missing.",
+        "Write SASL MECHANISMS, SASL USERNAME and SASL PASSWORD. With SSL and PLAINTEXT, write none of them.",
     ),
     "SQ2563": _code(
-        "A connection to Kafka has a certificate that does not go with its SECURITY PROTOCOL, or half of a pair.",
-        "Give SSL CERTIFICATE and SSL KEY together, and none of them without TLS.",
+        (
+            "A certificate of a Kafka connection does not fit its SECURITY PROTOCOL, or the certificate or the "
+            "key is missing."
+        ),
+        "Write SSL CERTIFICATE and SSL KEY together. Without TLS, write neither.",
     ),
     "SQ2542": _code(
-        "An option of a schema registry connection goes with another one, which is missing.",
+        "An option of a schema registry connection needs another option, which is missing.",
         "Add the option that the hint names.",
     ),
     "SQ2818": _code(
-        "The log of a source that is captured is in a bucket that LOG names, reached by the connection that "
-        "AWS CONNECTION names; one of them is missing, or LOG names no bucket.",
-        "Write WITH (LOG = 's3://bucket/prefix', AWS CONNECTION = name), or leave out both: the log is in the "
-        "catalog's folder then.",
+        "LOG of a captured source names no bucket, or LOG and AWS CONNECTION are not both present.",
+        (
+            "Write WITH (LOG = 's3://bucket/prefix', AWS CONNECTION = name), or leave out both. Without them, the "
+            "log is in the catalog's folder."
+        ),
     ),
 }

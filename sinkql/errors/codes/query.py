@@ -10,54 +10,51 @@ _code = partial(Code, Family.MEANING)
 
 CODES = {
     "SQ2201": _code(
-        "The query is not complete, or has a word or sign in the wrong place.",
-        "Correct the query as the hint says.",
+        "The query is incomplete, or a word or sign is in the wrong place.",
+        "Correct the query as the hint shows.",
     ),
     "SQ2202": _code(
         "The query reads a relation that does not exist, or qualifies a column with a relation that is not in FROM.",
         "Create the relation first, correct its name, or add it to FROM.",
     ),
     "SQ2203": _code(
-        "FROM names an item that has no rows, such as a connection, or a sink inside a view.",
+        "FROM names an item without rows, for example a connection, or a view reads a sink.",
         "Select from a source, table, view or materialized view.",
     ),
     "SQ2204": _code(
-        "No relation of the query, and no table of the statement, has a column of this name.",
-        "Correct the name. Write a string in single quotes: double quotes are for names.",
+        "No relation of the query has a column of this name.",
+        "Correct the name. Write strings in single quotes: double quotes are for names.",
     ),
     "SQ2205": _code(
-        "More than one column that the name can refer to has this name.",
+        "Several columns have this name, and the query does not say which one it means.",
         "Qualify the column with its relation, or rename one of the columns in a subquery.",
     ),
     "SQ2206": _code(
-        "The query groups its rows, and selects a column that is neither in GROUP BY nor inside an aggregate.",
-        "Add the column to GROUP BY, or aggregate it, for instance with max().",
+        "The query groups its rows and selects a column that is neither in GROUP BY nor inside an aggregate.",
+        "Add the column to GROUP BY, or aggregate it, for example with max().",
     ),
     "SQ2209": _code(
-        "The query, or an expression in it, is nested too deeply to be planned.",
+        "The query, or an expression in it, is nested too deeply.",
         "Move parts of it into views.",
     ),
     "SQ2210": _code(
         "SinkQL has no function of this name.",
-        "Use the function that the hint names. Functions are those of Postgres.",
+        "Use the function that the hint names. SinkQL's functions are those of Postgres.",
     ),
     "SQ2211": _code(
-        "A function, operator or predicate does not take arguments of these types, or not this many.",
+        "A function, operator or predicate does not accept arguments of these types, or this number of arguments.",
         "Cast the arguments, as in value::integer, or use one of the forms that the hint lists.",
     ),
     "SQ2212": _code(
         "A constant is not a valid value of its type.",
-        "Write the constant as the hint shows it.",
+        "Write the constant as the hint shows.",
     ),
     "SQ2213": _code(
-        "The values of CASE, COALESCE, IN, VALUES or UNION have types that do not go together.",
+        "The values of CASE, COALESCE, IN, VALUES or UNION have incompatible types.",
         "Cast them to one type.",
     ),
     "SQ2214": _code(
-        (
-            "The expression is valid in Postgres, but Spark cannot compute it with exactly the same result, so "
-            "SinkQL refuses it."
-        ),
+        "Postgres can compute the expression, but SinkQL cannot compute it with exactly the same result.",
         "Use the form in the hint, or compute the value before it reaches SinkQL.",
     ),
     "SQ2215": _code(
@@ -66,36 +63,36 @@ CODES = {
     ),
     "SQ2216": _code(
         (
-            "An aggregate or a window function is used where there are no groups or no windows: in WHERE, in GROUP BY "
-            "or inside another aggregate; window functions are not allowed in HAVING either."
+            "An aggregate or a window function is not allowed here: in WHERE, in GROUP BY or inside another "
+            "aggregate. HAVING allows no window functions."
         ),
         "Use HAVING for conditions on groups, or compute the value in a subquery in FROM.",
     ),
     "SQ2217": _code(
-        (
-            "The function gives another result each time it is called, so the rows of a view would depend on "
-            "when they are computed."
-        ),
-        "Let the source carry the time or the value as a column.",
+        "The function returns another result at each call, so a view's rows would depend on the time of computation.",
+        "Use a column of the source that holds the time or the value.",
     ),
     "SQ2218": _code(
         "Postgres has no cast between these types.",
-        "Cast through a type that both convert to, such as text.",
+        "Cast through a type that converts to both, for example text.",
     ),
     "SQ2219": _code(
         "WHERE, ON, HAVING, FILTER, WHEN, AND, OR or NOT has a value that is not a boolean.",
         "Compare the value, as in value <> 0.",
     ),
     "SQ2220": _code(
-        "The rows come and go, and a sum of floating-point numbers cannot take a row back exactly.",
+        (
+            "The relation's rows can be deleted or changed, and a sum of floating-point numbers cannot subtract a "
+            "row exactly."
+        ),
         "Cast the argument to numeric, as in sum(value::numeric(38,10)).",
     ),
     "SQ2221": _code(
         "The parts of UNION, or a list of column names, have different numbers of columns.",
-        "Give all of them the same number of columns.",
+        "Use the same number of columns in all of them.",
     ),
     "SQ2222": _code(
-        "GROUP BY, ORDER BY or DISTINCT ON has a constant that is no position of the select list.",
+        "GROUP BY, ORDER BY or DISTINCT ON has a constant that is no position in the select list.",
         "Use a number from 1 to the number of columns, or write the expression.",
     ),
     "SQ2223": _code(
@@ -107,69 +104,83 @@ CODES = {
         "Write FROM and a relation.",
     ),
     "SQ2225": _code(
-        "LIMIT, OFFSET or FETCH has something other than a whole number.",
+        "LIMIT, OFFSET or FETCH has no whole number.",
         "Write a number, as in LIMIT 10.",
     ),
     "SQ2226": _code(
         (
-            "ORDER BY of a query with DISTINCT or UNION has an expression that is not a column of the result, or does "
-            "not begin with the expressions of DISTINCT ON."
+            "With DISTINCT or UNION, ORDER BY can use only columns of the result. With DISTINCT ON, it must begin "
+            "with the same expressions."
         ),
         "Order by columns of the result, or put the query into a subquery in FROM.",
     ),
     "SQ2227": _code(
-        "Two relations of FROM go by the same name, so that a column could not say of which it is.",
-        "Give one of them an alias, as in FROM employees AS e JOIN employees AS boss ON ….",
+        "Two relations in FROM have the same name, so a reference to a column would be ambiguous.",
+        "Use an alias for one of them, as in FROM employees AS e JOIN employees AS boss ON ….",
     ),
     "SQ2228": _code(
-        "NATURAL JOIN is on the columns that both relations have, and these have none in common.",
-        "Write the condition after ON, or CROSS JOIN for all pairs of rows.",
+        "NATURAL JOIN compares the columns that both relations have, but these relations share no column name.",
+        "Write a condition with ON, or use CROSS JOIN for all pairs of rows.",
     ),
     "SQ2238": _code(
-        "A subquery in an expression has more or fewer columns than it is used for: one where it is a value, as many "
-        "as values stand before IN.",
-        "Select as many columns in the subquery.",
+        (
+            "A subquery has the wrong number of columns. A subquery that is a value needs one; before IN, the "
+            "numbers on both sides must agree."
+        ),
+        "Select that number of columns in the subquery.",
     ),
     "SQ2229": _code(
-        "A join has no equality between its relations: each row of one may meet each row of the other. All rows of one "
-        "are kept in every task, and each change of the other reads all of them.",
-        "Join on an equality if there is one. Nothing is to be done where one of the relations is small.",
+        (
+            "A notice: a join compares no columns for equality. Every task keeps all rows of one relation, and "
+            "each change of the other reads all of them."
+        ),
+        "Join on an equality if you can. If one of the relations is small, you need not do anything.",
     ),
     "SQ2239": _code(
         (
-            "A window function has no PARTITION BY, an aggregate that needs all rows of a group no GROUP BY, or OFFSET "
-            "no LIMIT. All rows are kept in one task, and each commit that changes one of them reads all."
+            "A notice: one task keeps all rows, and each commit that changes a row reads all of them. The query "
+            "has a window function without PARTITION BY, an aggregate over all rows without GROUP BY, or OFFSET "
+            "without LIMIT."
         ),
-        "Add PARTITION BY, GROUP BY or LIMIT. Nothing is to be done where the rows are few.",
+        "Add PARTITION BY, GROUP BY or LIMIT. If there are few rows, you need not do anything.",
     ),
     "SQ2241": _code(
-        "A view's query has ORDER BY without LIMIT. The rows of a view have no order, so it does nothing.",
-        "Leave ORDER BY out, or add LIMIT. A query that runs at once, such as SELECT * FROM v ORDER BY id, has it.",
+        (
+            "A notice: a view's query has ORDER BY without LIMIT. A view's rows have no order, so the clause has "
+            "no effect."
+        ),
+        (
+            "Leave out ORDER BY, or add LIMIT. Write ORDER BY in the query that reads the view, as in SELECT * "
+            "FROM v ORDER BY id."
+        ),
     ),
     "SQ2242": _code(
-        "The frame of a window is not one that a window can have, or its offset is not a constant that fits.",
+        "The frame of a window is not valid, or its offset is not a suitable constant.",
         "Write the earlier bound first, as in ROWS BETWEEN 2 PRECEDING AND CURRENT ROW.",
     ),
     "SQ2243": _code(
-        "OVER names a window that WINDOW does not define, or changes what it takes from that window.",
-        "Define it behind FROM and WHERE, as in WINDOW w AS (PARTITION BY k), and add only what it leaves open.",
+        "OVER names a window that WINDOW does not define, or overrides a clause of that window.",
+        (
+            "Define it after FROM and WHERE, as in WINDOW w AS (PARTITION BY k). Add only clauses that the "
+            "definition lacks."
+        ),
     ),
     "SQ2247": _code(
         (
-            "REPLICATE names a relation that is not a side of a join of the view: it is not read there, or only "
-            "together with others."
+            "REPLICATE names a relation that is no side of a join in the view. The view does not read it, or "
+            "reads it only together with others."
         ),
-        "Name relations as they stand behind FROM and JOIN, without their aliases.",
+        "Write the names of relations in FROM and JOIN, without their aliases.",
     ),
     "SQ2248": _code(
         (
-            "REPLICATE names the side of an outer join whose rows show without a match too, or the relation that a "
-            "subquery filters. Each task has a part of the other side, and cannot tell whether there is a match."
+            "REPLICATE names the outer side of an outer join, or the relation that a subquery filters. A task "
+            "sees only a part of the other side, so it cannot know whether a row has a match."
         ),
         "Name the other side, or leave the relation out of REPLICATE.",
     ),
     "SQ2284": _code(
-        "A query over the system catalog has a form, or an expression, that is not supported there.",
-        "Use joins, subqueries, GROUP BY, ORDER BY, and the expressions that views may have.",
+        "A query over the system catalog has a form or an expression that is not supported there.",
+        "Use joins, subqueries, GROUP BY, ORDER BY, and expressions that views support.",
     ),
 }

@@ -10,31 +10,31 @@ _code = partial(Code, Family.SYNTAX)
 
 CODES = {
     "SQ1001": _code(
-        "A word or sign is not allowed at this place in the statement.",
-        "Write one of the words that the message lists; the hint names the most likely one.",
+        "The statement does not allow this word or sign here.",
+        "Write one of the words that the message lists. The hint names the most likely one.",
     ),
     "SQ1002": _code(
         "The statement ends before it is complete.",
-        "Add what the message expects. If a bracket is still open, the detail shows where it was opened.",
+        "Add the part that the message expects. If a bracket is still open, the detail shows where it opens.",
     ),
     "SQ1003": _code(
-        "The text does not begin with a word that begins a statement.",
-        "Begin with CREATE, DROP, ALTER, SHOW, SELECT or another statement of docs/statements.md.",
+        "The text begins with a word that begins no statement.",
+        "Begin with CREATE, DROP, ALTER, SHOW, SELECT or another statement. `sinkql help` and `\\h` list all of them.",
     ),
     "SQ1004": _code(
         "A reserved word is used as a name.",
         "Write the name in double quotes, or choose another one.",
     ),
     "SQ1005": _code(
-        "A statement begins before the one in front of it has ended.",
-        "End the statement in front of it with a semicolon.",
+        "A statement begins before the previous one ends.",
+        "End the previous statement with a semicolon.",
     ),
     "SQ1006": _code(
-        "The text uses a form of another SQL system that SinkQL does not have.",
-        "Write the form that the hint gives.",
+        "The text uses a form of another SQL system that SinkQL does not support.",
+        "Write the form that the hint shows.",
     ),
     "SQ1007": _code(
-        "A word is followed by a closing quote, but no quote opens it.",
+        "A closing quote follows a word, but no quote opens it.",
         "Put a quote at both ends of the string.",
     ),
     "SQ1010": _code(
@@ -46,7 +46,7 @@ CODES = {
         "Close the string with a single quote. Write a quote inside it twice.",
     ),
     "SQ1012": _code(
-        "A comment that begins with /* is not closed. Comments nest, so each /* needs its own */.",
+        "A comment that begins with /* is not closed. Comments nest, so each /* needs a matching */.",
         "Close the comment with */.",
     ),
     "SQ1013": _code(
@@ -54,8 +54,8 @@ CODES = {
         "Close the name with a double quote. Write a double quote inside it twice.",
     ),
     "SQ1014": _code(
-        "A dollar-quoted string is not closed by the tag that it begins with.",
-        "Close the string with the same tag, such as $$ or $body$.",
+        "A dollar-quoted string does not end with the tag that it begins with.",
+        "Close the string with the same tag, for example $$ or $body$.",
     ),
     "SQ1015": _code(
         (
@@ -66,10 +66,10 @@ CODES = {
     ),
     "SQ1016": _code(
         (
-            "A character is not allowed outside of strings and comments, such as a "
-            "typographic quote, a no-break space, or NUL."
+            "A character is not allowed outside strings and comments, for example a typographic quote, a no-break "
+            "space or NUL."
         ),
-        "Replace the character as the hint says.",
+        "Replace the character as the hint shows.",
     ),
     "SQ1017": _code(
         "A name has more than 255 bytes in UTF-8.",
@@ -80,20 +80,20 @@ CODES = {
         "Choose another name.",
     ),
     "SQ1019": _code(
-        "Brackets are nested deeper than the parser follows.",
+        "Brackets are nested deeper than the parser supports.",
         "Move parts of the query into views.",
     ),
     "SQ1021": _code(
-        "A clause or an option of the statement is given twice, or in two forms that mean the same.",
+        "The statement has a clause or an option twice, or in two forms with the same meaning.",
         "Keep one of them.",
     ),
     "SQ1022": _code(
-        "A name has more parts than it can have.",
+        "A name has too many parts.",
         "Write database.schema.item for items, and database.schema for schemas.",
     ),
     "SQ1023": _code(
-        "WITH (…) of a connection has something other than VALIDATE = true or false.",
-        "Write WITH (VALIDATE = false), or leave WITH out.",
+        "WITH (…) of a connection contains something other than VALIDATE = true or false.",
+        "Write WITH (VALIDATE = false), or leave out WITH.",
     ),
     "SQ1024": _code(
         "The value of a secret calls a function that does not exist.",
@@ -101,22 +101,22 @@ CODES = {
     ),
     "SQ1025": _code(
         "A function in the value of a secret has the wrong number of arguments.",
-        "Write the call as the hint shows it.",
+        "Write the call as the hint shows.",
     ),
     "SQ1026": _code(
-        "CSV WITH … COLUMNS has something other than a whole number from 1 to 1600.",
+        "CSV WITH … COLUMNS has no whole number from 1 to 1600.",
         "Write the number of columns, as in CSV WITH 3 COLUMNS.",
     ),
     "SQ1027": _code(
         "DELIMITED BY has an empty string, more than one character, or a character that is not ASCII.",
-        "Write a single ASCII character, as in DELIMITED BY ';'.",
+        "Write one ASCII character, as in DELIMITED BY ';'.",
     ),
     "SQ1028": _code(
-        "PARTITION BY uses an unknown transform, or gives a transform the wrong arguments.",
+        "PARTITION BY uses an unknown transform, or a transform has the wrong arguments.",
         "Use year, month, day, hour, bucket or truncate, as in PARTITION BY (day(ts), bucket(16, id)).",
     ),
     "SQ1029": _code(
-        "A statement has more words and signs than the parser takes.",
-        "Split it: several INSERT statements, or views for the parts of a query.",
+        "A statement has more words and signs than the parser accepts.",
+        "Split it into several INSERT statements, or move parts of a query into views.",
     ),
 }

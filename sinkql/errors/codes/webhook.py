@@ -11,71 +11,71 @@ _environment = partial(Code, Family.ENVIRONMENT)
 
 CODES = {
     "SQ2840": _meaning(
-        "CHECK of a webhook is computed for each request before it is answered, and has a small set of operations.",
-        "Write the check with what the hint names; test other things in a view over the source.",
+        "A webhook evaluates CHECK before it answers a request, and supports only a few operations there.",
+        "Write the check with the functions that the hint names. Test other conditions in a view over the source.",
     ),
     "SQ2841": _meaning(
-        "A name, a type or a constant in CHECK of a webhook does not fit.",
-        "Name what the check reads in CHECK (WITH (…) …). A body, a header and a secret are text, or bytea with BYTES.",
+        "CHECK of a webhook has a wrong name, type or constant.",
+        "Name the inputs in CHECK (WITH (…) …). A body, a header and a secret are text, or bytea with BYTES.",
     ),
     "SQ2842": _meaning(
-        "A webhook has BODY FORMAT JSON, JSON ARRAY, TEXT or BYTES, and its columns follow from that.",
-        "Write FROM WEBHOOK BODY FORMAT …, and take columns out of the body in a view.",
+        "A webhook needs BODY FORMAT JSON, JSON ARRAY, TEXT or BYTES, which decides its columns.",
+        "Write FROM WEBHOOK BODY FORMAT …, and extract columns from the body in a view.",
     ),
     "SQ2843": _meaning(
-        "Two of the columns that INCLUDE makes would have one name.",
-        "Give one of them another name with AS, or leave it out.",
+        "Two INCLUDE columns would have the same name.",
+        "Rename one of them with AS, or leave it out.",
     ),
     "SQ2844": _meaning(
-        "A webhook listens on an address of this machine.",
-        "Write an IP address: 127.0.0.1 for this machine alone, 0.0.0.0 for all that reach it.",
+        "A webhook can listen only on an address of this machine.",
+        "Write an IP address: 127.0.0.1 for this machine only, 0.0.0.0 for all networks.",
     ),
     "SQ2845": _meaning(
-        "The body of a request is in memory as a whole, so its size has a bound.",
+        "MAX BODY SIZE is too large. SinkQL holds the whole body of a request in memory.",
         "Use a smaller MAX BODY SIZE.",
     ),
     "SQ2846": _meaning(
-        "A notice: where requests go.",
-        "Give the URL to whoever sends.",
+        "A notice: the message shows the URL for requests.",
+        "Configure the sender with this URL.",
     ),
     "SQ2847": _meaning(
         "A notice: the source listens on an address that other machines may reach, and has no CHECK.",
-        "Add a CHECK, or listen on 127.0.0.1 behind a proxy that checks who sends.",
+        "Add a CHECK, or listen on 127.0.0.1 behind a proxy that authenticates senders.",
     ),
     "SQ4480": _environment(
-        "The address and port of a webhook cannot be listened on.",
-        "End the other process that listens there, or use another PORT; ports below 1024 need a privilege.",
+        "SinkQL cannot listen on the address and port of a webhook.",
+        "End the process that listens there, or use another PORT. Ports below 1024 need a privilege.",
         retryable=True,
     ),
     "SQ4481": _environment(
-        "Two sources are to listen on one port with different certificates.",
-        "Give them different ports, or the same certificate and key.",
+        "Two sources share a port but have different certificates.",
+        "Use different ports, or the same certificate and key.",
         retryable=True,
     ),
     "SQ4482": _environment(
-        "A certificate or a key of a webhook is not one, or they do not belong together.",
-        "Correct the secrets: both are PEM texts, and the key has no password.",
+        "A certificate or key of a webhook is not valid, or the two do not belong together.",
+        "Correct the secrets. Both are PEM texts, and the key has no password.",
     ),
     "SQ4483": _environment(
         (
-            "Requests were answered with status 200 and are not in the folder of the catalog any more; or another "
-            "host took the source's requests and did not end by itself, so that its folder alone may have the last "
-            "ones. What is in the source's log is not lost."
+            "Acknowledged requests are missing from the catalog's folder. Or another host received the source's "
+            "requests and ended unexpectedly, so the last requests may be only in its folder. Requests in the "
+            "source's log are safe."
         ),
         (
-            "Put the folder back, or run SinkQL on that host. If that cannot be, run ALTER SOURCE … SKIP, start the "
-            "sinks again, and have what is missing sent again: they go on with what is there, and get nothing twice."
+            "Restore the folder, or run SinkQL on that host. Otherwise run ALTER SOURCE … SKIP, start the sinks "
+            "again, and send the missing requests again. The sinks repeat nothing."
         ),
         of_loss=True,
     ),
     "SQ4484": _environment(
-        "Requests cannot be made durable, so none are taken: senders get status 503.",
-        "Make room on the disk of the catalog's folder, or see what is wrong with it.",
+        "SinkQL cannot store requests durably, so it accepts none. Senders get status 503.",
+        "Free space on the disk of the catalog's folder, or repair the disk.",
         retryable=True,
     ),
     "SQ4485": _environment(
-        "Another process of the same catalog takes the source's requests now.",
-        "Nothing; this process goes on when the other one has ended.",
+        "Another process of the same catalog receives the source's requests now.",
+        "You need not do anything. This process continues when the other one ends.",
         retryable=True,
     ),
 }

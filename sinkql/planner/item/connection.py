@@ -74,23 +74,20 @@ _LOCAL = re.compile(r"local(\[([1-9]\d*|\*)\])?")
 class ClusterOptions:
     """The options of CREATE CLUSTER; `size` is for a local application, `master` for a remote one."""
 
-    size: str | None = option_field("`'local[2]'`: Spark in this process, with two parallel tasks", default=None)
-    master: str | None = option_field("a Spark master's address, instead of `SIZE`", default=None)
-    executors: int | None = option_field("the number of executors of a remote application", default=None)
-    cores: int | None = option_field("the number of cores of each executor", default=None)
-    memory: str | None = option_field(
-        "the memory of each executor, or of a local application's driver, such as `'4g'`", default=None
-    )
-    conf: dict[str, str] = field(default_factory=dict, metadata={"help": "further Spark settings"})
+    size: str | None = option_field("Spark on this machine with this number of cores, as `'local[2]'`", default=None)
+    master: str | None = option_field("the address of a Spark master, instead of `SIZE`", default=None)
+    executors: int | None = option_field("the number of executors", default=None)
+    cores: int | None = option_field("the cores of each executor", default=None)
+    memory: str | None = option_field("the memory of each executor, or of a local application, as `'4g'`", default=None)
+    conf: dict[str, str] = field(default_factory=dict, metadata={"help": "further settings of Spark"})
     state: str | None = option_field(
-        "the state store, from which another machine can start: `s3://bucket/prefix` with `AWS CONNECTION`, or a "
-        "shared folder",
+        "a bucket (with `AWS CONNECTION`) or shared folder for the state of sinks",
         default=None,
         local_path=True,
     )
-    aws_connection: ast.Name | None = option_field("the connection with the credentials for `STATE`", default=None)
-    managed: bool = option_field("only `true` is supported", default=True)
-    replication_factor: int = option_field("only `1` is supported", default=1)
+    aws_connection: ast.Name | None = option_field("the AWS connection for `STATE`", default=None)
+    managed: bool = option_field("only true is allowed", default=True)
+    replication_factor: int = option_field("only 1 is allowed", default=1)
 
 
 def plan_cluster(full_name: str, statement: ast.CreateCluster, planning: PlanningContext) -> logical.Cluster:

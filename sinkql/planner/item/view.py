@@ -70,7 +70,7 @@ class ViewOptions:
     commit_interval: timedelta | None = option_field(
         "the time between two commits of the view, at least one second", default=None
     )
-    retain_history: timedelta | None = option_field("the minimum time that changes are retained", default=None)
+    retain_history: timedelta | None = option_field("the minimum time to keep changes", default=None)
 
 
 def own_job(statement: ast.CreateView) -> bool:

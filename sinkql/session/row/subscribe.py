@@ -30,8 +30,8 @@ _LOOK_SECONDS, _PIN_SECONDS = 0.05, 60.0
 class SubscribeOptions:
     """The options of SUBSCRIBE."""
 
-    snapshot: bool = option_field("whether the rows that are there come first", default=True)
-    progress: bool = option_field("whether it is told which times are complete", default=False)
+    snapshot: bool = option_field("whether to print the present rows first", default=True)
+    progress: bool = option_field("whether to print which times are complete", default=False)
 
 
 def subscribe(statement: ast.Subscribe, workspace: Workspace) -> Result:

@@ -138,10 +138,10 @@ _LOOK_SECONDS = 0.3
 
 
 class RunningSinks:
-    """Start sinks at the beginning of a `with` or `async with`, stop them after their batches at its end.
+    """Sinks that start with a `with` or `async with` block, and stop after their batches at its end.
 
-    The end raises the error of a sink that failed, or that waits for somebody to act; what the `with` itself raises
-    comes first. Methods may be called from any thread.
+    The end raises the error of a sink that failed or needs a user to act. An error of the block comes first. You may
+    call methods from any thread.
     """
 
     def __init__(
@@ -188,11 +188,12 @@ class RunningSinks:
         await asyncio.to_thread(self.__exit__, *raised)
 
     def wait_for_commit(self, timeout: float | None = None) -> None:
-        """Wait until each sink has committed rows that the wait before this one, or the start, has not seen.
+        """Wait until each sink has committed rows after the start or after the previous wait.
 
-        Of a sink for which there are none, wait until it has all that its sources have now. Raises the error of a sink
-        that failed or waits for somebody to act, SQ5212 where one was stopped or dropped, and TimeoutError after
-        `timeout` seconds, which names the error of a sink that still tries again.
+        If a sink has no new rows, wait until its table has everything that its sources have now. A load generator
+        without UP TO has no such end. Raise the error of a sink that failed or needs a user to act, or SQ5212 if
+        a sink was stopped or dropped. After `timeout` seconds, raise TimeoutError with the error of a sink that
+        retries.
         """
         until = None if timeout is None else time.monotonic() + timeout
         reaching = self._reaching()

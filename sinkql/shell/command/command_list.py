@@ -13,22 +13,27 @@ _Row = tuple[tuple[str, ...], str, str, Callable[[Shell, Command, str | None], N
 _GROUPS: dict[str, tuple[_Row, ...]] = {
     "General": (
         (("?",), "\\?", "this list", general.list_commands),
-        (("h", "help"), "\\h [STATEMENT]", "meaning, example and syntax of a statement", general.show_help),
+        (("h", "help"), "\\h [STATEMENT]", "list the statements, or show the help on one", general.show_help),
         (("q", "quit"), "\\q [detach]", "leave; detach leaves the sinks running", general.leave),
         (("conninfo",), "\\conninfo", "the catalog, and what it contains", catalog.conninfo),
         (("!",), "\\! [COMMAND]", "run a command of the operating system", general.system),
     ),
     "Statements": (
         (("g",), "\\g", "run the statement before it, or the last one again", general.run_again),
-        (("gx",), "\\gx", "the same, one value per line", general.run_again),
-        (("watch",), "\\watch [SECONDS [TIMES]]", "run the statement again and again", general.watch),
+        (("gx",), "\\gx", "the same, with one value per line", general.run_again),
+        (
+            ("watch",),
+            "\\watch [SECONDS [TIMES]]",
+            "run the statement every 2 seconds, or another interval, until Ctrl-C",
+            general.watch,
+        ),
         (("e", "edit"), "\\e [FILE]", "edit the last statement, or a file, in $EDITOR", general.edit),
         (("i", "include"), "\\i FILE", "run the statements and commands of a file", general.include),
         (("timing",), "\\timing [on|off]", "show how long each statement takes", general.timing),
     ),
     "Catalog": (
         (("d",), "\\d [NAME]", "all items; or columns, keys, SQL and status of one", catalog.describe),
-        (("d+",), "\\d+ [NAME]", "the same, with comments and since when; or its plan too", catalog.describe),
+        (("d+",), "\\d+ [NAME]", "the same, with comments and creation times; or its plan too", catalog.describe),
         (("dt",), "\\dt [PATTERN]", "tables", catalog.listing),
         (("ds",), "\\ds [PATTERN]", "sources", catalog.listing),
         (("dv",), "\\dv [PATTERN]", "views", catalog.listing),
@@ -42,9 +47,9 @@ _GROUPS: dict[str, tuple[_Row, ...]] = {
         (("dx",), "\\dx", "installed types of connections, sources and sinks", catalog.listing),
     ),
     "Sinks": (
-        (("jobs",), "\\jobs", "what the sinks are doing", catalog.jobs),
-        (("start",), "\\start [NAME …]", "run sinks in the background, all without a name", catalog.start),
-        (("stop",), "\\stop [NAME …]", "stop sinks after their batch, all without a name", catalog.stop),
+        (("jobs",), "\\jobs", "the status of the sinks", catalog.jobs),
+        (("start",), "\\start [NAME …]", "run sinks in the background; all, without a name", catalog.start),
+        (("stop",), "\\stop [NAME …]", "stop sinks after their batch; all, without a name", catalog.stop),
         (("log",), "\\log [NAME …]", "the history of sinks", catalog.log),
     ),
     "Output": (

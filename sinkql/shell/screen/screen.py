@@ -6,9 +6,7 @@ A statement that takes its time → a line with a clock, which goes away when it
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
-import subprocess
 import sys
 import threading
 import time
@@ -24,14 +22,12 @@ from sinkql.errors import Notice, SinkqlError, for_terminal, line_and_column
 from sinkql.keywords import LANGUAGE
 from sinkql.local_path import expand_home
 from sinkql.parser.assist.highlight import HighlightKind, highlights
-from sinkql.shell.screen import table
-from sinkql.shell.screen.keyboard import lent_terminal
+from sinkql.shell.screen import pager, table
 from sinkql.shell.screen.value import Rows
 from sinkql.shell.setting import Settings
 
 _MARGIN = 8
 """What stands before a source line: its number and a bar."""
-_DEFAULT_PAGER = "less -SRF"
 
 
 @dataclass(slots=True)
@@ -118,17 +114,12 @@ class Screen:
             sys.stdout.write(text)
             sys.stdout.flush()
             return
-        command = os.environ.get("SINKQL_PAGER") or os.environ.get("PAGER") or _DEFAULT_PAGER
-        try:
-            with lent_terminal():
-                subprocess.run(shlex.split(command), input=text, text=True, check=False)
-        except OSError:
-            sys.stdout.write(text)
+        pager.show(text)
 
     def _fits(self, text: str) -> bool:
         if not self.interactive or not self.settings.pager:
             return True
-        return text.count("\n") < shutil.get_terminal_size().lines - 1
+        return pager.fits(text)
 
     def error(self, error: SinkqlError) -> None:
         """Print an error with its caret and hint."""

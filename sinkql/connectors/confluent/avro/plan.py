@@ -35,14 +35,14 @@ _FULLNAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 class SchemaOptions:
     """The options of FORMAT AVRO USING of sinks."""
 
-    null_defaults: bool = option_field("fields that may be NULL have that as their default", default=False)
-    avro_key_fullname: str | None = option_field("the name of the records of keys, else `row`", default=None)
-    avro_value_fullname: str | None = option_field("the name of the records of values, else `envelope`", default=None)
+    null_defaults: bool = option_field("nullable fields have the default NULL", default=False)
+    avro_key_fullname: str | None = option_field("the record name of keys; `row` by default", default=None)
+    avro_value_fullname: str | None = option_field("the record name of values; `envelope` by default", default=None)
     key_compatibility_level: _Level | None = option_field(
-        "how schemas of keys may change in the registry", default=None
+        "the compatibility level of key schemas in the registry", default=None
     )
     value_compatibility_level: _Level | None = option_field(
-        "how schemas of values may change in the registry", default=None
+        "the compatibility level of value schemas in the registry", default=None
     )
 
 

@@ -53,39 +53,34 @@ _OF_TOKENS = ("CREDENTIAL", "SCOPE", "OAUTH2 SERVER URL")
 class CatalogOptions:
     """The options of all catalog types; which ones a type has, `_ALLOWED` says."""
 
-    catalog_type: str = option_field("what the catalog is", choices=SUPPORTED)
+    catalog_type: str = option_field("the type of the catalog", choices=SUPPORTED)
     url: str | None = option_field(
-        "`rest`, `s3tablesrest`: its address, required; `hive`: the metastore's, as `thrift://host:9083`. `glue`: its "
-        "endpoint, else AWS's own. `sql`: a database URL, else `catalog.db` in the warehouse",
+        "the address of the catalog; for `sql` a database, by default `catalog.db` in the warehouse",
         default=None,
     )
     warehouse: str | None = option_field(
-        "`sql`: a local folder, required. `rest`: the warehouse's name. `s3tablesrest`: the table bucket's ARN, or its "
-        "name in the account of the AWS connection; required. `glue`, `hive`: where new databases lie, as "
-        "`s3://bucket/path`",
+        "a folder (`sql`), name (`rest`), table bucket (`s3tablesrest`), or location of new databases (`glue`, `hive`)",
         default=None,
         local_path=True,
     )
     credential: logical.SecretText | None = option_field(
-        "`rest`: `client-id:client-secret` for OAuth2. `sql`: the database's `user:password`; after a user's name in "
-        "`URL` the password alone",
+        "`client-id:client-secret` of OAuth2 (`rest`), or `user:password` of the database (`sql`)",
         default=None,
     )
-    scope: str | None = option_field("`rest`: the OAuth2 scope, `catalog` without one", default=None)
-    oauth2_server_url: str | None = option_field("`rest`: where tokens come from, else the catalog", default=None)
+    scope: str | None = option_field("the OAuth2 scope of `rest`; `catalog` by default", default=None)
+    oauth2_server_url: str | None = option_field("the token server of `rest`; the catalog by default", default=None)
     storage_provider: Literal["s3", "gcs", "adls"] | None = option_field(
-        "`rest`: where its files are", default=None, choices=("s3", "gcs")
+        "the store of the files of `rest`", default=None, choices=("s3", "gcs")
     )
     access_delegation: Literal["vended-credentials"] | None = option_field(
-        "`rest`: the catalog gives the keys to a table's files", default=None
+        "the catalog sends keys for a table's files (`rest`)", default=None
     )
     aws_connection: ast.Name | None = option_field(
-        "`s3tablesrest`, `glue`: whose keys or role requests are signed with, required; and those for files, where the "
-        "sink has no `USING AWS CONNECTION`",
+        "the AWS connection for requests and files; required for `s3tablesrest` and `glue`",
         default=None,
     )
     gcp_connection: ast.Name | None = option_field(
-        "`rest`: the service account whose tokens requests to BigLake have, and those for files", default=None
+        "the GCP connection for BigLake's requests and files (`rest`)", default=None
     )
 
 

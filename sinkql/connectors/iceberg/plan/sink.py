@@ -55,32 +55,31 @@ class TableOptions:
     """What INTO … (…) says: where the table is."""
 
     namespace: str = option_field("the namespace of the table")
-    table: str = option_field("its name; the sink creates it")
+    table: str = option_field("the name of the table; the sink creates it")
 
 
 @dataclass(frozen=True, slots=True)
 class IcebergOptions(SinkOptions):
     """What WITH (…) says."""
 
-    format_version: int = option_field("of a table that the sink creates: 2 or 3", default=2)
+    format_version: int = option_field("the format version of a new table: 2 or 3", default=2)
     retain_snapshots: int | None = option_field(
-        "how many stay, else 100; the table's `history.expire` settings win",
+        "the snapshots to keep; 100 by default, `history.expire` settings of the table override it",
         default=None,
     )
     maintenance: bool = option_field(
-        "compact files, expire snapshots, and remove files that nothing reaches; with the table's `gc.enabled = false` "
-        "only compact",
+        "compact files, expire snapshots and remove orphan files; `gc.enabled = false` limits it to compaction",
         default=True,
     )
     maintenance_share: float | None = option_field(
-        "percent of the time that compaction may take, else 15",
+        "the percentage of time for compaction; 15 by default",
         default=None,
     )
     existing_rows: Literal["KEEP", "REPLACE"] | None = option_field(
-        "`KEEP` takes a table with rows of others, `REPLACE` puts the sink's rows in their place", default=None
+        "for a table with rows of others: `KEEP` adds to them, `REPLACE` replaces them", default=None
     )
     branch: str | None = option_field(
-        "a branch of the table to commit to, until `ALTER SINK … PUBLISH` moves main to there; else main",
+        "a branch of the table for commits, instead of main",
         default=None,
     )
 

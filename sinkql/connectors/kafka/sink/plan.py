@@ -44,33 +44,28 @@ _HEADERS = ("map[text=>text]", "map[text=>bytea]")
 class TopicOptions:
     """The options of INTO KAFKA CONNECTION."""
 
-    topic: str = option_field("the topic's name; the sink makes it if it is not there")
+    topic: str = option_field("the name of the topic; the sink creates it if needed")
     topic_partition_count: int | None = option_field(
-        "of a topic that the sink makes, else as the brokers have it", default=None
+        "the partitions of a new topic; the brokers' default otherwise", default=None
     )
     topic_replication_factor: int | None = option_field(
-        "of a topic that the sink makes, else as the brokers have it", default=None
+        "the replication factor of a new topic; the brokers' default otherwise", default=None
     )
-    topic_config: dict[str, str] = field(
-        default_factory=dict, metadata={"help": "settings of a topic that the sink makes"}
-    )
+    topic_config: dict[str, str] = field(default_factory=dict, metadata={"help": "settings of a new topic"})
     compression_type: Literal["NONE", "GZIP", "SNAPPY", "LZ4", "ZSTD"] = option_field(
-        "how messages are compressed", default="LZ4"
+        "the compression of messages", default="LZ4"
     )
-    transactional_id_prefix: str | None = option_field(
-        "what the id of the sink's transactions begins with", default=None
-    )
+    transactional_id_prefix: str | None = option_field("the prefix of the transactional id", default=None)
     progress_group_id_prefix: str | None = option_field(
-        "what the id of the group begins with that reads the topic of progress", default=None
+        "the prefix of the group id that reads the progress topic", default=None
     )
     partition_by: ast.Expression | None = option_field(
-        "a whole number for each message, of columns of the key where there is one: modulo the number of partitions it "
-        "is the message's, else the hash of the key is",
+        "the partition of a message, modulo their number; the hash of the key by default",
         default=None,
     )
     legacy_ids: bool = option_field("not supported yet", default=False)
     topic_metadata_refresh_interval: timedelta | None = option_field(
-        "how often partitions are looked for that the topic has got since; else each 5 minutes", default=None
+        "how often to look for new partitions; 5 minutes by default", default=None
     )
 
 

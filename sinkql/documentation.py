@@ -1,0 +1,409 @@
+"""Words → the pages, sections and table rows of the documentation that explain them.
+
+The documentation is a folder of Markdown, which the wheel contains. Nothing is indexed: each search reads all pages,
+which takes less time than loading an index would.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+_LISTED = 8
+_ALSO = 5
+"""How many further pages are listed, if something is shown."""
+_SHOWN = 3
+"""How many sections and rows are shown in full; of more, only a list."""
+_TITLE, _KEYWORD, _PATH, _HEADING, _ENTRY = 20, 16, 10, 6, 5
+"""What a word adds to the rank of a page that has it there; each use in its text adds 1, up to 5."""
+_WHOLE = 30
+"""What a page adds that has all words together in its title or keywords."""
+_LISTS = 0.4
+"""What the rank of errors and lists is multiplied by: a guide answers a question better than they do."""
+_SUMMARIES = ("reference/options", "functions/index", "sql/index")
+"""Pages that list what other pages explain."""
+_COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
+_FRONT_MATTER = re.compile(r"\A---\n(.*?)\n---\n", re.DOTALL)
+_LINK = re.compile(r"!?\[((?:[^\[\]]|\[[^\]]*\])*)\]\([^)]*\)")
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page: its path in the folder without the ending, and its Markdown."""
+
+    path: str
+    text: str
+
+    @property
+    def is_error(self) -> bool:
+        """Return whether it is the page of one error code."""
+        return self.path.startswith("errors/SQ")
+
+    @property
+    def is_list(self) -> bool:
+        """Return whether it has many things of which few matter to a question: an error, or all pages of a kind."""
+        return self.path.startswith("errors/") or self.path in _SUMMARIES
+
+    @cached_property
+    def folded(self) -> str:
+        """Return its path and its text in lower case."""
+        return f"{self.path}\n{self.text}".lower()
+
+    @cached_property
+    def title(self) -> str:
+        """Return the first heading as plain text."""
+        _, found, after = f"\n{self.text}".partition("\n# ")
+        return plain(after.partition("\n")[0]) if found else self.path
+
+    @cached_property
+    def keywords(self) -> tuple[str, ...]:
+        """Return the words of the front matter, which users type and the page does not have."""
+        match = _FRONT_MATTER.match(self.text)
+        listed = re.search(r"^keywords: *\[(.*)\]", match[1], re.MULTILINE) if match is not None else None
+        return tuple(each.strip(" \"'").lower() for each in listed[1].split(",")) if listed is not None else ()
+
+    @cached_property
+    def body(self) -> str:
+        """Return the Markdown without front matter and comments, as a reader sees it."""
+        return _COMMENT.sub("", _FRONT_MATTER.sub("", self.text)).strip() + "\n"
+
+    @cached_property
+    def headings(self) -> tuple[str, ...]:
+        """Return its headings as plain text; in a block of code, a line may look like one, and counts."""
+        return tuple(plain(line.lstrip("#")) for line in self.text.splitlines() if line.startswith("#"))
+
+    @cached_property
+    def lead(self) -> str:
+        """Return the first sentence below the title, as plain text."""
+        below = re.split(r"^# .*$", self.body, maxsplit=1, flags=re.MULTILINE)[-1].strip()
+        paragraph = " ".join(below.split("\n\n")[0].split())
+        return plain(re.split(r"(?<=[.!?]) (?=[A-Z])", paragraph)[0])
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Return what the page is called: its path, the end of it, its title, each statement that it is about."""
+        parts = [part.replace("-", " ") for part in self.path.split("/")]
+        statements = set(self.keywords) - {"statement", "syntax"} if parts[0] == "sql" else set()
+        found = {self.path.lower(), " ".join(parts), self.title.lower()}
+        found |= {
+            each.strip().lower() for each in self.title.split(",") if self.title == self.title.upper()
+        } | statements
+        if parts[-1] == "index":
+            return frozenset(found | {parts[0]} if len(parts) > 1 else found)
+        if len(parts) > 2:  # alert lag
+            return frozenset(found | {f"{parts[-2]} {parts[-1]}", f"{parts[-2].removesuffix('s')} {parts[-1]}"})
+        return frozenset(found | {parts[-1]})
+
+    @property
+    def command(self) -> str:
+        """Return the words after `sinkql help` that show the page."""
+        *folders, name = self.path.split("/")
+        if name == "index":
+            return folders[-1] if folders else "index"
+        return f"{folders[-1].removesuffix('s')} {name}" if len(folders) > 1 else name
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A section of a page, or rows of a table: its name, its Markdown, and what it says in a few words."""
+
+    page: Page
+    name: str
+    title: str
+    """Where it stands: the titles of the page and of the section."""
+    text: str
+    summary: str = ""
+
+    @property
+    def is_function(self) -> bool:
+        """Return whether it explains a function, which no other entry of the name does as well."""
+        return self.page.path.startswith("functions/")
+
+
+@dataclass(frozen=True)
+class Found:
+    """What explains words: the page or the entries to show, further pages, and, if there is nothing, names like it."""
+
+    page: Page | None = None
+    entries: tuple[Entry, ...] = ()
+    listed: tuple[Page | Entry, ...] = ()
+    near: tuple[str, ...] = field(default=())
+
+    def __bool__(self) -> bool:
+        return self.page is not None or bool(self.entries or self.listed)
+
+
+class Documentation:
+    """The pages of a folder; by default, of the package or of the checkout that it is in."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder if folder is not None else _folder()
+
+    @cached_property
+    def pages(self) -> tuple[Page, ...]:
+        """Return all pages, those of errors last."""
+        found = (Page(path, _text(file)) for path, file in _files(self.folder))
+        return tuple(sorted(found, key=lambda page: (page.is_error, page.path)))
+
+    def has_error(self, code: str) -> bool:
+        """Return whether the error of a code has a page."""
+        return (self.folder / "errors" / f"{code}.md").is_file()
+
+    def page(self, path: str) -> Page | None:
+        """Return the page at a path."""
+        return next((page for page in self.pages if page.path == path), None)
+
+    def find(self, words: str) -> Found:
+        """Return what explains an error code, the name of a page, statement, function, option or relation, or words."""
+        query = " ".join(words.lower().split()).strip("`\"'?;()")
+        command, query = query.startswith("sinkql "), query.removeprefix("sinkql ")
+        code = re.fullmatch(r"(?:error ?)?\[?(?:sq)?(\d{4})\]?", query)
+        if code is not None and self.has_error(f"SQ{code[1]}"):  # the other pages are not even read
+            path = f"errors/SQ{code[1]}"
+            return Found(Page(path, _text(self.folder / f"{path}.md")))
+        if not query:
+            return Found()
+        entries = _entries_named(query, self.pages)
+        exact = self._named(query)
+        if command and entries:  # sinkql explain is no statement
+            exact = []
+        ranked = self._ranked(query)
+        if exact:
+            others = [page for page in [*exact[1:], *ranked] if page is not exact[0]]
+            return Found(exact[0], listed=(*entries[:_LISTED], *_different(others)[:_ALSO]))
+        if entries:
+            shown = entries if len(entries) <= _SHOWN else [each for each in entries if each.is_function][:_SHOWN]
+            listed = [entry for entry in entries if entry not in shown]
+            pages = [page for page in ranked if all(page is not entry.page for entry in entries)]
+            return Found(None, tuple(shown), (*listed[: 2 * _LISTED], *pages[: _ALSO if shown else _LISTED]))
+        if len(ranked) == 1:
+            return Found(ranked[0])
+        near = () if ranked else tuple(self._near(query))
+        return Found(listed=tuple(ranked[:_LISTED]), near=near)
+
+    def _named(self, query: str) -> list[Page]:
+        """Return the pages of this name, or of the statement that the words begin with: DROP for `drop sink`."""
+        spellings = {query, query.replace("-", " ")}
+        pages = [page for page in self.pages if not page.is_error]
+        found = [page for page in pages if not page.names.isdisjoint(spellings)]
+        words = query.split()
+        for count in range(len(words) - 1, 0, -1):
+            if found or (count == 1 and _stem(words[1]) not in _KINDS):
+                break
+            beginning = " ".join(words[:count])
+            found = [page for page in pages if page.path.startswith("sql/") and beginning in page.names]
+        return found
+
+    def _ranked(self, query: str) -> list[Page]:
+        """Return the pages that have all words, the best first; if no page has all, those with most of them."""
+        words = [_stem(word) for word in query.split() if word not in _SMALL]
+        if not words:
+            return []
+        ranks: list[tuple[int, float, Page]] = []
+        for page in self.pages:
+            scores = [_score(word, page) for word in words if word in page.folded]
+            if scores := [score for score in scores if score]:
+                whole = query in page.keywords or query in page.title.lower()
+                rank = (sum(scores) + (_WHOLE if whole else 0)) * (_LISTS if page.is_list else 1)
+                ranks.append((len(scores), rank, page))
+        most = max((count for count, _, _ in ranks), default=0)
+        if most * 2 < len(words):
+            return []
+        best = [(rank, page) for count, rank, page in ranks if count == most]
+        return [page for _, page in sorted(best, key=lambda pair: -pair[0])]
+
+    def _near(self, query: str) -> Iterator[str]:
+        from difflib import get_close_matches  # only after a mistake
+
+        code = re.fullmatch(r"(?:sq)?(\d{4})", query)
+        if code is not None:
+            known, query = {page.path[-6:].lower() for page in self.pages if page.is_error}, f"sq{code[1]}"
+        else:
+            known = {
+                name
+                for page in self.pages
+                if not page.is_error
+                for names in (page.names, page.keywords, _names_in(page))
+                for name in names
+            }
+        for name in get_close_matches(query, sorted(known), n=3):
+            yield name.upper() if code is not None else name
+
+
+def plain(text: str) -> str:
+    """Return a line of Markdown as plain text."""
+    return re.sub(r"\*\*|`|(?<!\w)[*_]|[*_](?!\w)|\\(?=\W)", "", _LINK.sub(r"\1", text)).strip()
+
+
+def _folder() -> Path:
+    packaged = Path(__file__).parent / "docs"
+    return packaged if packaged.is_dir() else Path(__file__).parents[1] / "docs"
+
+
+def _files(folder: Path, below: str = "") -> Iterator[tuple[str, str]]:
+    try:
+        found = list(os.scandir(folder))
+    except FileNotFoundError:  # a checkout without docs
+        return
+    for each in found:
+        if each.is_dir():
+            yield from _files(Path(each.path), f"{below}{each.name}/")
+        elif each.name.endswith(".md"):
+            yield f"{below}{each.name.removesuffix('.md')}", each.path
+
+
+def _text(file: str | Path) -> str:
+    with open(file, encoding="utf-8") as opened:
+        return opened.read()
+
+
+_SMALL = frozenset(
+    ("a", "an", "and", "are", "be", "by", "can", "do", "does", "for", "from", "how", "i", "in", "is", "it", "my", "of",
+     "on", "or", "the", "to", "what", "when", "why", "with")
+)  # fmt: skip
+"""Words that are not looked for."""
+_KINDS = frozenset(
+    ("cluster", "column", "connection", "create", "database", "index", "materialized", "object", "plan", "schema",
+     "secret", "sink", "source", "table", "variable", "view")
+)  # fmt: skip
+"""The words, without a plural, that follow a statement of one word."""
+_LONG = 4
+"""How many letters a word has at least when its ending is cut, and when it may be a part of another word."""
+
+
+def _stem(word: str) -> str:
+    word = word.strip("`\"'?!.,;:()[]")
+    for ending in ("ing", "ed", "es"):
+        if word.endswith(ending) and len(word) - len(ending) >= _LONG:
+            return word.removesuffix(ending)
+    return word.removesuffix("s") if len(word) >= _LONG and not word.endswith("ss") else word
+
+
+def _score(word: str, page: Page) -> float:
+    """Return how well a page explains a word. Words are looked for without patterns, which would take far longer."""
+    text = page.folded
+    if len(word) < _LONG and not re.search(rf"(?<![a-z0-9]){re.escape(word)}", text):
+        return 0
+    score = _TITLE if word in page.title.lower() else 0
+    score += _KEYWORD if any(keyword.startswith(word) for keyword in page.keywords) else 0
+    score += _PATH if word in page.path.lower() else 0
+    score += _HEADING if any(word in heading.lower() for heading in page.headings) else 0
+    score += _ENTRY if f"\n| `{word}" in text or f"\n| {word}" in text else 0
+    return score + min(text.count(word), 5)
+
+
+def _entries_named(name: str, pages: Iterable[Page]) -> list[Entry]:
+    """Return the sections and rows of this name; those of pages that list what others explain only without others."""
+    name = re.sub(r"^[a-z_]+\.(?=[a-z_]+$)", "", name)  # the schema of a relation
+    found: list[Entry] = []
+    for page in pages:
+        if page.is_error or name not in page.folded:
+            continue
+        lines = page.body.splitlines()
+        here: list[Entry] = []
+        if any(name in _spellings(heading) for heading in page.headings[1:]):
+            here += _sections_named(name, page, lines)
+        if not here and any(line.startswith("|") and name in line.lower() for line in lines):
+            here += _rows_named(name, page, lines)
+        found += here or _paragraphs_named(name, page, lines)
+    known = {re.split(r"[(→]", entry.name)[0].strip() for entry in found if entry.page.path not in _SUMMARIES}
+    return [entry for entry in found if entry.page.path not in _SUMMARIES or entry.name not in known]
+
+
+def _sections_named(name: str, page: Page, lines: list[str]) -> Iterator[Entry]:
+    headings = list(_heading_lines(lines))
+    for number, (place, level, heading) in enumerate(headings[1:], 1):
+        if name in _spellings(heading) and _is_name(heading):
+            ends = [other for other, deeper, _ in headings[number + 1 :] if deeper <= level]
+            inside = lines[place : ends[0] if ends else len(lines)]
+            below = " ".join(" ".join(inside[1:]).split())
+            summary = plain(re.split(r"(?<=[.!?]) ", below)[0])
+            yield Entry(page, heading, page.title, "\n".join(inside).rstrip() + "\n", summary)
+
+
+def _paragraphs_named(name: str, page: Page, lines: list[str]) -> Iterator[Entry]:
+    """Yield paragraphs that begin with the name: what is too small for a section."""
+    for place, line in enumerate(lines):
+        if line.lower().startswith(f"`{name}`: "):
+            ends = next((number for number in range(place, len(lines)) if not lines[number]), len(lines))
+            text = " ".join(lines[place:ends])
+            yield Entry(page, name, page.title, f"{text}\n", plain(text.partition(": ")[2].partition(". ")[0]))
+
+
+def _is_name(heading: str) -> bool:
+    """Return whether a heading is the name of a relation, a command or a statement, and not one of many like it."""
+    return "_" in heading or heading.startswith("sinkql ") or heading == heading.upper()
+
+
+def _rows_named(name: str, page: Page, lines: list[str]) -> Iterator[Entry]:
+    """Yield the rows of this name, those of one table together, with rows below them that have no name."""
+    head: list[str] = []
+    rows: list[str] = []
+    follows = False
+    for place, line in enumerate([*lines, ""]):
+        if not line.startswith("|"):
+            if rows:
+                yield _entry_of(rows, head, page, lines[:place])
+            head, rows, follows = [], [], False
+        elif len(head) < 2:
+            head.append(line)
+        else:
+            follows = _is_named(name, line, page) or (follows and not _cells(line)[0])
+            rows += [line] if follows else []
+
+
+def _is_named(name: str, row: str, page: Page) -> bool:
+    first = _cells(row)[0]
+    if name not in first.lower() or not ("`" in first or page.path.startswith("functions/")):
+        return False
+    if page.path.startswith("functions/") and name.upper() in re.findall(r"[A-Z]{2,}", first):
+        return True  # a BETWEEN b AND c
+    return any(name in _spellings(part) for part in (plain(first), *re.split(r", |<br>", plain(first))))
+
+
+def _entry_of(rows: list[str], head: list[str], page: Page, before: list[str]) -> Entry:
+    section = next((text for place, _, text in reversed(list(_heading_lines(before))) if place), "")
+    title = f"{page.title}: {section}" if section else page.title
+    titles, cells = _cells(head[0]), _cells(rows[0])
+    told = next((place for place, each in enumerate(titles) if each in ("description", "meaning")), -1)
+    text = "\n".join([f"**{title}**", "", *head, *rows, ""])
+    return Entry(page, plain(cells[0]), title, text, plain(cells[min(told, len(cells) - 1)]))
+
+
+def _cells(row: str) -> list[str]:
+    return [cell.strip() for cell in re.split(r"(?<!\\)\|", row.strip().strip("|"))]
+
+
+def _heading_lines(lines: list[str]) -> Iterator[tuple[int, int, str]]:
+    """Yield the place, the level and the text of each heading."""
+    fenced = False
+    for place, line in enumerate(lines):
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        elif not fenced and line.startswith("#"):
+            text = line.lstrip("#")
+            yield place, len(line) - len(text), plain(text)
+
+
+def _spellings(text: str) -> set[str]:
+    """Return what a heading or cell may be called by: `f(a) → b` is f, `sinkql status` status, `mz_x.y` also y."""
+    name = re.split(r"[(→]| in `?WITH", text)[0].strip().lower()
+    found = {text.lower(), name, name.removeprefix("sinkql ")}
+    if re.fullmatch(r"[a-z_]+\.[a-z_]+", name):
+        found.add(name.partition(".")[2])
+    return found - {""}
+
+
+def _names_in(page: Page) -> Iterator[str]:
+    for line in page.body.splitlines():
+        if line.startswith("| `"):
+            yield from _spellings(plain(line.split("|")[1]))
+    yield from (heading.lower() for heading in page.headings)
+
+
+def _different(pages: Iterable[Page]) -> list[Page]:
+    return list(dict.fromkeys(pages))

@@ -1,0 +1,49 @@
+"""The navigation of mkdocs.yml → the pages that there are, will be, and were."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import yaml
+
+from docs.page_text import ROOT
+
+OLD = frozenset(
+    f"docs/{name}.md"
+    for name in (
+        "bad-records", "changing", "cluster", "embedding", "guide", "proof", "scale",
+        "views", "watching",
+    )
+)  # fmt: skip
+"""Pages that the tree replaces, and that rules for new pages leave out; this only shrinks, and is empty in the end."""
+
+
+@cache
+def configuration() -> dict[str, Any]:
+    """Return what mkdocs.yml says."""
+    text = re.sub(r"!!python/\S+", "", (ROOT / "mkdocs.yml").read_text("utf-8"))  # these name functions
+    loaded: dict[str, Any] = yaml.safe_load(text)
+    return loaded
+
+
+def navigation() -> list[str]:
+    """Return the pages of the navigation in order, relative to the repository; those outside docs are below project."""
+    return [
+        entry.removeprefix("project/") if entry.startswith("project/") else f"docs/{entry}"
+        for entry in _entries(configuration()["nav"])
+    ]
+
+
+def _entries(node: object) -> Iterator[str]:
+    match node:
+        case str():
+            yield node
+        case list():
+            for each in node:
+                yield from _entries(each)
+        case dict():
+            for each in node.values():
+                yield from _entries(each)
