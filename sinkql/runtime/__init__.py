@@ -1,9 +1,9 @@
-"""Jobs → running sinks. Each room uses those below it alone; only the first three have Spark in them.
+"""Run jobs as sinks. Each package uses only those below it in this list; `process`, `sink` and `spark` import Spark.
 
-* `process`: who runs which sinks: a roster → processes, an application of Spark in each, a thread a sink.
-* `sink`: one sink of a cluster: lease, claim, a seat at the conductor, tries again, its end.
-* `spark`: the session, the lanes in which batches run, and the engine that runs their operators.
-* `local`: an engine without Spark, for tests of pipelines and SinkQL's own.
-* `batch`: one micro-batch around the marker of the sink's table, by any engine, and which sink has one when.
-* `state`: what operators keep between batches, and the operators that do.
+* `process`: Runs the sinks of a workload in processes, one Spark application in each.
+* `sink`: Runs one sink of a cluster: lease, claim, batches, retries, end.
+* `spark`: Starts the session, and executes the operators of batches in Spark.
+* `local`: Executes the operators of batches in this process, without Spark.
+* `batch`: Commits batches with any engine, and schedules them.
+* `state`: Holds the state of operators between batches, and the operators that have state.
 """

@@ -16,7 +16,7 @@ from sinkql.errors import SinkqlError
 from sinkql.runtime.batch.engine import Batch, Outcome
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.local.engine import LocalEngine
-from support.running import job, loop_of
+from support.running import job, loop_of, use_engine
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,8 @@ def test_state_is_recovered_from_a_complete_log(tmp_path: Path) -> None:
         _lose(tmp_path)
         sinks.server.commit([("t", 1, "new"), ("t", 2, None)])
         loop = sinks.loop("a")
-        loop.computation.engine = engine = _Engine()
+        engine = _Engine()
+        use_engine(loop, engine)
         drain(loop)
     assert sinks.rows() == sinks.server.rows()
     # during the snapshot, a missing value of a row that a later chunk contains is no error

@@ -27,7 +27,7 @@ from support.catalog import server_address
 from support.kafka import PASSWORD, USER, Kafka
 from support.patience import PATIENCE_S
 from support.postgres import Postgres
-from support.running import drain
+from support.running import drain, use_engine
 
 pytestmark = pytest.mark.server
 
@@ -268,7 +268,7 @@ def test_what_is_read_while_a_topic_is_made_anew_is_not_committed(broker: Kafka,
         broker.send(topic, *_texts(*range(100, 110)))
 
     loop = pipeline.loop("s")
-    loop.computation.engine = _Meanwhile(loop.computation.engine, remake)
+    use_engine(loop, _Meanwhile(loop.computation.engine, remake))
     loop.start(epoch=1, once=True)
     with pytest.raises(SinkqlError, match="SQ3371"):
         drain(loop)

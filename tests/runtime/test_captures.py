@@ -39,13 +39,13 @@ class _Captures:
 
     def waits(self, monkeypatch: pytest.MonkeyPatch, times: int) -> list[float]:
         """Return the seconds between each death and the next begin."""
-        monkeypatch.setattr(module, "_forked", self.forked)
+        monkeypatch.setattr(module, "_fork", self.forked)
         monkeypatch.setattr(time, "monotonic", lambda: self.now)
         running: dict[str, Any] = {}
         while len(self.begun) <= times:
             self.now += 0.25
             if not self.begun or self.now >= self.begun[-1] + self.lived:  # before that it was alive
-                module._look(running, self)  # type: ignore[arg-type]  # of a desk, what is asked of it here
+                module._update_processes(running, self)  # type: ignore[arg-type]  # of a desk, what is asked of it here
         return [after - before - self.lived for before, after in zip(self.begun, self.begun[1:], strict=False)]
 
 

@@ -151,7 +151,9 @@ def test_a_clock_that_is_a_minute_behind_is_waited_for(tmp_path: Path) -> None:
         behind.start(epoch=2)
     assert caught.value.code == "SQ3213"
     assert caught.value.retryable
-    assert caught.value.detail == ("the commit was made at 2023-11-14 22:13:20 UTC, here it is 2023-11-14 22:12:20 UTC")
+    assert caught.value.detail == (
+        "the commit was made at 2023-11-14 22:13:20 UTC, the time here is 2023-11-14 22:12:20 UTC"
+    )
     later(sink, -60)
     with pytest.raises(SinkqlError, match="60 seconds behind"):
         sink.loop.process(sink.loop.marker.end, {**sink.loop.marker.end, CLOCK: {"at": START + 1000}})

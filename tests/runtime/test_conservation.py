@@ -125,4 +125,4 @@ def test_a_row_that_an_operator_does_not_get_is_missed(tmp_path: Path, monkeypat
     monkeypatch.setattr(engine, "prepared", lambda *given: prepared(*given).slice(1))
     with pytest.raises(SinkqlError) as raised:
         pipeline.attempt()
-    assert (raised.value.code, raised.value.detail) == ("SQ3392", "1 were taken")
+    assert (raised.value.code, raised.value.detail) == ("SQ3392", "rows taken: 1")

@@ -273,12 +273,12 @@ def test_java_that_has_ended_ends_the_watch() -> None:
 def test_a_start_that_found_no_master_is_tried_again(spark_of_no_process: SparkOfNoProcess) -> None:
     spark = spark_of_no_process("spark://far:7077")
     spark.begin()
-    first = spark._starting
+    first = spark._start
     first._session.set_exception(SinkqlError("SQ4050", "no master"))
     spark.begin()
-    second = spark._starting
+    second = spark._start
     assert second is not first
     second._session.set_exception(SinkqlError("SQ4053", "not packed"))
     spark.begin()
-    assert spark._starting is second
+    assert spark._start is second
     spark._folder.release()

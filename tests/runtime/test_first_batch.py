@@ -157,8 +157,8 @@ def test_a_first_batch_is_left_while_it_is_young_and_commits_nothing_then(
     run = _Run(tmp_path, engine=_Engine(gate))
     batch = run.batch(run.claim(), gate)
     run.stopping.set()
-    assert run.application._stuck() == left
-    run.application._leave()
+    assert run.application._is_stuck() == left
+    run.application._abandon_stuck()
     outcomes = [outcome for _, outcome in run.application.ended.values()]
     assert outcomes == ([SinkOutcome(run.runner.job.sink, "stopped", early=True)] if left else [])
     _end(batch, gate)
@@ -172,12 +172,12 @@ def test_a_first_batch_that_committed_is_waited_for(tmp_path: Path) -> None:
     batch = run.batch(run.claim(), gate)
     run.stopping.set()
     assert run.rows() == 1
-    assert not run.application._stuck()
+    assert not run.application._is_stuck()
     assert run.runner.release_for_move() is None
     _end(batch, gate)
     assert len(run.control.commits) == 1
-    assert run.application._stuck()
-    assert run.application._told(run.runner, cast(SinkOutcome, run.runner.release_for_move())).exit_code == 0
+    assert run.application._is_stuck()
+    assert run.application._with_early(run.runner, cast(SinkOutcome, run.runner.release_for_move())).exit_code == 0
 
 
 def test_no_batch_is_young_once_the_sink_has_committed_in_an_earlier_incarnation(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_no_batch_is_young_once_the_sink_has_committed_in_an_earlier_incarnation
     run.engine.gate = again = _Gate()
     batch = run.batch(run.claim(2), again)
     run.stopping.set()
-    assert not run.application._stuck()
+    assert not run.application._is_stuck()
     _end(batch, again)
     assert (run.raised, run.rows()) == ([], 2)
 
@@ -211,7 +211,7 @@ def test_a_batch_that_needs_no_query_is_a_batch_all_the_same(tmp_path: Path, mon
     monkeypatch.setattr(incarnation, "SparkEngine", lambda session, *, buckets: run.engine)
     batch = _begun(threading.Thread(target=_incarnation, args=(run.runner,), daemon=True), gate)
     run.stopping.set()
-    assert not run.application._stuck()
+    assert not run.application._is_stuck()
     _end(batch, gate)
     assert (run.runner.batches.ran, run.rows()) == (True, 1)
 

@@ -97,17 +97,17 @@ def test_a_spark_that_died_is_started_again(
 ) -> None:
     spark = spark_of_no_process("local[2]")
     spark.begin()
-    first = spark._starting
+    first = spark._start
     first._jvm._process = subprocess.Popen(["sleep", "1000"], stdin=subprocess.PIPE, start_new_session=True)
     gone, session = object(), object()
     first._session.set_result(gone)
     spark.begin()
-    assert (spark._starting, spark.death(gone)) == (first, None)
+    assert (spark._start, spark.death(gone)) == (first, None)
     first._jvm._process.kill()
     assert (_told(spark, gone), _told(spark, session)) == (("SQ4004", "signal 9"), None)
     spark.begin()
-    assert spark._starting is not first
-    spark._starting._session.set_result(session)
+    assert spark._start is not first
+    spark._start._session.set_result(session)
     assert (_told(spark, gone), _told(spark, session)) == (("SQ4004", "signal 9"), None)
     monkeypatch.setattr(SparkStart, "end", lambda starting, patience=0.0: None)
     spark.end(0.0)

@@ -79,7 +79,7 @@ def test_a_table_with_other_columns_says_what_to_do_with_it(session: Session, tm
     with pytest.raises(SinkqlError) as stopped:
         _started(session)
     assert stopped.value.code == "SQ3504"
-    assert "Rename or drop this table" in (stopped.value.hint or "")
+    assert "Rename or drop this dead-letter table" in (stopped.value.hint or "")
     _catalog(tmp_path).rename_table("n.t__errors", "n.handled")
     _commit(_started(session))
     moved = [row["raw"] for row in _catalog(tmp_path).load_table("n.handled").scan().to_arrow().to_pylist()]

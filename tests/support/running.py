@@ -7,7 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -162,6 +162,14 @@ def loop_of(
         job, readers, writer, engine or LocalEngine(), context.folder, control or MemoryControl(), progress,
         dead_letters=letters, state_directory=StateDirectory.of(context), since_ms=since_ms,
     )  # fmt: skip
+
+
+def use_engine(loop: BatchLoop, engine: Engine) -> None:
+    """Give all parts of a loop that has not started another engine."""
+    computation = loop.computation
+    computation.engine = loop.state.engine = engine
+    computation.indexes = replace(computation.indexes, engine=engine)
+    computation.lookup = replace(computation.lookup, engine=engine)
 
 
 def drain(loop: BatchLoop) -> int:

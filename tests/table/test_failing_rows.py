@@ -18,7 +18,7 @@ from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.batch.pacing import Pacer, PacingOrders
 from sinkql.runtime.spark.engine import SparkEngine
 from sinkql.session import Session
-from support.running import drain
+from support.running import drain, use_engine
 from table.test_table_sinks import _SETUP, Kind, expected, loop, sink, written
 
 _VIEWS = """
@@ -117,7 +117,7 @@ def _stall(session: Session) -> BatchLoop:
 @pytest.mark.spark
 def test_in_spark_a_sink_recovers_once_the_failing_row_is_deleted(spark: SparkSession, session: Session) -> None:
     running = _stall(session)
-    running.computation.engine = SparkEngine(lambda: spark, buckets=2)
+    use_engine(running, SparkEngine(lambda: spark, buckets=2))
     running.start(epoch=1)
     with pytest.raises(SinkqlError) as stalled:
         drain(running)

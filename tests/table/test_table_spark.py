@@ -14,7 +14,7 @@ from sinkql.errors import SinkqlError
 from sinkql.runtime.spark.engine import SparkEngine
 from sinkql.session import Session
 from support.readers import connect, duckdb_folder, open_table
-from support.running import drain
+from support.running import drain, use_engine
 from table.test_table_sinks import _SETUP, KINDS, Kind, expected, loop, sink, written
 
 pytestmark = pytest.mark.spark
@@ -31,7 +31,7 @@ def test_a_sink_in_spark_holds_what_its_table_gives(spark: SparkSession, session
     session.execute("INSERT INTO loose VALUES (1, 'a'), (1, 'a')")
     sink(session, KINDS[kind])
     running = loop(session)
-    running.computation.engine = SparkEngine(lambda: spark, buckets=2)
+    use_engine(running, SparkEngine(lambda: spark, buckets=2))
     running.start(epoch=1)
     for statement in (
         "SELECT 1",
@@ -53,7 +53,7 @@ def test_a_row_that_fails_is_shown_with_its_times(spark: SparkSession, session: 
     session.execute("INSERT INTO clocks VALUES (0, '12:30', '{12:00,NULL}', '{7}', '{2024-01-31}')")
     sink(session, Kind("v", "KEY (id) MODE UPSERT", ""))
     running = loop(session)
-    running.computation.engine = SparkEngine(lambda: spark, buckets=2)
+    use_engine(running, SparkEngine(lambda: spark, buckets=2))
     running.start(epoch=1)
     with pytest.raises(SinkqlError) as caught:
         drain(running)
@@ -127,7 +127,7 @@ def test_years_that_python_has_not_are_written_and_not_shown(spark: SparkSession
     )
     sink(session, Kind("far", "KEY (id) MODE UPSERT", ""))
     running = loop(session)
-    running.computation.engine = SparkEngine(lambda: spark, buckets=2)
+    use_engine(running, SparkEngine(lambda: spark, buckets=2))
     running.start(epoch=1)
     drain(running)
     with connect() as connection:

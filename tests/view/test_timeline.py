@@ -26,7 +26,7 @@ def _run(folder: Path, seed: int, made: Mapping[str, physical.Job]) -> TickHisto
     with (
         patch("sinkql.connectors.view.writer._SWEEP_EVERY", 2 if seed % 2 else 16),
         patch("sinkql.connectors.view.writer._LEAST_HISTORY", 0 if seed % 4 == 1 else 1 << 20),
-        patch("sinkql.runtime.batch.timeline._KEPT", 8 if seed % 2 else 256),
+        patch("sinkql.runtime.batch.timeline._TICKS_KEPT", 8 if seed % 2 else 256),
         patch("sinkql.runtime.batch.timeline._SWEEP_EVERY", 4 if seed % 2 else 32),
     ):
         history.run(_STEPS)

@@ -1,4 +1,4 @@
-"""The time of a job's commits, as a source of it: one number that only grows, and stands in the marker like others."""
+"""The clock: the time of a job's commits as one of its sources. It only grows; the checkpoint has its offset."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 CLOCK = "$clock"
-"""The name that the clock has among the sources of a job."""
+"""The clock's name among the sources of a job."""
 _BEHIND_MS = 60_000
-"""By how much this machine's clock may be behind the last commit, made on another one perhaps, without a word."""
+"""The most that this clock may be behind the last commit, which may come from another machine."""
 
 
 def machine_ms() -> int:
@@ -27,16 +27,16 @@ def machine_ms() -> int:
 
 @dataclass(frozen=True, slots=True)
 class ClockReader(Reader):
-    """Read the clock. Offsets: `at`, the time of the commit in milliseconds since 1970, 0 before the first batch.
+    """Reads the clock. Offsets: `at`, the time of the commit in milliseconds since 1970; 0 before the first batch.
 
-    It goes on with data, and when it is time for a row to come or to go by itself, and never back: where the machine's
-    clock is behind, commits have the time of the last one until it has caught up.
+    It advances with data and with temporal changes, and never goes back: if the machine's clock is behind, commits
+    have the time of the last commit until the machine has caught up.
     """
 
     now_ms: Callable[[], int] = machine_ms
 
     def initial(self, *, at_end: bool) -> Offsets:
-        """Return the time before all."""
+        """Return the time before the first batch."""
         return {"at": 0}
 
     def target(self, start: Offsets) -> Offsets:
@@ -44,7 +44,7 @@ class ClockReader(Reader):
         return {"at": max(start["at"], self.now_ms())}
 
     def target_reached(self, offsets: Offsets, target: Offsets) -> bool:
-        """Tell whether it is that time, or later."""
+        """Return whether the target time is reached."""
         return bool(offsets["at"] >= target["at"])
 
     def latest(self, start: Offsets, limit: Limit, until: Offsets | None = None) -> Offsets:
@@ -52,11 +52,11 @@ class ClockReader(Reader):
         return self.target(start) if until is None else {"at": max(start["at"], until["at"])}
 
     def comparable_position(self, offsets: Offsets) -> Offsets | None:
-        """Return the time: that of a tick is the same for all."""
+        """Return the time: a tick has the same time for all jobs."""
         return offsets
 
     def splits(self, start: Offsets, end: Offsets) -> list[Split]:
-        """Return nothing to read."""
+        """Return no split."""
         return []
 
     def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
@@ -64,31 +64,31 @@ class ClockReader(Reader):
         return iter(())
 
     def verify(self, offsets: Offsets) -> None:
-        """Raise SQ3213 where the machine's clock is a minute or more behind."""
+        """Raise SQ3213 if the machine's clock is a minute or more behind."""
         behind = offsets["at"] - self.now_ms()
         if behind < _BEHIND_MS:
             return
         raise SinkqlError(
             "SQ3213",
             f"this machine's clock is {behind // 1000} seconds behind the time of the sink's last commit",
-            detail=f"the commit was made at {_shown(offsets['at'])}, here it is {_shown(self.now_ms())}",
-            hint="Set the clock, for instance by NTP: the sink goes on by itself. mz_now() never goes back.",
+            detail=f"the commit was made at {_time_text(offsets['at'])}, the time here is {_time_text(self.now_ms())}",
+            hint="Set the clock, for example by NTP. The sink then continues. mz_now() never goes back.",
         )
 
 
 def with_clock(
     job: physical.Job, readers: Mapping[str, Reader], now_ms: Callable[[], int] = machine_ms
 ) -> dict[str, Reader]:
-    """Return the readers of a job, each told what is used of it, and the clock's where rows depend on the time."""
+    """Return the readers of a job, restricted to the used columns, and the clock if rows depend on the time."""
     used = physical.columns_read(job.graph, [column.name for column in job.write.columns])
-    told = {source: reader.using(used.get(source, frozenset())) for source, reader in readers.items()}
-    return {**told, CLOCK: ClockReader(now_ms)} if job.timed else told
+    pruned = {source: reader.using(used.get(source, frozenset())) for source, reader in readers.items()}
+    return {**pruned, CLOCK: ClockReader(now_ms)} if job.timed else pruned
 
 
 def step(start: JobOffsets, end: JobOffsets) -> tuple[int, int]:
-    """Return the times between which a batch is; both 0 of a job without a clock."""
+    """Return the times at which a batch starts and ends; both 0 if the job has no clock."""
     return (start[CLOCK]["at"], end[CLOCK]["at"]) if CLOCK in end else (0, 0)
 
 
-def _shown(milliseconds: int) -> str:
+def _time_text(milliseconds: int) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(milliseconds / 1000))

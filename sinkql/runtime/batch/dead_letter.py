@@ -1,9 +1,9 @@
-"""Records that did not decode, of sources with ON ERROR = DEAD LETTER → a table of their own, beside the sink's.
+"""The dead-letter table of a sink: records that did not decode, from sources with ON ERROR = DEAD LETTER.
 
-Its commit comes before that of the rows, with a marker of its own: a record may be there one batch early, never late or
-twice. Where a process dies between the two commits, the next batch ends where the one did whose records are there. If a
-source cannot end there any more, as one whose log was lost meanwhile, or all rows are computed again first, they are
-taken out, and come again.
+The table is beside the sink's and has a separate checkpoint. Its commit precedes that of the rows: a record may be
+there one batch early, never late or twice. If a process dies between the two commits, the next batch ends where the
+interrupted one did. If a source can no longer end there, for example because its log was lost, or if a full refresh
+comes first, the pending dead letters are deleted, and later batches write them again.
 """
 
 from __future__ import annotations
@@ -55,34 +55,34 @@ _BYTES = 8 << 20
 
 @dataclass(slots=True)
 class DeadLetterBuffer:
-    """Write the records that one reading of a split could not decode, as they come: never much of them is held."""
+    """Collects the records that one read of a split could not decode, and writes them in small batches."""
 
     task: WriteTask
     source: str
     attempt: str
     written: list[WriteResult] = field(default_factory=list)
-    _waiting: list[RowError] = field(default_factory=list)
+    _unwritten: list[RowError] = field(default_factory=list)
     _bytes: int = 0
 
     def __call__(self, error: RowError) -> None:
-        """Take a record."""
-        self._waiting.append(error)
+        """Add a record."""
+        self._unwritten.append(error)
         self._bytes += len(error.raw) + len(error.key or b"")
-        if len(self._waiting) >= _ROWS or self._bytes >= _BYTES:
+        if len(self._unwritten) >= _ROWS or self._bytes >= _BYTES:
             self.flush()
 
     def flush(self) -> None:
-        """Write what waits."""
-        if self._waiting:
+        """Write the collected records."""
+        if self._unwritten:
             attempt = f"{self.attempt}-{len(self.written)}"
             self.written.append(self.task(0, attempt, iter([self._batch()])))
-        self._waiting, self._bytes = [], 0
+        self._unwritten, self._bytes = [], 0
 
     def _batch(self) -> pa.RecordBatch:
         at = datetime.now(UTC)
         rows = [
-            (self.source, each.position, each.code, each.message, each.key, each.raw, _about(each), at)
-            for each in self._waiting
+            (self.source, error.position, error.code, error.message, error.key, error.raw, _about_text(error), at)
+            for error in self._unwritten
         ]
         arrays = [
             pa.array(values, arrow_type(column.type))
@@ -91,136 +91,134 @@ class DeadLetterBuffer:
         return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in COLUMNS])
 
 
-def _about(error: RowError) -> str | None:
+def _about_text(error: RowError) -> str | None:
     return json.dumps(error.about, sort_keys=True) if error.about else None
 
 
 @dataclass(slots=True)
 class DeadLetterTable:
-    """Own the table of one sink's records that did not decode, for as long as the sink owns its own.
+    """The dead-letter table of one sink, claimed together with the sink's table.
 
-    What a `final` one has stays.
+    Records in a `final` table cannot be deleted.
     """
 
     writer: Writer
     final: bool = False
-    _marker: Checkpoint = field(init=False)
-    _due: bool = field(default=False, init=False)
+    _checkpoint: Checkpoint = field(init=False)
+    _needs_maintenance: bool = field(default=False, init=False)
     _renew: Callable[[], None] | None = field(default=None, init=False)
 
     def start(self, initial: JobOffsets, *, epoch: int, renew: Callable[[], None] | None = None) -> None:
-        """Claim the table, whose sink begins, or began, at `initial`; one that was dropped is made anew.
+        """Claim the table of a sink whose offsets are `initial`. A dropped table is created again.
 
-        `renew` is as of `Writer.claim`.
+        `renew` is the argument of `Writer.claim`.
         """
         self._renew = renew
-        with _about_letters():
+        with _dead_letter_hint():
             self.writer.open()
-            self._marker = self.writer.claim(initial, epoch=epoch, renew=renew)
+            self._checkpoint = self.writer.claim(initial, epoch=epoch, renew=renew)
 
     def pending_end(self, end: JobOffsets) -> JobOffsets | None:
-        """Return where the batch ends that begins at `end` and whose records are there; None where there is none."""
-        marker = self._marker
-        if marker.plan == NO_PLAN or same(marker.start, marker.end):
+        """Return where a batch from `end` must end because its dead letters are committed; None if they are not."""
+        checkpoint = self._checkpoint
+        if checkpoint.plan == NO_PLAN or same(checkpoint.start, checkpoint.end):
             return None
-        known = {name: marker.start[name] for name in end if name in marker.start}
-        if not known or not same(known, {name: end[name] for name in known}):
+        start = {name: checkpoint.start[name] for name in end if name in checkpoint.start}
+        if not start or not same(start, {name: end[name] for name in start}):
             return None
-        return {**end, **{name: marker.end[name] for name in known}}
+        return {**end, **{name: checkpoint.end[name] for name in start}}
 
     def discard_pending(self) -> None:
-        """Let the next batch end elsewhere, or come after others: it has other records then.
+        """Delete the dead letters of the next batch, so that it may end elsewhere.
 
-        Those that are there already go: they come again in batches to come, as far as they are still there. In a system
-        in which nothing is taken back they stay.
+        Later batches write them again, if the source still has the records. A `final` table keeps them.
         """
         if self.final:
-            self._marker = replace(self._marker, end=self._marker.start)
+            self._checkpoint = replace(self._checkpoint, end=self._checkpoint.start)
             return
-        commit = self._marker.commit
+        commit = self._checkpoint.commit
         written = frozenset(path for path, _ in self.rows() if f"-{commit}-" in path)
-        marker = replace(self._marker, end=self._marker.start)
+        checkpoint = replace(self._checkpoint, end=self._checkpoint.start)
         if written:
             task = self.begin()
-            self.writer.replace_files(task, (), replace(marker, commit=task.commit), written)
-            marker = self.writer.refresh()
-        self._marker = marker
+            self.writer.replace_files(task, (), replace(checkpoint, commit=task.commit), written)
+            checkpoint = self.writer.refresh()
+        self._checkpoint = checkpoint
 
     def begin(self) -> WriteTask:
-        """Return the task that writes the records of a batch."""
+        """Return the task that writes the dead letters of a batch."""
         return self.writer.begin(bucketing="", buckets=1)
 
     def rows(self) -> Iterator[tuple[str, pa.Table]]:
-        """Yield the records that are kept now, and the name of the file they are in."""
-        self._marker = self.writer.refresh()
+        """Yield the present dead letters, with the name of their file."""
+        self._checkpoint = self.writer.refresh()
         yield from self.writer.rows_by_file()
 
     def list(self, commit: str, listed: bytes) -> str:
-        """Keep a list of records that the commit of this id of the sink puts into its table; return its name."""
-        name = f"{self._marker.epoch}-{commit}-replayed"
+        """Store a list of the records that a commit of the sink replays, by the commit's id; return its name."""
+        name = f"{self._checkpoint.epoch}-{commit}-replayed"
         self.writer.store_file(name, listed)
         failpoint.point("replay-listed")
         return name
 
     def listed(self, name: str) -> bytes | None:
-        """Return what `list` kept; None where these records were taken out, and the list deleted."""
+        """Return a list that `list` stored; None if its records and the list were deleted."""
         return self.writer.load_file(name)
 
     def remove(self, name: str, among: Callable[[pa.Table], pa.Array]) -> None:
-        """Take out the records that `among` tells of a table's rows, and delete the list that names them."""
+        """Delete the dead letters that `among` selects in a table's rows, and the list that names them."""
         touched = frozenset(path for path, rows in self.rows() if pc.any(among(rows)).as_py())
         if touched:
             task = self.begin()
-            left = (rows.filter(pc.invert(among(rows))) for path, rows in self.writer.rows_by_file() if path in touched)
-            batches = (batch for rows in left for batch in rows.select(_NAMES).to_batches() if batch.num_rows)
+            files = ((path, rows) for path, rows in self.writer.rows_by_file() if path in touched)
+            remaining = (rows.filter(pc.invert(among(rows))) for _, rows in files)
+            batches = (batch for rows in remaining for batch in rows.select(_NAMES).to_batches() if batch.num_rows)
             written = task(0, f"replay-{task.commit[:12]}", batches)
-            marker = replace(self._marker, commit=task.commit)
-            self.writer.replace_files(task, [written], marker, touched)
-            self._marker = self.writer.refresh()
-            self._due = True
+            self.writer.replace_files(task, [written], replace(self._checkpoint, commit=task.commit), touched)
+            self._checkpoint = self.writer.refresh()
+            self._needs_maintenance = True
         failpoint.point("letters-taken-out")
         self.writer.delete_file(name)
 
     def commit(self, task: WriteTask, written: Sequence[WriteResult], *, start: JobOffsets, end: JobOffsets) -> None:
-        """Commit the records of a batch, if there are any; raises what `Writer.commit` does.
+        """Commit the dead letters of a batch, if it has any; raises what `Writer.commit` does.
 
-        Where the table was dropped meanwhile, it is made anew, and the batch is to be written again: RedoBatchError.
+        If the table was dropped, create it again and raise StaleFilesError: the batch must be written again.
         """
         if not written:
             return
         try:
-            with _about_letters():
-                marker = replace(self.writer.refresh(), commit=task.commit, start=start, end=end, plan=_PLAN)
-                self._marker = self.writer.commit(task, written, marker).marker
+            with _dead_letter_hint():
+                checkpoint = replace(self.writer.refresh(), commit=task.commit, start=start, end=end, plan=_PLAN)
+                self._checkpoint = self.writer.commit(task, written, checkpoint).marker
         except DroppedTableError as error:
-            self.start(start, epoch=self._marker.epoch, renew=self._renew)
+            self.start(start, epoch=self._checkpoint.epoch, renew=self._renew)
             raise StaleFilesError from error
-        self._due = True
+        self._needs_maintenance = True
         failpoint.point("letters-committed")
 
     def maintain(self, go_on: Callable[[bool], bool]) -> None:
-        """See to the table's files as `Writer.maintain` does, once something was committed."""
-        if self._due:
+        """Maintain the table as `Writer.maintain` does, if it has changed since the last call."""
+        if self._needs_maintenance:
             self.writer.maintain(go_on)
-            self._due = False
+            self._needs_maintenance = False
 
 
 @contextmanager
-def _about_letters() -> Iterator[None]:
-    """Have an error about the table say what to do with this one: no sink depends on what it has."""
+def _dead_letter_hint() -> Iterator[None]:
+    """Replace the hint of an error about the table: no sink depends on its rows."""
     try:
         yield
     except UnfitTableError as error:
-        error.hint = (
-            "Rename or drop this table, in which the sink keeps records that do not decode: it makes a new one."
-        )
+        error.hint = "Rename or drop this dead-letter table. The sink then creates a new one."
         raise
 
 
 def open_dead_letter_table(registry: Registry, job: physical.Job, context: Context) -> DeadLetterTable | None:
-    """Return what keeps the records of a job's sources that do not decode; None where none of them is to be kept.
+    """Return the dead-letter table of a job, not claimed; None if none of its sources keeps dead letters.
 
-    A view leaves them out, as SELECT does: sinks of it compute it themselves, and keep them.
+    A materialized view job skips records that do not decode, as SELECT does. Raises SQ3393 if the kind of sink has no
+    dead letters.
     """
     if job.view or not any(map(has_dead_letter_table, job.reads())):
         return None
@@ -228,16 +226,16 @@ def open_dead_letter_table(registry: Registry, job: physical.Job, context: Conte
     if kind.letters is None:
         raise SinkqlError(
             "SQ3393",
-            f"{kind.owner} keep no records that do not decode, as ON ERROR = DEAD LETTER says",
+            f"{kind.owner} do not support ON ERROR = DEAD LETTER",
             hint="Run ALTER SOURCE … SET (ON ERROR = SKIP), or FAIL, or write to Iceberg or Kafka.",
         )
     write = kind.letters(job.write, COLUMNS)
-    own = replace(context, folder=context.folder / "letters", state=_state_of_letters(context))
-    return DeadLetterTable(registry.writer(write, own), write.final)
+    letters_context = replace(context, folder=context.folder / "letters", state=_state_path(context))
+    return DeadLetterTable(registry.writer(write, letters_context), write.final)
 
 
-def _state_of_letters(context: Context) -> physical.StatePath | None:
-    """Return where tasks put what the driver is to have, where they do not see its folder: apart from the sink's."""
+def _state_path(context: Context) -> physical.StatePath | None:
+    """Return where remote tasks stage files for the driver, apart from the sink's; None if tasks see its folder."""
     if not context.remote or context.state is None:
         return None
     return msgspec.structs.replace(context.state, path=f"{context.state.path.rstrip('/')}/{context.sink_id}/letters")

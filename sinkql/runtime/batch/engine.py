@@ -1,4 +1,4 @@
-"""What one batch's work is, and the engine that runs it: Spark in use, plain Python in the quick tests."""
+"""The input and the result of one batch, and the protocol of an engine that executes it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from sinkql.runtime.state.report import RowCounts
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One batch as an engine gets it: what to read, the state to start from, and the task that writes.
+    """One batch as an engine gets it: the splits to read, the state before it, and the task that writes.
 
-    Of the sources `cleared`, all rows from before are gone; of those in `snapshotting`, some are still to come. With
-    `settled`, rows that overwrite each other are the last of each key from the beginning. `letters` writes the records
-    that do not decode, where they are kept. `clock` has the times between which the batch is, as `InputEvents`.
+    * `cleared`: sources that were truncated, so that all earlier rows are deleted.
+    * `snapshotting`: sources whose initial snapshot is incomplete.
+    * `settled`: only the last row of each key is read.
+    * `letters`: the task that writes dead letters, if the sink keeps them.
+    * `clock`: the times at which the batch starts and ends, as in `InputEvents`.
     """
 
     task: WriteTask
@@ -33,18 +35,19 @@ class Batch:
     clock: tuple[int, int] = (0, 0)
 
     def below(self, operator: physical.Operator, shared: physical.Shared) -> InputEvents:
-        """Return what is special of the sources that an operator stands on; `shared` is that of its job."""
-        reads = {each.source for each in physical.reads_below(operator, shared)}
+        """Return the events in the sources below an operator; `shared` has the job's common subplans."""
+        reads = {read.source for read in physical.reads_below(operator, shared)}
         cleared, snapshotting = bool(reads & self.cleared), bool(reads & self.snapshotting)
         return InputEvents(cleared, snapshotting, *self.clock)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a batch gave: write results, a tally a source, and the new runs by arrangement and bucket.
+    """The result of a batch: write results, a tally for each source, and the new runs by arrangement and bucket.
 
-    `flows` has the rows of each stateful operator by its name; those of others are not counted. `settled`: it was run
-    without rows that are overwritten in it. `in_spark`: by tasks of Spark, and not in this process.
+    * `flows`: row counts of each stateful operator, by arrangement.
+    * `settled`: rows that the batch itself overwrites were not read.
+    * `in_spark`: Spark tasks computed it, rather than this process.
     """
 
     results: Sequence[WriteResult]
@@ -55,22 +58,22 @@ class Outcome:
     in_spark: bool = False
 
     def letters(self) -> list[WriteResult]:
-        """Return what was written of the records that do not decode."""
-        return [each for tally in self.tallies.values() for each in tally.written]
+        """Return the write results of the dead letters."""
+        return [result for tally in self.tallies.values() for result in tally.written]
 
 
 class Engine(Protocol):
-    """Run a job's operators over one batch. `bucketing` names how rows find their bucket; it belongs to the state."""
+    """Executes a job's operators over a batch. `bucketing` names the hash of the buckets; the state depends on it."""
 
     bucketing: str
     buckets: int
 
     def run(self, job: physical.Job, batch: Batch) -> Outcome:
-        """Run reads, operators and the write task; nothing is durable but files until the commit names them."""
+        """Execute reads, operators and the write task. The files count only once a commit names them."""
 
 
 def run_batch(engine: Engine, job: physical.Job, batch: Batch) -> Outcome:
-    """Run a batch; where a row fails that is overwritten in the same batch, run it without such rows."""
+    """Execute a batch. After a row error, execute it again without the rows that the batch itself overwrites."""
     try:
         return engine.run(job, batch)
     except SinkqlError as error:

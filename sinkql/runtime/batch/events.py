@@ -1,4 +1,4 @@
-"""What a running sink tells its user: events, for a terminal's live lines or a log."""
+"""The events that running sinks report, for the live lines of a terminal or for a log."""
 
 from __future__ import annotations
 
@@ -11,20 +11,23 @@ from sinkql.connector_api.stream import Compacted, FirstSnapshot, JobOffsets
 from sinkql.errors import SinkqlError
 
 Ending = Literal["caught up", "stopped", "moved", "renamed", "dropped", "fenced", "failed"]
-"""Why a sink no longer runs: `caught up` is the end of a run that commits what there is and stops, `moved` the end in
-a cluster that it is in no more, `renamed` that under a name that it has no more."""
+"""Why a sink no longer runs.
+
+"caught up" is the end of a run with `--once`, "moved" the end in the sink's former cluster, and "renamed" the end under
+its former name.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class SparkStarting:
-    """Spark of a cluster is being started, which takes seconds."""
+    """A cluster's Spark is starting, which takes seconds."""
 
     cluster: str
 
 
 @dataclass(frozen=True, slots=True)
 class SparkStarted:
-    """Spark of a cluster is up after `seconds`."""
+    """A cluster's Spark runs after `seconds`."""
 
     cluster: str
     seconds: float
@@ -32,7 +35,7 @@ class SparkStarted:
 
 @dataclass(frozen=True, slots=True)
 class SinkStarting:
-    """A sink, or a `view` with a log, is leased, and begins in a cluster."""
+    """A sink, or the job of a materialized `view`, has its lease and starts in a cluster."""
 
     sink: str
     cluster: str
@@ -41,19 +44,19 @@ class SinkStarting:
 
 @dataclass(frozen=True, slots=True)
 class SinkElsewhere:
-    """A sink, or a `view` with a log, is run by another process; it is taken once that one ends."""
+    """Another process runs a sink, or the job of a materialized `view`; this one runs it when the other ends."""
 
     sink: str
     view: bool = False
 
 
 Stage = Literal["opening the table", "waiting for Spark", "starting the query", "first batch"]
-"""What a sink does before it runs, and before its first commit."""
+"""What a sink does before its first commit."""
 
 
 @dataclass(frozen=True, slots=True)
 class SinkStage:
-    """A sink that starts has come to a stage."""
+    """A starting sink has reached a stage."""
 
     sink: str
     stage: Stage
@@ -61,7 +64,7 @@ class SinkStage:
 
 @dataclass(frozen=True, slots=True)
 class SinkStarted:
-    """A sink runs: it holds its table, and its query looks for input from `offsets` on."""
+    """A sink runs: it has claimed its table and looks for input after `offsets`."""
 
     sink: str
     epoch: int
@@ -70,12 +73,13 @@ class SinkStarted:
 
 @dataclass(frozen=True, slots=True)
 class SinkCommitted:
-    """A sink committed a batch: `rows` written, `read` from its sources, `failed` of these skipped by ON ERROR.
+    """A sink committed a batch.
 
-    `rows_per_second` is what was read since the previous commit over that time; `lag` is the age of the oldest input
-    that is still to be read, zero where there is none; `more` tells that the batch was cut by
-    a limit, so that the next one follows at once and not `next_commit` later; `in_spark` that Spark computed it, and
-    not this process, which computes small ones.
+    * `rows`: rows written; `read`: records read; `failed`: records skipped by ON ERROR.
+    * `rows_per_second`: the rate of reading since the previous commit.
+    * `lag`: the age of the oldest unread input; zero if there is none.
+    * `more`: a limit cut the batch, so the next one follows immediately instead of `next_commit` later.
+    * `in_spark`: Spark computed the batch, rather than this process.
     """
 
     sink: str
@@ -93,7 +97,7 @@ class SinkCommitted:
 
 @dataclass(frozen=True, slots=True)
 class SinkCompacted:
-    """A sink put files of its table together between two batches, or could not and tries again later."""
+    """A sink compacted files of its table between two batches, or failed and will retry."""
 
     sink: str
     compacted: Compacted
@@ -101,19 +105,19 @@ class SinkCompacted:
 
 @dataclass(frozen=True, slots=True)
 class SinkRebuilding:
-    """A sink lost its state, as `lost` says, and rebuilds it from the beginning of its sources."""
+    """A sink lost its state, for the reason `lost`, and recovers it from the beginning of its sources."""
 
     sink: str
     lost: SinkqlError
 
 
 Rereading = Literal["reading", "comparing"]
-"""What a rebuild does: read the sources again, and then compare rows with the table."""
+"""The steps of a full refresh: read the sources again, then compare the rows with the table."""
 
 
 @dataclass(frozen=True, slots=True)
 class SinkRereading:
-    """A sink computes all rows of its table again: so many rows it has read, and then compared with the table."""
+    """A sink runs a full refresh; `rows` have been read or compared in this step."""
 
     sink: str
     step: Rereading
@@ -122,7 +126,7 @@ class SinkRereading:
 
 @dataclass(frozen=True, slots=True)
 class SinkSnapshotting:
-    """The first snapshot of what a sink reads is being read, or is `done`: committed to its table."""
+    """A sink reads the initial snapshot of its sources, or has committed it."""
 
     sink: str
     snapshot: FirstSnapshot
@@ -130,7 +134,7 @@ class SinkSnapshotting:
 
 @dataclass(frozen=True, slots=True)
 class SinkReached:
-    """A sink has all that its sources had when programs asked for it (`sinkql.connector_api.requests`)."""
+    """A sink has committed what its sources had when programs requested a wait (`sinkql.connector_api.requests`)."""
 
     sink: str
     requests: tuple[str, ...]
@@ -138,7 +142,7 @@ class SinkReached:
 
 @dataclass(frozen=True, slots=True)
 class SinkStalled:
-    """A sink met an error; it tries again in `retry_in`, or waits for somebody to act where that is None."""
+    """A sink failed and retries in `retry_in`; if that is None, it waits for the user."""
 
     sink: str
     error: SinkqlError
@@ -172,7 +176,7 @@ Event = (
 )
 
 Progress = Callable[[Event], None]
-"""Called from several threads, one event at a time for each sink."""
+"""Called from several threads, but with one event at a time for each sink."""
 
 
 def silent(event: Event) -> None:

@@ -1,6 +1,6 @@
-"""Errors of other processes and of expressions → the SinkqlError that a user sees.
+"""Turn errors of other processes and of expressions into the SinkqlError that a user sees.
 
-A task says its SinkqlError in a line of text, since what comes through Spark is a Java stack trace.
+A task writes its SinkqlError into a line of text, because Spark passes on only a Java stack trace.
 """
 
 from __future__ import annotations
@@ -15,23 +15,25 @@ from sinkql.connector_api.cdc import captured_source
 from sinkql.errors import LateError, SinkqlError, Span, UnforeseenError, as_disk_full, error_in, line_of
 from sinkql.evaluate.failure import code_of
 
-_SHOWN = 12
+_TRACE_LINES = 12
 _LATE = re.compile(
     r"failed to connect back|TimeoutException|\bheartbeat timed out\b|timed? ?out (while )?waiting|"
     r"Futures timed out|did not (respond|answer|heartbeat) ",
     re.IGNORECASE,
 )
-"""What Spark says of a process that it gave up waiting for."""
-_GONE = re.compile(r"ExecutorLostFailure|FetchFailedException|has failed the maximum allowable number of times")
-"""What Spark says of executors that have gone, more often than it tries a task, or a stage, again."""
+"""Spark's messages about a process that did not answer in time."""
+_LOST_EXECUTORS = re.compile(
+    r"ExecutorLostFailure|FetchFailedException|has failed the maximum allowable number of times"
+)
+"""Spark's messages about executors that were lost more often than it retries a task or a stage."""
 _GUARD = "CASE WHEN value ~ '^[0-9]{1,9}$' THEN value::int END or 1 / NULLIF(value, 0)"
 _SHOWN_CHARACTERS = 200
-_UNSAID = "materialize.public."
-"""What goes without saying in a name, unless somebody says otherwise."""
+_DEFAULT_SCHEMA = "materialize.public."
+"""The part of a full name that users may omit."""
 
 
 def name_source(error: SinkqlError, reads: Iterable[physical.Read]) -> SinkqlError:
-    """Name the source where the hint says ALTER SOURCE …, if it can be one alone."""
+    """Put the source's name into a hint with ALTER SOURCE …, if only one source is possible."""
     names = {
         captured_source(read.connector, read.options, None, read.log)[0].name
         if "source_id" in read.options
@@ -40,12 +42,12 @@ def name_source(error: SinkqlError, reads: Iterable[physical.Read]) -> SinkqlErr
     }
     if len(names) == 1 and error.hint is not None:
         (name,) = names
-        error.hint = error.hint.replace("ALTER SOURCE …", f"ALTER SOURCE {name.removeprefix(_UNSAID)}")
+        error.hint = error.hint.replace("ALTER SOURCE …", f"ALTER SOURCE {name.removeprefix(_DEFAULT_SCHEMA)}")
     return error
 
 
 class TaskError(Exception):
-    """Say an error with a code in a way that comes through Spark, of which only text is left in the end."""
+    """Carries a coded error through Spark, which keeps only its text."""
 
     def __init__(self, error: SinkqlError, key: str) -> None:
         super().__init__(f"{error}\n{line_of(error, key)}")
@@ -53,8 +55,7 @@ class TaskError(Exception):
 
 @contextmanager
 def as_task_error(key: str) -> Iterator[None]:
-    """Raise a SinkqlError of a task, and the refusal of a file system, as a TaskError: `from_spark_error` knows it by
-    the key."""
+    """Raise a SinkqlError of a task, or a full disk, as a TaskError that `from_spark_error` finds by the key."""
     try:
         yield
     except (SinkqlError, OSError) as error:
@@ -66,7 +67,7 @@ def as_task_error(key: str) -> Iterator[None]:
 
 @contextmanager
 def disk_full_as_error() -> Iterator[None]:
-    """Turn the refusal of a file system in the block into a SinkqlError."""
+    """Raise a SinkqlError if the disk is full in the block."""
     try:
         yield
     except OSError as error:
@@ -77,7 +78,7 @@ def disk_full_as_error() -> Iterator[None]:
 
 
 def with_code(error: Exception) -> SinkqlError:
-    """Return the error to show for one that has no code: what a full disk means, else as `unforeseen`."""
+    """Return the coded error for one without a code: that of a full disk, else that of `unforeseen`."""
     return as_disk_full(error) or unforeseen(error)
 
 
@@ -90,31 +91,34 @@ def row_error(
     code: str | None = None,
     hint: str | None = None,
 ) -> SinkqlError:
-    """Return the error for an expression of a job that fails on a row, at its place in the user's SQL."""
-    shown = {
+    """Return the error for an expression of a job that fails on a row, with its span in the user's SQL."""
+    values = {
         name: value if isinstance(value, int | float | None) else str(value)[:_SHOWN_CHARACTERS]
         for name, value in row.items()
     }
-    detail = f"it fails on the row {json.dumps(shown, ensure_ascii=False)}"
+    detail = f"it fails on the row {json.dumps(values, ensure_ascii=False)}"
     return at_expression(
         SinkqlError(code or code_of(message), message, detail=detail, hint=hint or row_error_hint(job)), job, failing
     )
 
 
 def row_error_hint(job: physical.Job) -> str:
-    """Return what to do about an expression that fails on a row."""
+    """Return the hint for an expression that fails on a row."""
     write = job.write
     from_now_on = write.mode == "append" and write.change == "append" and not job.stateful()
     if job.renewable or from_now_on:
-        return f"Guard it, as in {_GUARD}, by CREATE OR REPLACE MATERIALIZED VIEW, or correct the row in its source."
+        return (
+            "Correct the row in its source, or guard the expression by CREATE OR REPLACE MATERIALIZED VIEW, for "
+            f"example with {_GUARD}."
+        )
     return (
-        "Correct the row in its source; or create another materialized view with the expression guarded, as in "
-        f"{_GUARD}, and another sink of it into a new table."
+        "Correct the row in its source. Or create another materialized view that guards the expression, for example "
+        f"with {_GUARD}, and a sink of it with a new table."
     )
 
 
 def at_expression(error: SinkqlError, job: physical.Job, output: physical.Output) -> SinkqlError:
-    """Return an error at the place of an expression of a job."""
+    """Return the error with the span of an expression of a job."""
     origin = output.origin
     if origin is not None:
         error.span, error.path, error.text = Span(origin.start, origin.end), origin.item, job.texts.get(origin.item)
@@ -122,15 +126,15 @@ def at_expression(error: SinkqlError, job: physical.Job, output: physical.Output
 
 
 def from_spark_error(error: Exception, key: str) -> SinkqlError | None:
-    """Return the SinkqlError that a task told, of one that came through Spark."""
+    """Return the SinkqlError of a task from an error that came through Spark; None if it has none."""
     return error_in(str(error), key)
 
 
 def unforeseen(error: Exception) -> SinkqlError:
-    """Return the error for what no code foresees: its cause as message, the end of its Python traceback as detail.
+    """Return the error for an unforeseen failure: the cause as message, the end of the Python traceback as detail.
 
-    What only came too late is SQ4005, and SQ4055 says that executors have gone; an error of Python code in a task is
-    none of that, whatever it says.
+    SQ4005 is a process that did not answer in time, and SQ4055 lost executors; neither is used for an error of Python
+    code in a task.
     """
     text = str(error).strip() or type(error).__name__
     cause, trace = _last_traceback(text)
@@ -140,28 +144,28 @@ def unforeseen(error: Exception) -> SinkqlError:
             "SQ4005",
             "a process of Spark did not answer in time",
             detail=next(line.strip() for line in text.splitlines() if _LATE.search(line))[:300],
-            hint="The machine seems to have too much to do; the sink goes on once there is time for it.",
+            hint="The machine seems to be overloaded. The sink retries.",
         )
-    gone = _GONE.search(text) if cause is None else None
-    if gone is not None:
+    lost = _LOST_EXECUTORS.search(text) if cause is None else None
+    if lost is not None:
         return SinkqlError(
             "SQ4055",
             "executors were lost while they ran the batch",
-            detail=next(line.strip() for line in text.splitlines() if _GONE.search(line))[:300],
-            hint="The batch is tried again. If that goes on, read the logs of the executors: they may have too little "
-            "memory, which ALTER CLUSTER … SET (MEMORY = '4g') changes.",
+            detail=next(line.strip() for line in text.splitlines() if _LOST_EXECUTORS.search(line))[:300],
+            hint="The sink retries. If executors are lost again, read their logs: they may have too little memory. "
+            "ALTER CLUSTER … SET (MEMORY = '4g') changes it.",
         )
     return UnforeseenError(
         "SQ3001",
         f"the batch failed: {(cause or text.splitlines()[0])[:300]}",
-        detail="\n".join(trace[-_SHOWN:]) or f"{type(error).__name__}: {text[:2000]}",
-        hint="The sink continues where it stopped when it is started again; "
-        "see spark.log in the folder of the cluster in .sinkql/sinks/spark.",
+        detail="\n".join(trace[-_TRACE_LINES:]) or f"{type(error).__name__}: {text[:2000]}",
+        hint="Start the sink again: it continues where it stopped. "
+        "See spark.log in the folder of the cluster in .sinkql/sinks/spark.",
     )
 
 
 def _last_traceback(text: str) -> tuple[str | None, list[str]]:
-    """Return the error line and the indented lines of a text's last Python traceback, which Java's lines may hide."""
+    """Return the error line and the indented lines of the last Python traceback among Java's lines."""
     cause: str | None = None
     trace: list[str] = []
     inside = False

@@ -1,7 +1,7 @@
-"""A job's sources from their beginning to a pinned target → the rows that its table is to have, put by, and its state.
+"""Full refresh: read a job's sources from the beginning to a pinned target, and stage the rows and the new state.
 
-They come in parts of the size of batches, whose operators keep state of their own. Nothing of it counts before the
-writer has committed it in one snapshot: a rebuild that is broken off begins anew.
+The refresh runs in parts of the size of batches. Nothing counts before the writer commits all parts in one snapshot:
+an interrupted refresh starts over.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _LOOK_SECONDS = 0.05
 
 @dataclass(slots=True)
 class RefreshProgress:
-    """What a rebuild has read so far: up to `at`, what tasks put by, and how many rows."""
+    """What a full refresh has done up to the offsets `at`: staged results, state, and the number of rows read."""
 
     at: JobOffsets
     begin: JobOffsets
@@ -56,7 +56,7 @@ class RefreshProgress:
     parts: int = 0
 
     def take(self, end: JobOffsets, outcome: Outcome, account: RecordAccount) -> None:
-        """Take note of a part."""
+        """Add a part."""
         self.at, self.parts = end, self.parts + 1
         self.manifest = state.next_manifest(self.manifest, outcome.runs)
         self.results += outcome.results
@@ -67,12 +67,14 @@ class RefreshProgress:
 
 @dataclass(frozen=True, slots=True)
 class FullRefresh:
-    """One rebuild of a job's table, whose marker is the one claimed: its sources up to where the table was, and on.
+    """A full refresh of a job's table, which is claimed: first up to the offsets of the table, then up to now.
 
-    What was read before is read again as it was, or not at all: rows of files that are gone would else go too. Where a
-    row fails that has been taken back since, what takes it back is in the same part.
-    `between` is called with the number of rows read after each part, and may raise. Without `onward` it ends where the
-    table was: records that do not decode are kept by batches; `failing` gets those that fail.
+    Input that was read before is read again unchanged or not at all; otherwise the rows of deleted files would be
+    deleted too. If a row fails that was retracted later, the same part includes the retraction.
+
+    * `between` is called after each part with the number of rows read, and may raise.
+    * Without `onward` the refresh ends at the offsets of the table, because only batches write dead letters.
+    * `failing` gets the records that do not decode.
     """
 
     job: physical.Job
@@ -87,32 +89,32 @@ class FullRefresh:
     failing: WriteTask | None = None
 
     def refresh(self) -> RefreshProgress:
-        """Put by all rows of the job up to now; raises SQ3415 where a source cannot be read from its beginning."""
+        """Stage all rows of the job up to now; raises SQ3415 if a source cannot be read from its beginning."""
         try:
             begin = self._begin()
-            ends = self._ends()
-            known = {name: ends.get(name, at) for name, at in begin.items()}
+            table_ends = self._table_ends()
+            ends = {name: table_ends.get(name, at) for name, at in begin.items()}
         except GoneError as error:
-            raise self._refused(error) from error
+            raise self._unreadable_error(error) from error
         done = RefreshProgress(
             begin,
             begin,
             state.empty(bucketing=self.engine.bucketing, buckets=self.engine.buckets, hash_key=self.home.hash_key),
         )
-        if not same(begin, known):
+        if not same(begin, ends):
             try:
-                self._read(done, {name: self.readers[name].target_at(at) for name, at in known.items()})
+                self._read(done, {name: self.readers[name].target_at(at) for name, at in ends.items()})
             except SinkqlError as error:
                 if error.of_rows or (error.retryable and not isinstance(error, GoneError)):
                     raise
-                raise self._refused(error) from error
-        target = self._awaited(done) if self.onward or (self.timeline.joint and not done.parts) else done.at
+                raise self._unreadable_error(error) from error
+        target = self._await_target(done) if self.onward or (self.timeline.joint and not done.parts) else done.at
         if done.parts == 0 or not self._reached(done.at, target):
             self._read(done, target)
         return done
 
     def _begin(self) -> JobOffsets:
-        """Return where all that the table was made of begins."""
+        """Return the beginning of each source, as the table read it."""
         return {name: self._begin_of(name, reader) for name, reader in self.readers.items()}
 
     def _begin_of(self, name: str, reader: Reader) -> Offsets:
@@ -123,30 +125,29 @@ class FullRefresh:
             return reader.full_refresh_start(at)
         return at if self.marker.plan == NO_PLAN else reader.restart_of(at)
 
-    def _ends(self) -> JobOffsets:
-        """Return how far the table is, of sources that can be read again up to there."""
-        ends = self.marker.end
+    def _table_ends(self) -> JobOffsets:
+        """Return the offsets of the table, for the sources that can be read again up to them."""
         return {
             name: at
-            for name, at in ends.items()
+            for name, at in self.marker.end.items()
             if name not in self.readers or not self.readers[name].wants_full_refresh(at)
         }
 
-    def _target(self, known: JobOffsets) -> JobOffsets:
-        """Return where it ends: at what there is now."""
-        jointly = self.timeline.targets(known) if self.timeline.joint else {}
-        found: dict[str, Offsets] = dict(jointly or {name: known[name] for name in self.timeline.inputs})
+    def _target(self, start: JobOffsets) -> JobOffsets:
+        """Return the current ends of the sources, for a refresh that has reached `start`."""
+        joint_targets = self.timeline.targets(start) if self.timeline.joint else {}
+        targets: dict[str, Offsets] = dict(joint_targets or {name: start[name] for name in self.timeline.inputs})
         for name, reader in self.readers.items():
-            if name in found:
+            if name in targets:
                 continue
             try:
-                found[name] = reader.target(known[name])
+                targets[name] = reader.target(start[name])
             except EndlessError:
-                found[name] = reader.latest(known[name], Limit(self.job.max_rows_per_commit))
-        return found
+                targets[name] = reader.latest(start[name], Limit(self.job.max_rows_per_commit))
+        return targets
 
-    def _awaited(self, done: RefreshProgress) -> JobOffsets:
-        """Return where it ends, once the logs that are read at the same tick have one in common."""
+    def _await_target(self, done: RefreshProgress) -> JobOffsets:
+        """Wait until the view logs that are read at the same tick share one; return the target."""
         while self.timeline.joint and self.timeline.targets(done.at) is None:
             time.sleep(_LOOK_SECONDS)
             self.between(done.read)
@@ -158,70 +159,74 @@ class FullRefresh:
             orders = PacingOrders(done.at, timedelta(0), self._most_rows(done), target)
             end = pacer.next_end(done.at, orders, time.time_ns() // 1_000_000)
             if same(done.at, end):
-                if not self._reached(done.at, target):  # what is to come is not there yet
+                if not self._reached(done.at, target):  # the source does not show the target yet
                     time.sleep(_LOOK_SECONDS)
                     self.between(done.read)
                     continue
                 if done.parts:
                     return
             try:
-                self._part(done, end)
+                self._execute_part(done, end)
             except SinkqlError as error:
-                target = self._mended(done, end, target, error)
+                target = self._extend_part(done, end, target, error)
             self.between(done.read)
             if self._reached(done.at, target):
                 return
 
-    def _refused(self, error: SinkqlError) -> SinkqlError:
-        skipped = set(self.marker.end) - set(self._ends())
+    def _unreadable_error(self, error: SinkqlError) -> SinkqlError:
+        skipped = set(self.marker.end) - set(self._table_ends())
         if skipped and self.marker.plan == self.job.plan:
-            name = next(each.name for each in self.job.reads() if each.source in skipped)
+            name = next(read.name for read in self.job.reads() if read.source in skipped)
             return SinkqlError(
                 "SQ3439",
                 f'changes of source "{name}" were skipped, and the rows of sink "{self.job.sink}" cannot be computed '
                 "again without them",
                 detail=error.message,
-                hint="Put back what is missing. If that cannot be, run ALTER SOURCE … SKIP once more: the sink keeps "
-                "its rows, and reads those of the source as they are now.",
+                hint="Restore what the source lacks. If that is impossible, run ALTER SOURCE … SKIP again: the sink "
+                "keeps its rows and reads the present rows of the source.",
             )
         return SinkqlError(
             "SQ3415",
             f'the rows of sink "{self.job.sink}" cannot be computed again: {error.message}',
             detail=error.detail,
-            hint="Its table stays as it is. Put back what is missing, change the sink back, or drop it and create it "
-            "again, into a new table.",
+            hint="Restore what the source lacks or undo the change to the sink. Otherwise drop the sink and create it "
+            "again with a new table. The present table is unchanged.",
         )
 
     def _reached(self, at: JobOffsets, target: JobOffsets) -> bool:
         return all(self.readers[name].target_reached(at[name], to) for name, to in target.items())
 
     def _most_rows(self, done: RefreshProgress) -> int:
-        """Return how long a part may be: longer ones come after many, for all are open at once in the end."""
+        """Return the most rows of a part. Parts grow with their number, because all are open together at the end."""
         most = self.job.max_rows_per_commit
         return max(most, min(_LONG_PART, most << done.parts // _PARTS_OF_A_LENGTH))
 
-    def _mended(self, done: RefreshProgress, end: JobOffsets, target: JobOffsets, error: SinkqlError) -> JobOffsets:
-        """Go on to what takes the row of a failed part back, be it beyond the target; return the target after that."""
-        further = self._extended(end, target)
-        if error.of_rows and not same(further, end):
+    def _extend_part(
+        self, done: RefreshProgress, end: JobOffsets, target: JobOffsets, error: SinkqlError
+    ) -> JobOffsets:
+        """Extend a failed part until the failing row is retracted, past the target if necessary; return the target."""
+        extended_end = self._extend(end, target)
+        if error.of_rows and not same(extended_end, end):
             try:
-                self._part(done, further)
-            except SinkqlError as again:
-                error = again
+                self._execute_part(done, extended_end)
+            except SinkqlError as second_error:
+                error = second_error
             else:
                 return target
-        beyond = self._extended(target, self._target(target)) if error.of_rows else target
-        if same(beyond, target):
+        new_target = self._extend(target, self._target(target)) if error.of_rows else target
+        if same(new_target, target):
             raise error
-        moved = {name for name in beyond if not same({name: beyond[name]}, {name: target[name]})}
-        self._part(done, {name: beyond[name] if name in moved else further[name] for name in further})
-        return beyond
+        moved = {name for name in new_target if not same({name: new_target[name]}, {name: target[name]})}
+        self._execute_part(
+            done, {name: new_target[name] if name in moved else extended_end[name] for name in extended_end}
+        )
+        return new_target
 
-    def _extended(self, end: JobOffsets, target: JobOffsets) -> JobOffsets:
+    def _extend(self, end: JobOffsets, target: JobOffsets) -> JobOffsets:
         return extended(self.readers, self.timeline, end, target)
 
-    def _cleared(self, done: RefreshProgress, end: JobOffsets) -> frozenset[str]:
-        """Return the sources that were emptied after something of them was read."""
+    def _truncated(self, done: RefreshProgress, end: JobOffsets) -> frozenset[str]:
+        """Return the sources that were truncated in a part after rows of them had been read."""
         fresh = {name for name in self.readers if same({name: done.at[name]}, {name: done.begin[name]})}
         try:
             return truncated_between(self.job, self.readers, done.at, end, fresh)
@@ -232,13 +237,13 @@ class FullRefresh:
                 raise loss_accepted_error(self.job) from None
             raise
 
-    def _part(self, done: RefreshProgress, end: JobOffsets) -> None:
+    def _execute_part(self, done: RefreshProgress, end: JobOffsets) -> None:
         for name, reader in self.readers.items():
             reader.verify(end[name])
             if reader.refresh_outdated(done.at[name]):
                 raise loss_accepted_error(self.job)
         splits = splits_between(self.readers, done.at, end)
-        cleared = self._cleared(done, end)
+        cleared = self._truncated(done, end)
         snapshotting = snapshots_running_after(self.readers, done.at)
         task = self.writer.begin_refresh(done.parts, buckets=self.engine.buckets)
         indexes = IndexLookup(self.job, self.readers, self.engine, self.home).indexes_at(done.at, end)
@@ -248,27 +253,27 @@ class FullRefresh:
             clock=step(done.at, end),
         )  # fmt: skip
         outcome = run_batch(self.engine, self.job, batch)
-        found = check_account(self.job, outcome)
+        account = check_account(self.job, outcome)
         failpoint.point("rebuild-read")
         if cleared and physical.change_of(self.job.write.input) == "upsert":
             done.results.clear()
-        done.take(end, outcome, found)
+        done.take(end, outcome, account)
 
 
 def loss_accepted_error(job: physical.Job) -> SinkqlError:
-    """Return the error for a sink whose rows are to be computed without changes of its source, or what was there."""
+    """Return the error for a sink that needs a full refresh because changes of its source were skipped."""
     return SinkqlError(
         "SQ3438",
-        f'sink "{job.sink}" is to compute its rows again, as changes of its source were skipped, or all rows of a '
-        "table without a key removed",
-        hint="The sink does so by itself.",
+        f'sink "{job.sink}" must compute its rows again: changes of its source were skipped, or a table without a key '
+        "was truncated",
+        hint="The sink does so automatically.",
     )
 
 
 def state_unrecoverable_error(job: physical.Job) -> SinkqlError:
-    """Return the error for a sink whose state is lost, and whose source no longer has what it was made of."""
+    """Return the error for a sink that needs a full refresh because its state cannot be recovered."""
     return SinkqlError(
         "SQ3438",
-        f'sink "{job.sink}" is to compute its rows again, as its state is lost',
-        hint="The sink does so by itself.",
+        f'sink "{job.sink}" must compute its rows again: its state is lost',
+        hint="The sink does so automatically.",
     )

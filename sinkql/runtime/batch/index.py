@@ -1,8 +1,8 @@
-"""What a job keeps for look-ups besides its operators: the indexes of a view.
+"""Maintain the indexes of a materialized view: arrangements that a job keeps for the look-ups of other jobs.
 
-An index is of the changes that come into the view's log, so it is made of them, once a batch has written them and
-before it commits; and of the view's rows where the state has none yet. So is what a side of a join keeps from now on
-that has looked up in an index that is gone.
+An index follows the changes in the view's log. A batch adds them after it has written them and before it commits. If
+the state has no index yet, it is filled from the view's rows (backfill). So is a join side that used an index which no
+longer exists.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NOWHERE = physical.Connection("", "", {})
 
 @dataclass(frozen=True, slots=True)
 class IndexMaintenance:
-    """Keep the indexes of a job, and what is there for its sides from before."""
+    """Maintains the indexes of a job, and fills the join sides that replace an index of another job."""
 
     job: physical.Job
     readers: Mapping[str, Reader]
@@ -38,50 +38,50 @@ class IndexMaintenance:
     home: StateDirectory
 
     def missing(self, manifest: state.Manifest) -> bool:
-        """Tell whether a view has rows, and an index has none of them; called after `refresh`."""
-        names = (each.arrangement for each in self.job.indexes)
+        """Return whether the view has rows that an index lacks; called after `refresh`."""
+        names = (index.arrangement for index in self.job.indexes)
         return any(name not in manifest["arrangements"] for name in names) and self._log().present() is not None
 
     def backfill(self, manifest: state.Manifest, marker: Checkpoint) -> state.Manifest:
-        """Return the state with what it lacks: of rows that are there, made of them. Called after `refresh`."""
-        known = manifest["arrangements"]
-        found = manifest
+        """Return the state with missing arrangements filled from existing rows; called after `refresh`."""
+        existing = manifest["arrangements"]
+        complete = manifest
         for index in self.job.indexes:
-            present = self._log().present() if index.arrangement not in known else None
+            present = self._log().present() if index.arrangement not in existing else None
             if present is not None:
-                found = self._with(found, self._run(index, *present, found, marker.epoch))
-        for arrange, source in _own_sides(self.job):
-            if arrange.arrangement in known or marker.state is None or not marker.end[source]["at"]:
+                complete = self._with_runs(complete, self._arrange(index, *present, complete, marker.epoch))
+        for arrange, source in _log_sides(self.job):
+            if arrange.arrangement in existing or marker.state is None or not marker.end[source]["at"]:
                 continue
             reader, at = self.readers[source], marker.end[source]
             splits = reader.splits(reader.restart_of(at), at)
-            found = self._with(found, self._run(arrange, reader, splits, found, marker.epoch))
-        return found
+            complete = self._with_runs(complete, self._arrange(arrange, reader, splits, complete, marker.epoch))
+        return complete
 
     def after(self, manifest: state.Manifest, outcome: Outcome, *, epoch: int) -> Outcome:
-        """Return what a batch gave, with the runs of its indexes."""
+        """Return the outcome of a batch with the new runs of the indexes."""
         changes = self._log().changes(outcome.results) if self.job.indexes else None
         runs, flows = {**outcome.runs}, {**outcome.flows}
         for index in self.job.indexes:
             if changes is not None:
-                found = self._run(index, *changes, manifest, epoch)
-                runs, flows = {**runs, **found.runs}, {**flows, **found.flows}
+                arranged = self._arrange(index, *changes, manifest, epoch)
+                runs, flows = {**runs, **arranged.runs}, {**flows, **arranged.flows}
             elif index.arrangement in manifest["arrangements"]:
                 runs[index.arrangement] = manifest["arrangements"][index.arrangement]
         return replace(outcome, runs=runs, flows=flows)
 
     def states(self) -> Mapping[str, Collection[str]]:
-        """Return the names of the states in which others may look up, and the indexes that each has."""
+        """Return the states that other jobs may read, by name, with the indexes of each."""
         return self.writer.states() if isinstance(self.writer, ViewLogWriter) else {}
 
     def _log(self) -> ViewLogWriter:
         assert isinstance(self.writer, ViewLogWriter), self.job.sink
         return self.writer
 
-    def _with(self, manifest: state.Manifest, outcome: Outcome) -> state.Manifest:
+    def _with_runs(self, manifest: state.Manifest, outcome: Outcome) -> state.Manifest:
         return {**manifest, "arrangements": {**manifest["arrangements"], **outcome.runs}}
 
-    def _run(
+    def _arrange(
         self,
         arrange: physical.Arrange,
         reader: Reader,
@@ -89,8 +89,8 @@ class IndexMaintenance:
         manifest: state.Manifest,
         epoch: int,
     ) -> Outcome:
-        """Put rows of a view into an arrangement."""
-        (read,) = (each for each in physical.walk(arrange) if isinstance(each, physical.Read))
+        """Arrange rows of a view."""
+        (read,) = (operator for operator in physical.walk(arrange) if isinstance(operator, physical.Read))
         write = physical.Write(arrange, "", _NOWHERE, (), "append", "append", changelog=False, key=(), proven=True,
                                options={})  # fmt: skip
         job = structs.replace(self.job, write=write, shared={}, timeline={}, indexes=())
@@ -99,8 +99,8 @@ class IndexMaintenance:
         return run_batch(self.engine, job, Batch(task, {read.source: splits}, {read.source: reader}, arrangements))
 
 
-def _own_sides(job: physical.Job) -> Iterator[tuple[physical.Arrange, str]]:
-    """Yield what sides keep that are just the log of a view, as an operator of its own, and which view that is."""
+def _log_sides(job: physical.Job) -> Iterator[tuple[physical.Arrange, str]]:
+    """Yield the join sides that are a view's log and nothing else, as an operator, with the view's source name."""
     for operator in job.graph.stateful():
         if not isinstance(operator, physical.Join) or not operator.safe:
             continue
@@ -108,8 +108,8 @@ def _own_sides(job: physical.Job) -> Iterator[tuple[physical.Arrange, str]]:
             log = log_of(side.input)
             if side.index is not None or side.reads or side.replicated or log is None:
                 continue
-            kept = side.kept if side.keeps == "rows" else ()
-            yield physical.Arrange(_matching(side, safe), side.arrangement, side.key, kept), log.source
+            columns = side.kept if side.keeps == "rows" else ()
+            yield physical.Arrange(_joinable(side, safe), side.arrangement, side.key, columns), log.source
 
 
 def _leaves(join: physical.Join) -> Iterator[tuple[physical.Side, tuple[bool, ...]]]:
@@ -120,8 +120,8 @@ def _leaves(join: physical.Join) -> Iterator[tuple[physical.Side, tuple[bool, ..
             yield side, join.safe
 
 
-def _matching(side: physical.Side, safe: Sequence[bool]) -> physical.Operator:
-    """Return the rows of a side that may have a match: no others are kept."""
+def _joinable(side: physical.Side, safe: Sequence[bool]) -> physical.Operator:
+    """Return the rows of a side that can have a match: a join side stores no others."""
     types = {column.name: column for column in physical.columns_of(side.input)}
     null = [
         call("IS NULL(any)", (logical.Reference(name, parse_type(types[name].type), True),))
@@ -130,5 +130,5 @@ def _matching(side: physical.Side, safe: Sequence[bool]) -> physical.Operator:
     ]
     if not null:
         return side.input
-    some = null[0] if len(null) == 1 else call("OR(boolean…)", null)
-    return physical.Map(side.input, where=physical.Output("", call("NOT(boolean)", (some,))))
+    any_null = null[0] if len(null) == 1 else call("OR(boolean…)", null)
+    return physical.Map(side.input, where=physical.Output("", call("NOT(boolean)", (any_null,))))

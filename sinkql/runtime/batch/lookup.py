@@ -1,4 +1,4 @@
-"""The indexes of other jobs in which a batch looks up, as of where it ends."""
+"""Find the indexes of other jobs that a batch reads, as of the batch's end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sinkql.state_store.directory import StateDirectory
 
 @dataclass(frozen=True, slots=True)
 class IndexLookup:
-    """Find the indexes of views in which a job looks up: each view's job keeps its own beside this one's state."""
+    """Finds the indexes that a job looks up. Each is in the state directory of its view's job, beside this job's."""
 
     job: physical.Job
     readers: Mapping[str, Reader]
@@ -24,40 +24,44 @@ class IndexLookup:
     home: StateDirectory
 
     def indexes_at(self, start: JobOffsets, end: JobOffsets) -> Mapping[str, IndexRuns]:
-        """Return those that a batch takes, by arrangement; raises SQ3453 for one that is not there yet."""
-        found: dict[str, IndexRuns] = {}
+        """Return the indexes of a batch, by arrangement; raises SQ3453 if one does not exist yet."""
+        indexes: dict[str, IndexRuns] = {}
         for index in self._indexes():
-            if index.arrangement not in found:
-                found[index.arrangement] = self._index(index, start[index.source], end[index.source])
-        return found
+            if index.arrangement not in indexes:
+                indexes[index.arrangement] = self._find(index, start[index.source], end[index.source])
+        return indexes
 
     def _indexes(self) -> Iterator[physical.Index]:
         for operator in self.job.operators():
             if isinstance(operator, physical.Join):
-                yield from (each.index for each in operator.leaves if each.index is not None)
+                yield from (side.index for side in operator.leaves if side.index is not None)
 
-    def _index(self, index: physical.Index, start: Offsets, end: Offsets) -> IndexRuns:
+    def _find(self, index: physical.Index, start: Offsets, end: Offsets) -> IndexRuns:
         name, home = index.arrangement, self.home.sibling(index.source)
         if not start["at"]:
             return IndexRuns(home.for_tasks(), name, {}, 1, beginning=True)
         reader = self.readers[index.source]
         assert isinstance(reader, ViewLogReader)
-        known = reader.state(end)
-        if known is None:
+        state_name = reader.state(end)
+        if state_name is None:
             raise no_index(name)
         try:
-            manifest = self._manifest(home, known)
+            manifest = self._load(home, state_name)
         except LostStateError as error:
             raise no_index(name, error.message) from error
         if (manifest["bucketing"], manifest["hashed"]) != (self.engine.bucketing, home.hash_key.fingerprint):
             raise no_index(name)
-        runs = manifest["arrangements"].get(name, {})  # none of a view that never had a row
+        runs = manifest["arrangements"].get(name, {})  # absent if the view never had a row
         if not home.remote:
             home.fetch(
-                {file: size for own, each in runs.items() for file, size in files_of(name, int(own), each).items()}
+                {
+                    file: size
+                    for bucket, entries in runs.items()
+                    for file, size in files_of(name, int(bucket), entries).items()
+                }
             )
         return IndexRuns(home.for_tasks(), name, runs, int(manifest["buckets"]))
 
-    def _manifest(self, home: StateDirectory, name: str) -> state.Manifest:
+    def _load(self, home: StateDirectory, name: str) -> state.Manifest:
         home.fetch({state.file(name): None})
         return state.load(home.folder, name)

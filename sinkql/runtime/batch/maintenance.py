@@ -21,7 +21,7 @@ _SWEEP_EVERY = 20
 """Batches between two sweeps."""
 _REFRESH_EVERY = 6 * 3600.0
 _SKEW_SECONDS = 60.0
-"""How far the clocks of hosts that share a state directory may differ."""
+"""The greatest difference between the clocks of hosts that share a state directory."""
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class TableMaintenance:
     def optimize(self, go_on: Callable[[], bool]) -> tuple[Sequence[Compacted], bool]:
         """Compact the whole table; return the compactions, and whether all are done.
 
-        `go_on` is called before each step. Raises what a batch raises before it is written, such as SQ5101 (fenced).
+        `go_on` is called before each step. Raises what a batch raises before it writes, for example SQ5101 (fenced).
         """
         self._table.refresh()
         compactions, finished = self._table.writer.optimize(go_on)
@@ -101,7 +101,7 @@ class TableMaintenance:
         self.source_files.sweep(needed, before=self._table.owned_at - _SKEW_SECONDS)
 
     def release(self) -> None:
-        """Allow the sources to delete what is committed."""
+        """Allow the sources to delete committed input."""
         for source, reader in self.computation.readers.items():
             reader.after_commit(self._table.checkpoint.end[source])
         failpoint.point("released")

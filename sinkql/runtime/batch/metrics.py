@@ -1,7 +1,4 @@
-"""How far a running sink is in its sources, again and again → the catalog, and those who watch a first snapshot.
-
-A job, its state and what went through its operators → figures for who watches the sink.
-"""
+"""Measure and report a running sink: its progress in its sources, the size of its state, its commits."""
 
 from __future__ import annotations
 
@@ -31,15 +28,15 @@ _EVERY_SECONDS = 5.0
 
 @dataclass(slots=True)
 class ProgressMeter:
-    """Measure one sink. `sample` is called each second, by a thread that a source which answers late may hold up."""
+    """Measures the progress of one sink. A thread that a slow source may delay calls `sample` each second."""
 
     sink_id: str
     control: Control
     progress: Progress
     clock: Callable[[], float] = time.monotonic
-    _looked_at: float = float("-inf")
-    _told_at: float = float("-inf")
-    _told: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    _sampled_at: float = float("-inf")
+    _recorded_at: float = float("-inf")
+    _recorded: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     _snapshot: FirstSnapshot | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -54,18 +51,20 @@ class ProgressMeter:
         state: Mapping[str, Any] | None = None,
         tick: int | None = None,
     ) -> None:
-        """Look how far a sink is at `at`; of one that `waits`, as its batch fails, also for how long it has.
+        """Measure a sink at the offsets `at`; if it `waits` because its batch fails, also its lag.
 
-        `state` is what `Figures.now` has, `tick` where it is on the timeline. Nothing is left untold at the `last`
-        look.
+        `state` is `SinkMetrics.now`, and `tick` the sink's tick of the timeline. The `last` sample is always recorded.
         """
         with self._lock:
-            going_on = self._snapshot is not None and not self._snapshot.done
-            if last or going_on or self.clock() >= self._looked_at + _EVERY_SECONDS:
-                own = {**({STATE: state} if state else {}), **({TIMELINE: {"tick": tick}} if tick is not None else {})}
-                self._look(sink, readers, at, own, waits=waits, last=last)
+            is_snapshotting = self._snapshot is not None and not self._snapshot.done
+            if last or is_snapshotting or self.clock() >= self._sampled_at + _EVERY_SECONDS:
+                figures = {
+                    **({STATE: state} if state else {}),
+                    **({TIMELINE: {"tick": tick}} if tick is not None else {}),
+                }
+                self._measure(sink, readers, at, figures, waits=waits, last=last)
 
-    def _look(
+    def _measure(
         self,
         sink: str,
         readers: Mapping[str, Reader],
@@ -76,67 +75,69 @@ class ProgressMeter:
         last: bool,
     ) -> None:
         now = self.clock()
-        self._looked_at = now
+        self._sampled_at = now
         measures: dict[str, Measure] = {}
         figures = dict(state)
         for name, reader in readers.items():
             with suppress(SinkqlError):
                 measures[name] = reader.measure(at[name])
                 figures[name] = _figures(measures[name]) | ({"lag": round(reader.lag(at[name]), 1)} if waits else {})
-        ended = self._tell_snapshot(sink, _sum(each.snapshot for each in measures.values() if each.snapshot))
-        if figures != self._told and (last or ended or now >= self._told_at + _EVERY_SECONDS):
+        snapshots = (measure.snapshot for measure in measures.values() if measure.snapshot)
+        ended = self._report_snapshot(sink, _sum_snapshots(snapshots))
+        if figures != self._recorded and (last or ended or now >= self._recorded_at + _EVERY_SECONDS):
             with suppress(SinkqlError):
                 self.control.measured(self.sink_id, figures)
-                self._told, self._told_at = figures, now
+                self._recorded, self._recorded_at = figures, now
 
-    def _tell_snapshot(self, sink: str, now: FirstSnapshot | None) -> bool:
-        """Tell how far the first snapshot is, where it goes on, and once that it is done; return whether it ended."""
-        before, self._snapshot = self._snapshot, now
-        if now is None or now == before or (now.done and before is None):
-            return now is not None and before is None
-        self.progress(SinkSnapshotting(sink, now))
-        return now.done
+    def _report_snapshot(self, sink: str, snapshot: FirstSnapshot | None) -> bool:
+        """Report a change in the initial snapshot, the last time when it is done; return whether it has ended."""
+        before, self._snapshot = self._snapshot, snapshot
+        if snapshot is None or snapshot == before or (snapshot.done and before is None):
+            return snapshot is not None and before is None
+        self.progress(SinkSnapshotting(sink, snapshot))
+        return snapshot.done
 
 
 def _figures(measure: Measure) -> dict[str, Any]:
-    """Return what is known, flat."""
-    found: dict[str, Any] = {"known": measure.known, "committed": measure.committed, "unit": measure.unit}
+    """Return the fields of a measure that have a value, including those of the snapshot."""
+    fields: dict[str, Any] = {"known": measure.known, "committed": measure.committed, "unit": measure.unit}
     if measure.snapshot is not None:
-        found |= asdict(measure.snapshot)
-    return {name: value for name, value in found.items() if value is not None}
+        fields |= asdict(measure.snapshot)
+    return {name: value for name, value in fields.items() if value is not None}
 
 
-def _sum(snapshots: Iterable[FirstSnapshot]) -> FirstSnapshot | None:
-    """Return those of several sources as one; it takes as long as the longest."""
-    found = list(snapshots)
-    if not found:
+def _sum_snapshots(snapshots: Iterable[FirstSnapshot]) -> FirstSnapshot | None:
+    """Return the snapshots of several sources as one, which takes as long as the longest."""
+    parts = list(snapshots)
+    if not parts:
         return None
-    left = [each.seconds_left for each in found if not each.done]
+    left = [part.seconds_left for part in parts if not part.done]
     return FirstSnapshot(
-        sum(each.rows for each in found),
-        _total(each.of_rows for each in found),
-        sum(each.chunks for each in found),
-        _total(each.of_chunks for each in found),
-        all(each.done for each in found),
-        None if None in left else max((each for each in left if each is not None), default=None),
+        sum(part.rows for part in parts),
+        _sum_known(part.of_rows for part in parts),
+        sum(part.chunks for part in parts),
+        _sum_known(part.of_chunks for part in parts),
+        all(part.done for part in parts),
+        None if None in left else max((seconds for seconds in left if seconds is not None), default=None),
     )
 
 
-def _total(numbers: Iterable[int | None]) -> int | None:
-    found = list(numbers)
-    return None if None in found else sum(each for each in found if each is not None)
+def _sum_known(numbers: Iterable[int | None]) -> int | None:
+    """Return the sum; None if a number is unknown."""
+    values = list(numbers)
+    return None if None in values else sum(value for value in values if value is not None)
 
 
 STATE, TIMELINE = "$state", "$timeline"
-"""The names that the figures of a sink's state, and of where it is on the timeline, have among those of its sources."""
+"""The names of the figures of the state and of the timeline, among those of the sources."""
 
 
 @dataclass(slots=True)
 class SinkMetrics:
-    """What a job's state holds, and how many rows its operators were given and gave, since this run began.
+    """The size of a job's state, and the rows that its operators took and returned since this run began.
 
-    `now` has `arrangements` by name, `read` (rows of the sources) and `given` (rows that operators gave); `fetched`
-    says how many bytes of each came from where STATE keeps them.
+    `now` has `arrangements` by name, `read` (rows of the sources) and `given` (rows that operators returned).
+    `fetched` returns the bytes of each arrangement that were fetched from the state store.
     """
 
     job: physical.Job
@@ -146,41 +147,43 @@ class SinkMetrics:
     _given: int = 0
 
     def known(self, manifest: Manifest | None) -> None:
-        """Take note of the state that a run begins with; None where it is lost."""
+        """Set the state at the start of a run; None if it is lost."""
         if manifest is not None:
-            self._tell(manifest, {})
+            self._update(manifest, {})
 
     def take(self, manifest: Manifest, outcome: Outcome) -> None:
-        """Take note of a batch, and the state after it."""
+        """Add a batch and set the state after it."""
         self._read += sum(tally.given for tally in outcome.tallies.values())
-        self._given += sum(flow.given for flow in outcome.flows.values())
-        self._tell(manifest, outcome.flows)
+        self._given += sum(counts.given for counts in outcome.flows.values())
+        self._update(manifest, outcome.flows)
 
-    def _tell(self, manifest: Manifest, flows: Mapping[str, RowCounts]) -> None:
+    def _update(self, manifest: Manifest, flows: Mapping[str, RowCounts]) -> None:
         operators = [*self.job.graph.stateful(), *self.job.indexes]
         if not operators:
             return
-        kept, fetched = manifest["arrangements"], self.fetched()
-        found: dict[str, dict[str, Any]] = {}
+        stored, fetched = manifest["arrangements"], self.fetched()
+        arrangements: dict[str, dict[str, Any]] = {}
         for operator in operators:
-            flow = flows.get(operator.arrangement)
-            through = {} if flow is None else {"taken": flow.taken, "gave": flow.given}
+            counts = flows.get(operator.arrangement)
+            row_counts = {} if counts is None else {"taken": counts.taken, "gave": counts.given}
             kind = str(operator.__struct_config__.tag)
-            for each in (each for each in stateful(operator).arrangements if not each.reads):
-                runs = [run for runs in kept.get(each.name, {}).values() for run in runs]
-                found[each.name] = {"operator": kind, "of": operator.arrangement, **_held(runs), **through}
-                found[each.name]["fetched"] = fetched.get(each.name, 0)
-        self.now = {"arrangements": found, "read": self._read, "given": self._given}
+            for arrangement in stateful(operator).arrangements:
+                if arrangement.reads:
+                    continue
+                name = arrangement.name
+                runs = [run for entries in stored.get(name, {}).values() for run in entries]
+                arrangements[name] = {"operator": kind, "of": operator.arrangement, **_size(runs), **row_counts}
+                arrangements[name]["fetched"] = fetched.get(name, 0)
+        self.now = {"arrangements": arrangements, "read": self._read, "given": self._given}
 
 
-def _held(runs: Iterable[Entry]) -> dict[str, int]:
-    """Return how many rows and bytes runs have, and the rows of the widest key that one of them has."""
-    found = list(runs)
-    widest = [int(run.get("widest", 1)) for run in found]
+def _size(runs: Sequence[Entry]) -> dict[str, int]:
+    """Return the rows and bytes of runs, their number, and the rows of the widest key in one of them."""
+    widest = [int(run.get("widest", 1)) for run in runs]
     return {
-        "held_rows": sum(int(run["rows"]) for run in found),
-        "bytes": sum(int(run["bytes"]) for run in found),
-        "runs": len(found),
+        "held_rows": sum(int(run["rows"]) for run in runs),
+        "bytes": sum(int(run["bytes"]) for run in runs),
+        "runs": len(runs),
         "widest": max(widest, default=0),
     }
 

@@ -1,7 +1,4 @@
-"""A sink's orders and the clock → how far its next batch goes.
-
-Time that a sink spent on its batches → time that it may spend on its table between them.
-"""
+"""Pacing: decide when a sink's next batch is due and where it ends, and how much time maintenance may take."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from sinkql.runtime.batch.timeline import Timeline, TimelineStep
 
 @dataclass(frozen=True, slots=True)
 class PacingOrders:
-    """Where a sink begins, and how it is paced. With `targets`, a batch is due at once and none goes past them."""
+    """Where a sink begins, and its pacing. With `targets`, batches are due immediately and none passes the targets."""
 
     begin: JobOffsets
     commit_interval: timedelta
@@ -34,19 +31,20 @@ class PacingOrders:
 
 
 class InputProbe(Protocol):
-    """The part of a reader that looks for new input."""
+    """The part of a reader that finds new input."""
 
     def latest(self, start: Offsets, limit: Limit, until: Offsets | None = None) -> Offsets:
-        """Return how far a batch from `start` may go now; see `Reader.latest`."""
+        """Return where a batch from `start` may end now; see `Reader.latest`."""
 
 
 @dataclass(slots=True)
 class Pacer:
-    """Decide when a batch is due and how far it goes.
+    """Decides when a batch is due and where it ends.
 
-    A window begins at the first call, and where the previous one ended. At its end a batch is due if anything is new;
-    at once after a batch that a limit cut. Where the clock is among the readers something is new, too, once it is
-    `comes`: when a row comes or goes by itself. Inputs that are read at ticks go as far as the `timeline` says.
+    The first window begins at the first call, each later one at the end of the previous window. At the end of a window,
+    a batch is due if there is new input; after a batch that a limit cut, the next one is due immediately. If the clock
+    is among the readers, a temporal change counts as new input from the time that `comes` returns. Inputs that are read
+    at ticks end where the `timeline` decides.
     """
 
     readers: Mapping[str, InputProbe]
@@ -56,54 +54,55 @@ class Pacer:
     timeline: Timeline | None = None
 
     def due(self, orders: PacingOrders, now_ms: int) -> bool:
-        """Tell whether a batch is due."""
+        """Return whether a batch is due."""
         if self.window_ms is None:
             self.window_ms = now_ms
         if orders.targets is not None or self.cut:
             return True
-        # A clock that was set back must not silence the sink until it catches up.
+        # A clock that was set back must not delay the sink until it catches up.
         self.window_ms = min(now_ms, self.window_ms)
         return now_ms >= self.window_ms + orders.interval_ms
 
     def left_ms(self, orders: PacingOrders, now_ms: int) -> int:
-        """Return how long it is until a batch is due."""
+        """Return the milliseconds until a batch is due."""
         return 0 if self.window_ms is None else self.window_ms + orders.interval_ms - now_ms
 
     def next_end(self, start: JobOffsets, orders: PacingOrders, now_ms: int) -> JobOffsets:
-        """Return where the due batch ends; `start` if nothing is new."""
+        """Return where the due batch ends; `start` if there is no new input."""
         readers = {name: reader for name, reader in self.readers.items() if name != CLOCK}
-        end = self._data(readers, start, orders, now_ms)
+        end = self._data_end(readers, start, orders, now_ms)
         if CLOCK not in self.readers or CLOCK in end:
             return end
         targets = {CLOCK: {"at": now_ms}} if orders.targets is None else orders.targets
         later = self.readers[CLOCK].latest(start[CLOCK], Limit(1), targets[CLOCK])
-        new = any(end[name] != start[name] for name in readers)
-        comes = None if new else self.comes()
-        return {**end, CLOCK: later if new or (comes is not None and comes <= later["at"]) else start[CLOCK]}
+        has_data = any(end[name] != start[name] for name in readers)
+        change_at = None if has_data else self.comes()
+        advances = has_data or (change_at is not None and change_at <= later["at"])
+        return {**end, CLOCK: later if advances else start[CLOCK]}
 
-    def _data(
+    def _data_end(
         self, readers: Mapping[str, InputProbe], start: JobOffsets, orders: PacingOrders, now_ms: int
     ) -> dict[str, Offsets]:
         limit = Limit(max(1, orders.max_rows_per_commit // max(1, len(readers))))
-        followed = self.timeline.inputs if self.timeline is not None else ()
-        readers = {name: reader for name, reader in readers.items() if name not in followed}
+        at_ticks = self.timeline.inputs if self.timeline is not None else ()
+        readers = {name: reader for name, reader in readers.items() if name not in at_ticks}
         if orders.targets is not None:
             targets = orders.targets
-            own = {name: reader.latest(start[name], limit, targets[name]) for name, reader in readers.items()}
-            return {**own, **self._step(start, own, limit, targets).ends}
-        # A little more than the limit tells whether it cuts, and costs no look at all of a backlog. The clock has no
-        # say in the difference: the second answer is bounded by the first.
+            ends = {name: reader.latest(start[name], limit, targets[name]) for name, reader in readers.items()}
+            return {**ends, **self._step(start, ends, limit, targets).ends}
+        # A slightly wider limit shows whether the limit cuts, without reading all of a backlog. Time plays no part in
+        # the difference, because the first answer bounds the second.
         wider = Limit(limit.rows + limit.rows // 16 + 1, limit.bytes + limit.bytes // 16 + 1)
-        there = {name: reader.latest(start[name], wider) for name, reader in readers.items()}
-        end = {name: self._limited(name, start[name], there[name], limit) for name in readers}
+        available = {name: reader.latest(start[name], wider) for name, reader in readers.items()}
+        end = {name: self._limited(name, start[name], available[name], limit) for name in readers}
         step = self._step(start, end, limit, None)
-        self.cut = end != there or step.more
-        # who follows a tick of another job is due again when that one is
+        self.cut = end != available or step.more
+        # a job at the tick of another job is due again when that job is
         self.window_ms = now_ms if step.at is None else min(now_ms, step.at)
         return {**end, **step.ends}
 
     def _step(self, start: JobOffsets, others: JobOffsets, limit: Limit, targets: JobOffsets | None) -> TimelineStep:
-        """Return how far the inputs go that are read at ticks, beside others."""
+        """Return the step of the inputs that are read at ticks; `others` are the ends of the other inputs."""
         if self.timeline is None or not self.timeline.inputs:
             return TimelineStep({})
         due = None
@@ -112,55 +111,58 @@ class Pacer:
             due = 0 if moved else self.comes()
         return self.timeline.ahead(start, limit, targets, due=due)
 
-    def _limited(self, name: str, start: Offsets, there: Offsets, limit: Limit) -> Offsets:
-        return start if there == start else self.readers[name].latest(start, limit, there)
+    def _limited(self, name: str, start: Offsets, available: Offsets, limit: Limit) -> Offsets:
+        return start if available == start else self.readers[name].latest(start, limit, available)
 
 
-_FIRST = 1.0
-_MOST = 2.0
-"""Seconds to begin with, and at once."""
+_INITIAL_SECONDS = 1.0
+_MOST_SECONDS = 2.0
+"""The most that may be saved."""
 
 
 def _never() -> bool:
     return False
 
 
-def _long() -> float:
+def _unlimited() -> float:
     return math.inf
 
 
 @dataclass(slots=True)
 class MaintenanceBudget:
-    """Save up a share of the time. `stops` ends the work at its next step; at the `last` call, work begun is ended.
+    """Saves a share of the time for maintenance.
 
-    `left` says in how many seconds a batch is due: it does not wait for what was saved up, but at most for the end of a
-    step, and for the share of the time since the work before, or a sink that is never idle would save for ever.
+    * `stops` ends maintenance at its next step.
+    * At the `last` call, maintenance that has begun is completed.
+    * `left` returns the seconds until a batch is due. A due batch does not wait for saved time. It waits for the end of
+      a step at most, and for the share of the time since the last maintenance: otherwise a sink that is never idle
+      would never spend its savings.
     """
 
     share: float = 0.15
     stops: Callable[[], bool] = _never
     last: Callable[[], bool] = _never
-    left: Callable[[], float] = _long
+    left: Callable[[], float] = _unlimited
     clock: Callable[[], float] = time.monotonic
-    _saved: float = field(default=_FIRST, init=False)
+    _saved: float = field(default=_INITIAL_SECONDS, init=False)
     _counted_at: float | None = field(default=None, init=False)
     _step_at: float | None = field(default=None, init=False)
     _owed: float = field(default=0.0, init=False)
 
     @contextmanager
     def record(self) -> Iterator[Callable[[bool], bool]]:
-        """Tell in the block whether to go on, given whether something was begun.
+        """Yield the function that returns whether to continue; its argument is whether some work has begun.
 
-        What is counted is the time between two such questions: a step.
+        A step, whose time is counted, lasts from one call to the next.
         """
         now = self.clock()
         if self._counted_at is not None:
             self._owed = self.share * (now - self._counted_at)
-            self._saved = min(_MOST, self._saved + self._owed)
+            self._saved = min(_MOST_SECONDS, self._saved + self._owed)
         self._counted_at, self._step_at = now, None
-        yield self._goes_on
+        yield self._can_continue
 
-    def _goes_on(self, begun: bool) -> bool:
+    def _can_continue(self, begun: bool) -> bool:
         now = self.clock()
         if self._step_at is not None:
             self._saved -= now - self._step_at

@@ -1,4 +1,4 @@
-"""Run the batches of many sinks in a few workers, each of which executes one batch at a time.
+"""Run the batches of many sinks in a few workers. A worker executes one batch at a time.
 
 A heap orders the scheduled sinks by the time at which their next batch is due. When a batch is due, a thread looks for
 new input, so that a slow source delays no other sink. If there is new input, the sink is ready, and a worker takes it.
@@ -39,7 +39,7 @@ _AHEAD_SECONDS = 1.0
 
 _SLOW_SECONDS = 10.0
 _MOST_SLOW = 8
-"""So many workers with batches longer than that are not counted."""
+"""The most workers with a slow batch that are not counted."""
 
 _AVAILABLE = "starting", "waiting"
 """States in which a worker takes a ready sink."""
@@ -47,8 +47,8 @@ _AVAILABLE = "starting", "waiting"
 Process = Callable[[JobOffsets, JobOffsets, bool], float | JobOffsets]
 """Commit the batch from the first offsets to the second; True if a limit cut it.
 
-Returns the offsets of the table after the batch, which may exceed the second, or the seconds until a retry. What it
-raises ends the schedule of the sink.
+Returns the offsets of the table after the batch, which may exceed the second, or the seconds until a retry. An
+exception ends the schedule of the sink.
 """
 
 
@@ -63,7 +63,7 @@ class Worker(Protocol):
         """Start a round soon; called while no round runs."""
 
     def failure(self) -> Exception | None:
-        """Return why it can run no more rounds; None if it can."""
+        """Return the error after which it can run no round; None if it works."""
 
     def stop(self) -> None:
         """Stop it; called while no round runs, or one that is about to end."""
@@ -103,7 +103,7 @@ class _DueQueue:
         self._turns = itertools.count()
 
     def push(self, sink: ScheduledSink, seconds: float) -> None:
-        """Make a batch due in so many seconds."""
+        """Make a batch of the sink due after `seconds`."""
         sink._state, sink._turn = "waiting", next(self._turns)
         heapq.heappush(self._heap, (time.monotonic() + seconds, sink._turn, sink))
 
@@ -232,7 +232,7 @@ class BatchScheduler:
                 self._thread.start()
 
     def _request_check(self) -> None:
-        """Let the scheduler's thread check the workers, and wait for it.
+        """Request a check of the workers by the scheduler's thread, and wait for it.
 
         Each thread that calls Spark has a connection and a Java thread for as long as it lives.
         """
@@ -269,7 +269,7 @@ class BatchScheduler:
             sink._state = "removed"
 
     def close(self) -> None:
-        """Stop the workers after their running batches; the remaining sinks run no more."""
+        """Stop the workers after their running batches; the remaining sinks no longer run."""
         with self._changed:
             self._closed = True
             workers, self._pool.workers = self._pool.workers, []
@@ -280,7 +280,7 @@ class BatchScheduler:
     # --- sinks: called with the lock held --------------------------------------------------------------------------
 
     def _wait(self, sink: ScheduledSink, *, least: float = 0.0) -> None:
-        """Queue a sink until its next batch is due, for at least so many seconds."""
+        """Queue a sink until its next batch is due, for at least `least` seconds."""
         now_ms = _now_ms()
         left = 0.0 if sink.pacer.due(sink.orders, now_ms) else sink.pacer.left_ms(sink.orders, now_ms) / 1000
         self._push(sink, max(left, least))
@@ -324,7 +324,7 @@ class BatchScheduler:
         while not self._closed:
             try:
                 self._step()
-            except Exception as error:  # such as no thread can be started: no sink may wait for ever
+            except Exception as error:  # for example if no thread can be started: no sink may wait for ever
                 with self._changed:
                     self._checks = self._requested_checks
                     self._fail_all(error)

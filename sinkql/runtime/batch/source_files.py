@@ -1,7 +1,8 @@
-"""The files in which sources keep positions, in a sink's state folder ↔ copies of them with its table.
+"""Copy the files in which sources keep their positions between a sink's state folder and its table.
 
-A position is lost with its file, so the table has a copy before a commit names it, and gives it back to a folder that
-lacks it. What no marker needs goes in both places: the table's copy first, for the other one tells its name.
+A position is lost with its file. So the table gets a copy before a commit names the position, and a folder without the
+file gets it from the table. A file that no checkpoint needs is deleted in both places: the copy first, because the file
+tells its name.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from sinkql.storage import failpoint, files
 
 @dataclass(slots=True)
 class SourceFiles:
-    """Keep those of a sink's readers, whose state folder is `folder`."""
+    """The source files of a sink whose state folder is `folder`."""
 
     readers: Mapping[str, Reader]
     writer: Writer
@@ -26,30 +27,30 @@ class SourceFiles:
     _attached: set[str] = field(default_factory=set)
 
     def restore(self, offsets: JobOffsets) -> None:
-        """Bring back those that are not in the folder; raises SQ3412 for one that the table does not have either."""
-        for source in (each for each in self.readers if each in offsets):
+        """Restore the files that the folder lacks; raises SQ3412 if the table lacks one too."""
+        for source in (name for name in self.readers if name in offsets):
             reader, tried = self.readers[source], set[str]()
             while missing := [
                 name for name in reader.required_files(offsets[source]) if not (self.folder / name).exists()
             ]:
                 for name in missing:
-                    self._bring_back(source, name, again=name in tried)
+                    self._restore_file(source, name, again=name in tried)
                 tried |= set(missing)
         failpoint.point("restored")
 
-    def _bring_back(self, source: str, name: str, *, again: bool) -> None:
+    def _restore_file(self, source: str, name: str, *, again: bool) -> None:
         data = self.writer.load_file(name)
         if data is None or again:
             raise LostPositionError(
                 "SQ3412",
                 f'the position of source "{source}" is lost',
                 detail=f'file "{name}" is neither in the state folder nor, undamaged, in the table folder',
-                hint="Restore the file, or drop the sink and create it again, into a new table.",
+                hint="Restore the file, or drop the sink and create it again with a new table.",
             )
         files.write_atomic(self.folder / name, data)
 
     def attach(self, offsets: JobOffsets) -> None:
-        """Give the table a copy of each that it does not have."""
+        """Copy the files to the table that it lacks."""
         for source, reader in self.readers.items():
             for name in reader.required_files(offsets[source]):
                 if name not in self._attached:
@@ -58,20 +59,20 @@ class SourceFiles:
         failpoint.point("attached")
 
     def contents(self, offsets: JobOffsets) -> dict[str, bytes]:
-        """Return what is in them, of those that can be read."""
-        files: dict[str, bytes] = {}
+        """Return the contents of the files that can be read."""
+        contents: dict[str, bytes] = {}
         for source, reader in self.readers.items():
             with suppress(SinkqlError):
                 for name in reader.required_files(offsets[source]):
                     with suppress(OSError):
-                        files[name] = (self.folder / name).read_bytes()
-        return files
+                        contents[name] = (self.folder / name).read_bytes()
+        return contents
 
     def sweep(self, needed: Sequence[JobOffsets], *, before: float) -> None:
-        """Delete those that none of the offsets needs, of those that were written before a time."""
+        """Delete the files that were written before a time and that none of the offsets needs."""
         for source, reader in self.readers.items():
-            kept = [offsets[source] for offsets in needed if source in offsets]
-            for name in reader.removable_files(kept, before=before):
+            needed_offsets = [offsets[source] for offsets in needed if source in offsets]
+            for name in reader.removable_files(needed_offsets, before=before):
                 failpoint.point("position-unneeded")
                 if not self.writer.delete_file(name):
                     continue

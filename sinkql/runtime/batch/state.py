@@ -1,10 +1,8 @@
-"""The state that a marker names: read once, saved before each commit, and computed again where it is lost.
+"""The state that a checkpoint names: load it, save it before each commit, and recover it if it is lost.
 
-A sink's lost state → state again: its operators run once more over all that the table holds, and nothing is written.
-
-The table is what the view gives over the input up to its marker, and sources are replayable, so the state that belongs
-to that marker comes out; the next commit names it. All is one batch, unless a source's rows need what those before them
-leave in the state (`Reader.step`).
+State recovery runs the operators again over all input up to the checkpoint, and writes no rows. Sources are replayable,
+so the result is the state of that checkpoint; the next commit names it. All input is one batch, unless the rows of a
+source depend on the state after earlier rows (`Reader.step`).
 """
 
 from __future__ import annotations
@@ -39,85 +37,83 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class JobState:
-    """Keep the state of a job's operators, in the sink's state folder, and where STATE of its cluster says."""
+    """The state of a job's operators, in the sink's state directory and in the state store of the cluster."""
 
     job: physical.Job
     readers: Mapping[str, Reader]
     engine: Engine
     home: StateDirectory
     progress: Progress
-    _held: tuple[str | None, manifest.Manifest] | None = None
-    _renewed: str | None = None
+    _loaded: tuple[str | None, manifest.Manifest] | None = None
+    _fetched_again: str | None = None
 
     def forgotten(self, marker: Checkpoint) -> bool:
-        """Tell whether it is lost, and cannot be made of what the table was made of: all rows are to come anew.
+        """Return whether the state is lost and cannot be recovered, so that a full refresh is needed.
 
-        Not where another host has made it since.
+        False if another host has recovered it since.
         """
         try:
-            return self._forgotten.read_text() == marker.state
+            return self._forgotten_file.read_text() == marker.state
         except FileNotFoundError:
             return False
 
     @property
-    def _forgotten(self) -> Path:
+    def _forgotten_file(self) -> Path:
         return self.home.folder / "forgotten"
 
     def remember(self) -> None:
-        """Take it for there again: the table's rows are computed anew, or what was lost may be put back."""
-        self._forgotten.unlink(missing_ok=True)
+        """Undo `forgotten`, after a full refresh or because the user may have restored the state."""
+        self._forgotten_file.unlink(missing_ok=True)
 
     @property
     def fetched(self) -> Mapping[str, int]:
-        """Return how many bytes of each arrangement came from elsewhere since this run began."""
-        found: Counter[str] = Counter()
+        """Return the bytes of each arrangement that were fetched from the state store since this run began."""
+        sizes: Counter[str] = Counter()
         for name, size in self.home.fetched.items():
             arrangement = manifest.arrangement_of(name)
             if arrangement is not None:
-                found[arrangement] += size
-        return found
+                sizes[arrangement] += size
+        return sizes
 
     def load(self, marker: Checkpoint) -> manifest.Manifest:
-        """Return that of a marker; raises SQ34… where it is lost."""
-        if self._held is not None and self._held[0] == marker.state:
-            return self._held[1]
+        """Return the manifest of a checkpoint; raises SQ34… if the state is lost."""
+        if self._loaded is not None and self._loaded[0] == marker.state:
+            return self._loaded[1]
         if marker.state is None:
-            found = manifest.empty(
+            loaded = manifest.empty(
                 bucketing=self.engine.bucketing, buckets=self.engine.buckets, hash_key=self.home.hash_key
             )
         else:
-            found = self._loaded(marker.state)
-            manifest.check(found, bucketing=self.engine.bucketing, hash_key=self.home.hash_key)
-        self._held = (marker.state, found)
-        return found
+            loaded = self._load_manifest(marker.state)
+            manifest.check(loaded, bucketing=self.engine.bucketing, hash_key=self.home.hash_key)
+        self._loaded = (marker.state, loaded)
+        return loaded
 
-    def _loaded(self, name: str) -> manifest.Manifest:
-        """Return a manifest; what it names is in the folder then, if anything has it."""
+    def _load_manifest(self, name: str) -> manifest.Manifest:
+        """Return a manifest by name, after its files were fetched or, for remote tasks, found in the store."""
         home = self.home
         home.fetch({manifest.file(name): None})
         try:
-            found = manifest.load(home.folder, name)
+            loaded = manifest.load(home.folder, name)
         except LostStateError:
             if home.store is None:
                 raise
             home.mark_lost([manifest.file(name)])
             home.fetch({manifest.file(name): None})
-            found = manifest.load(home.folder, name)
+            loaded = manifest.load(home.folder, name)
         missing: Sequence[str] = ()
         if home.remote:
-            missing = home.missing(manifest.files(found))
-            if not missing:
-                home.ensure_uploaded(
-                    (*manifest.files(found), manifest.file(name))
-                )  # of one that was in this folder alone
+            missing = home.missing(manifest.files(loaded))
+            if not missing:  # the state may have been in this folder only
+                home.ensure_uploaded((*manifest.files(loaded), manifest.file(name)))
         elif home.store is not None:
-            missing = home.fetch(manifest.files(found))
+            missing = home.fetch(manifest.files(loaded))
         if missing:
             raise lost_run(home.folder / missing[0], f"{home.store} does not have it either")
-        return found
+        return loaded
 
     def known(self, marker: Checkpoint) -> manifest.Manifest | None:
-        """Return that of a marker, None where it is lost and the first batch will compute it again."""
+        """Return the manifest of a checkpoint; None if it is lost and the first batch will recover it."""
         try:
             return self.load(marker)
         except SinkqlError as error:
@@ -126,7 +122,7 @@ class JobState:
             return None
 
     def spread(self, marker: Checkpoint) -> bool:
-        """Tell whether it is to be in another number of buckets, and can be: then all rows are to come anew."""
+        """Return whether the state must move to another number of buckets, which needs a full refresh."""
         known = self.known(marker) if self.job.buckets is not None and self.job.stateful() else None
         return (
             known is not None
@@ -135,49 +131,49 @@ class JobState:
             and (int(known["buckets"]) != self.job.buckets)
         )
 
-    def hold(self, marker: Checkpoint, found: manifest.Manifest) -> None:
-        """Take this for the state of a marker: it has more than what is saved."""
-        self._held = (marker.state, found)
+    def hold(self, marker: Checkpoint, complete: manifest.Manifest) -> None:
+        """Use a manifest as the state of a checkpoint; it has more arrangements than the saved one."""
+        self._loaded = (marker.state, complete)
 
     def after(self, before: manifest.Manifest, outcome: Outcome, *, epoch: int) -> str | None:
-        """Save what a batch makes of it; return its name for a marker, None of a job without state."""
+        """Save the state after a batch; return its name for the checkpoint, None if the job has no state."""
         return self.save(manifest.next_manifest(before, outcome.runs), epoch=epoch)
 
-    def save(self, found: manifest.Manifest, *, epoch: int) -> str | None:
-        """Save one; return its name for a marker, None of a job without state."""
+    def save(self, new: manifest.Manifest, *, epoch: int) -> str | None:
+        """Save a manifest and upload its files; return its name for the checkpoint, None if the job has no state."""
         if not self.job.stateful():
             return None
-        name = manifest.save(self.home.folder, found, epoch=epoch)
-        self.home.ensure_uploaded((*manifest.files(found), manifest.file(name)))
+        name = manifest.save(self.home.folder, new, epoch=epoch)
+        self.home.ensure_uploaded((*manifest.files(new), manifest.file(name)))
         failpoint.point("state-kept")
-        self._held = (name, found)
+        self._loaded = (name, new)
         return name
 
     def again(self, marker: Checkpoint, lost: SinkqlError) -> None:
-        """Compute that of a marker again, from the sources; raises `lost` where they cannot be read so far back.
+        """Recover the state of a checkpoint from the sources; raises `lost` if they can no longer be read.
 
-        Where the table's rows can be computed anew, that is what its next start does.
+        If a full refresh is possible instead, the next start runs it.
         """
-        if self._fetched_again(marker):
+        if self._fetch_again(marker):
             return
         self.progress(SinkRebuilding(self.job.sink, lost))
         try:
-            found = rebuild_state(self.job, self.readers, self.engine, self.home, marker, lost)
+            recovered = rebuild_state(self.job, self.readers, self.engine, self.home, marker, lost)
         except LostStateError:
             if not self.job.renewable or not any(reader.can_full_refresh() for reader in self.readers.values()):
                 raise
-            files.write_atomic(self._forgotten, str(marker.state).encode())
+            files.write_atomic(self._forgotten_file, str(marker.state).encode())
             raise state_unrecoverable_error(self.job) from lost
-        self._held = (marker.state, found)
+        self._loaded = (marker.state, recovered)
 
-    def _fetched_again(self, marker: Checkpoint) -> bool:
-        """Have all that a marker names from the store, where there is one, in the place of what is damaged; once."""
-        if self.home.store is None or marker.state is None or self._renewed == marker.state:
+    def _fetch_again(self, marker: Checkpoint) -> bool:
+        """Fetch all files of a checkpoint from the store, in place of damaged ones; return whether that helps. Once."""
+        if self.home.store is None or marker.state is None or self._fetched_again == marker.state:
             return False
-        self._renewed = marker.state
-        if self._held is not None and self._held[0] == marker.state:
-            self.home.mark_lost((manifest.file(marker.state), *manifest.files(self._held[1])))
-            self._held = None
+        self._fetched_again = marker.state
+        if self._loaded is not None and self._loaded[0] == marker.state:
+            self.home.mark_lost((manifest.file(marker.state), *manifest.files(self._loaded[1])))
+            self._loaded = None
         try:
             self.load(marker)
         except LostStateError:
@@ -185,7 +181,7 @@ class JobState:
         return True
 
     def sweep(self, marker: Checkpoint, before: str | None, states: Mapping[str, Collection[str]]) -> None:
-        """Delete what neither a marker nor the one before it names, but for the indexes of some `states`."""
+        """Delete the files that neither a checkpoint nor the one before names, except the indexes of `states`."""
         manifest.sweep_staged(self.home, epoch=marker.epoch)
         if marker.state is None and not states:
             return
@@ -194,13 +190,13 @@ class JobState:
 
 
 def can_rebuild_state(job: physical.Job, error: SinkqlError) -> bool:
-    """Tell whether an error means lost state that can be rebuilt: of a sink by key that began at its beginning."""
+    """Return whether an error means lost state that can be recovered: the sink has a key and read all input."""
     return isinstance(error, LostStateError) and job.write.mode != "append" and job.snapshot
 
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """Take the rows of a bucket and write nothing: a WriteTask."""
+    """A WriteTask that counts the rows of a bucket and writes nothing."""
 
     commit: str
     buckets: int | None
@@ -219,7 +215,7 @@ def rebuild_state(
     marker: Checkpoint,
     lost: SinkqlError,
 ) -> state.Manifest:
-    """Return the manifest of the state at `marker`; raises `lost`, with why, where a source cannot be read again."""
+    """Return the state at a checkpoint, recovered; raises `lost` with the reason if a source cannot be read again."""
     manifest = state.empty(bucketing=engine.bucketing, buckets=engine.buckets, hash_key=home.hash_key)
     try:
         begin = {name: reader.restart_of(marker.end[name]) for name, reader in readers.items()}
@@ -227,12 +223,12 @@ def rebuild_state(
         while True:
             end = {name: reader.step(at[name], marker.end[name]) for name, reader in readers.items()}
             fresh = frozenset(name for name in readers if same({name: at[name]}, {name: begin[name]}))
-            manifest = _stepped(job, readers, engine, home, marker.epoch, manifest, at, end, fresh)
+            manifest = _advance(job, readers, engine, home, marker.epoch, manifest, at, end, fresh)
             if same(end, {name: marker.end[name] for name in readers}):
                 return manifest
             at = end
     except SinkqlError as error:
-        if error.retryable and not isinstance(error, GoneError):  # what is there is there still
+        if error.retryable and not isinstance(error, GoneError):  # the input still exists
             raise
         raise LostStateError(
             lost.code,
@@ -242,7 +238,7 @@ def rebuild_state(
         ) from error
 
 
-def _stepped(
+def _advance(
     job: physical.Job,
     readers: Mapping[str, Reader],
     engine: Engine,
@@ -253,16 +249,14 @@ def _stepped(
     end: JobOffsets,
     fresh: Collection[str],
 ) -> state.Manifest:
-    """Return the state after the rows between two offsets; of the sources in `fresh` none were read before."""
+    """Return the state after the rows between two offsets; the sources in `fresh` were not read before."""
     task = Discard(f"rebuild-{uuid4().hex[:12]}", engine.buckets, job.write.key)
     indexes = IndexLookup(job, readers, engine, home).indexes_at(start, end)
     arrangements = Arrangements(home, manifest, epoch, task.commit, indexes)
     splits = splits_between(readers, start, end)
     cleared = truncated_between(job, readers, start, end, fresh)
     snapshotting = snapshots_running_after(readers, start)
-    batch = Batch(
-        task, splits, readers, arrangements, cleared, snapshotting=snapshotting, clock=step(start, end)
-    )  # fmt: skip
+    batch = Batch(task, splits, readers, arrangements, cleared, snapshotting=snapshotting, clock=step(start, end))
     outcome = run_batch(engine, job, batch)
     check_account(job, outcome)
     return state.next_manifest(manifest, outcome.runs)

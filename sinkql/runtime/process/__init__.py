@@ -1,9 +1,8 @@
-"""Processes: who runs which sinks.
+"""Processes: which of them runs which sinks.
 
-* `supervisor`: a roster → outcomes; signals; a child for each further cluster, or for each at all.
-* `capture_processes`: the sources that are to be captured → a process each; `capture_processes`: who says which they
-  are.
-* `child`: a cluster → a forked process that runs it. `signals`: what such processes have in common.
-* `signals`: a signal → what is set once a process is to stop.
-* `application`: a cluster's sinks → a Spark session, a thread a sink, leases renewed.
+* `supervisor`: Runs the sinks of a workload, one process for each cluster, and handles signals.
+* `capture_processes`: Runs a capture process for each source that sinks read.
+* `child`: Runs the sinks of a cluster in a forked process.
+* `signals`: Blocks and handles the signals of forked processes.
+* `application`: Runs the sinks of one cluster: Spark, a thread for each sink, the renewal of leases.
 """

@@ -1,4 +1,4 @@
-"""The sinks of one cluster → a Spark application in this process, a thread a sink, until all have ended."""
+"""Run the sinks of one cluster in this process: one Spark application, one thread for each sink."""
 
 from __future__ import annotations
 
@@ -33,24 +33,26 @@ from sinkql.runtime.spark.setting_path import with_absolute_paths
 Contexts = Callable[[physical.Job], Context]
 
 _LOOK_SECONDS = 0.2
-_ROSTER_SECONDS = 0.5
+_WORKLOAD_SECONDS = 0.5
 _LINGER_SECONDS = 30.0
 _MEASURE_SECONDS = 1.0
-_MOST_OF_NAME = 100  # a cluster's name may be longer than that of a file
+_NAME_LENGTH = 100  # a cluster's name may be longer than a file name
 _PATIENCE_SECONDS = 1.0
-"""How long what runs no batch may take to stop: a table's catalog, or a file system, may not answer for minutes."""
+"""How long a sink without a running batch may take to stop: a catalog or store may not answer for minutes."""
 _DYING_SECONDS = 0.5
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
 class RunSpec:
-    """What a process is to run: the sinks of `roster`, each with its context, and whom to tell.
+    """What a process runs: the sinks of the workload `roster`, with their contexts.
 
-    With `once` a sink ends when what was there at its start is committed; with `takeover` it takes the lease of another
-    process; with `stay` sinks that come later are run too, and those that are to run again. Without either a sink that
-    failed runs again once users ask for it, or something of it changes, as long as others run here. `desk` tells which
-    sources are to be captured for them. The Spark of the cluster `submitted` is in the JVM that started this process.
+    * `once`: a sink ends when it has committed the input that existed at its start.
+    * `takeover`: a sink takes the lease of another process.
+    * `stay`: sinks that are added later run too, and so do sinks that users start again. Without `stay` and `once`, a
+      failed sink runs again if users start it or its assignment changes, as long as other sinks run here.
+    * `desk`: the sources to capture for the sinks.
+    * `submitted`: the cluster whose Spark is in the JVM that started this process.
     """
 
     roster: Workload
@@ -66,30 +68,30 @@ class RunSpec:
 
 
 def run_application(name: str, workload: RunSpec, stopping: threading.Event) -> list[SinkOutcome]:
-    """Run the sinks of cluster `name` until each has ended; `stopping` lets them end after their running batches.
+    """Run the sinks of cluster `name` until each has ended; `stopping` ends them after their running batches.
 
-    Spark starts when the first sink is leased; where it does not, each sink fails with SQ4003. With `stay` the run
-    ends once no sink of the cluster is to run for a while.
+    Spark starts when the first sink has its lease; if Spark fails, each sink fails with SQ4003. With `stay` the run
+    ends when no sink of the cluster has run for a while.
     """
-    works = _of_cluster(name, workload.roster)
-    if not works:
+    assignments = _assignments_of(name, workload.roster)
+    if not assignments:
         return []
     keep_freed()
-    application = _Application(workload, stopping, _Spark(works[0].job, workload, stopping), works)
-    application.run()
+    application = _Application(workload, stopping, _Spark(assignments[0].job, workload, stopping), assignments)
+    application.serve()
     return [outcome for _, outcome in application.ended.values()]
 
 
-def _of_cluster(name: str, roster: Workload) -> list[SinkAssignment]:
+def _assignments_of(name: str, roster: Workload) -> list[SinkAssignment]:
     return [work for work in roster.now() if work.job.cluster == name]
 
 
 class _Spark:
-    """Start a cluster's Spark once somebody needs it."""
+    """A cluster's Spark, which starts when a sink needs it."""
 
     def __init__(self, job: physical.Job, workload: RunSpec, stopping: threading.Event) -> None:
         self.cluster = job.cluster
-        plain = re.sub(r"[^\w.-]", "_", job.cluster, flags=re.ASCII)[:_MOST_OF_NAME]
+        plain = re.sub(r"[^\w.-]", "_", job.cluster, flags=re.ASCII)[:_NAME_LENGTH]
         context = workload.contexts(job)
         self._folder = ScratchFolder(context.folder.parent / "spark", plain)
         self.settings = spark.SparkSettings(
@@ -101,65 +103,65 @@ class _Spark:
         )
         self._progress = workload.progress
         self._stopping = stopping
-        self._starting = spark.SparkStart(self.settings)
-        self._died: list[tuple[SparkSession, SinkqlError]] = []
-        self._beginning = threading.Lock()
+        self._start = spark.SparkStart(self.settings)
+        self._deaths: list[tuple[SparkSession, SinkqlError]] = []
+        self._start_lock = threading.Lock()
 
     def begin(self) -> None:
-        """Start it in the background, unless that was done; again where it died, or another try may succeed."""
+        """Start Spark in the background unless it runs; start it again after it died or failed to start."""
         began = time.monotonic()
         self._folder.take()
-        with self._beginning:
-            if self._starting.failed:
-                self._starting = spark.SparkStart(self.settings)
-            code = self._starting.death()
+        with self._start_lock:
+            if self._start.failed:
+                self._start = spark.SparkStart(self.settings)
+            code = self._start.death()
             if code is not None:
-                self._died.append((self._starting.result(), self._starting.starved or self._death(code)))
-                self._starting.end()
-                self._starting = spark.SparkStart(self.settings)
-            if self._starting.begin(lambda: self._progress(SparkStarted(self.cluster, time.monotonic() - began))):
+                self._deaths.append((self._start.result(), self._start.starved or self._death_error(code)))
+                self._start.end()
+                self._start = spark.SparkStart(self.settings)
+            if self._start.begin(lambda: self._progress(SparkStarted(self.cluster, time.monotonic() - began))):
                 self._progress(SparkStarting(self.cluster))
 
     def death(self, session: SparkSession) -> SinkqlError | None:
-        """Return the error of a session's Spark if it died, or got no executors, also where another was begun since.
+        """Return the error of a session's Spark if it died or got no executors, even if another was started since.
 
-        One that answers no more may be about to end: its connections go first.
+        Connections fail before the process ends, so this waits a moment for the end.
         """
-        self._starting.wait(_DYING_SECONDS)
-        with self._beginning:
-            code, starved = self._starting.death(), self._starting.starved
-            if (code is not None or starved is not None) and self._starting.result() is session:
-                return starved or self._death(code or 0)
-            return next((error for died, error in self._died if died is session), None)
+        self._start.wait(_DYING_SECONDS)
+        with self._start_lock:
+            code, starved = self._start.death(), self._start.starved
+            if (code is not None or starved is not None) and self._start.result() is session:
+                return starved or self._death_error(code or 0)
+            return next((error for dead, error in self._deaths if dead is session), None)
 
-    def _death(self, code: int) -> SinkqlError:
+    def _death_error(self, code: int) -> SinkqlError:
         return UnforeseenError(
             "SQ4004",
             f'the Java process of cluster "{self.cluster}" ended',
             detail=f"signal {-code}" if code < 0 else f"exit code {code}",
-            hint=f"Spark starts again, and the sink continues. If it goes on, see {self.settings.log}; the machine may "
-            "have too little memory.",
+            hint=f"Spark starts again, and the sink continues. If it ends again, see {self.settings.log}: the machine "
+            "may have too little memory.",
         )
 
     def session(self) -> SparkSession:
-        """Wait until it is up, and elsewhere for an executor; raises as `start` and `try_executor` do.
+        """Wait until Spark runs, and on a remote cluster for an executor; raises as `start` and `try_executor` do.
 
-        CancelledError where all is to stop before that.
+        Raises CancelledError if the process must stop first.
         """
         self.begin()
         while True:
-            starting = self._starting
+            start = self._start
             try:
-                session = starting.result(_LOOK_SECONDS)
+                session = start.result(_LOOK_SECONDS)
             except TimeoutError:
                 if self._stopping.is_set():
-                    starting.cancel()
+                    start.cancel()
                 continue
-            starting.try_executor(self._stopping.is_set)
+            start.try_executor(self._stopping.is_set)
             return session
 
     def shared(self) -> SharedSpark:
-        """Return what sinks use of it."""
+        """Return the part that sinks share."""
         return SharedSpark(
             self.session,
             spark.bucket_count(self.settings),
@@ -170,16 +172,16 @@ class _Spark:
         )
 
     def end(self, patience: float) -> None:
-        """Stop it, by force after `patience` seconds, and delete its files but the log."""
-        if not self._starting.begun:
+        """Stop Spark, by force after `patience` seconds, and delete its files except the log."""
+        if not self._start.begun:
             return
-        self._starting.end(patience)
+        self._start.end(patience)
         self._folder.release()
 
 
 @dataclass(slots=True)
 class _Application:
-    """Run sinks beside each other; `ended` is how those that run no more ended, and with which work."""
+    """The sinks of a cluster that run in threads; `ended` has the assignment and outcome of those that have ended."""
 
     workload: RunSpec
     stopping: threading.Event
@@ -187,62 +189,63 @@ class _Application:
     first: Sequence[SinkAssignment]
     running: dict[str, tuple[SinkRunner, Future[SinkOutcome]]] = field(default_factory=dict)
     ended: dict[str, tuple[SinkAssignment, SinkOutcome]] = field(default_factory=dict)
-    _looked_at: float = 0.0
+    _workload_read_at: float = 0.0
     _busy_at: float = 0.0
     _stopped_at: float | None = None
 
-    def run(self) -> None:
+    def serve(self) -> None:
+        """Run sinks until all have ended and none is expected; then stop Spark."""
         ended = threading.Event()
         host = self._host()
-        renewing = _in_thread(lambda: self._renew(ended))
+        renewal = _in_thread(lambda: self._renew(ended))
         _in_thread(lambda: self._measure(ended))
         patience = JVM_PATIENCE_SECONDS
         try:
             for work in self.first:
-                if not self.workload.stay or self.workload.takeover or self._startable(work):
+                if not self.workload.stay or self.workload.takeover or self._can_begin(work):
                     self._begin(work, host)
-            self._looked_at = self._busy_at = time.monotonic()
-            while self._goes_on():
+            self._workload_read_at = self._busy_at = time.monotonic()
+            while self._has_work():
                 time.sleep(_LOOK_SECONDS)
-                self._settle()
-                self._retire()
+                self._collect_outcomes()
+                self._end_unread_views()
                 if self.stopping.is_set():
-                    for run, _ in self.running.values():
-                        run.wake.set()
-                    for claiming in list(host.claiming.values()):
-                        claiming.look()
-                    if self._stuck():
+                    for runner, _ in self.running.values():
+                        runner.wake.set()
+                    for queue in list(host.claiming.values()):
+                        queue.look()
+                    if self._is_stuck():
                         patience = _PATIENCE_SECONDS
-                        self._leave()
-                elif not self.workload.once and time.monotonic() > self._looked_at + _ROSTER_SECONDS:
-                    self._look(host)
+                        self._abandon_stuck()
+                elif not self.workload.once and time.monotonic() > self._workload_read_at + _WORKLOAD_SECONDS:
+                    self._begin_wanted(host)
         finally:
             ended.set()
             if not self.spark.settings.killable:
                 host.scheduler.close()
             self.spark.end(patience)
-        futures.wait([renewing], _PATIENCE_SECONDS)
+        futures.wait([renewal], _PATIENCE_SECONDS)
 
-    def _stuck(self) -> bool:
-        """Tell whether what is to stop takes too long, and no batch is the reason."""
+    def _is_stuck(self) -> bool:
+        """Return whether stopping takes too long although no batch is worth waiting for."""
         now = time.monotonic()
         if self._stopped_at is None:
             self._stopped_at = now
         if now <= self._stopped_at + _PATIENCE_SECONDS:
             return False
-        return not any(run.batches.is_busy for run, _ in self.running.values())
+        return not any(runner.batches.is_busy for runner, _ in self.running.values())
 
-    def _leave(self) -> None:
-        """End without the sinks that do not answer: their threads end with the process."""
-        for sink_id, (run, _) in list(self.running.items()):
-            outcome = run.release_for_move()
+    def _abandon_stuck(self) -> None:
+        """Release the leases of sinks that do not answer; their threads end with the process."""
+        for sink_id, (runner, _) in list(self.running.items()):
+            outcome = runner.release_for_move()
             if outcome is not None:
                 del self.running[sink_id]
-                self.ended[sink_id] = (run.work, self._told(run, outcome))
+                self.ended[sink_id] = (runner.work, self._with_early(runner, outcome))
 
-    def _told(self, run: SinkRunner, outcome: SinkOutcome) -> SinkOutcome:
-        """Say of a sink that was stopped whether it had run."""
-        early = outcome.ending == "stopped" and not run.batches.ran and self.stopping.is_set()
+    def _with_early(self, runner: SinkRunner, outcome: SinkOutcome) -> SinkOutcome:
+        """Return the outcome, marked as early if the sink was stopped before it ran."""
+        early = outcome.ending == "stopped" and not runner.batches.ran and self.stopping.is_set()
         return replace(outcome, early=True) if early else outcome
 
     def _host(self) -> SinkHost:
@@ -259,82 +262,82 @@ class _Application:
         )
 
     def _begin(self, work: SinkAssignment, host: SinkHost) -> None:
-        # Who was taken over himself does not take over again: two would do so for ever.
+        # A sink that was taken over does not take over again: two processes would do so for ever.
         takeover = self.workload.takeover and work.job.sink_id not in self.ended
-        run = SinkRunner(host, work, takeover=takeover)
-        self.running[work.job.sink_id] = (run, _in_thread(run.run))
+        runner = SinkRunner(host, work, takeover=takeover)
+        self.running[work.job.sink_id] = (runner, _in_thread(runner.run))
 
-    def _goes_on(self) -> bool:
+    def _has_work(self) -> bool:
         if self.running:
             return True
         return self.workload.stay and not self.stopping.is_set() and time.monotonic() < self._busy_at + _LINGER_SECONDS
 
-    def _retire(self) -> None:
-        """End the views that were run for sinks which have all ended."""
+    def _end_unread_views(self) -> None:
+        """End the jobs of views if all sinks that read them have ended."""
         if self.workload.stay or self.workload.once:
             return
         sinks = [work for work in self.first if work.job.write.connector != physical.VIEW]
-        views = [run for run, _ in self.running.values() if run.job.write.connector == physical.VIEW]
+        views = [runner for runner, _ in self.running.values() if runner.job.write.connector == physical.VIEW]
         if sinks and len(views) == len(self.running):
-            for run in views:
-                run.end_unstarted()
+            for runner in views:
+                runner.end_unstarted()
 
-    def _settle(self) -> None:
-        for sink_id, (run, future) in list(self.running.items()):
+    def _collect_outcomes(self) -> None:
+        for sink_id, (runner, future) in list(self.running.items()):
             if future.done():
                 del self.running[sink_id]
-                self.ended[sink_id] = (run.work, self._told(run, future.result()))
+                self.ended[sink_id] = (runner.work, self._with_early(runner, future.result()))
 
-    def _look(self, host: SinkHost) -> None:
-        """Begin what has come to be in the roster, and what failed and is to run again."""
-        self._looked_at = time.monotonic()
+    def _begin_wanted(self, host: SinkHost) -> None:
+        """Begin sinks that were added to the workload, and failed ones that must run again."""
+        self._workload_read_at = time.monotonic()
         try:
-            works = _of_cluster(self.spark.cluster, self.workload.roster)
-            if works:
-                self._busy_at = self._looked_at
-            for work in works:
-                wanted = self.workload.stay or self._failed(work)
-                if wanted and work.job.sink_id not in self.running and self._startable(work):
+            assignments = _assignments_of(self.spark.cluster, self.workload.roster)
+            if assignments:
+                self._busy_at = self._workload_read_at
+            for work in assignments:
+                is_wanted = self.workload.stay or self._is_restarted(work)
+                if is_wanted and work.job.sink_id not in self.running and self._can_begin(work):
                     self._begin(work, host)
         except SinkqlError:
-            return  # a catalog that cannot be read now is asked again
+            return  # the catalog is read again later
 
-    def _failed(self, work: SinkAssignment) -> bool:
-        """Tell whether a sink that users want to run ended with an error that another try would end with too."""
+    def _is_restarted(self, work: SinkAssignment) -> bool:
+        """Return whether users have started a sink that failed here with a permanent error."""
         before = self.ended.get(work.job.sink_id)
-        return work.asked_at is not None and before is not None and _waits(before[1])
+        return work.asked_at is not None and before is not None and _is_permanent_failure(before[1])
 
-    def _startable(self, work: SinkAssignment) -> bool:
-        """Tell whether a sink may begin: what failed only after something of it changed."""
+    def _can_begin(self, work: SinkAssignment) -> bool:
+        """Return whether a sink may begin; a failed one may if its assignment has changed."""
         before = self.ended.get(work.job.sink_id)
-        if before is not None and _waits(before[1]) and before[0] == work:
+        if before is not None and _is_permanent_failure(before[1]) and before[0] == work:
             return False
         return not self.workload.control.held(work.job.sink_id)
 
     def _measure(self, ended: threading.Event) -> None:
-        """Have all sinks say how far they are, until the end; who waits for a source then holds up nothing else."""
+        """Report the progress of all sinks until the end, in a thread that a slow source may delay."""
         while not ended.wait(_MEASURE_SECONDS):
-            for run, _ in list(self.running.values()):
-                with suppress(Exception):  # a figure that is missing ends no sink
-                    run.status.report_progress()
+            for runner, _ in list(self.running.values()):
+                with suppress(Exception):  # a missing figure ends no sink
+                    runner.status.report_progress()
 
     def _renew(self, ended: threading.Event) -> None:
-        """Prolong the leases; a sink whose lease is somebody else's now is told so."""
+        """Extend the leases until the end; stop the sinks whose lease another process has taken."""
         while not ended.wait(self.workload.control.lease_seconds / 3):
-            leased = {run.sink_id: run for run, _ in list(self.running.values()) if run.leased}
+            leased = {runner.sink_id: runner for runner, _ in list(self.running.values()) if runner.leased}
             if not leased:
                 continue
             try:
-                lost = self.workload.control.renew_all({sink_id: run.owner for sink_id, run in leased.items()})
+                lost = self.workload.control.renew_all({sink_id: runner.owner for sink_id, runner in leased.items()})
             except SinkqlError:
-                # A catalog that cannot be written now may be at the next turn, before the lease has run out.
+                # The next turn may succeed before the leases expire.
                 continue
             for sink_id, error in lost.items():
                 leased[sink_id].lose_lease(error)
 
 
 def _in_thread(function: Callable[[], _T]) -> Future[_T]:
-    """Call a function in a thread that keeps no process from ending."""
+    """Call a function in a thread that does not keep the process alive."""
     future: Future[_T] = Future()
 
     def call() -> None:
@@ -347,6 +350,6 @@ def _in_thread(function: Callable[[], _T]) -> Future[_T]:
     return future
 
 
-def _waits(outcome: SinkOutcome) -> bool:
-    """Tell whether another try would end in the same way; one who lost to another waits for that one's end alone."""
+def _is_permanent_failure(outcome: SinkOutcome) -> bool:
+    """Return whether a retry would fail in the same way. A fenced sink only waits for the other process to end."""
     return outcome.error is not None and not isinstance(outcome.error, LeaseHeldError | LeaseLostError)

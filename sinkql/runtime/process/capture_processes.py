@@ -1,11 +1,8 @@
-"""The sources that running sinks read → a process each that captures it.
+"""Run a capture process for each source that running sinks read.
 
-A process beside all that run sinks forks them, and forks them again where they die: it has no threads and no Spark, so
-that it may do so at any time.
-
-Which sources are to be captured, and for whom: asked of whoever keeps the catalog.
-
-Sources of a kind that one process captures → a thread each, which share what their connector gives.
+A separate process, the keeper, forks the capture processes and restarts those that die. It has no threads and no Spark,
+so it can fork at any time. If one process captures all sources of a kind, each source has a thread there, and the
+threads share what their connector provides. The capture directory knows which sources to capture.
 """
 
 from __future__ import annotations
@@ -34,9 +31,9 @@ from sinkql.runtime.process.signals import become_child, hold_signals
 
 @dataclass(frozen=True, slots=True)
 class CaptureAssignment:
-    """A source that is to be captured, and how its log is kept; `together` with others of its kind, by one process.
+    """A source to capture, and the retention of its log; one process captures all `together` sources of a kind.
 
-    `secrets` are the versions of those that the source itself takes: with another one its capture begins again.
+    `secrets` has the versions of the source's secrets: another version restarts the capture.
     """
 
     source: CapturedSource
@@ -46,24 +43,24 @@ class CaptureAssignment:
 
 
 class CaptureDirectory(Protocol):
-    """Say what is to be captured. Methods raise SinkqlError where the catalog cannot be read."""
+    """Returns the sources to capture. Methods raise SinkqlError if the catalog cannot be read."""
 
     def captures(self) -> Sequence[CaptureAssignment]:
-        """Return the sources that sinks read which are to run."""
+        """Return the sources that the sinks of the workload read."""
 
     def folder(self, capturing: CaptureAssignment) -> LogDirectory:
-        """Return where what is kept of a source lies."""
+        """Return the directory of a source's capture log."""
 
     def host(self, source: CapturedSource) -> CaptureHost:
-        """Return what a capture of it is told by, and tells."""
+        """Return the connection of a capture to the catalog."""
 
     def opening(
         self, source: CapturedSource, notes: LogFiles, open_stream: OpenStream | None = None
     ) -> Callable[[], Stream]:
-        """Return what connects to its server, by what opens streams where that is given."""
+        """Return the function that opens a stream from its server, by `open_stream` if given."""
 
     def together(self, kind: str) -> AbstractContextManager[OpenStream]:
-        """Return what opens the streams of sources that one process captures."""
+        """Return the function that opens the streams of sources that one process captures."""
 
 
 _LOOK_SECONDS = 0.3
@@ -73,64 +70,64 @@ _LONGEST_WAIT = 60.0
 
 @dataclass(slots=True)
 class CaptureProcesses:
-    """Have sources captured once there are any; `end` ends that. `lost` once nobody captures them any more.
+    """The keeper of the capture processes, which starts when a source must be captured; `end` stops it.
 
-    With `ahead` whoever captures them begins before there are any.
+    With `ahead` it starts before that. `lost` if it ended and cannot be started again.
     """
 
     desk: CaptureDirectory | None
     ahead: bool = False
     lost: bool = False
     _keeper: ForkProcess | None = None
-    _looked_at: float = -_LOOK_SECONDS
+    _checked_at: float = -_LOOK_SECONDS
 
     def look(self) -> None:
-        """Begin, if there is a source to capture by now, or again; the process must have no Spark yet."""
+        """Start the keeper if there is a source to capture, or start it again; this process must have no Spark yet."""
         now = time.monotonic()
-        if self.desk is None or now < self._looked_at + _LOOK_SECONDS:
+        if self.desk is None or now < self._checked_at + _LOOK_SECONDS:
             return
         if self._keeper is not None and self._keeper.is_alive():
             return
-        self._looked_at = now
-        with suppress(SinkqlError):  # as below
+        self._checked_at = now
+        with suppress(SinkqlError):  # the catalog is read again later
             if self.ahead or self.desk.captures():
-                self._keeper = _forked(_keep, self.desk)
+                self._keeper = _fork(_keep_running, self.desk)
 
     @contextmanager
     def watched(self, stop: Callable[[], None]) -> Iterator[None]:
-        """Stop a block whose sinks would wait for ever, as it may have Spark, and begins no process again."""
+        """Stop a block if the keeper dies: the block may have Spark, so it can start no other."""
         ended = threading.Event()
-        watching = threading.Thread(target=self._watch, args=(ended, stop), daemon=True)
-        watching.start()
+        watcher = threading.Thread(target=self._watch, args=(ended, stop), daemon=True)
+        watcher.start()
         try:
             yield
         finally:
             ended.set()
-            watching.join()
+            watcher.join()
 
     def _watch(self, ended: threading.Event, stop: Callable[[], None]) -> None:
         while self._keeper is not None and not ended.wait(_LOOK_SECONDS):
-            if not self._keeper.is_alive() and self._needed():
+            if not self._keeper.is_alive() and self._has_captures():
                 self.lost = True
                 stop()
                 return
 
-    def _needed(self) -> bool:
-        with suppress(SinkqlError):  # it is asked again
+    def _has_captures(self) -> bool:
+        with suppress(SinkqlError):  # the catalog is read again later
             return self.desk is not None and bool(self.desk.captures())
         return False
 
     def end(self) -> None:
-        """End all captures."""
+        """Stop all captures."""
         if self._keeper is not None:
             _end(self._keeper)
 
 
 @contextmanager
 def captures_running(desk: CaptureDirectory | None, *, ahead: bool = False) -> Iterator[CaptureProcesses]:
-    """Have sources captured for as long as a block lasts; nothing where there is none that needs it.
+    """Run capture processes while a block lasts, if there are sources to capture.
 
-    With `ahead` also those that sinks read later, where the block has Spark and can begin no process then.
+    With `ahead`, also those of later sinks: the block then has Spark and can start no keeper.
     """
     captures = CaptureProcesses(desk, ahead)
     captures.look()
@@ -140,18 +137,18 @@ def captures_running(desk: CaptureDirectory | None, *, ahead: bool = False) -> I
         captures.end()
 
 
-def _forked(target: Callable[..., None], *arguments: object) -> ForkProcess:
-    with hold_signals() as kept:
+def _fork(target: Callable[..., None], *arguments: object) -> ForkProcess:
+    with hold_signals() as signal_mask:
         process = multiprocessing.get_context("fork").Process(
-            target=_begin, args=(target, os.getpid(), kept, *arguments), daemon=False
+            target=_begin, args=(target, os.getpid(), signal_mask, *arguments), daemon=False
         )
         process.start()
     return process
 
 
-def _begin(target: Callable[..., None], parent: int, kept: set[signal.Signals], *arguments: object) -> None:
+def _begin(target: Callable[..., None], parent: int, signal_mask: set[signal.Signals], *arguments: object) -> None:
     keep_freed()
-    target(become_child(parent, kept), *arguments)
+    target(become_child(parent, signal_mask), *arguments)
 
 
 def _end(process: ForkProcess) -> None:
@@ -163,8 +160,8 @@ def _end(process: ForkProcess) -> None:
 
 
 @dataclass(slots=True)
-class _Kept:
-    """A process that captures a source, or all of a kind; `deaths` are those of processes before it."""
+class _CaptureProcess:
+    """A process that captures a source, or all of a kind; `deaths` counts the processes before it that died."""
 
     capturing: CaptureAssignment | None
     process: ForkProcess
@@ -172,63 +169,65 @@ class _Kept:
     since: float
 
 
-def _keep(stopping: threading.Event, desk: CaptureDirectory) -> None:
-    """Keep a process for each source that is to be captured, until it is to stop."""
-    running: dict[str, _Kept] = {}
-    said = ""
+def _keep_running(stopping: threading.Event, desk: CaptureDirectory) -> None:
+    """Keep a capture process running for each source, until this process must stop."""
+    running: dict[str, _CaptureProcess] = {}
+    printed = ""
     try:
         while not stopping.is_set():
             try:
-                _look(running, desk)
+                _update_processes(running, desk)
             except SinkqlError:
-                pass  # a catalog that cannot be read now is asked again
-            except Exception as error:  # nor does any other failure end what runs
-                said = _told(error, said)
+                pass  # the catalog is read again later
+            except Exception as error:  # no other failure ends the captures either
+                printed = _print_once(error, printed)
             stopping.wait(_LOOK_SECONDS)
     finally:
-        for kept in running.values():
-            kept.process.terminate()
-        for kept in running.values():
-            _end(kept.process)
+        for capture in running.values():
+            capture.process.terminate()
+        for capture in running.values():
+            _end(capture.process)
 
 
-def _told(error: Exception, said: str) -> str:
-    """Print an error, unless it is the one that was said last; return what was said last by now."""
+def _print_once(error: Exception, printed: str) -> str:
+    """Print an error unless it was printed last; return the text that was printed last."""
     text = "".join(traceback.format_exception(error))
-    if text != said:
+    if text != printed:
         with suppress(OSError):
             print(text, file=sys.stderr, end="", flush=True)
     return text
 
 
-def _look(running: dict[str, _Kept], desk: CaptureDirectory) -> None:
+def _update_processes(running: dict[str, _CaptureProcess], desk: CaptureDirectory) -> None:
     captures = desk.captures()
-    wanted: dict[str, CaptureAssignment | None] = {each.source.id: each for each in captures if not each.together}
-    wanted |= dict.fromkeys(each.source.kind for each in captures if each.together)
-    for id_, kept in list(running.items()):
-        if id_ not in wanted or wanted[id_] != kept.capturing:
-            _end(kept.process)
+    wanted: dict[str, CaptureAssignment | None] = {
+        assignment.source.id: assignment for assignment in captures if not assignment.together
+    }
+    wanted |= dict.fromkeys(assignment.source.kind for assignment in captures if assignment.together)
+    for id_, capture in list(running.items()):
+        if id_ not in wanted or wanted[id_] != capture.capturing:
+            _end(capture.process)
             del running[id_]
     for id_, capturing in wanted.items():
         before = running.get(id_)
-        if before is not None and (before.process.is_alive() or time.monotonic() < _again_at(before)):
+        if before is not None and (before.process.is_alive() or time.monotonic() < _restart_at(before)):
             continue
-        deaths = _deaths(before) if before is not None else 0
-        process = _forked(_capture, desk, capturing) if capturing is not None else _forked(capture_all, desk, id_)
-        running[id_] = _Kept(capturing, process, deaths, time.monotonic())
+        deaths = _count_deaths(before) if before is not None else 0
+        process = _fork(_capture, desk, capturing) if capturing is not None else _fork(capture_all, desk, id_)
+        running[id_] = _CaptureProcess(capturing, process, deaths, time.monotonic())
 
 
-def _again_at(kept: _Kept) -> float:
-    return kept.since + _wait(kept)
+def _restart_at(capture: _CaptureProcess) -> float:
+    return capture.since + _backoff(capture)
 
 
-def _wait(kept: _Kept) -> float:
-    return min(_LONGEST_WAIT, 2.0**kept.deaths)
+def _backoff(capture: _CaptureProcess) -> float:
+    return min(_LONGEST_WAIT, 2.0**capture.deaths)
 
 
-def _deaths(kept: _Kept) -> int:
-    """Return how many processes have died one soon after the other, with this one; one that lived on begins anew."""
-    return 1 if time.monotonic() > kept.since + 2 * _wait(kept) else kept.deaths + 1
+def _count_deaths(capture: _CaptureProcess) -> int:
+    """Return how many processes have died in quick succession, including this one."""
+    return 1 if time.monotonic() > capture.since + 2 * _backoff(capture) else capture.deaths + 1
 
 
 def _capture(stopping: threading.Event, desk: CaptureDirectory, capturing: CaptureAssignment) -> None:
@@ -239,7 +238,7 @@ def _capture(stopping: threading.Event, desk: CaptureDirectory, capturing: Captu
 
 
 @dataclass(frozen=True, slots=True)
-class _Running:
+class _CaptureThread:
     capturing: CaptureAssignment
     stopping: threading.Event
     thread: threading.Thread
@@ -250,37 +249,39 @@ class _Running:
 
 
 def capture_all(stopping: threading.Event, desk: CaptureDirectory, kind: str) -> None:
-    """Capture all sources of a kind that are to be, as they come and go, until it is to stop."""
-    running: dict[str, _Running] = {}
+    """Capture all sources of a kind until this process must stop; sources may be added and removed."""
+    running: dict[str, _CaptureThread] = {}
     with desk.together(kind) as open_stream:
         try:
             while not stopping.is_set():
-                with suppress(SinkqlError):  # a catalog that cannot be read now is asked again
-                    _together_look(running, desk, kind, open_stream)
+                with suppress(SinkqlError):  # the catalog is read again later
+                    _update_threads(running, desk, kind, open_stream)
                 stopping.wait(_LOOK_SECONDS)
         finally:
-            for each in running.values():
-                each.stopping.set()
-            for each in running.values():
-                each.thread.join()
+            for capture in running.values():
+                capture.stopping.set()
+            for capture in running.values():
+                capture.thread.join()
 
 
-def _together_look(running: dict[str, _Running], desk: CaptureDirectory, kind: str, open_stream: OpenStream) -> None:
-    wanted = {each.source.id: each for each in desk.captures() if each.source.kind == kind}
-    for id_, each in list(running.items()):
-        if wanted.get(id_) != each.capturing:
-            each.end()
+def _update_threads(
+    running: dict[str, _CaptureThread], desk: CaptureDirectory, kind: str, open_stream: OpenStream
+) -> None:
+    wanted = {assignment.source.id: assignment for assignment in desk.captures() if assignment.source.kind == kind}
+    for id_, capture in list(running.items()):
+        if wanted.get(id_) != capture.capturing:
+            capture.end()
             del running[id_]
     for id_, capturing in wanted.items():
         if id_ not in running or not running[id_].thread.is_alive():
-            running[id_] = _begun(desk, capturing, open_stream)
+            running[id_] = _start_thread(desk, capturing, open_stream)
 
 
-def _begun(desk: CaptureDirectory, capturing: CaptureAssignment, open_stream: OpenStream) -> _Running:
+def _start_thread(desk: CaptureDirectory, capturing: CaptureAssignment, open_stream: OpenStream) -> _CaptureThread:
     source, stopping = capturing.source, threading.Event()
     folder = desk.folder(capturing)
     opening = desk.opening(source, folder.store, open_stream)
-    capture = CaptureRunner(folder, opening, capturing.keeping, desk.host(source), stopping=stopping)
-    thread = threading.Thread(target=capture.run, name=f"capture {source.id}")
+    runner = CaptureRunner(folder, opening, capturing.keeping, desk.host(source), stopping=stopping)
+    thread = threading.Thread(target=runner.run, name=f"capture {source.id}")
     thread.start()
-    return _Running(capturing, stopping, thread)
+    return _CaptureThread(capturing, stopping, thread)

@@ -1,4 +1,4 @@
-"""The sinks of a cluster → a forked process that runs them; its events and outcomes come back by a pipe."""
+"""Run the sinks of a cluster in a forked process, which sends its events and outcomes through a pipe."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from sinkql.runtime.process.signals import become_child, hold_signals
 from sinkql.runtime.sink.host import SinkOutcome
 from sinkql.runtime.sink.workload import SinkAssignment
 
-Told = Event | list[SinkOutcome]
-"""What a child says: an event, its outcomes at the end."""
+Message = Event | list[SinkOutcome]
+"""A message of the child: an event, or at the end its outcomes."""
 
 
 @dataclass(slots=True)
 class Child:
-    """A forked process that runs the sinks of one cluster, and the thread that listens to it.
+    """A forked process that runs the sinks of one cluster, and the thread that receives its messages.
 
-    `sinks` are the full names of those that it runs now, as far as it said; `found` is None until it tells the end.
+    `sinks` has the full names of the sinks that it reported as running; `reported` is None until it reports outcomes.
     """
 
     cluster: str
@@ -36,25 +36,25 @@ class Child:
     reader: Connection
     listener: threading.Thread
     sinks: set[str]
-    found: list[SinkOutcome] | None = None
+    reported: list[SinkOutcome] | None = None
 
     @classmethod
     def start(cls, works: Sequence[SinkAssignment], workload: RunSpec, elder: Sequence[Child] = ()) -> Child:
-        """Fork: contexts, secrets and catalog are the parent's, as they are, and pass through no file or argument.
+        """Fork. Contexts, secrets and catalog are inherited and pass through no file or argument.
 
-        `works` are what there is to run of one cluster; `elder` are the children that were started before and not asked
-        for their outcomes. The parent must have no Spark.
+        `works` are the assignments of one cluster; `elder` are the children whose outcomes have not been collected. The
+        parent must have no Spark.
         """
         context = multiprocessing.get_context("fork")
         reader, writer = context.Pipe(duplex=False)
         cluster = works[0].job.cluster
-        # Whoever has a reading end keeps a child that speaks from noticing that its parent is gone.
+        # A process with a reading end would keep the child from noticing that its parent has ended.
         parents = (reader, *(child.reader for child in elder))
-        with hold_signals() as before:
-            arguments = (cluster, workload, _Voice(writer), parents, os.getpid(), before)
+        with hold_signals() as signal_mask:
+            arguments = (cluster, workload, _Sender(writer), parents, os.getpid(), signal_mask)
             process = context.Process(target=_run, args=arguments, daemon=False)
             process.start()
-        writer.close()  # so that the end of the pipe is the end of the child, however it came
+        writer.close()  # the pipe then ends with the child, for whatever reason
         sinks = {work.job.sink for work in works}
         child = cls(cluster, settings(works[0]), process, reader, threading.Thread(daemon=True), sinks)
         child.listener = threading.Thread(target=child._listen, args=(workload,), daemon=True)
@@ -62,87 +62,87 @@ class Child:
         return child
 
     def alive(self) -> bool:
-        """Tell whether it runs."""
+        """Return whether it runs."""
         return self.process.is_alive()
 
     def stop(self) -> None:
-        """Let it finish its running batches and end."""
+        """Stop it after its running batches."""
         if self.process.is_alive():
             self.process.terminate()
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill it immediately."""
         self.process.kill()
 
     def died(self) -> bool:
-        """Tell of a process that has ended whether it did so without a word."""
-        return self.found is None
+        """Return whether an ended process reported no outcomes."""
+        return self.reported is None
 
     def outcomes(self) -> list[SinkOutcome]:
-        """Wait for its end and return its outcomes; SQ4004 for each sink of a child that died."""
+        """Wait for its end and return its outcomes; if it died, SQ4004 for each sink."""
         self.process.join()
         self.listener.join()
         self.reader.close()
-        died = SinkqlError(
+        error = SinkqlError(
             "SQ4004",
             f'the process of cluster "{self.cluster}" died',
             detail=f"exit code {self.process.exitcode}",
             hint="Start the sinks again; they continue where they stopped.",
         )
-        if self.found is not None:
-            return self.found
-        return [SinkOutcome(sink, "failed", died) for sink in sorted(self.sinks)]
+        if self.reported is not None:
+            return self.reported
+        return [SinkOutcome(sink, "failed", error) for sink in sorted(self.sinks)]
 
     def _listen(self, workload: RunSpec) -> None:
-        while (told := self._heard()) is not None:
-            if isinstance(told, list):
-                self.found = told
+        while (message := self._receive()) is not None:
+            if isinstance(message, list):
+                self.reported = message
                 continue
-            match told:
+            match message:
                 case SinkStarting():
-                    self.sinks.add(told.sink)
+                    self.sinks.add(message.sink)
                 case SinkStopped():
-                    self.sinks.discard(told.sink)
+                    self.sinks.discard(message.sink)
                 case _:
                     pass
-            workload.progress(told)
+            workload.progress(message)
 
-    def _heard(self) -> Told | None:
-        """Return what the child says next, None at its end; one that was killed may have said half of it."""
+    def _receive(self) -> Message | None:
+        """Return the next message, None at the end; a killed child may have sent half of one."""
         try:
-            told: Told = self.reader.recv()
+            message: Message = self.reader.recv()
         except (EOFError, OSError):
             return None
-        return told
+        return message
 
 
-class _Voice:
+class _Sender:
     """The child's end of the pipe, for all of its threads."""
 
     def __init__(self, writer: Connection) -> None:
         self._writer = writer
-        self._speaking = threading.Lock()
+        self._lock = threading.Lock()
 
-    def say(self, told: Told) -> None:
-        """Tell the parent; one that is gone hears nothing."""
-        with self._speaking, suppress(OSError):
-            self._writer.send(told)
+    def send(self, message: Message) -> None:
+        """Send a message; ignore that the parent has ended."""
+        with self._lock, suppress(OSError):
+            self._writer.send(message)
 
 
 def settings(work: SinkAssignment) -> object:
-    """Return what a cluster's process is started with: another one needs another process."""
+    """Return the settings of a cluster's process; a change needs another process."""
     return work.job.master, work.job.conf
 
 
 def _run(
     cluster: str,
     workload: RunSpec,
-    voice: _Voice,
+    sender: _Sender,
     parents: Sequence[Connection],
     parent: int,
-    kept: set[signal.Signals],
+    signal_mask: set[signal.Signals],
 ) -> None:
-    stopping = become_child(parent, kept)
+    stopping = become_child(parent, signal_mask)
     for reader in parents:
         reader.close()
-    voice.say(run_application(cluster, replace(workload, progress=voice.say), stopping))
+    sender.send(run_application(cluster, replace(workload, progress=sender.send), stopping))

@@ -1,7 +1,4 @@
-"""A process that is forked: signals are kept from it until it has handlers of its own, and it ends with its parent.
-
-A signal → what is set once a process is to stop.
-"""
+"""Signals of forked processes: block them during the fork, handle them in the child, end the child with its parent."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ _LOOK_SECONDS = 1.0
 
 @contextmanager
 def hold_signals() -> Iterator[set[signal.Signals]]:
-    """Keep signals from a block, which forks a process that has handlers of its own; yield what was kept before."""
+    """Block signals in a block that forks a process with other handlers; yield the mask from before."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
     try:
         yield {signal.Signals(number) for number in before}
@@ -27,27 +24,27 @@ def hold_signals() -> Iterator[set[signal.Signals]]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def become_child(parent: int, kept: set[signal.Signals]) -> StopSignal:
-    """Make a forked process one of its own; return what is set once it is to stop: by SIGTERM, or its parent's end."""
+def become_child(parent: int, signal_mask: set[signal.Signals]) -> StopSignal:
+    """Set up a forked process; return the event that SIGTERM, or the end of the parent, sets."""
     stopping = StopSignal()
 
     def handle(number: int, frame: object) -> None:
         stopping.signalled(number)
 
     signal.signal(signal.SIGTERM, handle)
-    # The terminal's Ctrl-C and hang-up reach the parent alone, which passes them on: twice would mean at once.
+    # Only the parent handles the terminal's Ctrl-C and hang-up, and passes them on: a second signal would kill.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_SETMASK, kept)
+    signal.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
     os.setpgrp()
-    # What the parent draws on its terminal is not this process's.
+    # The parent alone draws on its terminal.
     sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
     watch_parent(parent, stopping)
     return stopping
 
 
 def watch_parent(parent: int, stopping: threading.Event) -> None:
-    """Have what is set be set once the parent is gone."""
+    """Set an event when the parent has ended."""
 
     def look() -> None:
         while os.getppid() == parent:
@@ -58,16 +55,16 @@ def watch_parent(parent: int, stopping: threading.Event) -> None:
 
 
 class StopSignal(threading.Event):
-    """Whether all is to stop; `number` is the signal that said so."""
+    """An event that is set when the process must stop; `number` is the signal that set it."""
 
     number: int | None = None
 
     def signalled(self, number: int) -> None:
-        """Set this from a signal's handler.
+        """Set the event from a signal handler.
 
-        A handler runs between any two instructions of the main thread, which may hold the lock of this very event, as
-        it waits for it or takes in an earlier signal: another thread waits for the lock. It is started without
-        `threading`, whose own locks the main thread may hold too.
+        A handler runs between two instructions of the main thread, which may hold the lock of this event while it waits
+        for it or handles an earlier signal. So another thread waits for the lock. It is started without `threading`,
+        whose locks the main thread may hold too.
         """
         self.number = number
         _thread.start_new_thread(self.set, ())

@@ -1,4 +1,4 @@
-"""A roster → its sinks running, a process a cluster; then their outcomes."""
+"""Run the sinks of a workload, one process for each cluster, and return their outcomes."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _LONGEST_WAIT = 60.0
 
 
 def run_until_done(workload: RunSpec) -> list[SinkOutcome]:
-    """Run what is in the roster now until each sink has ended; return their outcomes in the roster's order.
+    """Run the present workload until each sink has ended; return the outcomes in the order of the workload.
 
-    A failing sink does not stop the others. The first SIGINT, SIGTERM or SIGHUP lets running batches finish, the second
-    ends the process at once. A process holds one Spark application: the others get processes of their own, forked here.
-    What telling of progress raises is printed. Raises SinkqlError SQ4001, SQ4002 without a fit Java.
+    A sink that fails does not stop the rest. The first SIGINT, SIGTERM or SIGHUP lets running batches finish; the
+    second ends the process immediately. A process has one Spark application, so further clusters get forked processes.
+    Errors of the progress listener are printed. Raises SinkqlError SQ4001 or SQ4002 without a suitable Java.
     """
     check_java()
-    workload = replace(workload, progress=_telling(workload.progress))
+    workload = replace(workload, progress=_without_errors(workload.progress))
     works = workload.roster.now()
     workload = replace(workload, submitted=_submitted(works))
     first, *others = _by_cluster(works).items()
@@ -43,87 +43,89 @@ def run_until_done(workload: RunSpec) -> list[SinkOutcome]:
     capturing = captures_running(workload.desk, ahead=not workload.once)
     with _signals(stopping, children), capturing as captures, captures.watched(stopping.set):
         try:
-            for _, each in others:
+            for _, assignments in others:
                 if not stopping.is_set():
-                    children.append(Child.start(each, workload, children))
+                    children.append(Child.start(assignments, workload, children))
             outcomes = run_application(first[0], workload, stopping)
         except BaseException:
             stopping.set()
             raise
         finally:
             while any(child.alive() for child in children):
-                if stopping.is_set():  # also one that was started as the signal came
+                if stopping.is_set():  # also a child that was started while the signal arrived
                     for child in children:
                         child.stop()
                 time.sleep(_LOOK_SECONDS)
     for child in children:
         outcomes += child.outcomes()
-    found = {outcome.sink: replace(outcome, signal=stopping.number) for outcome in outcomes}
-    unbegun = (SinkOutcome(work.job.sink, "stopped", early=True, signal=stopping.number) for work in works)
-    ended = [found.get(outcome.sink, outcome) for outcome in unbegun]
-    return [_uncaptured(each) if captures.lost and each.ending == "stopped" else each for each in ended]
+    by_sink = {outcome.sink: replace(outcome, signal=stopping.number) for outcome in outcomes}
+    unstarted = (SinkOutcome(work.job.sink, "stopped", early=True, signal=stopping.number) for work in works)
+    ended = [by_sink.get(outcome.sink, outcome) for outcome in unstarted]
+    if not captures.lost:
+        return ended
+    return [_as_uncaptured(outcome) if outcome.ending == "stopped" else outcome for outcome in ended]
 
 
-def _uncaptured(outcome: SinkOutcome) -> SinkOutcome:
-    """Return the outcome of a sink that was stopped as nothing more would have come to it."""
+def _as_uncaptured(outcome: SinkOutcome) -> SinkOutcome:
+    """Return the outcome of a sink that was stopped because its sources are no longer captured."""
     error = SinkqlError(
         "SQ4004",
-        "the process that keeps sources captured ended",
+        "the process that captures sources ended",
         hint="Start the sinks again; they continue where they stopped.",
     )
     return SinkOutcome(outcome.sink, "failed", error)
 
 
 def run_until_stopped(workload: RunSpec) -> list[SinkOutcome]:
-    """Run what is in the roster, and what comes into it, until a signal stops it; return how each sink ended last.
+    """Run the workload and follow its changes until a signal; return the last outcome of each sink.
 
-    Signals are as for `run_until_done`. Each cluster has a process of its own; one that dies, or whose settings change,
-    is started again. With `once`, what is in the roster now is run, and the end is when all of it has ended.
+    Signals work as in `run_until_done`. Each cluster has a separate process, which is started again if it dies or if
+    its settings change. With `once`, only the present workload runs, until all of its sinks have ended.
     """
     check_java()
-    fleet = _Fleet(replace(workload, stay=not workload.once, progress=_telling(workload.progress)))
+    fleet = _Fleet(replace(workload, stay=not workload.once, progress=_without_errors(workload.progress)))
     stopping = StopSignal()
     with _signals(stopping, fleet.children), captures_running(workload.desk) as captures:
-        fleet.look()
+        fleet.update()
         while fleet.children or not (stopping.is_set() or workload.once):
             time.sleep(_LOOK_SECONDS)
-            fleet.settle(stopping)
+            fleet.collect_outcomes(stopping)
             if stopping.is_set():
                 fleet.stop()
             elif not workload.once:
                 captures.look()
-                fleet.look()
+                fleet.update()
     return [replace(outcome, signal=stopping.number) for outcome in fleet.outcomes.values()]
 
 
-def _telling(progress: Progress) -> Progress:
-    """Return what tells as `progress` does, and never raises: no sink ends because nobody could be told how it is."""
+def _without_errors(progress: Progress) -> Progress:
+    """Wrap `progress` so that a failing listener never stops a sink."""
 
-    def tell(event: Event) -> None:
+    def report(event: Event) -> None:
         try:
             progress(event)
         except Exception:
             with suppress(OSError):
                 traceback.print_exc()
 
-    return tell
+    return report
 
 
 def _submitted(works: Sequence[SinkAssignment]) -> str | None:
-    """Return the cluster whose Spark is in the JVM that started this process: the first one elsewhere."""
+    """Return the cluster whose Spark is in the JVM that started this process: the first remote one."""
     return next((work.job.cluster for work in works if work.job.remote), None) if jvm.submitted() else None
 
 
 def _by_cluster(works: Sequence[SinkAssignment]) -> dict[str, list[SinkAssignment]]:
-    found: dict[str, list[SinkAssignment]] = {}
+    clusters: dict[str, list[SinkAssignment]] = {}
     for work in works:
-        found.setdefault(work.job.cluster, []).append(work)
-    return found
+        clusters.setdefault(work.job.cluster, []).append(work)
+    return clusters
 
 
 @dataclass(slots=True)
 class _Fleet:
-    """Keep a process for each cluster that has something to run."""
+    """The processes of the clusters that have sinks to run."""
 
     workload: RunSpec
     children: list[Child] = field(default_factory=list)
@@ -132,31 +134,31 @@ class _Fleet:
     _deaths: dict[str, int] = field(default_factory=dict)
     _not_before: dict[str, float] = field(default_factory=dict)
 
-    def look(self) -> None:
-        """Start processes for clusters that need one, and end those that were started with other settings."""
+    def update(self) -> None:
+        """Start processes for clusters that need one, and stop those with outdated settings."""
         try:
             roster = self.workload.roster.now()
             if self.workload.submitted is None:
                 self.workload = replace(self.workload, submitted=_submitted(roster))
             clusters = _by_cluster(roster)
             for cluster, works in clusters.items():
-                child = next((each for each in self.children if each.cluster == cluster), None)
+                child = next((child for child in self.children if child.cluster == cluster), None)
                 if child is not None and child.settings != settings(works[0]):
-                    child.stop()  # and start again once it has ended
-                free = works if self.workload.once else [work for work in works if self._free(work, child)]
+                    child.stop()  # it is started again once it has ended
+                free = works if self.workload.once else [work for work in works if self._is_free(work, child)]
                 if child is None and free and time.monotonic() >= self._not_before.get(cluster, 0.0):
                     self.children.append(Child.start(free, self.workload, self.children))
         except SinkqlError:
-            return  # a catalog that cannot be read now is asked again
+            return  # the catalog is read again later
 
     def stop(self) -> None:
-        """Let all processes end after their running batches, also one that was started as the signal came."""
+        """Stop all processes after their running batches, also one that was started while the signal arrived."""
         for child in self.children:
             child.stop()
 
-    def settle(self, stopping: threading.Event) -> None:
-        """Take in the outcomes of processes that ended."""
-        for child in [each for each in self.children if not each.alive()]:
+    def collect_outcomes(self, stopping: threading.Event) -> None:
+        """Collect the outcomes of processes that have ended."""
+        for child in [child for child in self.children if not child.alive()]:
             self.children.remove(child)
             for outcome in child.outcomes():
                 self.outcomes[outcome.sink] = outcome
@@ -166,25 +168,25 @@ class _Fleet:
             self._deaths[child.cluster] = deaths
             self._not_before[child.cluster] = time.monotonic() + (min(_LONGEST_WAIT, 2.0**deaths) if deaths else 0)
 
-    def _free(self, work: SinkAssignment, child: Child | None) -> bool:
-        """Tell whether a sink is there to be run; say it once of one that another process runs."""
+    def _is_free(self, work: SinkAssignment, child: Child | None) -> bool:
+        """Return whether no process runs a sink; report once that another process does."""
         job = work.job
-        mine = any(job.sink in each.sinks for each in self.children)
-        held = not mine and self.workload.control.held(job.sink_id)
+        runs_here = any(job.sink in child.sinks for child in self.children)
+        held = not runs_here and self.workload.control.held(job.sink_id)
         if held and child is None and not self.workload.takeover and job.sink_id not in self._elsewhere:
             self._elsewhere.add(job.sink_id)
             self.workload.progress(SinkElsewhere(job.sink, view=job.view))
         if not held:
             self._elsewhere.discard(job.sink_id)
-        return not mine and (not held or self.workload.takeover)
+        return not runs_here and (not held or self.workload.takeover)
 
 
 @contextmanager
 def _signals(stopping: StopSignal, children: Collection[Child]) -> Iterator[None]:
-    """Stop at the first SIGINT, SIGTERM or SIGHUP, end all processes at the second; only a main thread can.
+    """Stop at the first SIGINT, SIGTERM or SIGHUP, and kill all processes at the second; main thread only.
 
-    A process that a JVM started stops with it. A SIGHUP that is ignored, as nohup has it, stays ignored; it is never
-    the second: several come of one hang-up.
+    A process that a JVM started stops with it. An ignored SIGHUP, as under nohup, stays ignored. A SIGHUP is never the
+    second signal, because one hang-up may send several.
     """
     if jvm.submitted():
         watch_parent(os.getppid(), stopping)

@@ -1,8 +1,12 @@
-"""One sink's life.
+"""One sink of a cluster: its lease, its incarnations, its retries and its end.
 
-* `workload`: what is to run, as of now; what a running sink sees of a change.
-* `host`: what users want of sinks, asked for all of them at once.
-* `host`: whose turn it is to open its table.
-* `host`: what the sinks of an application share, and how one ends.
-* `runner`: lease → claim → batches, again after what may pass, to the end.
+* `workload`: Returns the sinks that must run, and follows changes of one sink's assignment.
+* `host`: Holds what the sinks of one Spark application share.
+* `runner`: Runs one sink from its lease to its outcome.
+* `incarnation`: Claims the table and runs batches under the scheduler.
+* `wait_for_views`: Waits until the views that a sink reads have all present input.
+* `control`: Watches what users want of the sink, and answers requests.
+* `requests`: Runs OPTIMIZE SINK and REPLAY ERRORS, and answers waits.
+* `retry`: Decides whether and when the sink retries after an error.
+* `status`: Reports the sink's status, events and progress.
 """

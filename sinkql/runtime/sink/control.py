@@ -128,7 +128,7 @@ class SinkControl:
             return False  # the catalog is read again
 
     def _pace(self, loop: BatchLoop, scheduled: ScheduledSink) -> None:
-        """Give the next batches the commit interval and the limit of the present job."""
+        """Use the commit interval and the limit of the present job for the next batches."""
         old, job = loop.job, self.follower.work.job
         if (old.commit_interval, old.max_rows_per_commit) != (job.commit_interval, job.max_rows_per_commit):
             loop.job = job

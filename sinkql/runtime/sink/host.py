@@ -1,9 +1,4 @@
-"""What the sinks of one Spark application share, and how the run of one of them ends.
-
-Sinks that start together → a few at a time open the tables of one catalog, none behind one that hangs.
-
-What users want of the sinks of an application: asked for all of them at once, however many of them ask.
-"""
+"""What the sinks of one Spark application share: Spark, the scheduler, the order of claims, the desired states."""
 
 from __future__ import annotations
 
@@ -30,117 +25,118 @@ from sinkql.runtime.sink.workload import Workload
 from sinkql.runtime.spark.batch_worker import SparkWorker
 from sinkql.runtime.spark.session import CancelledError
 
-_AT_ONCE = 4
+_MOST_CLAIMS = 4
 _PATIENCE_SECONDS = 10.0
-"""After so long a claim counts no more: a table's files may be where nobody answers for minutes."""
+"""A longer claim is not counted: the store of a table may not answer for minutes."""
 _LOOK_SECONDS = 0.2
 _REST_SECONDS = 2.0
-"""How often who waits behind others looks whether it is to stop, if nobody tells it."""
+"""How often a waiting sink that is not the first checks whether it must stop."""
 
 
 class ClaimQueue:
-    """Let sinks claim tables of one catalog, the first one alone: not every catalog makes its own tables safely.
+    """The turns in which sinks claim tables of one catalog, a few at a time.
 
-    They take their turns in the order in which they came, and nobody is woken whose turn it is not.
+    The first claim is alone, because not every catalog creates its internal tables safely. Turns are in order of
+    arrival, and only the sink whose turn comes is woken.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: deque[threading.Event] = deque()
-        self._begun: dict[object, float] = {}
+        self._claims: dict[object, float] = {}
         self._first = True
 
     @contextmanager
     def wait_turn(self, stops: Callable[[], bool]) -> Iterator[None]:
-        """Wait for a turn, which the block has; raises CancelledError where the sink is to stop before it comes."""
-        mine = threading.Event()
-        self._await(mine, stops)
+        """Wait for a turn, which lasts for the block; raises CancelledError if the sink must stop first."""
+        turn = threading.Event()
+        self._await(turn, stops)
         done = False
         try:
             yield
             done = True
         finally:
             with self._lock:
-                del self._begun[mine]
+                del self._claims[turn]
                 self._first = self._first and not done
-                self._call()
+                self._wake_first()
 
     def look(self) -> None:
-        """Have all that wait see whether they are to stop."""
+        """Wake all waiting sinks, so that they check whether they must stop."""
         with self._lock:
-            for each in self._waiting:
-                each.set()
+            for turn in self._waiting:
+                turn.set()
 
-    def _await(self, mine: threading.Event, stops: Callable[[], bool]) -> None:
+    def _await(self, turn: threading.Event, stops: Callable[[], bool]) -> None:
         with self._lock:
-            self._waiting.append(mine)
+            self._waiting.append(turn)
         while True:
-            mine.clear()
+            turn.clear()
             with self._lock:
-                stopped, front = stops(), self._waiting[0] is mine
-                if stopped or (front and self._going_on() < (1 if self._first else _AT_ONCE)):
-                    self._waiting.remove(mine)
+                stopped, is_first = stops(), self._waiting[0] is turn
+                if stopped or (is_first and self._count_claims() < (1 if self._first else _MOST_CLAIMS)):
+                    self._waiting.remove(turn)
                     if not stopped:
-                        self._begun[mine] = time.monotonic()
-                    self._call()
+                        self._claims[turn] = time.monotonic()
+                    self._wake_first()
                     break
-            mine.wait(_LOOK_SECONDS if front else _REST_SECONDS)
+            turn.wait(_LOOK_SECONDS if is_first else _REST_SECONDS)
         if stopped:
             raise CancelledError
 
-    def _call(self) -> None:
-        """Wake who is first in line now."""
+    def _wake_first(self) -> None:
+        """Wake the sink whose turn is next."""
         if self._waiting:
             self._waiting[0].set()
 
-    def _going_on(self) -> int:
+    def _count_claims(self) -> int:
         since = time.monotonic() - _PATIENCE_SECONDS
-        return sum(began > since for began in self._begun.values())
+        return sum(began > since for began in self._claims.values())
 
 
 @dataclass(slots=True)
 class DesiredStates:
-    """Ask the control at most once in `every_seconds`, and tell each sink what it said of it; it may be so old."""
+    """The desired states of the sinks of an application, read for all of them once in `every_seconds`."""
 
     control: Control
     every_seconds: float = 0.5
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _ids: set[str] = field(default_factory=set)
-    _known: dict[str, tuple[Desired, int | None]] = field(default_factory=dict)
+    _states: dict[str, tuple[Desired, int | None]] = field(default_factory=dict)
     _error: SinkqlError | None = None
-    _looked_at: float = float("-inf")
+    _read_at: float = float("-inf")
 
     def desired(self, sink_id: str) -> Desired:
-        """Return what users want of a sink; raises SQ41xx where that cannot be read."""
-        return self._wish(sink_id)[0]
+        """Return what users want of a sink; raises SQ41xx if the catalog cannot be read."""
+        return self._state(sink_id)[0]
 
     def asked(self, sink_id: str) -> bool:
-        """Tell whether there was an OPTIMIZE SINK to do, which may have been done since."""
-        return self._wish(sink_id)[1] is not None
+        """Return whether an OPTIMIZE SINK was pending at the last read."""
+        return self._state(sink_id)[1] is not None
 
     def now(self, sink_id: str) -> Desired:
-        """Return what users want of a sink at this moment, which nothing older takes the place of."""
+        """Return what users want of a sink at this moment; an older state does not replace it."""
         with self._lock:
             self._ids.add(sink_id)
-            self._known |= self.control.wishes_of([sink_id])
-            return self._known[sink_id][0]
+            self._states |= self.control.wishes_of([sink_id])
+            return self._states[sink_id][0]
 
-    def _wish(self, sink_id: str) -> tuple[Desired, int | None]:
+    def _state(self, sink_id: str) -> tuple[Desired, int | None]:
         with self._lock:
             self._ids.add(sink_id)
-            old = time.monotonic() >= self._looked_at + self.every_seconds
-            if old or (self._error is None and sink_id not in self._known):
-                self._look()
+            old = time.monotonic() >= self._read_at + self.every_seconds
+            if old or (self._error is None and sink_id not in self._states):
+                self._read()
             if self._error is not None:
                 raise self._error
-            return self._known[sink_id]
+            return self._states[sink_id]
 
-    def _look(self) -> None:
+    def _read(self) -> None:
         try:
-            self._known, self._error = dict(self.control.wishes_of(self._ids)), None
+            self._states, self._error = dict(self.control.wishes_of(self._ids)), None
         except SinkqlError as error:
-            self._error = error  # the others that wait do not each ask a catalog that does not answer
-        self._looked_at = time.monotonic()
+            self._error = error  # waiting sinks do not each ask a catalog that does not answer
+        self._read_at = time.monotonic()
 
 
 @dataclass(frozen=True, slots=True)

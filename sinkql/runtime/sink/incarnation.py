@@ -38,7 +38,7 @@ _YOUNG_SECONDS = 30.0
 
 
 class StoppedError(Exception):
-    """A batch was not begun, or not committed, because the sink must stop."""
+    """A batch was discarded because the sink must stop."""
 
 
 class ReassignedError(Exception):
@@ -81,14 +81,14 @@ class BatchTracker:
                 self._first_began_at = None
 
     def begin_commit(self) -> None:
-        """Let a batch commit; from here on the process waits for it. Raises StoppedError if the sink is abandoned."""
+        """Begin a commit; from now on the process waits for it. Raises StoppedError if the sink is abandoned."""
         with self._commit_lock:
             if self.abandoned:
                 raise StoppedError
             self._first_began_at, self._committed, self.ran = None, True, True
 
     def abandon(self) -> bool:
-        """Let no batch commit any longer; return False, and do nothing, if a batch runs that is worth waiting for."""
+        """Refuse all later commits; return False, and do nothing, if a batch runs that is worth waiting for."""
         with self._commit_lock:
             if self.is_busy:
                 return False

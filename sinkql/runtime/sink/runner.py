@@ -1,4 +1,4 @@
-"""One sink of a cluster, from its lease to its outcome: an incarnation after the other, with retries in between."""
+"""Run one sink of a cluster from its lease to its outcome, as a series of incarnations with retries in between."""
 
 from __future__ import annotations
 

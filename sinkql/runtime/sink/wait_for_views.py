@@ -1,4 +1,4 @@
-"""A sink that runs once → a wait for the views that it reads, until they have all that there is now."""
+"""Wait, in a run with `--once`, until the materialized views that a sink reads have all present input."""
 
 from __future__ import annotations
 
@@ -16,38 +16,36 @@ from sinkql.runtime.sink.host import SinkHost
 
 _LOOK_SECONDS = 0.05
 _ABSENT_SECONDS = 30.0
-"""After so long a view that nobody runs is read as it is."""
-
-
+"""After that, a view that no process runs is read in its present state."""
 _BEGUN_SECONDS = 5.0
-"""By then a view that another process is to run has left the status that it ended with before."""
+"""By then, a view that another process starts no longer has the status of its former end."""
 
 
 def wait_for_views(job: physical.Job, host: SinkHost, stops: Callable[[], bool]) -> None:
-    """Wait until the views that a job reads, which run here or elsewhere, have got what there is now; or it stops.
+    """Wait until the views that a job reads, run by this process or another, have all present input, or `stops`.
 
-    Raises SQ3455 where the job of one has failed.
+    Raises SQ3455 if the job of a view has failed.
     """
     for view in [read.options["view_id"] for read in job.reads() if read.connector == physical.VIEW]:
-        here = any(work.job.sink_id == view and work.job.cluster == job.cluster for work in host.roster.now())
-        ahead: Callable[[], bool] | None = None
+        runs_here = any(work.job.sink_id == view and work.job.cluster == job.cluster for work in host.roster.now())
+        has_caught_up: Callable[[], bool] | None = None
         while not stops() and view not in host.ended.ids:
-            if not here or view in host.ended.elsewhere:
-                ahead = ahead or _ahead(view, host)
-                if ahead():
+            if not runs_here or view in host.ended.elsewhere:
+                has_caught_up = has_caught_up or _catch_up_check(view, host)
+                if has_caught_up():
                     break
             host.stopping.wait(_LOOK_SECONDS)
         if view in host.ended.errors:
-            raise _failed(view, host, host.ended.errors[view])
+            raise _failed_view_error(view, host, host.ended.errors[view])
     _await_tick(job, host, stops)
 
 
 def _await_tick(job: physical.Job, host: SinkHost, stops: Callable[[], bool]) -> None:
-    """Wait until the logs that a job reads at the same tick have one in common."""
+    """Wait until the view logs that a job reads at the same tick share one."""
     if not job.timeline:
         return
     context = host.contexts(job)
-    readers = with_clock(job, {each.source: host.registry.reader(each, context) for each in job.reads()})
+    readers = with_clock(job, {read.source: host.registry.reader(read, context) for read in job.reads()})
     timeline, began = Timeline.of(job, readers, context.folder, context.ticks), time.monotonic()
     if not timeline.joint:
         return
@@ -56,42 +54,43 @@ def _await_tick(job: physical.Job, host: SinkHost, stops: Callable[[], bool]) ->
         host.stopping.wait(_LOOK_SECONDS)
 
 
-def _ahead(view: str, host: SinkHost) -> Callable[[], bool]:
-    """Return what tells whether a view that another process runs has got what there is now."""
+def _catch_up_check(view: str, host: SinkHost) -> Callable[[], bool]:
+    """Return the predicate whether a view that another process runs has all present input."""
     work = host.roster.work(view)
     if work is None:
         return lambda: True
     job, context = work.job, host.contexts(work.job)
-    readers = with_clock(job, {each.source: host.registry.reader(each, context) for each in job.reads()})
+    readers = with_clock(job, {read.source: host.registry.reader(read, context) for read in job.reads()})
     writer, began = host.registry.writer(job.write, context), time.monotonic()
     targets: dict[str, Offsets] = {}
 
-    def ahead() -> bool:
-        with suppress(SinkqlError):  # a source that does not answer now is asked again
-            found = writer.load_checkpoint()
-            if found is not None and found.plan == job.plan:
+    def has_caught_up() -> bool:
+        with suppress(SinkqlError):  # a source that does not answer is asked again
+            checkpoint = writer.load_checkpoint()
+            if checkpoint is not None and checkpoint.plan == job.plan:
+                end = checkpoint.end
                 for name, reader in readers.items():
                     if name not in targets:
-                        targets[name] = reader.target(found.end[name])
-                if all(reader.target_reached(found.end[name], targets[name]) for name, reader in readers.items()):
+                        targets[name] = reader.target(end[name])
+                if all(reader.target_reached(end[name], targets[name]) for name, reader in readers.items()):
                     return True
         if host.control.held(view):
             return False
         waited = time.monotonic() - began
         if waited > _BEGUN_SECONDS and (error := host.control.failure(view)) is not None:
-            raise _failed(view, host, error)
+            raise _failed_view_error(view, host, error)
         return waited > _ABSENT_SECONDS
 
-    return ahead
+    return has_caught_up
 
 
-def _failed(view: str, host: SinkHost, error: str) -> SinkqlError:
-    """Return the error of a sink whose view has failed, given the view's own."""
+def _failed_view_error(view: str, host: SinkHost, error: str) -> SinkqlError:
+    """Return the error of a sink whose view has failed with `error`."""
     work = host.roster.work(view)
     name = short_name(work.job.sink) if work is not None else view
     return SinkqlError(
         "SQ3455",
         f'materialized view "{name}", which the sink reads, has failed',
         detail=error,
-        hint="Correct what the error of the view says, and run both again.",
+        hint="Correct the error of the view, then run both again.",
     )

@@ -1,4 +1,4 @@
-"""What is to run, as of now: sinks' jobs, from whoever keeps them."""
+"""The workload: the sinks that must run, and how a running sink follows changes of its assignment."""
 
 from __future__ import annotations
 
@@ -14,24 +14,23 @@ from sinkql.errors import SinkqlError
 
 @dataclass(frozen=True, slots=True)
 class SinkAssignment:
-    """A sink's job as it is now, with the versions of the secrets in it, and when users last asked for it."""
+    """A sink's present job, with the versions of its secrets, and when users last started it."""
 
     job: physical.Job
     secrets: tuple[tuple[str, int], ...] = ()
     asked_at: str | None = field(default=None)
 
     def differs(self, other: SinkAssignment) -> bool:
-        """Tell whether a sink that runs this work would have to begin again to do the other."""
-        alike = _paced_as(self.job, other.job), _paced_as(other.job, other.job)
-        return (alike[0], self.secrets) != (alike[1], other.secrets)
+        """Return whether a sink that runs this assignment must start again for the other."""
+        return (_with_pacing(self.job, other.job), self.secrets) != (_with_pacing(other.job, other.job), other.secrets)
 
     def elsewhere(self, other: SinkAssignment) -> SinkAssignment:
-        """Return this work under the name, and in the cluster, of another."""
+        """Return this assignment with the name and the cluster of another."""
         return replace(self, job=msgspec.structs.replace(self.job, sink=other.job.sink, cluster=other.job.cluster))
 
 
-def _paced_as(job: physical.Job, other: physical.Job) -> physical.Job:
-    """Return the job with what may change while it runs, and what decides nothing, as in another one."""
+def _with_pacing(job: physical.Job, other: physical.Job) -> physical.Job:
+    """Return the job with the pacing of another, and its texts and cluster settings, which need no new start."""
     return msgspec.structs.replace(
         job,
         commit_interval=other.commit_interval,
@@ -43,18 +42,18 @@ def _paced_as(job: physical.Job, other: physical.Job) -> physical.Job:
 
 
 class Workload(Protocol):
-    """Say what is to run; every method is called from several threads, often, and raises SQ41xx where it cannot."""
+    """Returns the sinks that must run. Threads call every method often; all raise SQ41xx if the catalog fails."""
 
     def now(self) -> Sequence[SinkAssignment]:
-        """Return the work of all sinks that are to run."""
+        """Return the assignments of all sinks that must run."""
 
     def work(self, sink_id: str) -> SinkAssignment | None:
-        """Return a sink's work, None where the roster knows of none."""
+        """Return a sink's assignment; None if it has none."""
 
 
 @dataclass(slots=True)
 class WorkloadFollower:
-    """Follow the roster: `work` is what a sink in cluster `home` is run with, until `take` finds that it is another."""
+    """Follows the workload for one sink in cluster `home`. `work` is its assignment as of the last `take`."""
 
     roster: Workload
     work: SinkAssignment
@@ -62,7 +61,7 @@ class WorkloadFollower:
     once: bool
 
     def take(self) -> Literal["same", "other", "moved"]:
-        """Take the sink's work as it is now, and tell whether the query that runs is still the one for it."""
+        """Update the sink's assignment; return whether the running query still matches it."""
         before, now = self.work, self._now()
         if now is None or (now.job is before.job and now.secrets == before.secrets and before.job.cluster == self.home):
             return "same"
@@ -72,12 +71,12 @@ class WorkloadFollower:
         return "other" if self.work.differs(before) else "same"
 
     def differs(self) -> bool:
-        """Tell whether the roster says other things than what was taken."""
+        """Return whether the workload has changed since the last `take`."""
         now = self._now()
         return now is not None and now.differs(self.work)
 
     def outdated(self) -> bool:
-        """Tell whether rows that are computed for the work as it was taken are of no use for it as it is now."""
+        """Return whether rows computed for the assignment are useless for the present one."""
         now = self._now()
         return now is not None and now.differs(self.work.elsewhere(now))
 
@@ -87,4 +86,4 @@ class WorkloadFollower:
         try:
             return self.roster.work(self.work.job.sink_id)
         except SinkqlError:
-            return None  # a catalog that cannot be read now is asked again
+            return None  # the catalog is read again later
