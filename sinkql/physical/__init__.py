@@ -1,12 +1,12 @@
-"""A job as data: what to read, which operators to run, what to write, and when. No Spark in it; JSON in, JSON out.
+"""Define a job as data: what to read, which operators to run, what to write, and when. No Spark; JSON in and out.
 
-* `operator`: the operators, from reads to the write.
-* `window`: the calls of functions of ordered rows.
-* `graph`: operators of which some are used several times.
-* `graph`: the operator whose tasks write what they give.
-* `column_pruning`, `column_pruning`: which columns are used, and where.
-* `identity`: what of them decides rows → the hash that the sink's table remembers.
-* `job`: one sink's work.
+* `operator`: Defines the operators, from reads to the write.
+* `window`: Defines calls of window functions: order, frame and call.
+* `graph`: Defines graphs of operators with shared parts, and co-partitioned sinks.
+* `column_pruning`: Finds the columns that are used, and removes others.
+* `identity`: Computes the plan hash: the identity of a job.
+* `job`: Defines one sink's work, and its JSON.
+* `evolution`: Decides whether a changed job may continue in its table.
 """
 
 from __future__ import annotations

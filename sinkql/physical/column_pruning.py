@@ -1,12 +1,10 @@
-"""A graph of operators and the columns that are used of it → the graph in which state keeps no others.
+"""Find the columns that are used in a graph of operators, and remove other columns.
 
-What is used several times gives the columns that any of its uses asks for.
+`narrowed` removes unused columns from state; a shared operator keeps the columns that any of its uses needs.
 
-An operator and the columns that are wanted of it → the operators that those come from, without all the others.
-
-`Needed` says what decides the wanted columns: what nobody asks for is left out, projections one on top of the other are
-one. No job is run so. Sources keep the columns up to the last one that is needed, since a place in them may have a
-meaning. Operators are in line: no Use stands for others.
+`Needed` finds what decides the wanted columns, for the plan hash: it drops unused columns and merges stacked
+projections. No job runs in this form. Sources keep all columns up to the last needed one, since positions may have a
+meaning. Its operators are inlined, without Use.
 """
 
 from __future__ import annotations
@@ -47,20 +45,20 @@ from sinkql.physical.operator import (
 
 
 def narrowed(graph: Graph, names: Iterable[str]) -> Graph:
-    """Return a graph of which the columns `names` are used, where what keeps rows keeps no others."""
+    """Return a graph whose columns `names` are used, in which state keeps no other columns."""
     narrow = _Narrowing()
     root = narrow.of(graph.root, set(names))
     shared: dict[str, Operator] = {}
-    for name, operator in reversed(graph.shared.items()):  # those that use it come before it
+    for name, operator in reversed(graph.shared.items()):  # reversed: users before the operators that they use
         shared[name] = narrow.of(operator, narrow.used.get(name, set()))
-    found: dict[str, Operator] = {}
+    refreshed: dict[str, Operator] = {}
     for name in graph.shared:
-        found[name] = _refreshed(shared[name], found)
-    return Graph(_refreshed(root, found), found)
+        refreshed[name] = _with_shared_columns(shared[name], refreshed)
+    return Graph(_with_shared_columns(root, refreshed), refreshed)
 
 
 def columns_read(graph: Graph, names: Iterable[str]) -> Mapping[str, frozenset[str]]:
-    """Return by source the columns that are used of it where `names` are of a graph."""
+    """Return the used columns of each source, if `names` are the used columns of a graph."""
     reading = _Reading()
     reading.take(graph.root, frozenset(names))
     for name, operator in reversed(graph.shared.items()):
@@ -68,16 +66,16 @@ def columns_read(graph: Graph, names: Iterable[str]) -> Mapping[str, frozenset[s
     return reading.found
 
 
-def _refreshed(operator: Operator, shared: Shared) -> Operator:
-    """Return the operator with the columns that what is shared has now."""
+def _with_shared_columns(operator: Operator, shared: Shared) -> Operator:
+    """Return the operator with the present columns of shared operators."""
     if isinstance(operator, Use):
         return Use(operator.name, columns_of(shared[operator.name]), operator.change)
-    return with_inputs(operator, [_refreshed(each, shared) for each in inputs_of(operator)])
+    return with_inputs(operator, [_with_shared_columns(input_, shared) for input_ in inputs_of(operator)])
 
 
 @dataclass(frozen=True, slots=True)
 class _Narrowing:
-    """Narrow operators; `used` gathers the columns that are wanted of what is shared."""
+    """The narrowing of operators; `used` collects the columns that are needed of shared operators."""
 
     used: dict[str, set[str]] = field(default_factory=dict)
 
@@ -104,7 +102,7 @@ class _Narrowing:
                 return self._above(operator, computed((), operator.times) | wanted)
             case Bound():
                 return self._bound(operator, wanted)
-            case Pick() | Rank() | Recompute() | Arrange():  # any column may decide what it gives
+            case Pick() | Rank() | Recompute() | Arrange():  # any column may affect the output
                 return msgspec.structs.replace(operator, input=self._whole(operator.input))
 
     def _above(self, operator: Aggregate | Flatten | Repeat, names: set[str]) -> Operator:
@@ -114,61 +112,61 @@ class _Narrowing:
         return self.of(operator, {column.name for column in columns_of(operator)})
 
     def _map(self, operator: Map, wanted: set[str]) -> Operator:
-        """Return a projection with the outputs that are used, and those that say which rows overwrite each other."""
+        """Return a projection with the used outputs and the columns of the key."""
         if not any(isinstance(below, Stateful | Use) for below in walk(operator)):
             return operator
         wanted = wanted | set(key_of(operator))
-        outputs = tuple(each for each in operator.outputs if each.name in wanted) or operator.outputs[:1]
+        outputs = tuple(output for output in operator.outputs if output.name in wanted) or operator.outputs[:1]
         used = computed(outputs, operator.where)
         below = self.of(operator.input, used if outputs else used | wanted)
         return msgspec.structs.replace(operator, input=below, outputs=outputs)
 
     def _union(self, union: Union, wanted: set[str]) -> Union:
-        """Return a union of the columns that are used, where joins are below and all inputs call columns alike."""
+        """Return a union of the used columns, if it has joins below and equal column names in all inputs."""
         names = [column.name for column in columns_of(union)]
-        alike = all([column.name for column in columns_of(each)] == names for each in union.inputs)
+        alike = all([column.name for column in columns_of(input_)] == names for input_ in union.inputs)
         if not alike or wanted >= set(names) or not any(isinstance(below, Join) for below in walk(union)):
             return Union(tuple(map(self._whole, union.inputs)), union.change)
-        kept = [name for name in names if name in wanted] or names[:1]
-        return Union(tuple(self.of(_chosen(each, kept), set(kept)) for each in union.inputs), union.change)
+        columns = [name for name in names if name in wanted] or names[:1]
+        return Union(tuple(self.of(_select(input_, columns), set(columns)) for input_ in union.inputs), union.change)
 
     def _normalize(self, operator: Normalize, wanted: set[str]) -> Operator:
         columns = [column.name for column in columns_of(operator.input)]
-        kept = tuple(name for name in columns if name in wanted or name in operator.key)
-        given = self.of(operator.input, set(kept))
-        left = len(columns_of(given)) > len(kept)
-        return msgspec.structs.replace(operator, input=given, kept=kept if left else ())
+        columns_ = tuple(name for name in columns if name in wanted or name in operator.key)
+        input_ = self.of(operator.input, set(columns_))
+        has_more = len(columns_of(input_)) > len(columns_)
+        return msgspec.structs.replace(operator, input=input_, kept=columns_ if has_more else ())
 
     def _join(self, operator: Join, wanted: set[str]) -> Operator:
         compared = set() if operator.compared is None else {operator.compared.left, operator.compared.right}
-        asked = wanted | compared
-        left, right = (tuple(each for each in side.kept if each in asked) for side in (operator.left, operator.right))
-        if not left and not right:  # rows without any column would be none
+        used = wanted | compared
+        left, right = (tuple(name for name in side.kept if name in used) for side in (operator.left, operator.right))
+        if not left and not right:  # a relation needs at least one column
             left = operator.left.kept[:1]
             right = operator.right.kept[:1] if not left else ()
         sides = self._side(operator.left, left), self._side(operator.right, right)
         return msgspec.structs.replace(operator, left=sides[0], right=sides[1])
 
     def _bound(self, operator: Bound, wanted: set[str]) -> Operator:
-        # rows without any column would be none
-        kept = tuple(name for name in operator.kept if name in wanted) or operator.kept[:1]
-        bound, below = msgspec.structs.replace(operator, kept=kept), operator.input
+        # a relation needs at least one column
+        columns = tuple(name for name in operator.kept if name in wanted) or operator.kept[:1]
+        bound, below = msgspec.structs.replace(operator, kept=columns), operator.input
         if isinstance(below, Map):
-            outputs = tuple(each for each in below.outputs if each.name in taken(bound))
+            outputs = tuple(output for output in below.outputs if output.name in taken(bound))
             below = msgspec.structs.replace(below, outputs=outputs)
         return msgspec.structs.replace(bound, input=self.of(below, taken(bound)))
 
     def _side(self, side: Side, kept: tuple[str, ...]) -> Side:
-        left = msgspec.structs.replace(side, kept=kept)
-        return msgspec.structs.replace(left, input=self.of(side.input, fed(left)))
+        narrowed_ = msgspec.structs.replace(side, kept=kept)
+        return msgspec.structs.replace(narrowed_, input=self.of(side.input, fed(narrowed_)))
 
 
-def _chosen(operator: Operator, names: Sequence[str]) -> Map:
-    """Return just these columns, in this order."""
+def _select(operator: Operator, names: Sequence[str]) -> Map:
+    """Return exactly these columns, in this order."""
     columns = {column.name: column for column in columns_of(operator)}
     if isinstance(operator, Map) and operator.outputs:
-        given = {output.name: output for output in operator.outputs}
-        return msgspec.structs.replace(operator, outputs=tuple(given[name] for name in names))
+        by_name = {output.name: output for output in operator.outputs}
+        return msgspec.structs.replace(operator, outputs=tuple(by_name[name] for name in names))
     outputs = tuple(
         Output(name, Reference(name, parse_type(columns[name].type), columns[name].nullable)) for name in names
     )
@@ -179,7 +177,7 @@ def _chosen(operator: Operator, names: Sequence[str]) -> Map:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """Collect the columns that are read; `used` has those of what is shared."""
+    """The collection of columns that are read; `used` has those of shared operators."""
 
     found: dict[str, frozenset[str]] = field(default_factory=dict)
     used: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -187,9 +185,9 @@ class _Reading:
     def take(self, operator: Operator, wanted: frozenset[str]) -> None:
         match operator:
             case Read():
-                # rows without any column would be none
-                own = wanted | frozenset(operator.key) or frozenset([operator.columns[0].name])
-                self.found[operator.source] = self.found.get(operator.source, frozenset()) | own
+                # a relation needs at least one column
+                columns = wanted | frozenset(operator.key) or frozenset([operator.columns[0].name])
+                self.found[operator.source] = self.found.get(operator.source, frozenset()) | columns
             case Use():
                 self.used[operator.name] = self.used.get(operator.name, frozenset()) | wanted
             case Map():
@@ -198,7 +196,7 @@ class _Reading:
             case Aggregate():
                 self.take(operator.input, frozenset(grouped(operator)))
             case Normalize():
-                self.take(operator.input, frozenset(each.name for each in operator.columns))
+                self.take(operator.input, frozenset(column.name for column in operator.columns))
             case Join():
                 for side in (operator.left, operator.right):
                     self.take(side.input, frozenset(fed(side)))
@@ -209,28 +207,28 @@ class _Reading:
             case Rank() | Recompute() | Bound():
                 self.take(operator.input, frozenset(taken(operator)))
             case Union() | Stateful():
-                for each in operator.inputs:
-                    self.take(each, frozenset(column.name for column in columns_of(each)))
+                for input_ in operator.inputs:
+                    self.take(input_, frozenset(column.name for column in columns_of(input_)))
 
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """Find what gives wanted columns; what several operators stand on is found once."""
+    """The operators that produce wanted columns, computed once for each shared operator."""
 
-    _known: dict[tuple[int, frozenset[str]], tuple[Operator, Operator]] = field(default_factory=dict)
+    _cache: dict[tuple[int, frozenset[str]], tuple[Operator, Operator]] = field(default_factory=dict)
 
     def of(self, operator: Operator, names: Iterable[str]) -> Operator:
-        """Return what gives the columns `names`; it may give some more."""
+        """Return the operators that produce the columns `names`, and possibly others."""
         wanted = frozenset(names)
-        known = self._known.get((id(operator), wanted))
-        if known is None:  # the operator is kept: no other one has its id then
-            known = self._known[id(operator), wanted] = (operator, self._of(operator, set(wanted)))
-        return known[1]
+        cached = self._cache.get((id(operator), wanted))
+        if cached is None:  # the cache holds the operator, so no other object gets its id
+            cached = self._cache[id(operator), wanted] = (operator, self._of(operator, set(wanted)))
+        return cached[1]
 
     def chosen(self, operator: Operator, names: Sequence[str]) -> Operator:
-        """Return just these columns, in this order."""
+        """Return exactly these columns, in this order."""
         columns = {column.name: column for column in columns_of(operator)}
-        return self.of(Map(operator, tuple(_same(columns[name]) for name in names)), names)
+        return self.of(Map(operator, tuple(_column_output(columns[name]) for name in names)), names)
 
     def _of(self, operator: Operator, wanted: set[str]) -> Operator:
         match operator:
@@ -241,14 +239,14 @@ class Needed:
                 return self._map(operator, wanted)
             case Union():
                 places = [place for place, column in enumerate(columns_of(operator)) if column.name in wanted]
-                places = places or [0]  # rows without any column would be none
-                return Union(tuple(self._places(each, places) for each in operator.inputs), operator.change)
+                places = places or [0]  # a relation needs at least one column
+                return Union(tuple(self._places(input_, places) for input_ in operator.inputs), operator.change)
             case Aggregate():
                 return self._above(operator, grouped(operator))
-            case Pick():  # any of them may decide which row it is
+            case Pick():  # any column may decide which row is picked
                 return self._above(operator, [column.name for column in columns_of(operator.input)])
-            case Normalize():  # all that it keeps decides which rows it knows, whoever asks for it
-                return self._above(operator, [each.name for each in operator.columns])
+            case Normalize():  # all kept columns decide which rows are equal
+                return self._above(operator, [column.name for column in operator.columns])
             case Flatten():
                 return self._above(operator, computed((), operator.array) | wanted)
             case Repeat():
@@ -274,71 +272,71 @@ class Needed:
         return msgspec.structs.replace(operator, input=self.of(operator.input, names))
 
     def _map(self, operator: Map, wanted: set[str]) -> Operator:
-        outputs = tuple(each for each in operator.outputs if each.name in wanted)
+        outputs = tuple(output for output in operator.outputs if output.name in wanted)
         used = computed(outputs, operator.where)
         below = self.of(operator.input, used if operator.outputs else used | wanted)
-        if operator.where is not None or not isinstance(below, Map) or not _plain(outputs):
+        if operator.where is not None or not isinstance(below, Map) or not _are_references(outputs):
             return _projection(below, outputs, operator.where)
         if below.outputs:
-            given = {each.name: each.expression for each in below.outputs}
-            outputs = tuple(_output(each, given) for each in outputs)
+            by_name = {output.name: output.expression for output in below.outputs}
+            outputs = tuple(_output(output, by_name) for output in outputs)
         return _projection(below.input, outputs or below.outputs, below.where)
 
     def _places(self, operator: Operator, places: Sequence[int]) -> Operator:
-        """Return the columns of some places alone: those of a union's inputs belong together."""
+        """Return the columns at some positions; columns of a union's inputs correspond by position."""
         columns = columns_of(operator)
         return self.chosen(operator, [columns[place].name for place in places])
 
 
 def taken(operator: Rank | Recompute | Bound) -> set[str]:
-    """Return the columns that an operator takes of its input."""
+    """Return the columns that an operator uses of its input."""
     match operator:
         case Bound():
-            return {*operator.kept, *(each for each in (operator.begin, operator.end) if each is not None)}
-        case Rank() | Recompute():  # any column may decide the order, or is given
+            return {*operator.kept, *(name for name in (operator.begin, operator.end) if name is not None)}
+        case Rank() | Recompute():  # any column may decide the order, or is in the output
             return {column.name for column in columns_of(operator.input)}
 
 
 def sided(side: Side) -> set[str]:
-    """Return the columns that a side of a join takes."""
+    """Return the columns that a side of a join uses."""
     return {*side.key, *side.kept}
 
 
 def fed(side: Side) -> set[str]:
-    """Return the columns that come to the tasks of a side: all that its index has as well."""
+    """Return the columns that a side's tasks get, including all columns of its index."""
     return sided(side) | set(side.index.columns if side.index is not None else ())
 
 
 def grouped(operator: Aggregate) -> set[str]:
-    """Return the columns that an aggregate takes."""
-    return {each.name for each in operator.group} | {each.column for each in operator.calls if each.column}
+    """Return the columns that an aggregate uses."""
+    return {column.name for column in operator.group} | {call.column for call in operator.calls if call.column}
 
 
 def computed(outputs: Iterable[Output], *others: Output | None) -> set[str]:
-    """Return the columns that a projection takes, with its filter and whatever it computes besides."""
-    expressions = [each.expression for each in (*outputs, *(other for other in others if other is not None))]
-    return {name for each in expressions for name in _references(each)}
+    """Return the columns that a projection uses, with its filter and further expressions."""
+    expressions = [output.expression for output in (*outputs, *(other for other in others if other is not None))]
+    return {name for expression in expressions for name in _references(expression)}
 
 
 def _projection(below: Operator, outputs: tuple[Output, ...], where: Output | None) -> Operator:
-    """Return a filter and a projection of `below`, without what does nothing."""
+    """Return a filter and a projection of `below`, without steps that have no effect."""
     names = [column.name for column in columns_of(below)]
-    if names == [each.name for each in outputs] == [_reference(each) for each in outputs]:
+    if names == [output.name for output in outputs] == [_reference(output) for output in outputs]:
         outputs = ()
     return Map(below, outputs, where) if outputs or where is not None else below
 
 
-def _same(column: Column) -> Output:
+def _column_output(column: Column) -> Output:
     return Output(column.name, Reference(column.name, parse_type(column.type), column.nullable))
 
 
-def _plain(outputs: Iterable[Output]) -> bool:
-    return all(isinstance(each.expression, Reference) for each in outputs)
+def _are_references(outputs: Iterable[Output]) -> bool:
+    return all(isinstance(output.expression, Reference) for output in outputs)
 
 
-def _output(output: Output, given: dict[str, Expression]) -> Output:
+def _output(output: Output, by_name: dict[str, Expression]) -> Output:
     assert isinstance(output.expression, Reference)
-    return Output(output.name, given[output.expression.name])
+    return Output(output.name, by_name[output.expression.name])
 
 
 def _reference(output: Output) -> str | None:

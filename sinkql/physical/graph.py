@@ -1,9 +1,8 @@
-"""Operators of which some are used several times: what stands below each, wherever it is written down.
+"""Define graphs of operators in which some are used several times.
 
-A sink above an operator with state whose rows have a key of the sink in one task → co-partitioned: its tasks write.
-
-They have the rows of a key by the same columns as the sink, or by more. Rows go to the buckets that they have in the
-sink, so there is no second exchange between the operator and the sink.
+A sink is co-partitioned if its input is a stateful operator whose tasks have all rows of a key of the sink. The
+operator then hashes rows by the sink's key columns, or by more columns. Rows go to the buckets that they have in the
+sink, so no second exchange is needed, and the operator's tasks write.
 """
 
 from __future__ import annotations
@@ -39,34 +38,36 @@ Shared = Mapping[str, Operator]
 
 
 class Graph(msgspec.Struct, frozen=True):
-    """What gives the rows of one relation: the last operator, and those that are used several times."""
+    """The operators that produce the rows of one relation: the last operator, and those that are used several times."""
 
     root: Operator
     shared: dict[str, Operator] = {}
 
     def operators(self) -> list[Operator]:
         """Return all operators, inputs before those that use them."""
-        return [each for below in (*self.shared.values(), self.root) for each in walk(below)]
+        return [node for below in (*self.shared.values(), self.root) for node in walk(below)]
 
     def running(self) -> list[Operator]:
-        """Return the operators, without those that are done in the tasks of another one."""
-        found = self.operators()
-        sides = [side for each in found if isinstance(each, Join) for side in (each.left, each.right) if side.within]
-        within = {id(each) for side in sides for each in _within(side.input)}
-        return [each for each in found if id(each) not in within]
+        """Return the operators, without those that run inside the tasks of another operator."""
+        operators = self.operators()
+        sides = [
+            side for node in operators if isinstance(node, Join) for side in (node.left, node.right) if side.within
+        ]
+        within = {id(node) for side in sides for node in _nested_operators(side.input)}
+        return [node for node in operators if id(node) not in within]
 
     def stateful(self) -> list[Stateful]:
-        """Return the operators with state that have tasks of their own."""
-        return [each for each in self.running() if isinstance(each, Stateful)]
+        """Return the stateful operators that run in separate tasks."""
+        return [node for node in self.running() if isinstance(node, Stateful)]
 
 
-def _within(operator: Operator) -> list[Operator]:
-    """Return a join and the projections of it."""
-    return [operator, *_within(operator.input)] if isinstance(operator, Map) else [operator]
+def _nested_operators(operator: Operator) -> list[Operator]:
+    """Return a nested join and its projections."""
+    return [operator, *_nested_operators(operator.input)] if isinstance(operator, Map) else [operator]
 
 
 def inputs_of(operator: Operator) -> tuple[Operator, ...]:
-    """Return the operators that stand just below one, without what a Use stands for."""
+    """Return the direct inputs of an operator; a Use has no inputs."""
     match operator:
         case Read() | Use():
             return ()
@@ -77,7 +78,7 @@ def inputs_of(operator: Operator) -> tuple[Operator, ...]:
 
 
 def with_inputs(operator: Operator, inputs: Sequence[Operator]) -> Operator:
-    """Return the operator over other inputs, as many as it has."""
+    """Return the operator over other inputs, of the same number."""
     match operator:
         case Read() | Use():
             return operator
@@ -96,42 +97,42 @@ def with_inputs(operator: Operator, inputs: Sequence[Operator]) -> Operator:
 
 @dataclass(frozen=True, slots=True)
 class Inline:
-    """Put what is shared in the place of each Use: one object however often it is used."""
+    """Replace each Use by the shared operator, as one object for all uses."""
 
     shared: Shared
-    _known: dict[int, tuple[Operator, Operator]] = field(default_factory=dict)
+    _cache: dict[int, tuple[Operator, Operator]] = field(default_factory=dict)
 
     def of(self, operator: Operator) -> Operator:
-        """Return the operator over what its uses stand for."""
+        """Return the operator with its uses replaced."""
         if isinstance(operator, Use):
             return self.of(self.shared[operator.name])
-        known = self._known.get(id(operator))
-        if known is None:  # the operator is kept: no other one has its id then
-            found = with_inputs(operator, [self.of(each) for each in inputs_of(operator)])
-            known = self._known[id(operator)] = (operator, found)
-        return known[1]
+        cached = self._cache.get(id(operator))
+        if cached is None:  # the cache holds the operator, so no other object gets its id
+            inlined = with_inputs(operator, [self.of(input_) for input_ in inputs_of(operator)])
+            cached = self._cache[id(operator)] = (operator, inlined)
+        return cached[1]
 
 
 def reads_below(operator: Operator, shared: Shared) -> tuple[Read, ...]:
-    """Return the sources that an operator stands on."""
-    found: list[Read] = []
+    """Return the sources below an operator."""
+    reads: list[Read] = []
     roots, seen = [operator], set[str]()
     while roots:
-        for each in walk(roots.pop()):
-            if isinstance(each, Read):
-                found.append(each)
-            if isinstance(each, Use) and each.name not in seen:
-                seen.add(each.name)
-                roots.append(shared[each.name])
-    return tuple(found)
+        for node in walk(roots.pop()):
+            if isinstance(node, Read):
+                reads.append(node)
+            if isinstance(node, Use) and node.name not in seen:
+                seen.add(node.name)
+                roots.append(shared[node.name])
+    return tuple(reads)
 
 
 @dataclass(frozen=True, slots=True)
 class Copartitioned:
-    """The operator, and which of its columns are the sink's key and the sink's columns, in the sink's order.
+    """The operator, and the names of its columns that are the sink's key and columns, in the sink's order.
 
-    There are no `columns` where something is computed, filtered or left out between: then a row that goes and one that
-    comes may have become the same.
+    `columns` is empty if a projection computes, filters or drops something: then a removed and an added row may have
+    become equal.
     """
 
     operator: Aggregate | Pick | Normalize | Rank | Recompute
@@ -140,39 +141,41 @@ class Copartitioned:
 
 
 def copartitioned(body: Operator, columns: Sequence[str], key: Sequence[str]) -> Copartitioned | None:
-    """Return the operator whose tasks write the columns of a sink by its key; None where rows must meet once more."""
+    """Return the operator whose tasks write a sink's columns by its key, None if another exchange is needed."""
     names: dict[str, str | None] = {name: name for name in columns}
-    whole = True
+    unchanged = True
     while isinstance(body, Map):
-        below = _handed_on(body)
-        names = {name: None if at is None else below.get(at) for name, at in names.items()}
-        whole = whole and body.where is None
+        below = _passed_columns(body)
+        names = {name: None if below_name is None else below.get(below_name) for name, below_name in names.items()}
+        unchanged = unchanged and body.where is None
         body = body.input
     if not isinstance(body, Aggregate | Pick | Normalize | Rank | Recompute):
         return None
-    own = tuple(at for name in key if (at := names[name]) is not None)
-    if not own or len(own) < len(key) or not set(own) <= set(_by(body)):
+    key_columns = tuple(below_name for name in key if (below_name := names[name]) is not None)
+    if not key_columns or len(key_columns) < len(key) or not set(key_columns) <= set(_bucket_columns(body)):
         return None
-    handed = tuple(at for at in names.values() if at is not None)
-    whole = whole and len(handed) == len(names) and sorted(handed) == sorted(each.name for each in columns_of(body))
-    return Copartitioned(body, own, handed if whole else ())
+    passed = tuple(below_name for below_name in names.values() if below_name is not None)
+    unchanged = (
+        unchanged and len(passed) == len(names) and sorted(passed) == sorted(column.name for column in columns_of(body))
+    )
+    return Copartitioned(body, key_columns, passed if unchanged else ())
 
 
-def _by(operator: Aggregate | Pick | Normalize | Rank | Recompute) -> Sequence[str]:
-    """Return the columns of which equal values are in one bucket."""
+def _bucket_columns(operator: Aggregate | Pick | Normalize | Rank | Recompute) -> Sequence[str]:
+    """Return the columns whose values decide the bucket."""
     match operator:
         case Aggregate():
-            return [each.name for each in operator.group]
+            return [column.name for column in operator.group]
         case Pick() | Normalize() | Recompute():
             return operator.key
         case Rank():
             return operator.partition
 
 
-def _handed_on(map_: Map) -> dict[str, str]:
-    """Return the columns that are ones below as they are, with these."""
-    types = {each.name: each.type for each in columns_of(map_.input)}
+def _passed_columns(map_: Map) -> dict[str, str]:
+    """Return the columns that a projection passes unchanged, with the names below it."""
+    types = {column.name: column.type for column in columns_of(map_.input)}
     if not map_.outputs:
         return {name: name for name in types}
-    named = [(each, each.expression.name) for each in map_.outputs if isinstance(each.expression, Reference)]
-    return {each.name: name for each, name in named if types[name] == each.type}
+    named = [(output, output.expression.name) for output in map_.outputs if isinstance(output.expression, Reference)]
+    return {output.name: name for output, name in named if types[name] == output.type}

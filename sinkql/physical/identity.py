@@ -1,12 +1,12 @@
-"""What a job means → a hash: two jobs of one hash give the same rows, in whatever words and by whichever release.
+"""Compute the plan hash: jobs with equal hashes produce equal rows, whatever their spelling and release.
 
-Into it goes what decides rows: sources with their options and columns, operators, expressions as trees of functions
-with their meaning versions, keys and modes. Columns below the sink are known by their places, so that their names, and
-views that only rename, are left out; so are columns that nothing asks for, unless they stand before one in a source;
-all text (of statements and of any engine's SQL), where expressions stand, what is inferred (nullability), intervals,
-limits, clusters, connections, and readers' options under the name `tuning`.
+The hash covers everything that decides rows: sources with their options and columns, operators, expressions with the
+meaning versions of their functions, keys and modes. Columns below the sink are identified by position, so names and
+views that only rename have no effect. The hash leaves out unused columns, unless a used column follows them in a
+source. It also leaves out all text, spans, inferred nullability, intervals, limits, clusters, connections, and readers'
+options under the name `tuning`.
 
-A table that a sink has written remembers the hash; a sink with another one does not go on in it. The golden file
+A sink's table stores the hash; a sink with another hash does not continue in it. The golden file
 `tests/planner/plans.txt` pins the hashes of many plans.
 """
 
@@ -50,42 +50,43 @@ _Places = dict[str, int]
 
 
 def plan_of(write: Write, shared: Shared) -> str:
-    """Return the hash of all that decides the rows that are written."""
+    """Return the hash of everything that decides the rows that are written."""
     allow_deep_trees()
-    below = Needed().of(Inline(shared).of(write.input), [each.name for each in write.columns])
+    below = Needed().of(Inline(shared).of(write.input), [column.name for column in write.columns])
     places = _places(below)
-    columns = [[each.name, each.type, each.nullable, places[each.name]] for each in write.columns]
+    columns = [[column.name, column.type, column.nullable, places[column.name]] for column in write.columns]
     modes = [write.mode, write.change, write.changelog, write.proven]
     return _hash(["write", write.connector, modes, list(write.key), columns, _Meaning().of(below)])[:16]
 
 
 def meaning_of(graph: Graph, names: Sequence[str]) -> str:
-    """Return the hash of all that decides the values of some columns, whatever they and others are called."""
+    """Return the hash of everything that decides the values of some columns, whatever their names."""
     allow_deep_trees()
     return _Meaning().of(Needed().chosen(Inline(graph.shared).of(graph.root), names))
 
 
 def arranged_as(view: str, columns: Sequence[Column], key: Sequence[Expression]) -> str:
-    """Return the hash of what an index of a view holds: its rows, of columns of these types, by a key."""
+    """Return the hash of an index's contents: a view's rows, with columns of these types, by a key."""
     allow_deep_trees()
     places = {column.name: place for place, column in enumerate(columns)}
     types = [[column.type, column.nullable] for column in columns]
-    return _hash(["index", view, types, [_expression(each, places) for each in key]])
+    return _hash(["index", view, types, [_expression(part, places) for part in key]])
 
 
 def deciding(options: Mapping[str, Any], columns: Collection[str] | None = None) -> dict[str, Any]:
-    """Return a reader's options without those that decide no rows, also in options of its parts.
+    """Return a reader's options, also nested ones, without those that do not affect rows.
 
-    Of what stands under `by column` that of these columns decides, of all without `columns`; of none it is left out.
+    Options under `by column` are limited to `columns`, and left out if none remains. Without `columns`, all are
+    included.
     """
-    found: dict[str, Any] = {}
+    decisive: dict[str, Any] = {}
     for name, value in options.items():
         if name == "by column" and columns is not None:
-            own = {column: said for column, said in value.items() if column in columns}
-            found |= {name: own} if own else {}
+            of_columns = {column: option for column, option in value.items() if column in columns}
+            decisive |= {name: of_columns} if of_columns else {}
         elif name != "tuning":
-            found[name] = deciding(value, columns) if isinstance(value, dict) else value
-    return found
+            decisive[name] = deciding(value, columns) if isinstance(value, dict) else value
+    return decisive
 
 
 def _hash(data: list[Any]) -> str:
@@ -94,49 +95,49 @@ def _hash(data: list[Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Meaning:
-    """Hash operators that stand in line, each once."""
+    """The hashes of inlined operators, computed once for each operator."""
 
-    _known: dict[int, tuple[Operator, str]] = field(default_factory=dict)
+    _cache: dict[int, tuple[Operator, str]] = field(default_factory=dict)
 
     def of(self, operator: Operator) -> str:
-        """Return the hash of what an operator gives."""
-        known = self._known.get(id(operator))
-        if known is None:  # the operator is kept: no other one has its id then
-            known = self._known[id(operator)] = (operator, self._hash(operator))
-        return known[1]
+        """Return the hash of an operator's rows."""
+        cached = self._cache.get(id(operator))
+        if cached is None:  # the cache holds the operator, so no other object gets its id
+            cached = self._cache[id(operator)] = (operator, self._hash(operator))
+        return cached[1]
 
     def side(self, side: Side) -> list[Any]:
-        """Return what a side of a join says of its rows."""
+        """Return the hashed content of a side of a join."""
         places = _places(side.input)
-        key, kept = ([places[each] for each in names] for names in (side.key, side.kept))
+        key, kept = ([places[name] for name in names] for names in (side.key, side.kept))
         return ["side", key, kept, side.keeps, side.replicated, self.of(side.input)]
 
     def _hash(self, operator: Operator) -> str:
         if isinstance(operator, Map) and operator.where is None:
-            outputs = [each.expression for each in operator.outputs]
+            outputs = [output.expression for output in operator.outputs]
             if _same_columns(outputs, operator.input):
                 return self.of(operator.input)
-        return _hash(self._said(operator))
+        return _hash(self._content(operator))
 
-    def _said(self, operator: Operator) -> list[Any]:
+    def _content(self, operator: Operator) -> list[Any]:
         match operator:
             case Read():
-                columns = [[each.name, each.type, each.nullable] for each in operator.columns]
-                options = deciding(operator.options, {each.name for each in operator.columns})
+                columns = [[column.name, column.type, column.nullable] for column in operator.columns]
+                options = deciding(operator.options, {column.name for column in operator.columns})
                 changes = [operator.change, list(operator.key)] if operator.change == "upsert" else operator.change
                 return ["read", operator.source, operator.connector, options, columns, changes]
             case Map():
                 places = _places(operator.input)
                 where = None if operator.where is None else _expression(operator.where.expression, places)
-                outputs = [_expression(each.expression, places) for each in operator.outputs]
+                outputs = [_expression(output.expression, places) for output in operator.outputs]
                 return ["map", where, outputs, self.of(operator.input)]
             case Union():
-                return ["union", operator.change, [self.of(each) for each in operator.inputs]]
+                return ["union", operator.change, [self.of(input_) for input_ in operator.inputs]]
             case Use() | Arrange():
                 raise AssertionError(operator)
             case Join():
-                sides = [self.side(each) for each in (operator.left, operator.right)]
-                return ["join", operator.kind, list(operator.safe), *sides, *_compared(operator)]
+                sides = [self.side(side) for side in (operator.left, operator.right)]
+                return ["join", operator.kind, list(operator.safe), *sides, *_comparison_of(operator)]
             case Flatten():
                 array = _expression(operator.array.expression, _places(operator.input))
                 more = [operator.ordinality is not None, operator.outer]
@@ -145,67 +146,69 @@ class _Meaning:
                 times = _expression(operator.times.expression, _places(operator.input))
                 return ["repeat", times, self.of(operator.input)]
             case Aggregate() | Pick() | Normalize() | Rank() | Recompute() | Bound():
-                return [*_kept(operator, _places(operator.input)), self.of(operator.input)]
+                return [*_stateful_content(operator, _places(operator.input)), self.of(operator.input)]
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """Say what operators with state hold: equal hashes, equal contents, in whatever job."""
+    """The hashes of arrangements: equal hashes mean equal contents, in any job."""
 
     inline: Inline
     _needed: Needed = field(default_factory=Needed)
     _meaning: _Meaning = field(default_factory=_Meaning)
 
     def by(self, operator: Operator) -> str:
-        """Return the hash of an operator's own state: of what it is, and of all that it stands on."""
-        return self._meaning.of(self._needed.of(self.inline.of(operator), [each.name for each in columns_of(operator)]))
+        """Return the hash of an operator's state, which covers all its inputs."""
+        return self._meaning.of(
+            self._needed.of(self.inline.of(operator), [column.name for column in columns_of(operator)])
+        )
 
     def by_buckets(self, operator: Operator, key: Sequence[str]) -> str:
-        """Return the hash of an operator's own state whose rows are in the buckets that a sink by this key has."""
+        """Return the hash of an operator's state whose rows are in the buckets of a sink with this key."""
         places = _places(operator)
-        return _hash(["in buckets by", [places[each] for each in key], self.by(operator)])
+        return _hash(["in buckets by", [places[name] for name in key], self.by(operator)])
 
     def by_side(self, side: Side, other: Side, safe: Sequence[bool], order: str | None = None) -> str:
-        """Return the hash of the rows that a side of a join keeps, beside another one that says where.
+        """Return the hash of the rows that a side of a join keeps; the opposite side decides the distribution.
 
-        Those with NULL in a column of the key are kept where that is `safe`. They are in the `order` of a column, if it
-        names one.
+        Rows with NULL in a key column are kept if the column is `safe`. Rows are sorted by the column `order`, if it is
+        set.
         """
         below = self._needed.of(self.inline.of(side.input), sided(side))
-        said = self._meaning.side(msgspec.structs.replace(side, input=below))
+        content = self._meaning.side(msgspec.structs.replace(side, input=below))
         if order is not None:
-            said = [*said, "by", _places(below)[order]]
+            content = [*content, "by", _places(below)[order]]
         types = {column.name: column for column in columns_of(below)}
         loose = [not equal and types[name].nullable for name, equal in zip(side.key, safe, strict=True)]
-        return _hash([*said, loose, "spread"] if side.key and other.replicated else [*said, loose])
+        return _hash([*content, loose, "spread"] if side.key and other.replicated else [*content, loose])
 
 
-def _kept(operator: Aggregate | Pick | Normalize | Rank | Recompute | Bound, places: _Places) -> list[Any]:
-    """Return what an operator with state does with its input."""
+def _stateful_content(operator: Aggregate | Pick | Normalize | Rank | Recompute | Bound, places: _Places) -> list[Any]:
+    """Return the hashed content of a stateful operator, without its input."""
     match operator:
         case Aggregate():
-            calls = [_call(each, places) for each in operator.calls]
-            return ["aggregate", [places[each.name] for each in operator.group], calls, operator.input_change]
+            calls = [_call(call, places) for call in operator.calls]
+            return ["aggregate", [places[column.name] for column in operator.group], calls, operator.input_change]
         case Pick():
             return ["pick", [places[name] for name in operator.key]]
         case Rank():
-            by = [places[each] for each in operator.partition], _ordered(operator.order, places)
+            by = [places[name] for name in operator.partition], _order_content(operator.order, places)
             numbers = [operator.function, operator.first, operator.last, operator.number is not None, operator.parts]
             return ["rank", *by, numbers]
         case Recompute():
-            key, calls = [places[each] for each in operator.key], [_window(each, places) for each in operator.calls]
+            key, calls = [places[name] for name in operator.key], [_window(call, places) for call in operator.calls]
             return ["recompute", key, calls, operator.grouped]
         case Bound():
-            bounds = [None if each is None else places[each] for each in (operator.begin, operator.end)]
-            return ["bound", bounds, [places[each] for each in operator.kept]]
+            bounds = [None if name is None else places[name] for name in (operator.begin, operator.end)]
+            return ["bound", bounds, [places[name] for name in operator.kept]]
         case Normalize():
             key, kept = ([places[name] for name in names] for names in (operator.key, operator.kept))
-            # a source may have got columns since that nobody asks for
+            # a source may have new columns that are not used
             return ["normalize", key, *([kept] if 0 < len(kept) < len(places) else [])]
 
 
-def _compared(join: Join) -> list[Any]:
-    """Return what a join without keys compares."""
+def _comparison_of(join: Join) -> list[Any]:
+    """Return the comparison of a join without keys."""
     if join.compared is None:
         return []
     left, right = _places(join.left.input)[join.compared.left], _places(join.right.input)[join.compared.right]
@@ -217,40 +220,40 @@ def _call(call: AggregateCall, places: _Places) -> list[Any]:
     return [call.function, call.version, column, call.distinct, call.type]
 
 
-def _ordered(order: Sequence[Order], places: _Places) -> list[Any]:
-    return [[places[each.column], each.descending, each.nulls_first] for each in order]
+def _order_content(order: Sequence[Order], places: _Places) -> list[Any]:
+    return [[places[term.column], term.descending, term.nulls_first] for term in order]
 
 
 def _window(call: WindowCall, places: _Places) -> list[Any]:
-    columns = [places[each] for each in call.columns]
+    columns = [places[column] for column in call.columns]
     frame = None if call.frame is None else msgspec.to_builtins(call.frame)
-    order = _ordered(call.order, places)
+    order = _order_content(call.order, places)
     return [call.function, call.version, columns, order, frame, call.distinct, list(call.constants), call.type]
 
 
 def _same_columns(outputs: list[Expression], below: Operator) -> bool:
-    """Tell whether all columns come again in their order, whatever they are called."""
-    names = [each.name for each in columns_of(below)]
-    return names == [each.name if isinstance(each, Reference) else None for each in outputs]
+    """Return whether all columns are passed on in their order, whatever their names."""
+    names = [column.name for column in columns_of(below)]
+    return names == [output.name if isinstance(output, Reference) else None for output in outputs]
 
 
 def _places(operator: Operator) -> _Places:
-    return {each.name: place for place, each in enumerate(columns_of(operator))}
+    return {column.name: place for place, column in enumerate(columns_of(operator))}
 
 
 def _expression(expression: Expression, places: _Places) -> list[Any]:
-    """Return the tree's nodes, each before those below it: what a node says of itself says how many those are."""
-    found: list[Any] = []
+    """Return the tree's nodes in prefix order; each node's content gives the number of its children."""
+    nodes: list[Any] = []
     for node in walk(expression):
         match node:
             case Reference():
-                found.append(["column", places[node.name]])
+                nodes.append(["column", places[node.name]])
             case Literal():
-                found.append(["literal", str(node.type), node.text])
+                nodes.append(["literal", str(node.type), node.text])
             case Cast():
-                found.append(["cast", str(node.type), node.version])
+                nodes.append(["cast", str(node.type), node.version])
             case Case():
-                found.append(["case", len(node.branches), node.otherwise is not None])
+                nodes.append(["case", len(node.branches), node.otherwise is not None])
             case Call():
-                found.append(["call", node.function, node.version, len(node.arguments), str(node.type)])
-    return found
+                nodes.append(["call", node.function, node.version, len(node.arguments), str(node.type)])
+    return nodes

@@ -1,4 +1,4 @@
-"""A job as data: one sink's work, and its JSON."""
+"""Define a job as data: one sink's work, and its JSON."""
 
 from __future__ import annotations
 
@@ -30,12 +30,11 @@ from sinkql.physical.operator import (
 
 
 class Earlier(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A plan that a sink had, in whose table it goes on.
+    """An earlier plan of a sink, in whose table the sink continues.
 
-    `renamed` has the names that columns have now, by those that they had, None for those that are gone. Of the columns
-    `unread`, of a source by the name that offsets have, nothing but NULL may have been read under that plan: its rows
-    have NULL in them. `again`: its rows are not those of the sink any more, and are computed anew from the beginning of
-    the sources.
+    `renamed` maps earlier column names to present ones, None for a removed column. `unread` are columns of sources (by
+    the names in offsets) that may have been only NULL under that plan; its rows have NULL there. If `again`, the
+    earlier rows are no longer valid, and a full refresh computes them from the start of the sources.
     """
 
     plan: str
@@ -45,20 +44,22 @@ class Earlier(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StatePath(msgspec.Struct, frozen=True):
-    """Where the state of a cluster's sinks is kept: a bucket, and the connection that reaches it, or a folder."""
+    """The place of the state of a cluster's sinks: a folder, or an object store with its connection."""
 
     path: str
     connection: Connection | None = None
 
 
 class Job(msgspec.Struct, frozen=True):
-    """One sink's work. `texts` are the CREATE statements that origins point into, by item; `follows` the plans that the
-    sink had before. `shared` has the operators that are used several times, each after those that it uses. `state` is
-    where the sink's state is kept, None for the catalog's folder. `buckets` is how many parts rows are in by key, None
-    for as many as the cluster has. `timeline` has the inputs that are read at ticks, by the names that offsets have,
-    and the sources below each. `indexes` are what a view's job keeps of the changes that come into its log.
+    """One sink's work.
 
-    A reader's options under the name `tuning` decide no rows.
+    `texts` are the CREATE statements that origins point into, by item. `follows` are the earlier plans of the sink.
+    `shared` are operators that are used several times, each after those that it uses. `state` is the place of the
+    sink's state, None for the catalog's folder. `buckets` is the number of hash buckets, None for the number of the
+    cluster. `timeline` has the inputs that are read at ticks, by the names in offsets, and the sources below each.
+    `indexes` are the arrangements that a view's job keeps of the changes in its log.
+
+    A reader's options under the name `tuning` do not affect rows. Large: it is one JSON document.
     """
 
     sink: str
@@ -80,114 +81,121 @@ class Job(msgspec.Struct, frozen=True):
 
     @property
     def plan(self) -> str:
-        """The hash of what decides the rows that it writes."""
+        """Return the plan hash: the hash of everything that decides the rows it writes."""
         return plan_of(self.write, self.shared)
 
     @property
     def renewable(self) -> bool:
-        """Whether all rows can be computed again, and then take the place of those that are there."""
+        """Return whether a full refresh may recompute all rows and replace the present ones."""
         write = self.write
         foreign = write.options.get("existing_rows") == "keep"
         return write.mode == "upsert" and not write.final and self.snapshot and not foreign
 
     @property
     def view(self) -> bool:
-        """Whether it is that of a materialized view, whose table is a log."""
+        """Return whether this is the job of a materialized view, whose table is a log."""
         return self.write.connector == VIEW
 
     @property
     def graph(self) -> Graph:
-        """What gives the rows that it writes."""
+        """Return the operators that produce the rows it writes."""
         return Graph(self.write.input, self.shared)
 
     @property
     def copartitioned(self) -> Copartitioned | None:
-        """The operator whose tasks write what they give, if there is one."""
-        return copartitioned(self.write.input, [each.name for each in self.write.columns], self.write.key)
+        """Return the operator whose tasks write their own output, None if there is no such operator."""
+        return copartitioned(self.write.input, [column.name for column in self.write.columns], self.write.key)
 
     def operators(self) -> list[Operator]:
         """Return all operators, inputs before those that use them."""
         return self.graph.operators()
 
     def reads(self) -> tuple[Read, ...]:
-        """Return the job's sources, each once, in the order they stand in the tree."""
-        found: dict[str, Read] = {}
+        """Return the job's distinct sources, in the order of the tree."""
+        reads: dict[str, Read] = {}
         for operator in self.operators():
             if isinstance(operator, Read):
-                found.setdefault(operator.source, operator)
-        return tuple(found.values())
+                reads.setdefault(operator.source, operator)
+        return tuple(reads.values())
 
     def secrets(self) -> frozenset[str]:
-        """Return the full names of the secrets that its connections, sources and formats take."""
+        """Return the full names of the secrets in its connections, sources and formats."""
         write, reads = self.write, list(self.reads())
-        kept = self.state.connection if self.state is not None else None
-        named = (write.connection, write.store, kept, *(each for read in reads for each in (read.connection, read.log)))
-        connections = [each for each in named if each is not None]
-        for each in connections:  # which grows by what they go through
-            connections += each.through.values()
-        options = [each.options for each in connections] + [each.options for each in reads] + [write.options]
-        return frozenset(name for each in options for name in secrets_in(each))
+        state_connection = self.state.connection if self.state is not None else None
+        possible = (
+            write.connection,
+            write.store,
+            state_connection,
+            *(connection for read in reads for connection in (read.connection, read.log)),
+        )
+        connections = [connection for connection in possible if connection is not None]
+        for connection in connections:  # the list grows by connections that these use
+            connections += connection.through.values()
+        options = (
+            [connection.options for connection in connections] + [read.options for read in reads] + [write.options]
+        )
+        return frozenset(name for option in options for name in secrets_in(option))
 
     @property
     def timed(self) -> bool:
-        """Whether its rows depend on the time of a commit."""
+        """Return whether its rows depend on the time of a commit."""
         return any(isinstance(operator, Bound) for operator in self.operators())
 
     def arrangements(self) -> frozenset[str]:
-        """Return the names of what its operators keep."""
-        return frozenset(name for each in self.operators() for name in arrangements_of(each))
+        """Return the names of its operators' arrangements."""
+        return frozenset(name for operator in self.operators() for name in arrangements_of(operator))
 
     @property
     def remote(self) -> bool:
-        """Tell whether its tasks run on other machines than the process that runs the job."""
+        """Return whether its tasks run on other machines than the process that runs the job."""
         return not self.master.startswith("local")
 
     def stateful(self) -> bool:
-        """Tell whether an operator of the job keeps state, or an index does."""
+        """Return whether an operator or an index of the job keeps state."""
         return bool(self.indexes) or any(isinstance(operator, Stateful) for operator in self.operators())
 
 
 _DECODER = codec.decoder(Job, decoded)
-"""Made with the module: where threads decode a type at once and for the first time, msgspec 0.22 ends the process."""
+"""Created at import: msgspec 0.22 crashes the process if several threads first decode a type at the same time."""
 
 
 def encode(job: Job) -> bytes:
-    """Return the job as indented JSON; `decode` gives it back equal."""
+    """Return the job as indented JSON, which `decode` reads back as an equal job."""
     allow_deep_trees()
     return msgspec.json.format(msgspec.json.encode(job, enc_hook=encoded), indent=2)
 
 
 def to_data(plan: Job | Graph | Operator) -> Any:
-    """Return a job or operators as JSON-able data."""
+    """Return a job or operators as data for JSON."""
     allow_deep_trees()
     return msgspec.to_builtins(plan, enc_hook=encoded)
 
 
 def decode(data: bytes) -> Job:
-    """Read a job from JSON; raises `msgspec.ValidationError` where it is not one."""
+    """Read a job from JSON; raise `msgspec.ValidationError` if it is invalid."""
     allow_deep_trees()
     return _DECODER.decode(data)
 
 
 def meant_otherwise(job: Job) -> str | None:
-    """Return a function, cast or aggregate of a job that has another meaning version here; None where all are alike."""
+    """Return a function, cast or aggregate of a job whose meaning version differs here, None if all are equal."""
     for operator in job.operators():
         if isinstance(operator, Aggregate):
-            for each in operator.calls:
-                if AGGREGATES.get(each.function) != each.version:
-                    return each.function
+            for call in operator.calls:
+                if AGGREGATES.get(call.function) != call.version:
+                    return call.function
         if isinstance(operator, Map):
             outputs = operator.outputs if operator.where is None else (*operator.outputs, operator.where)
             for output in outputs:
                 for node in expression.walk(output.expression):
-                    known = _known_version(node)
-                    if known is not None and known[1] != known[2]:
-                        return known[0]
+                    versions = _versions_of(node)
+                    if versions is not None and versions[1] != versions[2]:
+                        return versions[0]
     return None
 
 
-def _known_version(node: expression.Expression) -> tuple[str, int, int | None] | None:
-    """Return what a node calls, the version that it was planned with, and the one that is known here."""
+def _versions_of(node: expression.Expression) -> tuple[str, int, int | None] | None:
+    """Return a node's function, the meaning version of its plan, and the present meaning version."""
     match node:
         case expression.Call():
             listed = FUNCTIONS.get(node.function)
@@ -200,7 +208,7 @@ def _known_version(node: expression.Expression) -> tuple[str, int, int | None] |
 
 
 def secrets_in(data: Any) -> set[str]:
-    """Return the full names of the secrets that options take: those in `{"secret": name}`."""
+    """Return the full names of the secrets in options: those in `{"secret": name}`."""
     match data:
         case {"secret": str(name)}:
             return {name}

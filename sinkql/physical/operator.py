@@ -1,8 +1,8 @@
-"""What a job does: operators over operators, down to the sources that are read, and up to the sink that is written.
+"""Define operators: from the sources that a job reads to the sink that it writes.
 
-Expressions are over the columns of an operator's input. Two columns are added to the user's: `$seq` (bigint, the order
-of the writes of an append-only or upsert relation), `$diff` (bigint): ±n of a relation with retractions; of an upsert
-relation 1 for a row that its key has now, -1 for a key that is gone, of which other columns say nothing.
+Expressions refer to columns of an operator's input. Two internal columns follow the user's columns. `$seq` (bigint) is
+the order of the writes of an append-only or upsert relation. `$diff` (bigint) is ±n in a relation with retractions. In
+an upsert relation it is 1 for the present row of a key, and -1 for a removed key, whose other columns have no meaning.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from sinkql.physical.window import Order, WindowCall
 Change = Literal["append", "upsert", "retract"]
 DIFF, SEQ = "$diff", "$seq"
 VIEW = "view"
-"""The connector of what reads and writes the log of a materialized view that is a job of its own."""
+"""The connector that reads and writes the log of a materialized view job."""
 CONSTANT = "constant"
-"""The connector of what reads the rows that stand in a query."""
+"""The connector that reads constant rows of a query."""
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -33,7 +33,7 @@ class Column(msgspec.Struct, frozen=True):
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Where an expression was written: an item's full name and characters start to end of its CREATE text."""
+    """The place of an expression: an item's full name, and a character range of its CREATE text."""
 
     item: str
     start: int
@@ -41,7 +41,7 @@ class Origin(msgspec.Struct, frozen=True):
 
 
 class Output(msgspec.Struct, frozen=True):
-    """One column of a Map, of the expression's type; the expression says nothing of where it was written."""
+    """One column of a Map, with the type of its expression; the expression has no span."""
 
     name: str
     expression: Expression
@@ -57,12 +57,11 @@ class Output(msgspec.Struct, frozen=True):
 
 
 class Read(msgspec.Struct, frozen=True, tag="read"):
-    """Splits of a source as typed rows; `options` are the connector's own.
+    """Splits of a source as typed rows; `options` belong to the connector.
 
-    `source` is what offsets are kept under: the first full name that the source had. `name` is its name now. `key`:
-    the columns by which rows overwrite each other, of an upsert source; `holes`: rows come with what its server may
-    leave out of them, as `Reader` says. `log` reaches the store of the log of a source that is captured, None where it
-    is in a folder.
+    `source` is the source's name in offsets: its first full name. `name` is its present name. `key` has the columns by
+    which rows of an upsert source overwrite each other. If `holes`, rows come with information on their unchanged
+    values, see `Reader`. `log` is the object store of a captured source's log, None if the log is in a folder.
     """
 
     source: str
@@ -82,9 +81,9 @@ class Read(msgspec.Struct, frozen=True, tag="read"):
 
 
 class Map(msgspec.Struct, frozen=True, tag="map"):
-    """Filter, then project; `where` alone keeps the columns (`outputs` empty).
+    """Filter, then project; with `where` only (`outputs` empty), the columns remain.
 
-    Over an upsert relation, a row that is filtered out means that its key is gone; nothing is computed of such a key.
+    Over an upsert relation, a filtered-out row removes its key; expressions are not computed for it.
     """
 
     input: Operator
@@ -93,16 +92,16 @@ class Map(msgspec.Struct, frozen=True, tag="map"):
 
 
 class Union(msgspec.Struct, frozen=True, tag="union"):
-    """All rows of all inputs, which have the same columns; if `change` is retract, rows without `$diff` count as +1."""
+    """All rows of all inputs, which have equal columns; if `change` is retract, rows without `$diff` count as +1."""
 
     inputs: tuple[Operator, ...]
     change: Change = "append"
 
 
 class AggregateCall(msgspec.Struct, frozen=True):
-    """One aggregate over a column of the input (None: count(*)); `type` is that of its result.
+    """One aggregate over a column of the input (None: count(*)); `type` is the type of its result.
 
-    `version` is that of the function's meaning.
+    `version` is the meaning version of the function.
     """
 
     name: str
@@ -114,7 +113,7 @@ class AggregateCall(msgspec.Struct, frozen=True):
 
 
 class Stateful(msgspec.Struct, frozen=True):
-    """An operator that keeps state between batches. The names of its arrangements begin with `arrangement`."""
+    """An operator that keeps state between batches; the names of its arrangements begin with `arrangement`."""
 
     @property
     def arrangement(self) -> str:
@@ -123,47 +122,47 @@ class Stateful(msgspec.Struct, frozen=True):
 
     @property
     def inputs(self) -> tuple[Operator, ...]:
-        """Return what it reads."""
+        """Return the operator's inputs."""
         raise NotImplementedError
 
     @property
     def entering(self) -> tuple[Operator, ...]:
-        """Return the operators whose rows come to its tasks."""
+        """Return the operators whose rows enter its tasks."""
         return self.inputs
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """Return what it gives, without `$diff`."""
+        """Return the output columns, without `$diff`."""
         raise NotImplementedError
 
     @property
     def change(self) -> Change:
-        """Return how the rows that it gives change."""
+        """Return the change kind of its output."""
         return "retract"
 
 
 class OneInput(Stateful, frozen=True):
-    """An operator with state over one input; `arrangement` names the state."""
+    """A stateful operator over one input; `arrangement` names its state."""
 
     input: Operator
     arrangement: str
 
     @property
     def inputs(self) -> tuple[Operator, ...]:
-        """Return what it reads."""
+        """Return the operator's inputs."""
         return (self.input,)
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """Return what it gives, without `$diff`."""
+        """Return the output columns, without `$diff`."""
         return columns_of(self.input)
 
 
 class Aggregate(OneInput, frozen=True, tag="aggregate"):
     """Group by columns of the input; the output is the group columns, then the calls, then `$diff`.
 
-    No group columns: one row always. `input_change` append: MIN and MAX keep no multiset. COUNT(DISTINCT) always keeps
-    one.
+    Without group columns there is always one row. If `input_change` is append, MIN and MAX keep no multiset;
+    COUNT(DISTINCT) always keeps one.
     """
 
     group: tuple[Column, ...]
@@ -173,19 +172,19 @@ class Aggregate(OneInput, frozen=True, tag="aggregate"):
     @property
     def columns(self) -> tuple[Column, ...]:
         """Return the group columns, then the calls."""
-        return (*self.group, *(Column(each.name, each.type, each.function != "count") for each in self.calls))
+        return (*self.group, *(Column(call.name, call.type, call.function != "count") for call in self.calls))
 
 
 class Pick(OneInput, frozen=True, tag="pick"):
-    """One row a key: of the rows that are there the one with the greatest hash."""
+    """One row for each key: the existing row with the greatest hash."""
 
     key: tuple[str, ...]
 
 
 class Normalize(OneInput, frozen=True, tag="normalize", omit_defaults=True):
-    """Rows that overwrite each other by `key` → rows that come and go; of `kept` columns alone, if it says which.
+    """Turn upserts by `key` into changes, limited to the columns `kept` if it is not empty.
 
-    A row whose other columns change is the same row then.
+    A row in which only other columns change then counts as unchanged.
     """
 
     key: tuple[str, ...]
@@ -193,14 +192,14 @@ class Normalize(OneInput, frozen=True, tag="normalize", omit_defaults=True):
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """Return the columns that it keeps, in the order of its input."""
-        return tuple(each for each in columns_of(self.input) if not self.kept or each.name in self.kept)
+        """Return the kept columns, in the order of the input."""
+        return tuple(column for column in columns_of(self.input) if not self.kept or column.name in self.kept)
 
 
 class Arrange(OneInput, frozen=True, tag="arrange", omit_defaults=True):
-    """Keep rows by a key, of them the `kept` columns, for others to look up; without any only how many a key has.
+    """Keep rows by a key for lookups, with the columns `kept`; without columns, only the row count of each key.
 
-    It gives no rows.
+    It has no output.
     """
 
     key: tuple[str, ...]
@@ -208,16 +207,16 @@ class Arrange(OneInput, frozen=True, tag="arrange", omit_defaults=True):
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """Return none."""
+        """Return no columns."""
         return ()
 
 
 class Index(msgspec.Struct, frozen=True):
-    """An index of a materialized view in the place of a side's own arrangement; the view's job keeps it.
+    """An index of a materialized view that replaces a side's arrangement; the view's job maintains it.
 
-    `source` is the view as offsets have it, `key` what the index is by: the columns of the side's key. `columns` are
-    those of the side's input that have what the view's rows have, in their order; none where the side only counts.
-    `places` says for a column that the side gives which one of them it is.
+    `source` is the view's name in offsets, `key` the indexed key: the columns of the side's key. `columns` are the
+    columns of the side's input that hold the view's columns, in their order; empty if the side only counts. `places`
+    gives, for an output column of the side, its position in `columns`.
     """
 
     source: str
@@ -228,14 +227,15 @@ class Index(msgspec.Struct, frozen=True):
 
 
 class Side(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One input of a join: the columns of its key, and those that it gives.
+    """One input of a join: the columns of its key, and its output columns.
 
-    It keeps `rows` with their multiplicities, the `latest` row of each key of an upsert input, or how many rows a key
-    has (`counts`: such a side gives no columns). The changes of a `replicated` side go to every bucket, and rows of the
-    other one are spread whatever their key. A side that is `within` keeps nothing: its input is a join on the same key,
-    below projections that name columns or coalesce them, and is done in the same tasks. A side that `reads` has rows
-    that another side keeps in the same arrangement, and gets the changes of the batch like that one. One with an
-    `index` keeps nothing either: it looks up the view's rows there.
+    It keeps `rows` with their multiplicities, the `latest` row of each key of an upsert input, or the row count of each
+    key (`counts`: no output columns). The changes of a `replicated` side go to every bucket, and rows of the opposite
+    side are distributed without regard to their key.
+
+    A side that is `within` is a nested join on the same key, below projections that only name or coalesce columns; it
+    keeps nothing and runs in the same tasks. A side that `reads` shares the arrangement of another side, and gets the
+    same changes of a batch. A side with an `index` keeps nothing and looks up the view's rows.
     """
 
     input: Operator
@@ -250,7 +250,7 @@ class Side(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """Return the columns that it gives, in the order of `kept`."""
+        """Return the output columns, in the order of `kept`."""
         named = {column.name: column for column in columns_of(self.input)}
         return tuple(named[name] for name in self.kept)
 
@@ -259,7 +259,7 @@ JoinKind = Literal["inner", "left", "right", "full", "semi", "anti"]
 
 
 class Compared(msgspec.Struct, frozen=True):
-    """A comparison of a column that the left side keeps with one of the right side, of the same type."""
+    """A comparison of a column of the left side with a column of the right side, of the same type."""
 
     left: str
     comparison: Comparison
@@ -267,12 +267,12 @@ class Compared(msgspec.Struct, frozen=True):
 
 
 class Join(Stateful, frozen=True, tag="join", omit_defaults=True):
-    """Rows of both sides whose keys are equal, and those without any, by the `kind`.
+    """Rows of both sides with equal keys and, by `kind`, rows without a match.
 
-    The output is the columns of the left side, then those of the right one; of semi and anti joins the left ones
-    alone. `safe` says by column of the key whether NULL equals NULL; a row with another NULL in its key has no match.
-    A semi join without a key may be `compared`: its right side, replicated, has one row at most, and those of the left
-    side show for which the comparison with it is true.
+    The output is the columns of the left side, then those of the right side; for semi and anti joins only the left
+    columns. `safe` says for each key column whether NULL equals NULL; a row with any other NULL in its key has no
+    match. A semi join without a key may be `compared`. Its right side is then replicated and has at most one row, and
+    left rows remain if the comparison with it is true.
     """
 
     kind: JoinKind
@@ -284,17 +284,17 @@ class Join(Stateful, frozen=True, tag="join", omit_defaults=True):
 
     @property
     def inputs(self) -> tuple[Operator, ...]:
-        """Return what it reads."""
+        """Return the operator's inputs."""
         return (self.left.input, self.right.input)
 
     @property
     def entering(self) -> tuple[Operator, ...]:
-        """Return the operators whose rows come to its tasks: the inputs of its leaves."""
-        return tuple(each.input for each in self.leaves)
+        """Return the operators whose rows enter its tasks: the inputs of its leaves."""
+        return tuple(leave.input for leave in self.leaves)
 
     @property
     def leaves(self) -> tuple[Side, ...]:
-        """Return its sides, and in place of one that is within those of its join."""
+        """Return its sides; a nested join is replaced by its own sides."""
         sides = (self.left, self.right)
         return tuple(leaf for side in sides for leaf in (joined_in(side).leaves if side.within else (side,)))
 
@@ -305,24 +305,24 @@ class Join(Stateful, frozen=True, tag="join", omit_defaults=True):
         if self.kind in ("semi", "anti"):
             return left
         if self.kind in ("right", "full"):
-            left = tuple(Column(each.name, each.type) for each in left)
+            left = tuple(Column(left_column.name, left_column.type) for left_column in left)
         if self.kind in ("left", "full"):
             right = tuple(Column(each.name, each.type) for each in right)
         return (*left, *right)
 
     @property
     def change(self) -> Change:
-        """Return append where a row, once there, stays: an inner or semi join of inputs whose rows only come."""
-        stays = self.kind in ("inner", "semi") and all(change_of(each) == "append" for each in self.inputs)
-        return "append" if stays else "retract"
+        """Return append if its rows are never removed: an inner or semi join of append-only inputs."""
+        keeps_rows = self.kind in ("inner", "semi") and all(change_of(input_) == "append" for input_ in self.inputs)
+        return "append" if keeps_rows else "retract"
 
 
 class Rank(OneInput, frozen=True, tag="rank", omit_defaults=True):
-    """The rows of each partition whose number in the order is from `first` to `last`; no columns: one partition.
+    """The rows of each partition whose number in the order is between `first` and `last`; no columns: one partition.
 
-    `row_number` tells rows apart that the order does not, by their hashes. `number` is the name of the column, bigint,
-    that has the number, behind those of the input; None where it is not shown. `parts`: the only partition is cut into
-    parts, by hash, that are ranked alone: what is first in all is first in one of them.
+    `row_number` orders ties by the hashes of the rows. `number` is the name of the last column, a bigint with the
+    number, None if there is no number column. If `parts`, the only partition is split by hash into parts that are
+    ranked separately: the top rows of all are top rows of a part.
     """
 
     partition: tuple[str, ...]
@@ -341,10 +341,10 @@ class Rank(OneInput, frozen=True, tag="rank", omit_defaults=True):
 
 
 class Recompute(OneInput, frozen=True, tag="recompute", omit_defaults=True):
-    """Functions of all rows of a key, which are computed again where one of the rows changes.
+    """Functions of all rows of a key, which are recomputed if one of the rows changes.
 
-    `grouped`: one row a key, the key's columns and then the calls; otherwise each row of the input with the calls
-    behind its columns. No key: all rows.
+    If `grouped`, there is one row for each key: the key's columns, then the calls. Otherwise each row of the input is
+    followed by the calls. Without a key, all rows belong together.
     """
 
     key: tuple[str, ...]
@@ -353,19 +353,19 @@ class Recompute(OneInput, frozen=True, tag="recompute", omit_defaults=True):
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """Return the columns of the input, of a grouped one those of the key, then the calls."""
-        given = columns_of(self.input)
+        """Return the columns of the input (or of the key, if grouped), then the calls."""
+        input_columns = columns_of(self.input)
         if self.grouped:
-            named = {column.name: column for column in given}
-            given = tuple(named[name] for name in self.key)
-        return (*given, *(Column(each.name, each.type, each.nullable) for each in self.calls))
+            named = {column.name: column for column in input_columns}
+            input_columns = tuple(named[name] for name in self.key)
+        return (*input_columns, *(Column(call.name, call.type, call.nullable) for call in self.calls))
 
 
 class Bound(OneInput, frozen=True, tag="bound", omit_defaults=True):
-    """Rows that show from a time on and until another one: columns of the input, bigint, milliseconds since 1970.
+    """Rows that are valid from one time until another: columns of the input, bigint, milliseconds since 1970.
 
-    None and NULL: from the beginning, without end. A row shows at the time t of a commit where begin ≤ t < end. The
-    output is the `kept` columns.
+    None and NULL mean no bound. A row is valid at the time t of a commit if begin ≤ t < end. The output is the `kept`
+    columns.
     """
 
     begin: str | None
@@ -380,10 +380,10 @@ class Bound(OneInput, frozen=True, tag="bound", omit_defaults=True):
 
 
 class Flatten(msgspec.Struct, frozen=True, tag="flatten", omit_defaults=True):
-    """Each row as often as its array has elements, with these, of type `element`, behind its columns as `name`.
+    """One row for each element of a row's array, with the element as last column `name`, of type `element`.
 
-    `ordinality` is the name of a column that counts them, bigint, from 1. With `outer`, a row whose array is NULL or
-    empty comes once, with NULL. It keeps no state.
+    `ordinality` is the name of a bigint column that numbers the elements from 1. If `outer`, a row with a NULL or empty
+    array appears once, with NULL. It keeps no state.
     """
 
     input: Operator
@@ -401,14 +401,14 @@ class Flatten(msgspec.Struct, frozen=True, tag="flatten", omit_defaults=True):
 
 
 class Repeat(msgspec.Struct, frozen=True, tag="repeat"):
-    """Each row of rows that come and go as often as `times` says, a bigint that is no less than 0; keeps no state."""
+    """Each row repeated `times` times, a bigint of at least 0; it keeps no state."""
 
     input: Operator
     times: Output
 
 
 class Use(msgspec.Struct, frozen=True, tag="use"):
-    """The rows of an operator that stands once in `Job.shared`, under this name, and is used several times."""
+    """The rows of an operator in `Job.shared` with this name, which is used several times."""
 
     name: str
     columns: tuple[Column, ...]
@@ -434,9 +434,9 @@ Operator = (
 
 
 class Connection(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A connection as its connector planned it; secrets by name only (`{"secret": name}`).
+    """A connection as its connector planned it; secrets appear by name only (`{"secret": name}`).
 
-    Other connections that it goes through stand in its options by name (`{"connection": name}`), and are in `through`.
+    Connections that it uses appear in its options by name (`{"connection": name}`), and in `through`.
     """
 
     name: str
@@ -446,9 +446,9 @@ class Connection(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Write(msgspec.Struct, frozen=True, tag="write"):
-    """The sink: `columns` are the table's without the changelog's, `options` the connector's own.
+    """The sink: `columns` are the table's without those of the changelog, `options` belong to the connector.
 
-    What a `final` one has written stays: its rows only come, or come and go.
+    If `final`, written rows cannot be changed.
     """
 
     input: Operator
@@ -466,18 +466,18 @@ class Write(msgspec.Struct, frozen=True, tag="write"):
 
 
 def walk(operator: Operator) -> list[Operator]:
-    """Return the operator and all below it, inputs before the operators that use them; of a Use itself alone."""
+    """Return the operator and all below it, inputs before operators that use them; a Use is not followed."""
     match operator:
         case Read() | Use():
             return [operator]
         case Map() | Flatten() | Repeat():
             return [*walk(operator.input), operator]
         case Union() | Stateful():
-            return [*(below for each in operator.inputs for below in walk(each)), operator]
+            return [*(below for input_ in operator.inputs for below in walk(input_)), operator]
 
 
 def arrangements_of(operator: Operator) -> tuple[str, ...]:
-    """Return the names of an operator's own state, first the one that its tasks go by."""
+    """Return the names of an operator's arrangements; its tasks are distributed by the first."""
     match operator:
         case Join():
             sides = (operator.left, operator.right)
@@ -492,7 +492,7 @@ def arrangements_of(operator: Operator) -> tuple[str, ...]:
 
 
 def joined_in(side: Side) -> Join:
-    """Return the join that a side within another's tasks stands on, below its projections."""
+    """Return the join below the projections of a nested side."""
     below = side.input
     while isinstance(below, Map):
         below = below.input
@@ -501,12 +501,12 @@ def joined_in(side: Side) -> Join:
 
 
 def columns_of(operator: Operator) -> tuple[Column, ...]:
-    """Return the columns that an operator gives, without `$seq` and `$diff`."""
+    """Return an operator's output columns, without `$seq` and `$diff`."""
     match operator:
         case Read():
             return operator.columns
         case Map():
-            outputs = tuple(Column(each.name, each.type, each.nullable) for each in operator.outputs)
+            outputs = tuple(Column(output.name, output.type, output.nullable) for output in operator.outputs)
             return outputs or columns_of(operator.input)
         case Union():
             alike = zip(*map(columns_of, operator.inputs), strict=True)
@@ -518,21 +518,21 @@ def columns_of(operator: Operator) -> tuple[Column, ...]:
 
 
 def change_of(operator: Operator) -> Change:
-    """Return the change kind of an operator's rows; a union of unlike ones needs `$diff` in all of them."""
+    """Return the change kind of an operator's rows; a union of different kinds needs `$diff` in all inputs."""
     match operator:
         case Read():
             return operator.change
         case Map() | Flatten() | Repeat():
             return change_of(operator.input)
         case Union():
-            kinds = {change_of(each) for each in operator.inputs}
+            kinds = {change_of(input_) for input_ in operator.inputs}
             return kinds.pop() if len(kinds) == 1 and operator.change != "retract" else "retract"
         case Use() | Stateful():
             return operator.change
 
 
 def key_of(operator: Operator) -> tuple[str, ...]:
-    """Return the columns by which the rows of an upsert relation overwrite each other; none for other relations."""
+    """Return the key columns of an upsert relation, empty for other relations."""
     match operator:
         case Read():
             return operator.key
@@ -541,18 +541,19 @@ def key_of(operator: Operator) -> tuple[str, ...]:
             if not operator.outputs:
                 return below
             named: dict[str, str] = {}
-            for each in operator.outputs:
-                if isinstance(each.expression, Reference):
-                    named.setdefault(each.expression.name, each.name)
+            for output in operator.outputs:
+                if isinstance(output.expression, Reference):
+                    named.setdefault(output.expression.name, output.name)
             return tuple(named[name] for name in below)
         case Union() | Flatten() | Repeat() | Use() | Stateful():
             return ()
 
 
 def hole_columns(read: Read) -> tuple[Column, ...]:
-    """Return the columns that say what a server left out of a row, between `$diff` and `$seq`; none for most sources.
+    """Return the columns of unchanged values, between `$diff` and `$seq`, empty for most sources.
 
-    `$hole` is a bit a column, `$from0`, `$from1` and so on are the key that the row had, by the columns of `Read.key`.
+    `$hole` has one bit for each column. `$from0`, `$from1` and so on are the key from before the change, in the order
+    of `Read.key`.
     """
     if not read.holes:
         return ()
@@ -562,7 +563,7 @@ def hole_columns(read: Read) -> tuple[Column, ...]:
 
 
 def forgets(map_: Map) -> bool:
-    """Tell whether a Map over an upsert relation filters by the key alone: what it leaves out had no row before."""
+    """Return whether a Map over an upsert relation filters only by the key, so that a removed row never existed."""
     if map_.where is None or change_of(map_) != "upsert":
         return False
     key = key_of(map_.input)
@@ -570,7 +571,7 @@ def forgets(map_: Map) -> bool:
 
 
 def internal_of(operator: Operator) -> tuple[str, ...]:
-    """Return the names of the columns that an operator adds to the user's, in order: `$diff`, `$seq`.
+    """Return the internal columns after the user's columns, in order: `$diff`, `$seq`.
 
     Rows of an append relation that is not `sequenced` have neither.
     """
@@ -584,5 +585,5 @@ def internal_of(operator: Operator) -> tuple[str, ...]:
 
 
 def sequenced(operator: Operator) -> bool:
-    """Tell whether rows have the order of their writes: not where one row becomes several, or is made of two."""
-    return all(isinstance(each, Read | Map | Union) for each in walk(operator))
+    """Return whether rows keep the order of their writes, which joins and one-to-many operators lose."""
+    return all(isinstance(node, Read | Map | Union) for node in walk(operator))

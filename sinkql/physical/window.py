@@ -1,4 +1,4 @@
-"""What a function of ordered rows is: the order, the frame, and the call."""
+"""Define calls of window functions: the order, the frame, and the call."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ class Order(msgspec.Struct, frozen=True):
 
 
 class FrameBound(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where a frame begins or ends: a number of rows, groups or of the order's units before (< 0) or after the row.
+    """The start or end of a frame: an offset in rows, groups or units of the order, before (< 0) or after the row.
 
-    None is the partition's end; 0 the row itself or, unless the frame is of rows, its peers.
+    None is the partition's end. 0 is the row itself or, unless the unit is rows, its peers.
     """
 
     offset: int | str | None = None
 
 
 class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The rows of its partition that a window function takes for a row."""
+    """The rows of a partition that a window function reads for a row."""
 
     unit: Literal["rows", "range", "groups"] = "range"
     start: FrameBound = FrameBound(None)
@@ -34,10 +34,10 @@ class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class WindowCall(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One window function, or an aggregate over the rows of a key in an order, over columns of the input.
+    """One window function, or an aggregate over a key's rows in an order, over columns of the input.
 
-    `type` is that of its result, `version` that of the function's meaning. `constants` are arguments that are the same
-    for all rows, as canonical texts.
+    `type` is the type of the result, `version` the meaning version of the function. `constants` are arguments with the
+    same value for all rows, as canonical text.
     """
 
     name: str

@@ -100,7 +100,7 @@ def test_a_sink_whose_rows_come_about_in_another_way_is_made_anew(session: Sessi
     deployment = _plan(session, text)
     assert _steps(deployment) == [("alter", "MATERIALIZED VIEW", "v"), ("replace", "SINK", "k")]
     sink = deployment.steps[-1]
-    assert sink.reason == 'materialized view "v" changes: rows that it has written come about in another way'
+    assert sink.reason == 'materialized view "v" changes: rows that it has written are computed differently'
     assert sink.effect == 're-reads source "n" from the start; the table keeps its rows'
     old = session.catalog.stored("materialize.public.k")
     apply(deployment, session)

@@ -170,7 +170,7 @@ def test_a_view_under_a_topic_does_not_change_what_is_written(pipeline: Pipeline
             "sum(counter) AS total FROM numbers GROUP BY counter % 7;"
         )
     assert raised.value.code == "SQ2985"
-    assert "cannot be taken back" in str(raised.value)
+    assert "cannot be retracted" in str(raised.value)
 
 
 def test_the_catalog_tells_of_a_topic(pipeline: Pipeline) -> None:

@@ -397,7 +397,7 @@ def test_a_changelog_goes_on_only_with_the_rows_that_it_has(session: Session, vi
     session.execute(text)
     session.execute("INSERT INTO t VALUES (1, 1), (2, 2);")
     drain(_start(session, 1))
-    refused = "rows that it has written come about in another way"
+    refused = "rows that it has written are computed differently"
     for statement in (
         f"CREATE OR REPLACE MATERIALIZED VIEW listed AS {view};",
         f"{other} ALTER SINK s SET FROM other;",

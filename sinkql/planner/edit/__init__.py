@@ -1,9 +1,9 @@
-"""Statements that change what is there.
+"""Plan statements that change items and rows.
 
-* `qualify`: a CREATE statement → the same with names written in full, as it is stored, or as items are called now.
-* `alter`, `alter`: ALTER → the item's new statement; what it sets and resets of the options.
-* `rename`: new names; what ALTER … OWNER TO and COMMENT ON speak of.
-* `drop`: what DROP takes away, in which order.
-* `dml`: INSERT, UPDATE and DELETE → rows that come, go and change.
-* `transaction`: what is said of BEGIN, COMMIT and ROLLBACK.
+* `qualify`: Rewrites the names in a CREATE statement as full names, or as new names.
+* `alter`: Plans ALTER as the item's new statement, and finds the sink of ALTER SINK … PUBLISH.
+* `rename`: Plans new names, and finds the items of ALTER … OWNER TO and COMMENT ON.
+* `drop`: Plans the items that DROP removes, and their order.
+* `dml`: Plans INSERT, UPDATE and DELETE as changes of rows.
+* `transaction`: Checks statements within BEGIN and COMMIT.
 """

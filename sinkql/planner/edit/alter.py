@@ -1,8 +1,6 @@
-"""ALTER and the catalog → the item's CREATE statement as it is after it; the rest of the catalog follows from that.
+"""Plan ALTER as the item's new CREATE statement; the rest of the catalog follows from it.
 
-Options of a stored statement, and what ALTER sets and resets of them → its options after that.
-
-ALTER SINK … PUBLISH and the catalog → the sink whose branch it means.
+Also computes the options of a statement after SET and RESET, and finds the sink of ALTER SINK … PUBLISH.
 """
 
 from __future__ import annotations
@@ -35,9 +33,10 @@ from sinkql.printer.clause import name as print_name
 
 @dataclass(frozen=True, slots=True)
 class Altering:
-    """What ALTER makes of an item: its full name, and the statement with full names that takes its place.
+    """The result of ALTER: the item's full name, and its new statement with full names.
 
-    None where IF EXISTS found none. `follows` tells that the item's rows come from another relation than before.
+    The statement is None if IF EXISTS found no item. `follows` says that the item's rows come from another relation
+    than before.
     """
 
     name: str
@@ -53,11 +52,11 @@ class Altering:
 
 
 def plan_alter(statement: ast.Alter, catalog: logical.CatalogReader, registry: Registry) -> Altering:
-    """Return what the item becomes. Pure; errors point into the text of ALTER.
+    """Return the altered item. Pure; errors have spans in the text of ALTER.
 
-    Raises SQ2001, SQ2003, SQ2007, SQ2313 for the name; SQ2340, SQ2341, SQ2433, SQ2540, SQ298… for what cannot change,
-    SQ2008 for a column that is there; and all that planning the new statement raises. That its dependents still plan,
-    `update` of the catalog finds out.
+    Raises SQ2001, SQ2003, SQ2007, SQ2313 for the name; SQ2340, SQ2341, SQ2433, SQ2540, SQ298… for changes that are not
+    possible; SQ2008 for an existing column; and all errors of planning the new statement. The catalog's `update` checks
+    that the dependents still plan.
     """
     full_name = _full_name(statement, catalog)
     entry = catalog.entry(full_name)
@@ -65,13 +64,13 @@ def plan_alter(statement: ast.Alter, catalog: logical.CatalogReader, registry: R
         if statement.if_exists:
             message = f'{statement.kind.lower()} "{statement.name.text}" does not exist, skipped'
             return Altering(full_name, notices=(Notice("SQ2010", message, statement.name.span),))
-        raise _missing(statement, full_name, catalog)
+        raise _missing_error(statement, full_name, catalog)
     _check(statement, entry)
-    there = _there(statement, entry)
-    if there is not None:
-        return Altering(full_name, notices=(there,))
-    after = _after(statement, entry, catalog, registry)
-    notices = _planned(after, entry, catalog, registry)
+    notice = _existing_column(statement, entry)
+    if notice is not None:
+        return Altering(full_name, notices=(notice,))
+    after = _altered_statement(statement, entry, catalog, registry)
+    notices = _plan_altered(after, entry, catalog, registry)
     follows = isinstance(statement.action, ast.SetFrom)
     return Altering(full_name, qualify(after, catalog), entry.facts, notices, follows)
 
@@ -82,17 +81,17 @@ def _full_name(statement: ast.Alter, catalog: logical.CatalogReader) -> str:
     return catalog.resolve(statement.name)
 
 
-def _missing(statement: ast.Alter, full_name: str, catalog: logical.CatalogReader) -> MissingError:
+def _missing_error(statement: ast.Alter, full_name: str, catalog: logical.CatalogReader) -> MissingError:
     kind, name = statement.kind, statement.name
-    near = nearest(short_name(full_name), [short_name(each) for each in catalog.names(kind)])
+    match = nearest(short_name(full_name), [short_name(name) for name in catalog.names(kind)])
     return MissingError(
         "SQ2313" if kind == "CLUSTER" else "SQ2001",
         f'{kind.lower()} "{name.text}" does not exist',
         name.span,
         name=name.parts[-1].value,
-        hint=f'Did you mean "{near}"?'
-        if near
-        else f"Write ALTER {kind} IF EXISTS {print_name(name)} to go on without it.",
+        hint=f'Did you mean "{match}"?'
+        if match
+        else f"Write ALTER {kind} IF EXISTS {print_name(name)} to skip a missing item.",
     )
 
 
@@ -110,14 +109,14 @@ def _check(statement: ast.Alter, entry: logical.Entry) -> None:
             "SQ2007",
             f'cluster "{name.text}" is built in',
             name.span,
-            hint="Run CREATE CLUSTER with a name of its own, and ALTER SINK … SET CLUSTER.",
+            hint="Run CREATE CLUSTER with another name, and ALTER SINK … SET CLUSTER.",
         )
 
 
-def _after(
+def _altered_statement(
     statement: ast.Alter, entry: logical.Entry, catalog: logical.CatalogReader, registry: Registry
 ) -> ast.Create:
-    """Return the item's statement as ALTER makes it, with the spans of ALTER's text."""
+    """Return the item's new statement, with the spans of ALTER's text."""
     present, action = entry.statement, statement.action
     match present, action:
         case ast.CreateSecret(), ast.SetSecret():
@@ -125,10 +124,10 @@ def _after(
         case ast.CreateConnection(), ast.ChangeConnection():
             return changed_connection(present, action, registry.connections[present.kind])
         case ast.CreateCluster(), ast.SetOptions(wait=()) | ast.ResetOptions():
-            set_ = any(option.name == "STATE" for option in present.options)
+            has_state = any(option.name == "STATE" for option in present.options)
             options = changed_options(
                 present.options, action, known=option_labels(ClusterOptions), owner="clusters",
-                refused=("STATE",) if set_ else (), refusal=_left_behind,
+                refused=("STATE",) if has_state else (), refusal=_state_error,
             )  # fmt: skip
             return replace(respan(present, action.span), options=options)
         case ast.CreateSink(), ast.SetOptions() | ast.ResetOptions():
@@ -136,7 +135,7 @@ def _after(
             options = changed_options(
                 present.with_options, action, known=option_labels(kind.with_options), owner=kind.owner,
                 refused=kind.fixed,
-                refusal=lambda name, span: _fixed(entry, name, span, anew=name in kind.anew),
+                refusal=lambda name, span: _fixed_option_error(entry, name, span, anew=name in kind.anew),
             )  # fmt: skip
             return replace(respan(present, action.span), with_options=options)
         case (
@@ -145,11 +144,11 @@ def _after(
         ) if (tuning := _tuning(present, registry)) is not None:
             options = changed_options(
                 present.with_options, action, known=option_labels(tuning), owner=f"sources from {present.kind}",
-                refused=tuning.fixed, refusal=lambda name, span: _fixed(entry, name, span, anew=False),
+                refused=tuning.fixed, refusal=lambda name, span: _fixed_option_error(entry, name, span, anew=False),
             )  # fmt: skip
             return replace(respan(present, action.span), with_options=options)
         case ast.CreateSink(), ast.SetFrom():
-            return _from(present, action, entry, Scope(catalog, registry))
+            return _set_from(present, action, entry, Scope(catalog, registry))
         case ast.CreateSink() | ast.CreateSource(), ast.SetCluster():
             if isinstance(present, ast.CreateSink) or LOG_FACT in entry.facts:
                 _check_state(present, cluster_name(catalog, action.cluster, action.span), action.span, catalog)
@@ -162,21 +161,21 @@ def _after(
         case ast.CreateView(materialized=True), ast.SetOptions(wait=()) | ast.ResetOptions():
             options = changed_options(
                 present.with_options, action, known=(*JOB_OPTIONS, REPLICATE), owner="materialized views",
-                refused=(REPLICATE,), refusal=_only_replaced,
+                refused=(REPLICATE,), refusal=_replace_only_error,
             )  # fmt: skip
             return replace(present, with_options=options)
         case ast.CreateTable(), ast.AddColumn():
-            return _added(present, action)
+            return _with_column(present, action)
         case _:
             raise unsupported_alter(statement)
 
 
-def _left_behind(name: str, span: Span) -> SinkqlError:
+def _state_error(name: str, span: Span) -> SinkqlError:
     return SinkqlError(
         "SQ2617",
-        f"option {name} cannot change: the state of the cluster's sinks would be left behind",
+        f"option {name} cannot change: the cluster's sinks would lose their state",
         span,
-        hint="Create another cluster with the other STATE, for other sinks.",
+        hint="Create another cluster with the new STATE, for other sinks.",
     )
 
 
@@ -186,7 +185,7 @@ def _check_state(
     span: Span,
     catalog: logical.CatalogReader,
 ) -> None:
-    """Refuse a cluster that has not the STATE of the one that a job is in; from the catalog's folder it may go."""
+    """Raise SQ2617 for a cluster without access to a job's state; a job without STATE may move to any cluster."""
     if present.cluster is None:
         return
     what = {ast.CreateSink: "sink", ast.CreateSource: "source"}.get(type(present), "view")
@@ -197,25 +196,25 @@ def _check_state(
         return
     raise SinkqlError(
         "SQ2617",
-        f'cluster "{short_name(cluster)}" does not keep state in "{old.state.path}", where the {what} keeps its own',
+        f'cluster "{short_name(cluster)}" does not store state in "{old.state.path}", where the {what} has its state',
         span,
         hint=f"Set the {what} to a cluster with STATE = '{old.state.path}'.",
     )
 
 
 def _tuning(present: ast.CreateSource | ast.CreateTableFrom, registry: Registry) -> type[Tuning] | None:
-    """Return a source's options in WITH (…), where they say how it is read, and not which rows it has."""
+    """Return the type of a source's options in WITH (…) if they only tune reading and do not change the rows."""
     options = registry.sources[present.kind].with_options
     return options if options is not None and issubclass(options, Tuning) else None
 
 
-def _there(statement: ast.Alter, entry: logical.Entry) -> Notice | None:
-    """Return the notice for a column that is there already; raises SQ2008 without IF NOT EXISTS."""
+def _existing_column(statement: ast.Alter, entry: logical.Entry) -> Notice | None:
+    """Return the notice for a column that exists already; raise SQ2008 without IF NOT EXISTS."""
     action, present = statement.action, entry.statement
     if not isinstance(action, ast.AddColumn) or not isinstance(present, ast.CreateTable):
         return None
     name = action.column.name
-    if all(each.name.value != name.value for each in present.columns):
+    if all(column.name.value != name.value for column in present.columns):
         return None
     message = f'column "{name.value}" of table "{short_name(entry.name)}" already exists'
     if action.if_not_exists:
@@ -224,37 +223,37 @@ def _there(statement: ast.Alter, entry: logical.Entry) -> Notice | None:
     raise SinkqlError("SQ2008", message, name.span, hint=hint)
 
 
-def _added(present: ast.CreateTable, action: ast.AddColumn) -> ast.CreateTable:
-    """Put a column behind a table's others; raises SQ2433 for one that rows which are there could not have."""
+def _with_column(present: ast.CreateTable, action: ast.AddColumn) -> ast.CreateTable:
+    """Add a column at the end of a table; raise SQ2433 for a column that needs a value in existing rows."""
     column = action.column
     if column.not_null:
         raise _needs_value(column, "NOT NULL", column.name.span, "Leave out NOT NULL")
-    for each in column.constraints:
-        if each.kind == "NULL":
+    for constraint in column.constraints:
+        if constraint.kind == "NULL":
             continue
-        way = "UPDATE the rows after it" if each.kind == "DEFAULT" else "create another table for it"
-        raise _needs_value(column, each.kind, each.span, f"Leave out {each.kind}; {way}")
-    there = tuple(respan(each, column.name.span) for each in present.columns)
-    return replace(respan(present, action.span), columns=(*there, column))
+        way = "UPDATE the rows after it" if constraint.kind == "DEFAULT" else "create another table for it"
+        raise _needs_value(column, constraint.kind, constraint.span, f"Leave out {constraint.kind}; {way}")
+    columns = tuple(respan(present_column, column.name.span) for present_column in present.columns)
+    return replace(respan(present, action.span), columns=(*columns, column))
 
 
 def _needs_value(column: ast.ColumnDef, what: str, span: Span, way: str) -> SinkqlError:
     return SinkqlError(
-        "SQ2433", f'column "{column.name.value}" cannot be added with {what}: rows that are there have NULL in it',
+        "SQ2433", f'column "{column.name.value}" cannot be added with {what}: existing rows have NULL in it',
         span, hint=f"{way}.",
     )  # fmt: skip
 
 
-def _planned(
+def _plan_altered(
     after: ast.Create, entry: logical.Entry, catalog: logical.CatalogReader, registry: Registry
 ) -> tuple[Notice, ...]:
     if isinstance(after, ast.CreateView):
         view_options(after)
-        return ()  # its query did not change
-    return plan(after, entry.facts, _Without(catalog, entry.name), registry).notices
+        return ()  # the query is unchanged
+    return plan(after, entry.facts, _CatalogWithout(catalog, entry.name), registry).notices
 
 
-def _fixed(entry: logical.Entry, name: str, span: Span, *, anew: bool) -> SinkqlError:
+def _fixed_option_error(entry: logical.Entry, name: str, span: Span, *, anew: bool) -> SinkqlError:
     again = f"Run DROP {entry.kind} {sql_name(entry.name)}; and create it again"
     if entry.kind == "SINK" and not anew:
         again += ", into a new table"
@@ -266,31 +265,31 @@ def _fixed(entry: logical.Entry, name: str, span: Span, *, anew: bool) -> Sinkql
     )
 
 
-def _only_replaced(name: str, span: Span) -> SinkqlError:
+def _replace_only_error(name: str, span: Span) -> SinkqlError:
     return SinkqlError(
         "SQ2340",
-        f"option {name} of a materialized view changes what is kept for it",
+        f"option {name} of a materialized view changes its stored state",
         span,
-        hint=f"Run CREATE OR REPLACE MATERIALIZED VIEW … WITH ({name} = …): its rows are computed again.",
+        hint=f"Run CREATE OR REPLACE MATERIALIZED VIEW … WITH ({name} = …): this recomputes its rows.",
     )
 
 
-def _from(present: ast.CreateSink, action: ast.SetFrom, entry: logical.Entry, scope: Scope) -> ast.CreateSink:
-    """Let a sink read another relation, an append sink one of the same columns; SQ2341, SQ2982 where it cannot."""
+def _set_from(present: ast.CreateSink, action: ast.SetFrom, entry: logical.Entry, scope: Scope) -> ast.CreateSink:
+    """Return a sink that reads another relation, with the same columns if it appends; raise SQ2341 or SQ2982."""
     after = replace(respan(present, action.span), relation=action.relation)
     relation, shape = exported_relation(after, scope)
     if present.mode is not None and present.mode.mode == "upsert":
-        return after  # its rows can be computed again
+        return after  # its rows can be recomputed
     before = scope.catalog.item(entry.name)
     if isinstance(before, logical.Sink) and _columns(shape) != _columns(before.shape):
         raise SinkqlError(
             "SQ2341",
             f'the columns of "{action.relation.text}" differ from those of the table that the sink writes',
             action.relation.span,
-            detail=f"it has {_listed(shape)}; the table has {_listed(before.shape)}",
-            hint="Make a materialized view with the table's columns, and set the sink from that.",
+            detail=f"it has {_columns_text(shape)}; the table has {_columns_text(before.shape)}",
+            hint="Create a materialized view with the table's columns, and set the sink from that view.",
         )
-    if _stateful(relation, scope.catalog):
+    if _is_stateful(relation, scope.catalog):
         raise SinkqlError(
             "SQ2982",
             "SET FROM a relation that groups or joins rows is not supported yet",
@@ -304,25 +303,27 @@ def _columns(shape: logical.Shape) -> list[tuple[str, str]]:
     return [(column.name, kept_type(column.type)) for column in shape.columns]
 
 
-def _listed(shape: logical.Shape) -> str:
+def _columns_text(shape: logical.Shape) -> str:
     return ", ".join(f"{column.name} {column.type}" for column in shape.columns)
 
 
-def _stateful(name: str, catalog: logical.CatalogReader) -> bool:
+def _is_stateful(name: str, catalog: logical.CatalogReader) -> bool:
     item = catalog.item(name)
-    return isinstance(item, logical.View) and _keeps(item.relation, catalog)
+    return isinstance(item, logical.View) and _needs_state(item.relation, catalog)
 
 
-def _keeps(relation: logical.Relation, catalog: logical.CatalogReader) -> bool:
-    """Tell whether some of a relation's rows depend on rows from before."""
+def _needs_state(relation: logical.Relation, catalog: logical.CatalogReader) -> bool:
+    """Return whether rows of a relation depend on earlier rows."""
     if isinstance(relation, logical.Get):
-        return _stateful(relation.item, catalog)
-    return not logical.row_by_row(relation) or any(_keeps(each, catalog) for each in logical.inputs_of(relation))
+        return _is_stateful(relation.item, catalog)
+    return not logical.row_by_row(relation) or any(
+        _needs_state(input_, catalog) for input_ in logical.inputs_of(relation)
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class _Without:
-    """Read a catalog as if one item were not there; see `logical.CatalogReader`."""
+class _CatalogWithout:
+    """A view of a catalog without one item; see `logical.CatalogReader`."""
 
     whole: logical.CatalogReader
     name: str
@@ -361,17 +362,17 @@ Refusal = Callable[[str, Span], SinkqlError]
 
 
 def respan(node: T, span: Span) -> T:
-    """Return a part of a statement with another span, also in all that it is made of."""
-    found: object = node
+    """Return a node of a statement with another span in all its parts."""
+    result: object = node
     if isinstance(node, tuple):
-        found = tuple(respan(each, span) for each in node)
+        result = tuple(respan(part, span) for part in node)
     elif isinstance(node, Span):
-        found = span
+        result = span
     elif dataclasses.is_dataclass(node) and not isinstance(node, type):
         parts = (field.name for field in dataclasses.fields(node) if field.init)
         changed = {name: respan(getattr(node, name), span) for name in parts}
-        found = dataclasses.replace(node, **changed)
-    return found  # type: ignore[return-value]  # of the same type as the node
+        result = dataclasses.replace(node, **changed)
+    return result  # type: ignore[return-value]  # of the same type as the node
 
 
 def changed_options(
@@ -383,42 +384,42 @@ def changed_options(
     refused: Sequence[str] = (),
     refusal: Refusal | None = None,
 ) -> tuple[ast.Option, ...]:
-    """Return the options after SET or RESET, each in its place; those that stay have the span of ALTER.
+    """Return the options after SET or RESET, in their order; unchanged options get the span of ALTER.
 
-    `known` are the names there are, `owner` says what has them; `refusal` is the error for one of `refused`. Raises
-    SQ2101 (unknown), SQ2102 (twice).
+    `known` are the valid names, `owner` names their item in errors; `refusal` is the error for options in `refused`.
+    Raises SQ2101 (unknown), SQ2102 (duplicate).
     """
     match action:
         case ast.SetOptions():
-            given = {option.name: option for option in action.options}
+            set_options = {option.name: option for option in action.options}
             names = [(option.name, option.name_span) for option in action.options]
         case ast.ResetOptions():
-            given = {}
-            names = [(each.name, each.span) for each in action.names]
+            set_options = {}
+            names = [(name.name, name.span) for name in action.names]
     seen = set()
     for name, span in names:
         if name not in known:
             raise unknown(ast.Option(name, None, span, span), known, owner=owner)
         if name in seen:
-            raise SinkqlError("SQ2102", f"option {name} is given twice", span, hint="Keep one of them.")
+            raise SinkqlError("SQ2102", f"option {name} is specified twice", span, hint="Keep one of them.")
         seen.add(name)
-        same = name in given and any(option == given[name] for option in present)
-        if name in refused and not same and refusal is not None:
+        unchanged = name in set_options and any(option == set_options[name] for option in present)
+        if name in refused and not unchanged and refusal is not None:
             raise refusal(name, span)
-    stay = {
+    kept_options = {
         option.name: respan(option, action.span)
         for option in present
-        if option.name in given or option.name not in seen
+        if option.name in set_options or option.name not in seen
     }
-    return tuple((stay | given).values())
+    return tuple((kept_options | set_options).values())
 
 
 def changed_connection(
     present: ast.CreateConnection, change: ast.ChangeConnection, kind: ConnectionKind
 ) -> ast.CreateConnection:
-    """Return a connection's statement after all that ALTER CONNECTION does, one after the other.
+    """Return a connection's statement after all actions of ALTER CONNECTION, in order.
 
-    Raises SQ2540 for an option that decides which system is reached, and as `changed_options` does.
+    Raises SQ2540 for an option that identifies the remote system, and errors of `changed_options`.
     """
     options = present.options
     for action in change.actions:
@@ -427,26 +428,31 @@ def changed_connection(
                 raise no_keys(action)
             continue
         options = changed_options(
-            options, action, known=option_labels(kind.options), owner=kind.owner, refused=kind.fixed, refusal=_elsewhere
+            options,
+            action,
+            known=option_labels(kind.options),
+            owner=kind.owner,
+            refused=kind.fixed,
+            refusal=_connection_option_error,
         )
     return dataclasses.replace(respan(present, change.span), options=options)
 
 
-def _elsewhere(name: str, span: Span) -> SinkqlError:
+def _connection_option_error(name: str, span: Span) -> SinkqlError:
     return SinkqlError(
         "SQ2540",
         f"option {name} cannot change after the connection is created",
         span,
-        hint="Run CREATE CONNECTION with another name, and create the sinks again with that one.",
+        hint="Run CREATE CONNECTION with another name, and create the sinks again with that connection.",
     )
 
 
 def find_published(
     statement: ast.Alter, catalog: logical.CatalogReader
 ) -> tuple[logical.Sink | None, tuple[Notice, ...]]:
-    """Return the sink, or a notice if there is none and need not be.
+    """Return the sink, or a notice if IF EXISTS found no item.
 
-    Raises what finding an item to alter does, and SQ2347 for a sink without a branch.
+    Raises errors of `find_altered`, and SQ2347 for a sink without a branch.
     """
     entry, notices = find_altered(statement, catalog)
     if entry is None:
@@ -458,7 +464,7 @@ def find_published(
             "SQ2347",
             f'sink "{statement.name.text}" has no branch to publish',
             statement.name.span,
-            detail="What it commits can be read at once.",
-            hint="Create a sink WITH (BRANCH = '…') for rows that are to be looked at before they are published.",
+            detail="Its commits are visible immediately.",
+            hint="Create a sink WITH (BRANCH = '…') to inspect rows before they are published.",
         )
     return sink, notices

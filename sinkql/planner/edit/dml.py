@@ -1,4 +1,4 @@
-"""INSERT, UPDATE, DELETE → the rows that come, and which rows go or change."""
+"""Plan INSERT, UPDATE and DELETE as new, changed and removed rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from sinkql.planner.syntax.sqlglot_tree import parse
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The table that a statement changes: its plan, and its statement, which has defaults, keys and lengths."""
+    """The table to change: its plan, and its statement with defaults, keys and lengths."""
 
     item: logical.Source
     statement: ast.CreateTable
@@ -38,9 +38,9 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Inserted:
-    """An INSERT: whole rows, or a query whose columns go to `places`; `defaults` go to all other places.
+    """An INSERT of complete rows, or of a query whose columns go to `places`; other places get `defaults`.
 
-    `converted` is the query's relation with what it gives turned into the types of the table's columns.
+    `converted` is the query's relation with values cast to the types of the table's columns.
     """
 
     target: Target
@@ -53,7 +53,7 @@ class Inserted:
 
 @dataclass(frozen=True, slots=True)
 class NewValue:
-    """What a column is set to: a value, or an expression over the old row."""
+    """The new value of a column: a constant, or an expression over the old row."""
 
     place: int
     cell: Cell
@@ -61,7 +61,7 @@ class NewValue:
 
 @dataclass(frozen=True, slots=True)
 class Updated:
-    """An UPDATE; without `where` it is of all rows."""
+    """An UPDATE; without `where`, of all rows."""
 
     target: Target
     where: logical.Expression | None
@@ -70,12 +70,14 @@ class Updated:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
+    """A DELETE; without `where`, of all rows."""
+
     target: Target
     where: logical.Expression | None
 
 
 def find_table(name: ast.Name, catalog: logical.CatalogReader) -> Target:
-    """Return a table; raises SQ2001 if there is nothing of that name, SQ2432 if it is no table."""
+    """Return a table; raise SQ2001 if the name is unknown, SQ2432 if the item is not a table."""
     full_name = catalog.resolve(name)
     entry = catalog.entry(full_name)
     if entry is None:
@@ -93,7 +95,10 @@ def find_table(name: ast.Name, catalog: logical.CatalogReader) -> Target:
 
 
 def plan_insert(statement: ast.Insert, catalog: logical.CatalogReader, now: datetime) -> Inserted:
-    """Plan INSERT; raises SQ2204, SQ2423 (columns and values do not match), SQ2425, SQ2946 (RETURNING)."""
+    """Plan INSERT.
+
+    Raises SQ2204, SQ2423 (columns and values do not match), SQ2425, SQ2946 (RETURNING).
+    """
     if statement.returning is not None:
         raise SinkqlError(
             "SQ2946", "RETURNING is not supported yet", statement.returning.span, hint="Select the rows afterwards."
@@ -110,7 +115,7 @@ def plan_insert(statement: ast.Insert, catalog: logical.CatalogReader, now: date
     cells = translator(syntax, now, None, "VALUES")
     rows = []
     for row in syntax.tree.expressions:
-        places = _counted(statement, target, places, len(row.expressions), syntax.span(row))
+        places = _places_of(statement, target, places, len(row.expressions), syntax.span(row))
         filled = list(defaults)
         for place, node in zip(places, row.expressions, strict=True):
             if not _is_default(node):
@@ -124,32 +129,35 @@ def _is_default(node: Any) -> bool:
 
 
 def _insert_query(
-    statement: ast.Insert, target: Target, places: tuple[int, ...], defaults: tuple[Cell, ...], once: OneShotQuery
+    statement: ast.Insert, target: Target, places: tuple[int, ...], defaults: tuple[Cell, ...], query: OneShotQuery
 ) -> Inserted:
     assert statement.query is not None
     span = statement.query.span
-    shown, hidden = once.relation.shape.columns[: once.width], once.relation.shape.columns[once.width :]
-    places = _counted(statement, target, places, once.width, span)
+    shown, hidden = query.relation.shape.columns[: query.width], query.relation.shape.columns[query.width :]
+    places = _places_of(statement, target, places, query.width, span)
     items = []
-    for place, each in zip(places, shown, strict=True):
+    for place, column_ in zip(places, shown, strict=True):
         column = target.columns[place]
-        check_assignable(each.type, column, span)
-        value = reference(each.name, each.type, nullable=each.nullable, span=span)
-        items.append((column.name, value if each.type == column.type else cast(value, column.type, span)))
-    items += [(each.name, reference(each.name, each.type, nullable=each.nullable, span=span)) for each in hidden]
-    return Inserted(target, (), once, places, defaults, query_relation.project(once.relation, items))
+        check_assignable(column_.type, column, span)
+        value = reference(column_.name, column_.type, nullable=column_.nullable, span=span)
+        items.append((column.name, value if column_.type == column.type else cast(value, column.type, span)))
+    items += [
+        (column_.name, reference(column_.name, column_.type, nullable=column_.nullable, span=span))
+        for column_ in hidden
+    ]
+    return Inserted(target, (), query, places, defaults, query_relation.project(query.relation, items))
 
 
 def _places(target: Target, written: tuple[ast.Ident, ...]) -> tuple[int, ...]:
-    found: list[int] = []
+    places: list[int] = []
     for name in written:
         place = _place(target, name)
-        if place in found:
+        if place in places:
             raise SinkqlError(
                 "SQ2008", f'column "{name.value}" is specified more than once', name.span, hint="Keep one of them."
             )
-        found.append(place)
-    return tuple(found) if written else tuple(range(len(target.columns)))
+        places.append(place)
+    return tuple(places) if written else tuple(range(len(target.columns)))
 
 
 def _place(target: Target, name: ast.Ident) -> int:
@@ -161,20 +169,22 @@ def _place(target: Target, name: ast.Ident) -> int:
     return names.index(name.value)
 
 
-def _counted(statement: ast.Insert, target: Target, places: tuple[int, ...], count: int, span: Span) -> tuple[int, ...]:
-    """Return the places that `count` values go to; without a list of columns, fewer values go to the first ones."""
+def _places_of(
+    statement: ast.Insert, target: Target, places: tuple[int, ...], count: int, span: Span
+) -> tuple[int, ...]:
+    """Return the places of `count` values; without a column list, fewer values go to the first columns."""
     if count == len(places) or (not statement.columns and 0 < count < len(places)):
         return places[:count]
     names = ", ".join(target.columns[place].name for place in places)
     raise SinkqlError(
         "SQ2423",
-        f"INSERT has {_many(count, 'value')} for {_many(len(places), 'column')}",
+        f"INSERT has {_count_text(count, 'value')} for {_count_text(len(places), 'column')}",
         span,
         hint=f"The columns are {names}.",
     )
 
 
-def _many(number: int, word: str) -> str:
+def _count_text(number: int, word: str) -> str:
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
@@ -187,16 +197,16 @@ def _default(target: Target, place: int, now: datetime) -> Cell:
 
 
 def plan_update(statement: ast.Update, catalog: logical.CatalogReader, now: datetime) -> Updated:
-    """Plan UPDATE; expressions see the row as it was."""
+    """Plan UPDATE; expressions read the old row."""
     target = find_table(statement.table, catalog)
     scope = _scope(statement.table, statement.alias, target)
-    _places(target, tuple(each.column for each in statement.assignments))
-    values = tuple(_new_value(each, target, scope, now) for each in statement.assignments)
+    _places(target, tuple(assignment.column for assignment in statement.assignments))
+    values = tuple(_new_value(assignment, target, scope, now) for assignment in statement.assignments)
     return Updated(target, _condition(statement.where, scope, now), values)
 
 
 def plan_delete(statement: ast.Delete, catalog: logical.CatalogReader, now: datetime) -> Deleted:
-    """Plan DELETE; raises SQ2945 for USING."""
+    """Plan DELETE; raise SQ2945 for USING."""
     if statement.using is not None:
         raise SinkqlError(
             "SQ2945",
@@ -220,10 +230,10 @@ def _condition(written: ast.Expression | None, scope: Scope, now: datetime) -> l
     return settled(translator(syntax, now, scope, "WHERE").boolean(node, "WHERE"))
 
 
-def _new_value(each: ast.Assignment, target: Target, scope: Scope, now: datetime) -> NewValue:
-    place = _place(target, each.column)
-    if each.value.text.strip().upper() == "DEFAULT":
+def _new_value(assignment: ast.Assignment, target: Target, scope: Scope, now: datetime) -> NewValue:
+    place = _place(target, assignment.column)
+    if assignment.value.text.strip().upper() == "DEFAULT":
         return NewValue(place, _default(target, place, now))
-    syntax, node = expression(each.value)
+    syntax, node = expression(assignment.value)
     value = translator(syntax, now, scope, "SET").translate(node)
     return NewValue(place, assign(value, target.columns[place]))

@@ -1,4 +1,4 @@
-"""DROP → what goes, in which order: sinks first, then whatever reads, then what was read."""
+"""Plan DROP: the items to drop, in order: sinks first, then dependents before the items that they use."""
 
 from __future__ import annotations
 
@@ -15,61 +15,67 @@ from sinkql.planner.unsupported import check_kind
 from sinkql.printer.clause import name as print_name
 
 Dependents = Callable[[str], Iterable[str]]
-"""Full names of the items that use an item directly."""
+"""A function that returns the full names of the items that use an item directly."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dropping:
-    """The full names to drop, in that order, and what the user should know."""
+    """The full names of the items to drop, in order, and notices for the user."""
 
     names: tuple[str, ...]
     notices: tuple[Notice, ...] = ()
 
 
 def plan_drop(statement: ast.Drop, catalog: logical.CatalogReader, dependents: Dependents) -> Dropping:
-    """Return what DROP takes away. Raises SQ2001, SQ2003, SQ2006 (others depend on it), SQ2007 (built in)."""
+    """Return the items to drop.
+
+    Raises SQ2001, SQ2003, SQ2006 (in use), SQ2007 (built in).
+    """
     check_kind(statement)
-    given: list[str] = []
+    named_items: list[str] = []
     notices = []
     for name in statement.names:
         full_name = _full_name(statement, name, catalog)
         if statement.if_exists and (full_name is None or catalog.entry(full_name) is None):
-            notices.append(_skipped(statement.kind, name))
+            notices.append(_skipped_notice(statement.kind, name))
             continue
         assert full_name is not None
         _check(statement, name, full_name, catalog, dependents)
-        given.append(full_name)
-    order = _dependents_first(given, dependents)
-    others = [each for each in order if each not in given]
-    if not statement.cascade and not all(_goes_along(catalog, each) for each in others):
-        raise _depended_on(statement, catalog, given, others)
-    notices.extend(_also(catalog, each) for each in others)
-    return Dropping(tuple(sorted(order, key=lambda each: not _sink(catalog, each))), tuple(notices))
+        named_items.append(full_name)
+    order = _dependents_first(named_items, dependents)
+    others = [name for name in order if name not in named_items]
+    if not statement.cascade and not all(_is_part(catalog, other) for other in others):
+        raise _in_use_error(statement, catalog, named_items, others)
+    notices.extend(_cascade_notice(catalog, other) for other in others)
+    return Dropping(tuple(sorted(order, key=lambda name: not _is_sink(catalog, name))), tuple(notices))
 
 
 def check_targets(
     statement: ast.Drop, names: Iterable[str], catalog: logical.CatalogReader, registry: Registry
 ) -> None:
-    """Raise SQ2374 where a sink that is to be dropped with its table writes to no table."""
+    """Raise SQ2374 for DROP SINK … WITH TABLE of a sink that writes to no table."""
     for name in names if statement.with_table else ():
         sink = catalog.item(name)
         if isinstance(sink, logical.Sink) and registry.sinks[sink.kind].drop is None:
             raise SinkqlError(
                 "SQ2374",
                 f'sink "{short_name(name, catalog)}" writes to no table',
-                next((each.span for each in statement.names if named("SINK", each, catalog) == name), statement.span),
+                next(
+                    (written.span for written in statement.names if named("SINK", written, catalog) == name),
+                    statement.span,
+                ),
                 hint="Leave out WITH TABLE.",
             )
 
 
-def _goes_along(catalog: logical.CatalogReader, full_name: str) -> bool:
-    """Tell whether an item goes with what it is of: the progress of a source, and an index."""
+def _is_part(catalog: logical.CatalogReader, full_name: str) -> bool:
+    """Return whether an item is dropped together with its owner: the progress of a source, or an index."""
     entry = catalog.entry(full_name)
     return entry is not None and isinstance(entry.statement, ast.CreateProgress | ast.CreateIndex)
 
 
 def _full_name(statement: ast.Drop, name: ast.Name, catalog: logical.CatalogReader) -> str | None:
-    """Return what a name stands for; None where not even its schema is there, and need not be."""
+    """Return the full name of an item, None if its schema is missing and IF EXISTS allows that."""
     try:
         return named(statement.kind, name, catalog)
     except SinkqlError as error:
@@ -87,53 +93,53 @@ def _check(
             "SQ2007",
             f'{kind.lower()} "{name.text}" is built in',
             name.span,
-            hint="Keep it: it uses nothing while nothing runs."
+            hint="Leave it: an unused cluster needs no resources."
             if kind == "CLUSTER"
             else "Drop the items in it instead.",
         )
     if entry is None:
-        known = [short_name(each, catalog) for each in catalog.names(kind)]
-        near = nearest(short_name(full_name, catalog), known)
+        names = [short_name(name, catalog) for name in catalog.names(kind)]
+        match = nearest(short_name(full_name, catalog), names)
         raise MissingError(
             "SQ2313" if kind == "CLUSTER" else "SQ2004" if full_name.endswith(".") else "SQ2001",
             f'{kind.lower()} "{name.text}" does not exist',
             name.span,
             name=name.parts[-1].value,
-            hint=f'Did you mean "{near}"?'
-            if near
-            else f"Write DROP {kind} IF EXISTS {print_name(name)}; to go on without it.",
+            hint=f'Did you mean "{match}"?'
+            if match
+            else f"Write DROP {kind} IF EXISTS {print_name(name)}; to skip a missing item.",
         )
     if entry.kind != kind:
         raise SinkqlError(
             "SQ2003",
             f'"{name.text}" is {with_article(entry.kind)}, not {with_article(kind)}',
             name.span,
-            hint=_of_its_kind(statement, name, entry, catalog, dependents),
+            hint=_other_kind_hint(statement, name, entry, catalog, dependents),
         )
 
 
-def _of_its_kind(
+def _other_kind_hint(
     statement: ast.Drop, name: ast.Name, entry: logical.Entry, catalog: logical.CatalogReader, dependents: Dependents
 ) -> str:
-    """Return the hint to drop an item of another kind, which has to say CASCADE where others use it."""
-    others = [each for each in _dependents_first([entry.name], dependents) if each != entry.name]
+    """Return the hint to drop an item of another kind, with CASCADE if other items use it."""
+    others = [dependent for dependent in _dependents_first([entry.name], dependents) if dependent != entry.name]
     if not others:
         return f"Write DROP {entry.kind} {print_name(name)};"
-    also = "" if statement.cascade else f" that drops {_listed(others, catalog)} too."
+    also = "" if statement.cascade else f" this also drops {_items_text(others, catalog)}."
     return f"Write DROP {entry.kind} {print_name(name)} CASCADE;{also}"
 
 
-def _listed(names: list[str], catalog: logical.CatalogReader) -> str:
-    return ", ".join(f'{_kind(catalog, each).lower()} "{short_name(each, catalog)}"' for each in sorted(names))
+def _items_text(names: list[str], catalog: logical.CatalogReader) -> str:
+    return ", ".join(f'{_kind(catalog, name).lower()} "{short_name(name, catalog)}"' for name in sorted(names))
 
 
-def _dependents_first(given: list[str], dependents: Dependents) -> list[str]:
-    """Return `given` and all that depends on them, each after everything that depends on it."""
-    known = cache(dependents)
-    return in_order({name: known(name) for name in reached(given, known)})
+def _dependents_first(names: list[str], dependents: Dependents) -> list[str]:
+    """Return `given` and all their dependents, each after all items that depend on it."""
+    cached_dependents = cache(dependents)
+    return in_order({name: cached_dependents(name) for name in reached(names, cached_dependents)})
 
 
-def _sink(catalog: logical.CatalogReader, full_name: str) -> bool:
+def _is_sink(catalog: logical.CatalogReader, full_name: str) -> bool:
     return _kind(catalog, full_name) == "SINK"
 
 
@@ -143,34 +149,34 @@ def _kind(catalog: logical.CatalogReader, full_name: str) -> str:
     return entry.kind
 
 
-def _keeps_rows(catalog: logical.CatalogReader, name: str) -> bool:
+def _stores_rows(catalog: logical.CatalogReader, name: str) -> bool:
     entry = catalog.entry(name)
     return entry is not None and isinstance(entry.statement, ast.CreateTable)
 
 
-def _depended_on(
-    statement: ast.Drop, catalog: logical.CatalogReader, given: list[str], others: list[str]
+def _in_use_error(
+    statement: ast.Drop, catalog: logical.CatalogReader, names: list[str], others: list[str]
 ) -> SinkqlError:
-    kind, first = statement.kind, short_name(given[0], catalog)
-    subject = f'{kind.lower()} "{first}" is' if len(given) == 1 else "they are"
-    full = given[0].endswith(".")
-    rows = next((each for each in others if _keeps_rows(catalog, each)), None)
-    all_of_them = ", ".join(sql_name(each, catalog) for each in given)
+    kind, first = statement.kind, short_name(names[0], catalog)
+    subject = f'{kind.lower()} "{first}" is' if len(names) == 1 else "they are"
+    is_container = names[0].endswith(".")
+    rows = next((other for other in others if _stores_rows(catalog, other)), None)
+    listed = ", ".join(sql_name(name, catalog) for name in names)
     lost = f', with the rows of table "{short_name(rows, catalog)}"' if rows is not None else ""
     return SinkqlError(
         "SQ2006",
-        f"{subject} {'not empty' if full else 'still used'}",
-        next(name.span for name in statement.names if _full_name(statement, name, catalog) in given),
-        detail=f"{'it contains' if full else 'used by'} {_listed(others, catalog)}",
-        hint=f"DROP {kind} {all_of_them} CASCADE; drops them too{lost}."
+        f"{subject} {'not empty' if is_container else 'still used'}",
+        next(name.span for name in statement.names if _full_name(statement, name, catalog) in names),
+        detail=f"{'it contains' if is_container else 'used by'} {_items_text(others, catalog)}",
+        hint=f"DROP {kind} {listed} CASCADE; also drops them{lost}."
         if lost
-        else f"Run DROP {kind} {all_of_them} CASCADE; to drop them too.",
+        else f"Run DROP {kind} {listed} CASCADE; to drop them as well.",
     )
 
 
-def _skipped(kind: str, name: ast.Name) -> Notice:
+def _skipped_notice(kind: str, name: ast.Name) -> Notice:
     return Notice("SQ2010", f'{kind.lower()} "{name.text}" does not exist, skipped', name.span)
 
 
-def _also(catalog: logical.CatalogReader, full_name: str) -> Notice:
+def _cascade_notice(catalog: logical.CatalogReader, full_name: str) -> Notice:
     return Notice("SQ2011", f'{_kind(catalog, full_name).lower()} "{short_name(full_name, catalog)}" is dropped too')

@@ -1,4 +1,4 @@
-"""A CREATE statement → the same with other names: each in full, as it is stored, or as items are called now."""
+"""Rewrite the names in a CREATE statement: as full names for the catalog, or as new names after a rename."""
 
 from __future__ import annotations
 
@@ -14,56 +14,56 @@ from sinkql.planner.subsource import stand_in
 
 
 def qualify(statement: ast.Create, catalog: logical.CatalogReader) -> ast.Create:
-    """Return the statement with full names and the cluster it runs in; IF NOT EXISTS and VALIDATE are for once.
+    """Return the statement with full names and its cluster, without IF NOT EXISTS and VALIDATE.
 
-    Of words that options have as values, those that name no item become texts.
+    A word as the value of an option becomes a string unless it names an item.
     """
-    return _rewritten(_spelled(statement, catalog.words), _Full(catalog))
+    return _rewrite(_with_texts(statement, catalog.words), _FullNames(catalog))
 
 
 def rename(statement: ast.Create, names: Mapping[str, str], *, own: str | None = None) -> ast.Create:
-    """Return a statement with full names in which what `names` has is called what it says there.
+    """Return a statement with full names in which the keys of `names` are replaced by their values.
 
-    `own` is the full name of what the statement makes, where that is not to be looked up among `names`.
+    `own` is the full name of the created item, if it is not looked up in `names`.
     """
-    return _rewritten(statement, _Renamed(names, own))
+    return _rewrite(statement, _NewNames(names, own))
 
 
 def mentions(statement: ast.Create) -> frozenset[str]:
-    """Return the full names of all that a statement with full names speaks of, but of what it makes."""
-    found = _Found()
-    _rewritten(statement, found)
-    return frozenset(found.names)
+    """Return the full names of all items that a statement with full names uses."""
+    collector = _Collector()
+    _rewrite(statement, collector)
+    return frozenset(collector.names)
 
 
 class _Names(Protocol):
     def own(self, name: ast.Name) -> tuple[str, ...]:
-        """Return the parts of the name of what the statement makes."""
+        """Return the parts of the name of the created item."""
 
     def own_schema(self, name: ast.Name) -> tuple[str, ...]:
-        """Return the parts of the name of the schema that the statement makes."""
+        """Return the parts of the name of the created schema."""
 
     def own_cluster(self, cluster: ast.Ident) -> ast.Ident:
-        """Return the name of the cluster or database that the statement makes."""
+        """Return the name of the created cluster or database."""
 
     def own_index(self, statement: ast.CreateIndex, relation: ast.Name) -> ast.Ident:
-        """Return the name of the index that the statement makes, which is in the schema of its relation."""
+        """Return the name of the created index, which is in the schema of its relation."""
 
     def used(self, name: ast.Name) -> str:
-        """Return the full name of what the statement uses."""
+        """Return the full name of an item that the statement uses."""
 
     def exported(self, name: ast.Name) -> str:
-        """Return the full name of what a sink reads."""
+        """Return the full name of the relation that a sink reads."""
 
     def cluster(self, cluster: ast.Ident | None) -> ast.Ident | None:
-        """Return the cluster that the statement names, or one for it if it should."""
+        """Return the cluster that the statement names, or the default cluster if it needs one."""
 
     def query(self, query: ast.Query) -> ast.Query:
         """Return a query with its names replaced."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Full:
+class _FullNames:
     catalog: logical.CatalogReader
 
     def own(self, name: ast.Name) -> tuple[str, ...]:
@@ -88,13 +88,13 @@ class _Full:
         return cluster or ast.Ident(split_name(self.catalog.setting("cluster"))[0])
 
     def query(self, query: ast.Query) -> ast.Query:
-        from sinkql.planner.query.rename import qualify_query  # sqlglot loads only where there is a query
+        from sinkql.planner.query.rename import qualify_query  # deferred: imports sqlglot
 
         return qualify_query(query, self.used)
 
 
 @dataclass(frozen=True, slots=True)
-class _Renamed:
+class _NewNames:
     names: Mapping[str, str]
     own_name: str | None
 
@@ -105,7 +105,7 @@ class _Renamed:
         return self.own(name)
 
     def own_cluster(self, cluster: ast.Ident) -> ast.Ident:
-        return replace(cluster, value=self.own(_plain(cluster))[0])
+        return replace(cluster, value=self.own(_as_name(cluster))[0])
 
     def own_index(self, statement: ast.CreateIndex, relation: ast.Name) -> ast.Ident:
         assert statement.name is not None
@@ -120,7 +120,7 @@ class _Renamed:
         return self.used(name)
 
     def cluster(self, cluster: ast.Ident | None) -> ast.Ident | None:
-        return replace(cluster, value=split_name(self.used(_plain(cluster)))[0]) if cluster is not None else None
+        return replace(cluster, value=split_name(self.used(_as_name(cluster)))[0]) if cluster is not None else None
 
     def query(self, query: ast.Query) -> ast.Query:
         from sinkql.planner.query.rename import rename_query
@@ -129,7 +129,7 @@ class _Renamed:
 
 
 @dataclass(slots=True)
-class _Found:
+class _Collector:
     names: list[str] = field(default_factory=list)
 
     def own(self, name: ast.Name) -> tuple[str, ...]:
@@ -154,7 +154,7 @@ class _Found:
 
     def cluster(self, cluster: ast.Ident | None) -> ast.Ident | None:
         if cluster is not None:
-            self.used(_plain(cluster))
+            self.used(_as_name(cluster))
         return cluster
 
     def query(self, query: ast.Query) -> ast.Query:
@@ -163,14 +163,14 @@ class _Found:
         return rename_query(query, self.used)
 
 
-def _rewritten(statement: ast.Create, names: _Names) -> ast.Create:
+def _rewrite(statement: ast.Create, names: _Names) -> ast.Create:
     match statement:
         case ast.CreateSecret():
-            return replace(statement, name=_own(statement.name, names), if_not_exists=False)
+            return replace(statement, name=_own_name(statement.name, names), if_not_exists=False)
         case ast.CreateConnection():
             return replace(
                 statement,
-                name=_own(statement.name, names),
+                name=_own_name(statement.name, names),
                 options=_options(statement.options, names),
                 validate=None,
                 if_not_exists=False,
@@ -180,9 +180,9 @@ def _rewritten(statement: ast.Create, names: _Names) -> ast.Create:
         case ast.CreateSource():
             return replace(
                 statement,
-                name=_own(statement.name, names),
+                name=_own_name(statement.name, names),
                 options=_options(statement.options, names),
-                connection=_maybe(statement.connection, names.used),
+                connection=_optional_name(statement.connection, names.used),
                 cluster=names.cluster(statement.cluster) if statement.cluster else None,
                 format=_schema(statement.format, names),
                 key_format=_schema(statement.key_format, names),
@@ -193,7 +193,7 @@ def _rewritten(statement: ast.Create, names: _Names) -> ast.Create:
         case ast.CreateView():
             return replace(
                 statement,
-                name=_own(statement.name, names),
+                name=_own_name(statement.name, names),
                 query=names.query(statement.query),
                 cluster=names.cluster(statement.cluster) if statement.materialized else None,
                 if_not_exists=False,
@@ -202,7 +202,7 @@ def _rewritten(statement: ast.Create, names: _Names) -> ast.Create:
         case ast.CreateSink():
             return replace(
                 statement,
-                name=_own(statement.name, names) if statement.name else None,
+                name=_own_name(statement.name, names) if statement.name else None,
                 relation=_name(split_name(names.exported(statement.relation)), statement.relation),
                 connection=_name(split_name(names.used(statement.connection)), statement.connection),
                 using=_using(statement.using, names),
@@ -214,7 +214,7 @@ def _rewritten(statement: ast.Create, names: _Names) -> ast.Create:
                 if_not_exists=False,
             )
         case ast.CreateTable():
-            return replace(statement, name=_own(statement.name, names), if_not_exists=False)
+            return replace(statement, name=_own_name(statement.name, names), if_not_exists=False)
         case ast.CreateDatabase():
             return replace(statement, name=names.own_cluster(statement.name), if_not_exists=False)
         case ast.CreateSchema():
@@ -222,8 +222,8 @@ def _rewritten(statement: ast.Create, names: _Names) -> ast.Create:
         case ast.CreateTableFrom():
             return replace(
                 statement,
-                name=_own(statement.name, names),
-                source=_maybe(statement.source, names.used),
+                name=_own_name(statement.name, names),
+                source=_optional_name(statement.source, names.used),
                 with_options=_options(statement.with_options, names),
                 check=_check(statement.check, names),
                 if_not_exists=False,
@@ -231,52 +231,54 @@ def _rewritten(statement: ast.Create, names: _Names) -> ast.Create:
         case ast.CreateProgress():
             return replace(
                 statement,
-                name=_own(statement.name, names),
+                name=_own_name(statement.name, names),
                 source=_name(split_name(names.used(statement.source)), statement.source),
                 if_not_exists=False,
             )
         case ast.CreateIndex():
             relation = _name(split_name(names.used(statement.relation)), statement.relation)
-            own = names.own_index(statement, relation)
-            return replace(statement, name=own, relation=relation, cluster=None, if_not_exists=False)
+            index = names.own_index(statement, relation)
+            return replace(statement, name=index, relation=relation, cluster=None, if_not_exists=False)
 
 
-def _schema(given: ast.Format | None, names: _Names) -> ast.Format | None:
-    """Return a format whose schema is in a registry, and may have texts about a relation and its columns."""
-    if given is None or given.schema is None:
-        return given
-    schema = given.schema
-    options = tuple(_about(each, names) for each in schema.options)
-    return replace(given, schema=replace(schema, connection=_maybe(schema.connection, names.used), options=options))
+def _schema(format_: ast.Format | None, names: _Names) -> ast.Format | None:
+    """Return a format with a registry schema, whose options may document a relation and its columns."""
+    if format_ is None or format_.schema is None:
+        return format_
+    schema = format_.schema
+    options = tuple(_doc_option(option, names) for option in schema.options)
+    return replace(
+        format_, schema=replace(schema, connection=_optional_name(schema.connection, names.used), options=options)
+    )
 
 
-def _about(option: ast.Option, names: _Names) -> ast.Option:
-    """Return DOC ON TYPE relation, or DOC ON COLUMN relation.column."""
+def _doc_option(option: ast.Option, names: _Names) -> ast.Option:
+    """Return DOC ON TYPE relation, or DOC ON COLUMN relation.column, with full names."""
     if not (isinstance(option.value, ast.Phrase) and isinstance(option.value.value, ast.Word)):
         return option
     name = option.value.value.name
     column = name.parts[-1:] if option.name.endswith("COLUMN") else ()
     if len(name.parts) == len(column):
-        return option  # planning refuses it
+        return option  # planning raises the error
     relation = ast.Name(name.parts[: len(name.parts) - len(column)], name.span)
-    full = _name((*split_name(names.exported(relation)), *(each.value for each in column)), name)
+    full = _name((*split_name(names.exported(relation)), *(part.value for part in column)), name)
     return replace(option, value=replace(option.value, value=replace(option.value.value, name=full)))
 
 
 def _check(check: ast.Check | None, names: _Names) -> ast.Check | None:
-    """Return the check of a webhook; a secret without an alias keeps the name that the check calls it by."""
+    """Return the check of a webhook; a secret without an alias keeps its name in the check as alias."""
     if check is None:
         return None
     inputs = [
-        replace(each, secret=_maybe(each.secret, names.used), alias=each.alias or each.secret.parts[-1])
-        if each.secret is not None
-        else each
-        for each in check.inputs
+        replace(input_, secret=_optional_name(input_.secret, names.used), alias=input_.alias or input_.secret.parts[-1])
+        if input_.secret is not None
+        else input_
+        for input_ in check.inputs
     ]
     return replace(check, inputs=tuple(inputs))
 
 
-def _plain(ident: ast.Ident) -> ast.Name:
+def _as_name(ident: ast.Ident) -> ast.Name:
     return ast.Name((ident,), ident.span)
 
 
@@ -284,11 +286,11 @@ def _name(parts: tuple[str, ...], written: ast.Name) -> ast.Name:
     return ast.Name(tuple(ast.Ident(part, written.span) for part in parts), written.span)
 
 
-def _own(name: ast.Name, names: _Names) -> ast.Name:
+def _own_name(name: ast.Name, names: _Names) -> ast.Name:
     return _name(names.own(name), name)
 
 
-def _maybe(name: ast.Name | None, used: Callable[[ast.Name], str]) -> ast.Name | None:
+def _optional_name(name: ast.Name | None, used: Callable[[ast.Name], str]) -> ast.Name | None:
     return _name(split_name(used(name)), name) if name is not None else None
 
 
@@ -298,40 +300,42 @@ def _using(using: ast.Using | None, names: _Names) -> ast.Using | None:
     return replace(using, connection=_name(split_name(names.used(using.connection)), using.connection))
 
 
-def _spelled(statement: ast.Create, words: Keywords) -> ast.Create:
-    """Return the statement with a value for each option, and texts for words that are not the name of an item.
+def _with_texts(statement: ast.Create, words: Keywords) -> ast.Create:
+    """Return the statement with a value for each option, and strings for words that are not item names.
 
-    The types of the options tell which words are. Printed, it reads the same without the connector.
+    The types of the options decide. The printed statement then needs no connector to be read.
     """
     match statement:
         case ast.CreateConnection():
-            return replace(statement, options=_texts(statement.options, words.options("CONNECTION", statement.kind)))
+            return replace(statement, options=_as_texts(statement.options, words.options("CONNECTION", statement.kind)))
         case ast.CreateSource():
             known = words.options("SOURCE", statement.kind)
             return replace(
                 statement,
-                options=_texts(statement.options, known),
-                with_options=_texts(statement.with_options, known),
+                options=_as_texts(statement.options, known),
+                with_options=_as_texts(statement.with_options, known),
                 format=_format(statement.format, words),
             )
         case ast.CreateSink():
             known = words.options("SINK", statement.kind)
             return replace(
                 statement,
-                options=_texts(statement.options, known),
-                with_options=_texts(statement.with_options, known),
+                options=_as_texts(statement.options, known),
+                with_options=_as_texts(statement.with_options, known),
                 format=_format(statement.format, words),
             )
         case _:
             return statement
 
 
-def _format(given: ast.Format | None, words: Keywords) -> ast.Format | None:
-    return replace(given, options=_texts(given.options, words.options("FORMAT", given.name))) if given else None
+def _format(format_: ast.Format | None, words: Keywords) -> ast.Format | None:
+    return (
+        replace(format_, options=_as_texts(format_.options, words.options("FORMAT", format_.name))) if format_ else None
+    )
 
 
-def _texts(options: tuple[ast.Option, ...], known: OptionWords | None) -> tuple[ast.Option, ...]:
-    references = known.references if known is not None else frozenset()
+def _as_texts(options: tuple[ast.Option, ...], words: OptionWords | None) -> tuple[ast.Option, ...]:
+    references = words.references if words is not None else frozenset()
     return tuple(replace(option, value=_text(option, references)) for option in options)
 
 
@@ -359,16 +363,16 @@ def _option(option: ast.Option, names: _Names) -> ast.Option:
             parts = tuple(_secret(part, names) if isinstance(part, ast.SecretRef) else part for part in concat.parts)
             return replace(option, value=replace(concat, parts=parts))
         case ast.Phrase() as phrase:
-            return replace(option, value=_through(phrase, names))
+            return replace(option, value=_tunnel(phrase, names))
         case ast.Sequence(items=items) as sequence:
-            through = tuple(_through(each, names) if isinstance(each, ast.Phrase) else each for each in items)
+            through = tuple(_tunnel(item, names) if isinstance(item, ast.Phrase) else item for item in items)
             return replace(option, value=replace(sequence, items=through))
         case _:
             return option
 
 
-def _through(phrase: ast.Phrase, names: _Names) -> ast.Phrase:
-    """Return `'host:9092' USING SSH TUNNEL name` with the connection's name."""
+def _tunnel(phrase: ast.Phrase, names: _Names) -> ast.Phrase:
+    """Return `'host:9092' USING SSH TUNNEL name` with the connection's full name."""
     then = phrase.then
     if then is None or not then.words.startswith("USING") or not isinstance(then.value, ast.Word):
         return phrase

@@ -1,4 +1,4 @@
-"""ALTER … RENAME TO, SWAP WITH, OWNER TO and COMMENT ON → the items they speak of, their statements renamed."""
+"""Plan ALTER … RENAME TO and SWAP WITH, and find the items of OWNER TO and COMMENT ON."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ _RELATIONS = ("TABLE", "SOURCE", "VIEW", "MATERIALIZED VIEW")
 
 @dataclass(frozen=True, slots=True)
 class Renaming:
-    """What a statement renames, as catalogs take it: none where IF EXISTS found no item."""
+    """The renamed statements, as catalogs take them; empty if IF EXISTS found no item."""
 
     changes: Mapping[str, tuple[ast.Create, logical.Facts]]
     notices: tuple[Notice, ...] = ()
 
 
 def plan_rename(statement: ast.Alter, catalog: logical.CatalogReader) -> Renaming:
-    """Return the new names' statements. Raises what `find_altered` does, SQ2002 (taken), SQ2005 (the system's)."""
+    """Return the statements with new names; raise errors of `find_altered`, SQ2002 (taken) and SQ2005 (system)."""
     entry, notices = find_altered(statement, catalog)
     if entry is None:
         return Renaming({}, notices)
     match statement.action:
         case ast.Rename(to=to):
-            return Renaming(_renamed(entry, to, catalog))
+            return Renaming(_rename(entry, to, catalog))
         case ast.Swap(other=other):
-            return Renaming(_swapped(statement, entry, other, catalog))
+            return Renaming(_swap(statement, entry, other, catalog))
         case _:
             raise AssertionError(statement.action)
 
@@ -48,9 +48,9 @@ def plan_rename(statement: ast.Alter, catalog: logical.CatalogReader) -> Renamin
 def find_altered(
     statement: ast.Alter, catalog: logical.CatalogReader
 ) -> tuple[logical.Entry | None, tuple[Notice, ...]]:
-    """Return the item to alter, or a notice if there is none and need not be.
+    """Return the item to alter, or a notice if IF EXISTS found no item.
 
-    Raises SQ2001, SQ2004 and SQ2313 (there is none), SQ2003 (another kind), SQ2007 (built in).
+    Raises SQ2001, SQ2004 and SQ2313 (missing), SQ2003 (another kind), SQ2007 (built in).
     """
     kind, name = statement.kind, statement.name
     try:
@@ -71,7 +71,7 @@ def find_altered(
             "SQ2003",
             f'"{name.text}" is {with_article(entry.kind)}, not {with_article(kind)}',
             name.span,
-            hint=f"Name a {kind.lower()}."
+            hint=f"Use the name of a {kind.lower()}."
             if isinstance(statement.action, ast.Publish | ast.Skip)
             else f"Write ALTER {entry.kind} {print_name(name)} ….",
         )
@@ -79,53 +79,55 @@ def find_altered(
 
 
 def find_commented(statement: ast.CommentOn, catalog: logical.CatalogReader) -> tuple[logical.Entry, int]:
-    """Return the item to comment on, and the position of its column, from 1; 0 is for the item itself."""
+    """Return the item to comment on, and the 1-based position of its column; 0 is for the item itself."""
     kind, name = statement.kind, statement.name
     if kind != "COLUMN":
         entry = catalog.entry(named(kind, name, catalog))
         if entry is None or entry.kind != kind:
             raise missing(catalog, name, kind)
         return entry, 0
-    of = ast.Name(name.parts[:-1], name.span)
+    relation = ast.Name(name.parts[:-1], name.span)
     column = name.parts[-1]
-    entry = catalog.entry(catalog.resolve(of)) if of.parts else None
+    entry = catalog.entry(catalog.resolve(relation)) if relation.parts else None
     item = catalog.item(entry.name) if entry is not None else None
     if entry is None or not isinstance(item, logical.Source | logical.View):
-        raise missing(catalog, of if of.parts else name, *_RELATIONS)
-    names = [each.name for each in item.shape.columns]
+        raise missing(catalog, relation if relation.parts else name, *_RELATIONS)
+    names = [column.name for column in item.shape.columns]
     if column.value not in names:
-        near = nearest(column.value, names)
-        hint = f"Did you mean {shown_name(near)}?" if near else f"The columns are {', '.join(map(shown_name, names))}."
+        match = nearest(column.value, names)
+        hint = (
+            f"Did you mean {shown_name(match)}?" if match else f"The columns are {', '.join(map(shown_name, names))}."
+        )
         raise SinkqlError("SQ2204", f'column "{column.value}" does not exist', column.span, hint=hint)
     return entry, names.index(column.value) + 1
 
 
-def _renamed(
+def _rename(
     entry: logical.Entry, to: ast.Ident, catalog: logical.CatalogReader
 ) -> Mapping[str, tuple[ast.Create, logical.Facts]]:
     dot = "." if entry.name.endswith(".") else ""
     full_name = qualified_name(*split_name(entry.name)[:-1], to.value) + dot
-    taken = catalog.entry(full_name)
+    existing = catalog.entry(full_name)
     if entry.kind == "SCHEMA" and to.value in SYSTEM_SCHEMAS:
         raise SinkqlError("SQ2005", f'schema "{to.value}" is built in', to.span, hint="Choose another name.")
-    if taken is not None:
-        message = f'{taken.kind.lower()} "{short_name(full_name, catalog)}" already exists'
+    if existing is not None:
+        message = f'{existing.kind.lower()} "{short_name(full_name, catalog)}" already exists'
         raise SinkqlError("SQ2002", message, to.span, hint="Choose another name.")
     return {entry.name: (with_last_name(entry.statement, to), entry.facts)}
 
 
-def _swapped(
+def _swap(
     statement: ast.Alter, entry: logical.Entry, other: ast.Ident, catalog: logical.CatalogReader
 ) -> Mapping[str, tuple[ast.Create, logical.Facts]]:
     around = statement.name.parts[:-1]
-    with_, _ = find_altered(
+    swapped, _ = find_altered(
         ast.Alter(statement.kind, ast.Name((*around, other), other.span), statement.action), catalog
     )
-    assert with_ is not None
-    mine = ast.Ident(split_name(entry.name)[-1], other.span)
+    assert swapped is not None
+    present_name = ast.Ident(split_name(entry.name)[-1], other.span)
     return {
         entry.name: (with_last_name(entry.statement, other), entry.facts),
-        with_.name: (with_last_name(with_.statement, mine), with_.facts),
+        swapped.name: (with_last_name(swapped.statement, present_name), swapped.facts),
     }
 
 

@@ -1,4 +1,4 @@
-"""What is said of transactions: that there is one, that there is none, that one is left open."""
+"""Check transactions: return notices and errors for BEGIN, COMMIT and statements between them."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ _CHANGING = ast.Create | ast.Alter | ast.Drop | ast.AlterSystem | ast.CommentOn
 
 
 def already(statement: ast.Transaction) -> Notice:
-    """Return the notice of a BEGIN in a transaction, which changes nothing."""
+    """Return the notice for a BEGIN within a transaction, which has no effect."""
     return Notice("SQ2651", "there is already a transaction in progress", statement.span)
 
 
 def none(statement: ast.Transaction) -> Notice:
-    """Return the notice of a statement that ends or changes a transaction where there is none."""
+    """Return the notice for a statement that ends or changes a transaction outside of one."""
     return Notice("SQ2652", "there is no transaction in progress", statement.span)
 
 
 def check_allowed(statement: ast.Statement, modes: tuple[str, ...]) -> None:
-    """Refuse what cannot stand in a transaction of these modes: SQ2961, SQ2654 if it is read-only."""
+    """Raise SQ2961 for a statement that is not allowed in a transaction, SQ2654 if the transaction is read-only."""
     match statement:
         case ast.Insert() | ast.Update() | ast.Delete():
             raise changes_rows(statement)
@@ -53,7 +53,7 @@ def changes_rows(statement: ast.RowChange) -> SinkqlError:
         "SQ2961",
         f"{word} between BEGIN and COMMIT is not supported yet",
         statement.span,
-        hint=f"Run {word} outside of the transaction; each takes effect as a whole.",
+        hint=f"Run {word} outside of the transaction; each statement is atomic.",
     )
 
 

@@ -1,8 +1,10 @@
-"""Typed expressions put together: what an operator, a cast or a literal means for operands of these types.
+"""Build typed expressions: operators, casts and literals over operands of given types.
 
-* `typed_expression`: a tree with the type that the user sees, and how trees are made.
-* `literal`, `literal`: the text of a constant and the type it takes → its value; conversions that happen unasked.
-* `cast`: conversions that are asked for.
-* `operator`: arithmetic, comparison and the like: operands brought to the types that a function of the list takes.
-* `assign`: a value put into a table's column: a plain value where it can be, a tree if not.
+* `typed_expression`: Defines a typed expression, and builds trees.
+* `literal`: Reads literals as values of a type, and casts implicitly.
+* `cast`: Plans explicit casts, and fields and comparisons of records.
+* `operator`: Plans operators, with operands cast to common types.
+* `scale`: Computes the scale that Postgres shows for a numeric result.
+* `exact_numeric`: Combines numeric arithmetic so that it keeps all digits.
+* `assign`: Converts a value for a table's column.
 """

@@ -1,4 +1,4 @@
-"""An expression put into a table's column → of the column's type, as a value where it is plain, else as a tree."""
+"""Convert an expression to a table column's type: as a value if it is constant, else as a tree."""
 
 from __future__ import annotations
 
@@ -20,30 +20,33 @@ from sinkql.planner.expression.typed_expression import Typed, cast_to, settled
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What goes into a column: a value, or where `expression` is given its value, which is of the column's type."""
+    """The content of a column: a value, or an expression of the column's type that computes it."""
 
     value: Any = None
     expression: logical.Expression | None = None
 
 
 def assign(value: Typed, column: logical.Column) -> Cell:
-    """Convert as an assignment does; raises SQ2425 for types without a conversion, SQ2212 and SQ2422 for values."""
+    """Convert like an assignment.
+
+    Raises SQ2425 for types without a conversion, SQ2212 and SQ2422 for invalid values.
+    """
     if value.type == types.UNKNOWN:
         return Cell(_literal(value, column.type))
     value = with_constants(value, column.type, cast)
     check_assignable(value.type, column, value.span)
     tree = _tree(value, column.type)
-    known = assigned(tree, column, ())
-    if known is None:
+    function = assigned(tree, column, ())
+    if function is None:
         return Cell(expression=tree)
     try:
-        return Cell(known(()))
+        return Cell(function(()))
     except NotEvaluableError:
         return Cell(expression=tree)
 
 
 def _tree(value: Typed, target: logical.Type) -> logical.Expression:
-    """Return the value in a column's type; what a numeric has no room for is rounded off, as in Postgres."""
+    """Return the value in a column's type; excess fraction digits are rounded, as in Postgres."""
     if target == types.INTERVAL:
         return settled(held(value))
     if value.raw == target:
@@ -52,41 +55,41 @@ def _tree(value: Typed, target: logical.Type) -> logical.Expression:
 
 
 def _literal(value: Typed, target: logical.Type) -> Any:
-    """Return an untyped string or NULL as a value of a type; raises SQ2212 where it is not one."""
+    """Return an untyped string or NULL as a value of a type; raise SQ2212 if it is invalid."""
     if value.null:
         return None
     text = str(value.constant)
     if target == types.JSONB:
         return document(text, value.span)
-    found = literal(text, target, value.span).tree
-    assert isinstance(found, logical.Literal)
-    return show_interval(found.value) if isinstance(found.value, logical.Interval) else found.value
+    tree = literal(text, target, value.span).tree
+    assert isinstance(tree, logical.Literal)
+    return show_interval(tree.value) if isinstance(tree.value, logical.Interval) else tree.value
 
 
 def assigned(tree: logical.Expression, column: logical.Column, columns: Sequence[str]) -> Value | None:
-    """Return what is assigned to a column as a function of a row of `columns`; None where only an engine has it.
+    """Return the assigned value as a function of a row of `columns`, None if only an engine can compute it.
 
-    The function raises SQ2422 for a value that the column has no room for.
+    The function raises SQ2422 for a value that does not fit the column.
     """
     if not isinstance(tree, logical.Cast):
-        return _unadvised(function_of(tree, columns), tree.span)
+        return _without_hint(function_of(tree, columns), tree.span)
     operand = function_of(tree.operand, columns)
     convert = converter(tree.operand.type, column, tree.span)
     if operand is None or convert is None:
         return None
 
-    def found(row: Row) -> Any:
+    def convert_row(row: Row) -> Any:
         return convert(operand(row))
 
-    return found
+    return convert_row
 
 
-def _unadvised(value: Value | None, span: Span) -> Value | None:
-    """Return a value that fails without a hint where it is out of range itself: no cast gives its column room."""
+def _without_hint(value: Value | None, span: Span) -> Value | None:
+    """Return a function whose own range errors have no hint, since a cast cannot make the value fit."""
     if value is None:
         return None
 
-    def found(row: Row) -> Any:
+    def evaluate(row: Row) -> Any:
         try:
             return value(row)
         except SinkqlError as error:
@@ -94,38 +97,38 @@ def _unadvised(value: Value | None, span: Span) -> Value | None:
                 error.hint = None
             raise
 
-    return found
+    return evaluate
 
 
 def converter(source: logical.Type, column: logical.Column, span: Span | None = None) -> Callable[[Any], Any] | None:
-    """Return what turns values of a type into a column's; None where only an engine does. They raise SQ2422."""
+    """Return a function that converts values for a column, None if only an engine can; it raises SQ2422."""
     convert = conversion(source, column.type)
     if convert is None:
         return None
 
-    def found(value: Any) -> Any:
+    def convert_value(value: Any) -> Any:
         try:
             return None if value is None else convert(value)
         except EvaluationError:
             raise out_of_range(value, column, span) from None
 
-    return found
+    return convert_value
 
 
 def check_assignable(source: logical.Type, column: logical.Column, span: Span) -> None:
-    """Raise SQ2425 unless a value of a type may be put into a column as it is."""
+    """Raise SQ2425 unless values of a type can be assigned to a column."""
     target = column.type
     if recasts(source, target):
-        for given, wanted in zip(_parts(source), _parts(target), strict=False):
-            check_assignable(given.type, logical.Column(column.name, wanted.type, wanted.nullable), span)
+        for source_part, wanted in zip(_parts(source), _parts(target), strict=False):
+            check_assignable(source_part.type, logical.Column(column.name, wanted.type, wanted.nullable), span)
         return
-    alike = (types.number, types.instant)
-    cut = target == types.TIME and source in (types.TIMESTAMP, types.TIMESTAMPTZ)
+    families = (types.number, types.instant)
+    drops_date = target == types.TIME and source in (types.TIMESTAMP, types.TIMESTAMPTZ)
     if (
         types.implicit(source, target)
         or target == types.TEXT
-        or cut
-        or any(kind(source) and kind(target) for kind in alike)
+        or drops_date
+        or any(kind(source) and kind(target) for kind in families)
     ):
         return
     raise SinkqlError(
@@ -142,7 +145,7 @@ def _parts(type_: logical.Type) -> tuple[Field, ...]:
 
 def _hint(target: logical.Type) -> str:
     if types.ranged(target):
-        return f"Make it of its bounds: {target}(lower, upper)."
+        return f"Build it from its bounds: {target}(lower, upper)."
     return _HINTS.get(target.name, f"Cast it, as in (…)::{target}.")
 
 
@@ -154,5 +157,5 @@ _HINTS = {
 
 
 def out_of_range(value: object, column: logical.Column, span: Span | None) -> SinkqlError:
-    """Return the error for a value that a column's type has no room for."""
+    """Return the error for a value that does not fit a column's type."""
     return SinkqlError("SQ2422", f'{value} is out of range for column "{column.name}" of type {column.type}', span)

@@ -1,4 +1,4 @@
-"""Arithmetic over quotients and powers → one program, which keeps the digits that Postgres keeps between its steps."""
+"""Combine numeric arithmetic with quotients and powers into one program that keeps Postgres's digits between steps."""
 
 from __future__ import annotations
 
@@ -22,36 +22,44 @@ _STEPS = {
 _BINARY = "+-*/%"
 _SIGNED = ("-(numeric)", "abs(numeric)")
 _COALESCE = "coalesce(any…)"
-_MOST_WHOLE = 27
-"""How many digits before the point a sum of plain numerics has room for."""
+_MAX_WHOLE_DIGITS = 27
+"""The maximum number of digits before the point in a sum of plain numerics."""
 
 
 def program(function: str, arguments: Sequence[Expression], span: Span) -> Expression | None:
-    """Return a call as a program, where what it computes with is worth one; None where it is computed by itself."""
+    """Return a call as a program if an operand has digits to keep, None if a plain call is enough."""
     step = _STEPS.get(function)
     if step is None:
         return None
-    place = next((place for place, each in enumerate(arguments) if _chosen(each) is not None), None)
-    if place is not None:
-        before, after = arguments[:place], arguments[place + 1 :]
-        return _of_branches(arguments[place], lambda each: _called(function, (*before, each, *after), span), span)
+    index = next((index for index, argument in enumerate(arguments) if _case_with_digits(argument) is not None), None)
+    if index is not None:
+        before, after = arguments[:index], arguments[index + 1 :]
+        return _map_branches(
+            arguments[index], lambda branch: _call_or_program(function, (*before, branch, *after), span), span
+        )
     if step in _BINARY:
-        long = any(isinstance(each, Literal) and each.type.whole_digits > _MOST_WHOLE for each in arguments)
-        if not long and not any(_opened(each) for each in arguments):
+        long = any(
+            isinstance(argument, Literal) and argument.type.whole_digits > _MAX_WHOLE_DIGITS for argument in arguments
+        )
+        if not long and not any(_has_hidden_digits(argument) for argument in arguments):
             return None
-        scales = [each.type.scale or 0 for each in arguments]
+        scales = [argument.type.scale or 0 for argument in arguments]
         kept = min(sum(scales), 10) if step == "*" else 10 if step == "/" else max(scales)
         type_ = Type("numeric", 38, kept) if long else NUMERIC
         return make_program((step,), arguments, span, type_)
-    signed = function in _SIGNED  # which rounds as well before as behind it
-    return _unary(step, arguments, span) if _is_program(arguments[0]) or (not signed and _finer(arguments[0])) else None
+    signed = function in _SIGNED  # its rounding is the same before and after
+    return (
+        _unary_program(step, arguments, span)
+        if _is_program(arguments[0]) or (not signed and _needs_single_rounding(arguments[0]))
+        else None
+    )
 
 
-def _called(function: str, arguments: Sequence[Expression], span: Span) -> Expression:
+def _call_or_program(function: str, arguments: Sequence[Expression], span: Span) -> Expression:
     return program(function, arguments, span) or functions.call(function, arguments, span)
 
 
-def _unary(step: str, arguments: Sequence[Expression], span: Span) -> Expression | None:
+def _unary_program(step: str, arguments: Sequence[Expression], span: Span) -> Expression | None:
     value, *more = arguments
     if not more:
         return make_program((step,), (value,), span, value.type)
@@ -60,56 +68,58 @@ def _unary(step: str, arguments: Sequence[Expression], span: Span) -> Expression
 
 
 def as_double(value: Expression, span: Span) -> Expression | None:
-    """Return a quotient or a program as double precision, of all its digits; None of another value."""
+    """Return a quotient or a program as double precision with all its digits, None for other values."""
     double = Type("double precision")
-    if _chosen(value) is not None:
-        return _of_branches(value, lambda each: as_double(each, span) or functions.cast(each, double), span)
-    return make_program((), (value,), span, double) if _opened(value) else None
+    if _case_with_digits(value) is not None:
+        return _map_branches(value, lambda branch: as_double(branch, span) or functions.cast(branch, double), span)
+    return make_program((), (value,), span, double) if _has_hidden_digits(value) else None
 
 
 def round_once(value: Expression, target: Type, span: Span) -> Expression | None:
-    """Return what is cast to a type where that rounds a quotient or a program, of all its digits; None of another."""
+    """Cast a quotient or a program to a type with a single rounding of all its digits, None for other values."""
     places = target.scale if target.name == "numeric" else 0 if target.name in INTEGERS else None
     if places is None or places == NUMERIC.scale:
         return None
-    if _chosen(value) is not None:
-        return _of_branches(value, lambda each: _rounded(each, places, span), span)
-    return _rounded(value, places, span) if _finer(value) else None
+    if _case_with_digits(value) is not None:
+        return _map_branches(value, lambda branch: _round(branch, places, span), span)
+    return _round(value, places, span) if _needs_single_rounding(value) else None
 
 
-def _rounded(value: Expression, places: int, span: Span) -> Expression:
+def _round(value: Expression, places: int, span: Span) -> Expression:
     type_ = NUMERIC if places < (NUMERIC.scale or 0) else Type("numeric", MOST_DIGITS, places)
-    if _finer(value):
+    if _needs_single_rounding(value):
         return make_program((f"round:{places}",), (value,), span, type_)
     return value if value.type == type_ else functions.cast(value, type_)
 
 
-def _of_branches(value: Expression, then: Callable[[Expression], Expression], span: Span) -> Expression | None:
-    """Return a CASE whose results are computed with in its branches; None where they are of several types then."""
-    case = _chosen(value)
+def _map_branches(value: Expression, then: Callable[[Expression], Expression], span: Span) -> Expression | None:
+    """Return a CASE with the computation moved into its branches, None if the results have several types."""
+    case = _case_with_digits(value)
     assert case is not None
-    branches = tuple(Branch(each.when, then(each.then)) for each in case.branches)
+    branches = tuple(Branch(branch.when, then(branch.then)) for branch in case.branches)
     otherwise = None if case.otherwise is None else then(case.otherwise)
-    found = {each.then.type for each in branches} | ({otherwise.type} if otherwise is not None else set())
-    return Case(branches, otherwise, found.pop(), span) if len(found) == 1 else None
+    types = {branch.then.type for branch in branches} | ({otherwise.type} if otherwise is not None else set())
+    return Case(branches, otherwise, types.pop(), span) if len(types) == 1 else None
 
 
-def _chosen(tree: Expression) -> Case | None:
-    """Return the CASE that a value is, if some of its results have digits that a plain numeric would lose."""
+def _case_with_digits(tree: Expression) -> Case | None:
+    """Return the CASE of a value if some of its results have digits that a plain numeric would lose."""
     while isinstance(tree, Cast) and tree.operand.type.name == tree.type.name == "numeric" and _widens(tree):
         tree = tree.operand
     if not isinstance(tree, Case) or tree.type.name != "numeric":
         return None
-    results = [*(each.then for each in tree.branches), *(() if tree.otherwise is None else (tree.otherwise,))]
-    return tree if any(_opened(each) or _chosen(each) is not None for each in results) else None
+    results = [*(branch.then for branch in tree.branches), *(() if tree.otherwise is None else (tree.otherwise,))]
+    return (
+        tree if any(_has_hidden_digits(result) or _case_with_digits(result) is not None for result in results) else None
+    )
 
 
 def make_program(steps: Sequence[str], operands: Sequence[Expression], span: Span, type_: Type) -> Expression:
-    """Return the program of some operands and the steps behind them."""
+    """Return the program of operands, followed by steps."""
     leaves: list[Expression] = []
     words: list[str] = []
-    for each in operands:
-        words += _words(each, leaves)
+    for operand in operands:
+        words += _words(operand, leaves)
     text = logical.literal(" ".join((*words, *steps)), Type("text"))
     return functions.call(EXACT, (text, *leaves), span, type_=type_)
 
@@ -119,37 +129,37 @@ def _is_program(tree: Expression) -> bool:
     return isinstance(tree, Call) and tree.function == EXACT and whole
 
 
-def _opened(tree: Expression) -> bool:
-    """Tell whether a value has digits that a plain numeric would lose."""
+def _has_hidden_digits(tree: Expression) -> bool:
+    """Return whether a value has digits that a plain numeric would lose."""
     if isinstance(tree, Cast) and tree.operand.type.name == tree.type.name == "numeric" and _widens(tree):
-        return _opened(tree.operand)
+        return _has_hidden_digits(tree.operand)
     if not isinstance(tree, Call) or tree.function in (_QUOTIENT, EXACT):
         return isinstance(tree, Call) and (tree.function == _QUOTIENT or _is_program(tree))
-    return (tree.function in _SIGNED or _is_alternative(tree)) and _opened(tree.arguments[0])
+    return (tree.function in _SIGNED or _is_alternative(tree)) and _has_hidden_digits(tree.arguments[0])
 
 
 def _is_alternative(call: Call) -> bool:
-    """Tell whether a call gives other values where its first argument is NULL, of which none can fail."""
+    """Return whether a call is a COALESCE whose further arguments cannot fail."""
     if call.function != _COALESCE or call.type.name != "numeric":
         return False
-    return all(isinstance(_bare(each), Reference | Literal) for each in call.arguments[1:])
+    return all(isinstance(_uncast(argument), Reference | Literal) for argument in call.arguments[1:])
 
 
-def _bare(tree: Expression) -> Expression:
-    """Return what is cast to a plain numeric."""
+def _uncast(tree: Expression) -> Expression:
+    """Return the operand of casts to a plain numeric."""
     while isinstance(tree, Cast) and tree.operand.type.name in ("numeric", *INTEGERS) and tree.type == NUMERIC:
         tree = tree.operand
     return tree
 
 
-def _finer(tree: Expression) -> bool:
-    """Tell whether a value may be rounded otherwise than its ten digits are.
+def _needs_single_rounding(tree: Expression) -> bool:
+    """Return whether rounding a value's ten digits could differ from rounding all its digits.
 
-    An average is not: the number of its rows is too small for a result that is that close to where rounding goes up.
+    An average cannot differ: its number of rows is too small for a result that close to a rounding boundary.
     """
-    if not _opened(tree) or tree.type != NUMERIC:
+    if not _has_hidden_digits(tree) or tree.type != NUMERIC:
         return False
-    tree = _bare(tree)
+    tree = _uncast(tree)
     if isinstance(tree, Call) and tree.function == EXACT:
         assert isinstance(tree.arguments[0], Literal)
         last = str(tree.arguments[0].value).split()[-1].partition(":")[0]
@@ -158,7 +168,7 @@ def _finer(tree: Expression) -> bool:
 
 
 def _is_count(divisor: Expression) -> bool:
-    """Tell whether a divisor is the number of rows of an average, NULL for none."""
+    """Return whether a divisor is the number of rows of an average, NULL for zero."""
     counted = divisor.operand if isinstance(divisor, Cast) else None
     if not isinstance(counted, Call) or counted.function != "nullif(any,any)":
         return False
@@ -167,34 +177,37 @@ def _is_count(divisor: Expression) -> bool:
 
 
 def _widens(cast: Cast) -> bool:
-    """Tell whether a numeric that is cast to one of more digits stays as it is, in all that is computed of it."""
+    """Return whether a cast to a numeric with more digits keeps the value and all results computed from it."""
     wide = cast.type.precision == MOST_DIGITS or cast.operand.type.whole_digits <= cast.type.whole_digits
     return wide and (cast.operand.type.scale or 0) <= (cast.type.scale or 0)
 
 
 def _words(tree: Expression, leaves: list[Expression]) -> list[str]:
-    """Return the words of a program that computes a tree; what is no arithmetic is one of its leaves."""
+    """Return the words of a program that computes a tree; other operations become leaves."""
     match tree:
         case Cast() if tree.operand.type.name == tree.type.name == "numeric" and _widens(tree):
             return _words(tree.operand, leaves)
         case Call() if _is_program(tree):
-            text, *own = tree.arguments
+            text, *program_leaves = tree.arguments
             assert isinstance(text, Literal)
-            return [_place(word, own, leaves) for word in str(text.value).split()]
-        case Call() if _is_alternative(tree) and _opened(tree):
-            return [*(word for each in tree.arguments for word in _words(each, leaves)), f"or:{len(tree.arguments)}"]
+            return [_remap_leaf(word, program_leaves, leaves) for word in str(text.value).split()]
+        case Call() if _is_alternative(tree) and _has_hidden_digits(tree):
+            return [
+                *(word for argument in tree.arguments for word in _words(argument, leaves)),
+                f"or:{len(tree.arguments)}",
+            ]
         case Call() if (step := _STEPS.get(tree.function)) is not None:
             if step in ("round", "trunc"):
                 digits = tree.arguments[1]
                 if isinstance(digits, Literal) and digits.text is not None:
                     return [*_words(tree.arguments[0], leaves), f"{step}:{digits.text}"]
             else:
-                return [*(word for each in tree.arguments for word in _words(each, leaves)), step]
+                return [*(word for argument in tree.arguments for word in _words(argument, leaves)), step]
     return [_leaf(tree, leaves)]
 
 
-def _place(word: str, own: Sequence[Expression], leaves: list[Expression]) -> str:
-    return _leaf(own[int(word)], leaves) if word.isdigit() else word
+def _remap_leaf(word: str, program_leaves: Sequence[Expression], leaves: list[Expression]) -> str:
+    return _leaf(program_leaves[int(word)], leaves) if word.isdigit() else word
 
 
 def _leaf(tree: Expression, leaves: list[Expression]) -> str:

@@ -1,6 +1,6 @@
-"""A literal's text and the type it takes → its value; conversions that happen unasked.
+"""Read literals as values of a type, and cast implicitly.
 
-An interval's text → months, days and microseconds; intervals in columns, and added to timestamps.
+Also reads intervals as months, days and microseconds, and adds them to timestamps.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from sinkql.planner.expression.typed_expression import Typed, call, cast_to, che
 
 _TRUE = ("t", "tr", "tru", "true", "y", "ye", "yes", "on", "1")
 _FALSE = ("f", "fa", "fal", "fals", "false", "n", "no", "of", "off", "0")
-_MOST_EXPONENT = 1000  # far more than a numeric's digits, and little to write out
+_MAX_EXPONENT = 1000  # far above the digits of a numeric, and still short as text
 _EXACT = Context(prec=80)
 _BLANK = " \t\n\r\f\v"
-_MOST_SCALE = 16_383
-"""How many fraction digits the text of a numeric may have."""
+_MAX_SCALE = 16_383
+"""The maximum number of fraction digits in the text of a numeric."""
 
 
 def untyped(text: str, span: Span) -> Typed:
-    """Return a string literal: it takes the type of what it meets, text if it meets nothing."""
+    """Return a string literal without a type: it takes the type of its context, by default text."""
     return constant(text, types.UNKNOWN, span)
 
 
@@ -45,11 +45,11 @@ def untyped_null(span: Span) -> Typed:
 
 
 def number(text: str, span: Span, *, negative: bool = False) -> Typed:
-    """Return a number literal: integer, bigint or numeric by its size, with its sign, and its form."""
+    """Return a number literal as integer, bigint or numeric, by its form, sign and size."""
     try:
         value = Decimal(text.replace("_", ""))
     except InvalidOperation:
-        raise _too_long(span) from None
+        raise _too_long_error(span) from None
     value = value.copy_negate() if negative and value else value
     if re.fullmatch(r"[0-9_]+", text) and -(2**63) <= value < 2**63:
         return constant(int(value), types.INTEGER if -(2**31) <= value < 2**31 else types.BIGINT, span)
@@ -57,49 +57,49 @@ def number(text: str, span: Span, *, negative: bool = False) -> Typed:
 
 
 def decimal(value: Decimal, span: Span) -> Typed:
-    """Return a numeric literal; its tree is a numeric of just its digits."""
-    if abs(int(value.as_tuple().exponent)) > _MOST_EXPONENT:
-        raise _too_long(span)
+    """Return a numeric literal; its tree has exactly the digits of the number."""
+    if abs(int(value.as_tuple().exponent)) > _MAX_EXPONENT:
+        raise _too_long_error(span)
     shown = format(value, "f")
     scale = len(shown.partition(".")[2])
     precision = max(len(shown.replace(".", "").replace("-", "").lstrip("0")), scale, 1)
     if precision > 38:
-        raise _too_long(span)
+        raise _too_long_error(span)
     return Typed(logical.literal(value, Type("numeric", precision, scale), span), NUMERIC)
 
 
-def _too_long(span: Span) -> SinkqlError:
+def _too_long_error(span: Span) -> SinkqlError:
     return SinkqlError("SQ2212", "a numeric constant has more than 38 digits", span)
 
 
 def coerced(value: Typed, target: Type) -> Typed:
-    """Convert to a type that the value's type is implicitly converted to; a tree that is exactly of that type."""
+    """Cast implicitly to a type, so that the tree has exactly this type."""
     if value.type == types.UNKNOWN:
         return null_of(target, value.span) if value.null else literal(str(value.constant), target, value.span)
     if value.type == target:
         return exact(value)
     if target == NUMERIC and value.raw.name == "numeric":
         check_scale(value)
-    known = value.constant
-    if types.floating(target) and isinstance(known, int | Decimal):
-        return literal(str(known), target, value.span)
-    if types.whole(target) and isinstance(known, int):
-        return constant(known, target, value.span)
+    constant_ = value.constant
+    if types.floating(target) and isinstance(constant_, int | Decimal):
+        return literal(str(constant_), target, value.span)
+    if types.whole(target) and isinstance(constant_, int):
+        return constant(constant_, target, value.span)
     return cast_to(value, target)
 
 
 def literal(text: str, target: Type, span: Span) -> Typed:
-    """Return a string literal read as a value of a type; raises SinkqlError (SQ2212) where it is not one."""
+    """Return a string literal read as a value of a type; raise SQ2212 if it is invalid."""
     if target in (types.TEXT, types.UNKNOWN):
         return constant(text, types.TEXT, span)
     if target == types.INTERVAL:
         return constant(parse_interval(text, span), types.INTERVAL, span)
     if target.name in ("map", "record"):
-        return constant(_composite(text, target, span), target, span)
+        return constant(_read_composite(text, target, span), target, span)
     if target.element is not None:
-        return constant(_items(text, target, span), target, span)
+        return constant(_read_items(text, target, span), target, span)
     if types.ranged(target):
-        return constant(_range(text, target, span), target, span)
+        return constant(_read_range(text, target, span), target, span)
     if target == types.JSONB:
         document(text, span)
         return cast_to(constant(text, types.TEXT, span), target)
@@ -109,7 +109,7 @@ def literal(text: str, target: Type, span: Span) -> Typed:
         hint = "Use a value in the years 1 to 9999, or NULL."
         raise SinkqlError("SQ2212", f"{target} out of range: '{text}'", span, hint=hint) from None
     if value is None and target.name == "numeric" and _NUMBER.fullmatch(text.strip(_BLANK)):
-        raise _unfit(text, target, span)
+        raise _overflow_error(text, target, span)
     if value is None and target.name in _INTEGERS and _WHOLE.fullmatch(text.strip(_BLANK)):
         hint = "Use numeric." if target.name in ("bigint", "uint8") else "Use bigint or numeric."
         raise SinkqlError("SQ2212", f"'{text}' is out of range for type {target}", span, hint=hint)
@@ -118,8 +118,8 @@ def literal(text: str, target: Type, span: Span) -> Typed:
     return constant(value, target, span)
 
 
-def _unfit(text: str, target: Type, span: Span) -> SinkqlError:
-    """Return the error of a number that a numeric has no room for."""
+def _overflow_error(text: str, target: Type, span: Span) -> SinkqlError:
+    """Return the error for a number that does not fit a numeric type."""
     digits = (target.precision or 0) - (target.scale or 0)
     try:
         over = Decimal(text.strip(_BLANK)).adjusted() >= digits
@@ -129,82 +129,82 @@ def _unfit(text: str, target: Type, span: Span) -> SinkqlError:
         message = f"numeric field overflow: '{text}' does not fit {target}"
         return SinkqlError("SQ2212", message, span, hint=f"A {target} has at most {digits} digits before the point.")
     message = f"'{text}' has too many digits after the point for {target}"
-    hint = f"A {target} keeps {target.scale}: round it, or cast it to another numeric(p,s)."
+    hint = f"A {target} has {target.scale} digits after the point: round it, or cast it to another numeric(p,s)."
     return SinkqlError("SQ2212", message, span, hint=hint)
 
 
-def _items(text: str, target: Type, span: Span) -> tuple[logical.Value | None, ...]:
-    """Return the text of an array or a list as its value; raises SinkqlError (SQ2212)."""
+def _read_items(text: str, target: Type, span: Span) -> tuple[logical.Value | None, ...]:
+    """Return the value of the text of an array or list; raise SQ2212."""
     try:
-        found = read_array(text, map_levels(target))
+        items = read_array(text, map_levels(target))
     except ValueError:
         hint = "Write its elements in braces, as '{1,2,NULL}'."
         raise SinkqlError("SQ2212", f"invalid input syntax for type {target}: '{text}'", span, hint=hint) from None
-    return _values(found, target, span)
+    return _read_values(items, target, span)
 
 
-def _values(items: Items, target: Type, span: Span) -> tuple[logical.Value | None, ...]:
+def _read_values(items: Items, target: Type, span: Span) -> tuple[logical.Value | None, ...]:
     element = target.element
     assert element is not None
-    found = [None if each is None else _element(each, element, target, span) for each in items]
+    values = [None if item is None else _read_element(item, element, target, span) for item in items]
     try:
-        return tuple(squared(found, target))
+        return tuple(squared(values, target))
     except UnevenError:
-        message = f"the arrays in a value of type {target} are not of one length"
-        hint = "Give them all as many elements, as in '{{1,2},{3,4}}'."
+        message = f"the arrays in a value of type {target} have different lengths"
+        hint = "Write the same number of elements in each, as in '{{1,2},{3,4}}'."
         raise SinkqlError("SQ2212", message, span, hint=hint) from None
 
 
-def _element(item: str | Items, element: Type, target: Type, span: Span) -> logical.Value | None:
+def _read_element(item: str | Items, element: Type, target: Type, span: Span) -> logical.Value | None:
     if isinstance(item, list):
         if element.element is not None:
-            return _values(item, element, span)
+            return _read_values(item, element, span)
         nested = "lists within a list" if target.name == "list" else "an array of two dimensions"
         hint = f"Write {nested} into a column of type {element}{' list list' if target.name == 'list' else '[][]'}."
         raise SinkqlError("SQ2214", f"an array within a value of type {target} is not supported", span, hint=hint)
     if target.name == element.name == "array":
-        hint = "Write arrays within it, as in '{{1,2},{3,4}}'."
-        raise SinkqlError("SQ2212", f"a value of type {target} has an element that is no array", span, hint=hint)
-    return _value(item, element, span)
+        hint = "Write arrays as its elements, as in '{{1,2},{3,4}}'."
+        raise SinkqlError("SQ2212", f"a value of type {target} has an element that is not an array", span, hint=hint)
+    return _read_part(item, element, span)
 
 
-def _composite(text: str, target: Type, span: Span) -> tuple[Any, ...]:
-    """Return the text of a map or a record as its value; raises SinkqlError (SQ2212)."""
+def _read_composite(text: str, target: Type, span: Span) -> tuple[Any, ...]:
+    """Return the value of the text of a map or record; raise SQ2212."""
     try:
         if target.name == "map":
-            return entries((key, _value(each, target.value, span)) for key, each in read_map(text))
+            return entries((key, _read_part(value, target.value, span)) for key, value in read_map(text))
         texts = read_record(text, len(target.fields))
     except ValueError:
         example = "{a=>1,b=>NULL}" if target.name == "map" else f"({','.join(['…'] * len(target.fields))})"
         hint = f"Write it as '{example}'."
         raise SinkqlError("SQ2212", f"invalid input syntax for type {target}: '{text}'", span, hint=hint) from None
-    for each, field in zip(texts, target.fields, strict=True):
-        if each is None and not field.nullable:
+    for part, field in zip(texts, target.fields, strict=True):
+        if part is None and not field.nullable:
             raise SinkqlError("SQ2212", f'null value in field "{field.name}" of {target}, which is NOT NULL', span)
-    return tuple(_value(each, field.type, span) for each, field in zip(texts, target.fields, strict=True))
+    return tuple(_read_part(text, field.type, span) for text, field in zip(texts, target.fields, strict=True))
 
 
-def _value(text: str | None, type_: Type, span: Span) -> logical.Value | None:
-    """Return the text of a part of a value."""
+def _read_part(text: str | None, type_: Type, span: Span) -> logical.Value | None:
+    """Return the value of the text of a part."""
     if text is None:
         return None
     if type_ == types.JSONB:
         return document(text, span)
     if type_ == types.INTERVAL:
-        return show_interval(parse_interval(text, span))  # as columns have it
-    found = literal(text, type_, span).tree
-    assert isinstance(found, logical.Literal)
-    return found.value
+        return show_interval(parse_interval(text, span))  # columns store intervals as text
+    tree = literal(text, type_, span).tree
+    assert isinstance(tree, logical.Literal)
+    return tree.value
 
 
-def _range(text: str, target: Type, span: Span) -> str:
-    """Return the text of a range as its value; raises SinkqlError (SQ2212)."""
+def _read_range(text: str, target: Type, span: Span) -> str:
+    """Return the canonical text of a range; raise SQ2212."""
 
     def read(bound: str) -> logical.Value:
-        found = literal(bound, SUBTYPES[target.name], span).tree
-        assert isinstance(found, logical.Literal)
-        assert found.value is not None
-        return found.value
+        tree = literal(bound, SUBTYPES[target.name], span).tree
+        assert isinstance(tree, logical.Literal)
+        assert tree.value is not None
+        return tree.value
 
     try:
         return read_range(text, target.name, read)
@@ -215,12 +215,12 @@ def _range(text: str, target: Type, span: Span) -> str:
         raise SinkqlError("SQ2212", f"{SUBTYPES[target.name]} out of range: '{text}'", span) from None
     except ValueError:
         bounds = "2024-01-01,2024-02-01" if target.name in ("daterange", "tsrange", "tstzrange") else "1,5"
-        hint = f"Write it as '[{bounds})', with nothing in the place of an infinite bound, or 'empty'."
+        hint = f"Write it as '[{bounds})', without a value for an infinite bound, or 'empty'."
         raise SinkqlError("SQ2212", f"invalid input syntax for type {target}: '{text}'", span, hint=hint) from None
 
 
 def document(text: str, span: Span) -> str:
-    """Return a string literal as a jsonb has it; raises SinkqlError (SQ2212) where it has not."""
+    """Return the jsonb text of a string literal; raise SQ2212 if it is not JSON."""
     try:
         return jsonb(text)
     except (ValueError, RecursionError):
@@ -246,12 +246,12 @@ def _numeric(text: str, target: Type) -> Decimal | None:
     try:
         value, scale = Decimal(text), target.scale or 0
     except InvalidOperation:
-        return None  # an exponent that no decimal has
-    if -int(value.as_tuple().exponent) > (types.MAX_SCALE if target == NUMERIC else _MOST_SCALE):
+        return None  # the exponent is out of range for a decimal
+    if -int(value.as_tuple().exponent) > (types.MAX_SCALE if target == NUMERIC else _MAX_SCALE):
         return None
     if value.adjusted() > (target.precision or 0):
         return None
-    rounded = _EXACT.plus(Decimal(text_of(value, target)))  # there is no -0
+    rounded = _EXACT.plus(Decimal(text_of(value, target)))  # removes the sign of -0
     return rounded if abs(rounded) < Decimal(10) ** ((target.precision or 0) - scale) else None
 
 
@@ -273,8 +273,8 @@ def _boolean(text: str, _target: Type) -> bool | None:
     return False if text.lower() in _FALSE else None
 
 
-def _moment(read: Callable[[str], logical.Value]) -> Callable[[str, Type], logical.Value | None]:
-    def found(text: str, _target: Type) -> logical.Value | None:
+def _time_reader(read: Callable[[str], logical.Value]) -> Callable[[str, Type], logical.Value | None]:
+    def read_or_none(text: str, _target: Type) -> logical.Value | None:
         try:
             return read(text)
         except time.OutOfRangeError:
@@ -282,7 +282,7 @@ def _moment(read: Callable[[str], logical.Value]) -> Callable[[str, Type], logic
         except ValueError:
             return None
 
-    return found
+    return read_or_none
 
 
 def _uuid(text: str, _target: Type) -> str | None:
@@ -300,14 +300,14 @@ def _bytea(text: str, _target: Type) -> bytes | None:
 
 _READERS: dict[str, Callable[[str, Type], logical.Value | None]] = {
     **dict.fromkeys(RANGES, _integer), "numeric": _numeric, "real": _floating,
-    "double precision": _floating, "boolean": _boolean, "date": _moment(time.read_date),
-    "time": _moment(time.read_time),
-    "timestamp": _moment(time.read_timestamp), "timestamptz": _moment(time.read_timestamptz), "uuid": _uuid,
+    "double precision": _floating, "boolean": _boolean, "date": _time_reader(time.read_date),
+    "time": _time_reader(time.read_time),
+    "timestamp": _time_reader(time.read_timestamp), "timestamptz": _time_reader(time.read_timestamptz), "uuid": _uuid,
     "bytea": _bytea,
 }  # fmt: skip
 _HINTS = {
-    **dict.fromkeys(RANGES, "Write a whole number, or cast what stands beside it to text."),
-    **dict.fromkeys(("numeric", "real", "double precision"), "Write a number, or cast what stands beside it to text."),
+    **dict.fromkeys(RANGES, "Write an integer, or cast the opposite operand to text."),
+    **dict.fromkeys(("numeric", "real", "double precision"), "Write a number, or cast the opposite operand to text."),
     "boolean": "Write true or false.",
     "uuid": "Write it as '00000000-0000-0000-0000-000000000000'.",
     "bytea": r"Write bytes in hexadecimal, as '\x01ff'.",
@@ -323,7 +323,7 @@ def _hint(target: Type) -> str | None:
 
 
 def parse_interval(text: str, span: Span, unit: str | None = None) -> Interval:
-    """Return an interval literal's value; raises SinkqlError (SQ2212) for a form that is not understood."""
+    """Return the value of an interval literal; raise SQ2212 if its form is not supported."""
     try:
         return read_interval(text, unit)
     except RangeError:
@@ -337,15 +337,15 @@ def parse_interval(text: str, span: Span, unit: str | None = None) -> Interval:
 
 
 def held(value: Typed) -> Typed:
-    """Return an interval as columns have it, and not as Spark computes with it."""
-    if _product(value):
-        return _multiple(value)
+    """Return an interval in the form that columns store, instead of Spark's."""
+    if _is_product(value):
+        return _scaled_interval(value)
     computed = value.difference is not None or isinstance(value.constant, Interval)
     return call("$held(interval)", (value,), value.span) if computed else value
 
 
-def _multiple(value: Typed) -> Typed:
-    """Return a multiple of a constant interval by its parts."""
+def _scaled_interval(value: Typed) -> Typed:
+    """Return a multiple of a constant interval, part by part."""
     assert isinstance(value.tree, Call)
     factor, interval = value.tree.arguments
     assert isinstance(interval, Literal)
@@ -362,25 +362,25 @@ def _multiple(value: Typed) -> Typed:
     return Typed(tree, tree.type)
 
 
-def _product(value: Typed) -> bool:
+def _is_product(value: Typed) -> bool:
     return isinstance(value.tree, Call) and value.tree.function.startswith("*(")
 
 
 def order(value: Typed) -> Typed:
-    """Return what an interval is compared by, a whole number."""
+    """Return the integer by which an interval is compared."""
     return call("$order(interval)", (held(value),), value.span, type_=Type("numeric", 38, 0))
 
 
 def shift(instant: Typed, interval: Typed, *, sign: str) -> Typed:
-    """Add an interval to a timestamp (`+`), or take it off (`-`): months first, then days and time."""
-    plain = _is_plain(interval) if _product(interval) else isinstance(interval.constant, Interval)
+    """Add an interval to a timestamp (`+`) or subtract it (`-`): months first, then days and time."""
+    plain = _is_plain(interval) if _is_product(interval) else isinstance(interval.constant, Interval)
     if not plain:
         interval = held(interval)
     return call(f"{sign}({instant.type.name},interval)", (instant, interval))
 
 
 def _is_plain(product: Typed) -> bool:
-    """Tell whether this is a multiple of a constant number of days or whole seconds, which has a form of its own."""
+    """Return whether this is a multiple of a constant number of days or of whole seconds, which Spark adds directly."""
     assert isinstance(product.tree, Call)
     interval = product.tree.arguments[1]
     value = interval.value if isinstance(interval, Literal) else None

@@ -1,4 +1,4 @@
-"""Operators over typed operands → calls of just the types that they take."""
+"""Plan operators over typed operands as calls with exactly the types that the operators take."""
 
 from __future__ import annotations
 
@@ -16,50 +16,50 @@ from sinkql.planner.expression.literal import coerced, decimal, held, order, shi
 from sinkql.planner.expression.typed_expression import Typed, call, cast_to, check_scale, constant, exact
 
 _OF_RANGES = ("<<", ">>", "+", "-", "*")
-"""Postgres has them of ranges too."""
+"""Operators that Postgres also has for ranges."""
 _EQUALITIES = ("=", "<>", "IS NOT DISTINCT FROM")
 _FLIPPED = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
 
 def arithmetic(operator: str, left: Typed, right: Typed, span: Span) -> Typed:
     """Plan `left operator right` for + - * / %."""
-    left, right = _literal_like(left, right)
-    if any(types.instant(each) or each in (types.TIME, types.INTERVAL) for each in (left.type, right.type)):
-        return _of_times(operator, left, right, span).at(span)
+    left, right = _type_literal(left, right)
+    if any(types.instant(side) or side in (types.TIME, types.INTERVAL) for side in (left.type, right.type)):
+        return _time_arithmetic(operator, left, right, span).at(span)
     type_ = types.operand(left.type, right.type) if types.number(left.type) and types.number(right.type) else None
     if type_ is None or (operator == "%" and types.floating(type_)):
         raise no_operator(operator, (left, right), span)
     if type_.name == "numeric":
-        return _of_numerics(operator, left, right, span)
+        return _numeric_arithmetic(operator, left, right, span)
     return call(f"{operator}({type_.name},{type_.name})", (coerced(left, type_), coerced(right, type_)), span)
 
 
-def _literal_like(left: Typed, right: Typed) -> tuple[Typed, Typed]:
-    """Give an untyped literal the type of the other side; beside a date or time it is an interval or a number."""
+def _type_literal(left: Typed, right: Typed) -> tuple[Typed, Typed]:
+    """Give an untyped literal the type of the opposite side."""
     if left.type == types.UNKNOWN and right.type != types.UNKNOWN:
-        return coerced(left, _partner(right.type)), right
+        return coerced(left, _operand_type(right.type)), right
     if right.type == types.UNKNOWN and left.type != types.UNKNOWN:
-        return left, coerced(right, _partner(left.type))
+        return left, coerced(right, _operand_type(left.type))
     return left, right
 
 
-def _partner(type_: Type) -> Type:
+def _operand_type(type_: Type) -> Type:
     return NUMERIC if type_.name == "numeric" else type_
 
 
-def _of_numerics(operator: str, left: Typed, right: Typed, span: Span) -> Typed:
+def _numeric_arithmetic(operator: str, left: Typed, right: Typed, span: Span) -> Typed:
     check_scale(left)
     check_scale(right)
     return call(f"{operator}(numeric,numeric)", (decimal_operand(left), decimal_operand(right)), span)
 
 
 def decimal_operand(value: Typed) -> Typed:
-    """Return an operand as a numeric of just the digits that its type has."""
+    """Return an operand as a numeric with exactly the digits of its type."""
     if value.type.name == "numeric":
         return value
-    known = value.constant
-    if isinstance(known, int):
-        return decimal(Decimal(known), value.span)
+    constant_ = value.constant
+    if isinstance(constant_, int):
+        return decimal(Decimal(constant_), value.span)
     return Typed(cast_to(value, Type("numeric", types.INTEGER_DIGITS[value.type.name], 0)).tree, NUMERIC)
 
 
@@ -72,17 +72,17 @@ def wide(value: Typed) -> Typed:
 
 def negative(value: Typed, span: Span) -> Typed:
     """Plan `-value`."""
-    known = value.constant
-    if isinstance(known, int) and not isinstance(known, bool) and known >= 0:
-        return constant(-known, value.raw, span)
-    if isinstance(known, Decimal) and known >= 0:
-        return Typed(logical.literal(-known, value.raw, span), value.type)
-    if isinstance(known, Interval):
-        return constant(Interval(-known.months, -known.days, -known.micros), types.INTERVAL, span)
+    constant_ = value.constant
+    if isinstance(constant_, int) and not isinstance(constant_, bool) and constant_ >= 0:
+        return constant(-constant_, value.raw, span)
+    if isinstance(constant_, Decimal) and constant_ >= 0:
+        return Typed(logical.literal(-constant_, value.raw, span), value.type)
+    if isinstance(constant_, Interval):
+        return constant(Interval(-constant_.months, -constant_.days, -constant_.micros), types.INTERVAL, span)
     if not types.number(value.type) or types.unsigned(value.type):
         raise no_operator("-", (value,), span)
-    found = call(f"-({value.type.name})", (value,), span, type_=value.raw)
-    return Typed(found.tree, NUMERIC if value.type.name == "numeric" else value.type, value.scale)
+    negated = call(f"-({value.type.name})", (value,), span, type_=value.raw)
+    return Typed(negated.tree, NUMERIC if value.type.name == "numeric" else value.type, value.scale)
 
 
 def complement(value: Typed, span: Span) -> Typed:
@@ -117,7 +117,7 @@ def compare(operator: str, left: Typed, right: Typed, span: Span) -> Typed:
 
 
 def alike(values: Sequence[Typed], span: Span, operator: str) -> tuple[Typed, ...]:
-    """Bring operands of a comparison to one type, as little as it takes; jsonb has no comparison here."""
+    """Cast operands of a comparison to one type, if needed; raise SQ2214 for types without an exact comparison."""
     type_: Type | None = values[0].type
     for value in values[1:]:
         type_ = types.operand(type_, value.type) if type_ is not None else None
@@ -131,19 +131,19 @@ def alike(values: Sequence[Typed], span: Span, operator: str) -> tuple[Typed, ..
     if type_ is None:
         raise no_operator(operator, values, span)
     if types.ranged(type_) and operator not in _EQUALITIES:
-        return tuple(_ordered(coerced(value, type_)) for value in values)
+        return tuple(_sort_value(coerced(value, type_)) for value in values)
     if type_.name == "numeric":
-        known = [coerced(value, NUMERIC) if value.type == types.UNKNOWN else value for value in values]
-        return tuple(map(decimal_operand, known))
+        typed = [coerced(value, NUMERIC) if value.type == types.UNKNOWN else value for value in values]
+        return tuple(map(decimal_operand, typed))
     return tuple(coerced(value, type_) for value in values)
 
 
-def _ordered(value: Typed) -> Typed:
+def _sort_value(value: Typed) -> Typed:
     return call("$order(any)", (value,), value.span, type_=value.type)
 
 
 def _compare_intervals(operator: str, left: Typed, right: Typed, span: Span) -> Typed:
-    left, right = _literal_like(left, right)
+    left, right = _type_literal(left, right)
     if left.difference is None and right.difference is not None:
         return _compare_intervals(_FLIPPED.get(operator, operator), right, left, span)
     if left.type != right.type:
@@ -153,15 +153,15 @@ def _compare_intervals(operator: str, left: Typed, right: Typed, span: Span) -> 
     return call(f"{operator}(interval,interval)", (left, right), span)
 
 
-def _of_times(operator: str, left: Typed, right: Typed, span: Span) -> Typed:
+def _time_arithmetic(operator: str, left: Typed, right: Typed, span: Span) -> Typed:
     kinds = (left.type.name, operator, right.type.name)
     if operator == "*" and types.INTERVAL in (left.type, right.type):
-        return _times(*((right, left) if right.type == types.INTERVAL else (left, right)), span)
+        return _multiply_interval(*((right, left) if right.type == types.INTERVAL else (left, right)), span)
     if operator == "+" and (
         (left.type == types.INTERVAL and right.type != types.INTERVAL)
         or (right.type == types.DATE and (types.whole(left.type) or left.type == types.TIME))
     ):
-        return _of_times(operator, right, left, span)
+        return _time_arithmetic(operator, right, left, span)
     if operator in ("+", "-") and types.instant(left.type) and right.type == types.INTERVAL:
         start = coerced(left, types.TIMESTAMP) if left.type == types.DATE else left
         return shift(start, right, sign=operator)
@@ -179,7 +179,7 @@ def _of_times(operator: str, left: Typed, right: Typed, span: Span) -> Typed:
     raise no_operator(operator, (left, right), span)
 
 
-def _times(interval: Typed, factor: Typed, span: Span) -> Typed:
+def _multiply_interval(interval: Typed, factor: Typed, span: Span) -> Typed:
     value = interval.constant
     if not isinstance(value, Interval) or not types.whole(factor.type):
         raise no_operator("*", (factor, interval), span)
@@ -190,22 +190,22 @@ def _times(interval: Typed, factor: Typed, span: Span) -> Typed:
 
 
 def interval_of(parts: Sequence[tuple[Typed, Interval]], total: Interval, span: Span) -> Typed:
-    """Return the interval of a constant one and multiples of others, by bigints, as columns have it."""
+    """Return the sum of a constant interval and multiples of intervals, in the form that columns store."""
     sums: list[Typed] = []
     for unit in ("months", "days", "micros"):
-        found = constant(getattr(total, unit), types.BIGINT, span)
-        for factor, one in parts:
-            if getattr(one, unit):
-                many = arithmetic("*", factor, constant(getattr(one, unit), types.BIGINT, span), span)
-                found = many if found.constant == 0 else arithmetic("+", found, many, span)
-        sums.append(found)
+        sum_ = constant(getattr(total, unit), types.BIGINT, span)
+        for factor, interval in parts:
+            if getattr(interval, unit):
+                product = arithmetic("*", factor, constant(getattr(interval, unit), types.BIGINT, span), span)
+                sum_ = product if sum_.constant == 0 else arithmetic("+", sum_, product, span)
+        sums.append(sum_)
     return call("$interval(bigint,bigint,bigint)", sums, span)
 
 
 def concatenate(left: Typed, right: Typed, span: Span) -> Typed:
-    """Plan `left || right`: texts, a text and a value, or two byte strings."""
+    """Plan `left || right`: two texts, a text and a value, or two byte strings."""
     if types.BYTEA in (left.type, right.type):
-        left, right = _literal_like(left, right)
+        left, right = _type_literal(left, right)
         if left.type != right.type:
             raise no_operator("||", (left, right), span)
         return call("||(bytea,bytea)", (left, right), span)
@@ -217,69 +217,69 @@ def concatenate(left: Typed, right: Typed, span: Span) -> Typed:
 
 
 def no_operator(operator: str, operands: Sequence[Typed], span: Span) -> SinkqlError:
-    """Make the error for an operator that is not there for these types."""
+    """Return the error for an operator that does not exist for these types."""
     names = [value.type.called for value in operands]
     shown = f" {operator} ".join(names) if len(names) > 1 else f"{operator} {names[0]}"
     if operator == "BETWEEN":
         shown = "{} BETWEEN {} AND {}".format(*names)
     if all(types.ranged(value.type) for value in operands) and operator in _OF_RANGES:
         hint = "Compare lower() and upper() of the ranges."
-        return SinkqlError("SQ2214", f"operator {operator} is not supported of ranges", span, hint=hint)
+        return SinkqlError("SQ2214", f"operator {operator} is not supported for ranges", span, hint=hint)
     if any(types.ranged(value.type) for value in operands):
         return SinkqlError("SQ2211", f"operator does not exist: {shown}", span)
-    return SinkqlError("SQ2211", f"operator does not exist: {shown}", span, hint=_advice(operator, operands))
+    return SinkqlError("SQ2211", f"operator does not exist: {shown}", span, hint=_cast_hint(operator, operands))
 
 
 _ARITHMETIC = ("+", "-", "*", "/", "%", "&", "|", "#", "<<", ">>", "~")
 _COMPARISONS = (*_FLIPPED, "BETWEEN", "IN", "IS NOT DISTINCT FROM")
 
 
-def _advice(operator: str, operands: Sequence[Typed]) -> str | None:
-    """Return how to write the operands so that they have the operator; None where one step is not enough."""
-    found = [value.type for value in operands]
-    if operator == "+" and set(found) <= {types.TEXT, types.UNKNOWN}:
-        return "Write || to join texts."
-    nested = [type_ for type_ in found if type_.nested]
+def _cast_hint(operator: str, operands: Sequence[Typed]) -> str | None:
+    """Return how to cast the operands so that the operator exists, None if one step is not enough."""
+    operand_types = [value.type for value in operands]
+    if operator == "+" and set(operand_types) <= {types.TEXT, types.UNKNOWN}:
+        return "Write || to concatenate text."
+    nested = [type_ for type_ in operand_types if type_.nested]
     if nested:
-        elements = {type_.value if type_.name == "map" else type_.element or type_ for type_ in found}
+        elements = {type_.value if type_.name == "map" else type_.element or type_ for type_ in operand_types}
         numbers = all(map(types.number, elements))
-        alike = numbers or (len(elements) == 1 and all(types.comparable(each) for each in elements))
-        has = (operator in _ARITHMETIC[:4] and numbers) or (operator in _COMPARISONS and alike)
-        has |= operator == "||" and elements == {types.TEXT}
+        comparable = numbers or (len(elements) == 1 and all(types.comparable(element) for element in elements))
+        has_operator = (operator in _ARITHMETIC[:4] and numbers) or (operator in _COMPARISONS and comparable)
+        has_operator |= operator == "||" and elements == {types.TEXT}
         kinds = {type_.name for type_ in nested}
-        return part_of(nested[0]) if len(kinds) == 1 and (has or "record" in kinds) else None
+        return part_of(nested[0]) if len(kinds) == 1 and (has_operator or "record" in kinds) else None
     targets: tuple[Type, ...] = ()
     if operator in (*_ARITHMETIC, *_COMPARISONS):
         targets = (types.INTEGER,)
-    if operator in ("||", "^@") or (operator in _COMPARISONS and types.TEXT in found):
+    if operator in ("||", "^@") or (operator in _COMPARISONS and types.TEXT in operand_types):
         targets = (*targets, types.TEXT)
     for target in targets:
-        if all(_castable(type_, target) for type_ in found):
+        if all(_can_cast(type_, target) for type_ in operand_types):
             return f"Cast the operands, as in value::{target}."
     return None
 
 
-def _castable(type_: Type, target: Type) -> bool:
+def _can_cast(type_: Type, target: Type) -> bool:
     if type_ in (target, types.UNKNOWN):
         return True
     return (type_.name, target.name) in CASTS and not (target == types.TEXT and type_.name == "numeric")
 
 
 def part_of(type_: Type) -> str | None:
-    """Return what to write instead of a value that is made of others; None of any other type."""
+    """Return how to use a part of a nested value instead, None for other types."""
     match type_.name:
         case "array" | "list":
-            return "Take an element of it, as x[1]."
+            return "Use an element of it, as x[1]."
         case "map":
-            return "Take a value of it, as m -> 'key'."
+            return "Use a value of it, as m -> 'key'."
         case "record":
-            return f"Take a field of it, as (r).{shown_name(type_.fields[0].name)}."
+            return f"Use a field of it, as (r).{shown_name(type_.fields[0].name)}."
         case _:
             return None
 
 
 def settled(values: Sequence[Typed], span: Span, what: str) -> tuple[Type, tuple[Typed, ...]]:
-    """Bring the branches of CASE, COALESCE and the like to one type; raises SinkqlError (SQ2213) if there is none."""
+    """Cast the branches of CASE, COALESCE and similar to one type; raise SQ2213 if they have no common type."""
     type_ = types.common([value.type for value in values])
     if type_ is None:
         shown = ", ".join(dict.fromkeys(value.type.called for value in values if value.type != types.UNKNOWN))

@@ -1,7 +1,7 @@
-"""A numeric function and its arguments → how many digits after the point Postgres shows of its results.
+"""Compute the number of fraction digits that Postgres shows for the result of a numeric function.
 
-It is known where it follows from the function and from the scales of what it takes. Of a quotient, a power and an
-average it follows from the values.
+It is known if it follows from the function and the scales of its arguments. For a quotient, a power and an average it
+depends on the values.
 """
 
 from __future__ import annotations
@@ -10,27 +10,27 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 Scales = Sequence[int | None]
-"""The scales of arguments, None where one is not known."""
+"""The scales of arguments, None if a scale is unknown."""
 
 _OF_SECONDS = {"second": 6, "epoch": 6, "milliseconds": 3}
 CHOICES = ("coalesce(any…)", "greatest(any…)", "least(any…)")
-"""Functions whose result is one of their arguments."""
+"""Functions that return one of their arguments."""
 _WHOLE = ("sign(numeric)", "ceil(numeric)", "floor(numeric)", "div(numeric,numeric)", "factorial(bigint)")
 
 
 def widest(scales: Scales) -> int | None:
-    """Return the greatest scale; None where there are none, or one is not known."""
-    return _of_all(max, scales)
+    """Return the greatest scale, None if there are no scales or one is unknown."""
+    return _combine(max, scales)
 
 
-def _of_all(what: Callable[[Sequence[int]], int], scales: Scales) -> int | None:
-    known = [each for each in scales if each is not None]
-    return what(known) if known and len(known) == len(scales) else None
+def _combine(what: Callable[[Sequence[int]], int], scales: Scales) -> int | None:
+    numbers = [scale for scale in scales if scale is not None]
+    return what(numbers) if numbers and len(numbers) == len(scales) else None
 
 
 _RULES: dict[str, Callable[[Scales], int | None]] = {
     **{f"{sign}(numeric,numeric)": widest for sign in "+-%"},
-    "*(numeric,numeric)": partial(_of_all, sum),
+    "*(numeric,numeric)": partial(_combine, sum),
     **{name: lambda _: 0 for name in _WHOLE},
     **dict.fromkeys(("-(numeric)", "abs(numeric)", "nullif(any,any)"), lambda scales: scales[0]),
     **dict.fromkeys(CHOICES, widest),
@@ -38,9 +38,9 @@ _RULES: dict[str, Callable[[Scales], int | None]] = {
 
 
 def of_call(function: str, scales: Scales, constants: Sequence[object]) -> int | None:
-    """Return the scale of a function's results, by its id; None where it is not known.
+    """Return the scale of a function's result, by the function's id, None if unknown.
 
-    `constants` are the values of arguments that are literals, None of others.
+    `constants` are the values of literal arguments, None for other arguments.
     """
     if function in ("round(numeric,integer)", "trunc(numeric,integer)"):
         digits = constants[1]

@@ -1,6 +1,13 @@
-"""A call and its arguments → an entry of `logical.function`'s list.
+"""Plan function calls as entries of `logical.function`'s list.
 
-* `call`: names that are known, volatile or not supported; the overload that takes the arguments by their types.
-* `argument`: how many arguments, of which types, and which must be constants.
-* `number`, `text`, `text`, `time`, `json`, `condition`: calls that check more than that, a family a file.
+* `call`: Resolves a function name and its overload.
+* `argument`: Checks the number, types and constants of arguments.
+* `number`: Plans numeric functions with special arguments.
+* `text`: Plans functions of text and bytes, LIKE and regular expressions.
+* `time`: Plans functions of dates and times.
+* `condition`: Plans COALESCE, NULLIF, GREATEST, LEAST and similar functions.
+* `json`: Plans functions and operators of jsonb.
+* `nested`: Plans functions and operators of arrays, lists, maps and records.
+* `range`: Plans functions and operators of ranges.
+* `set_returning`: Plans set-returning functions as arrays.
 """

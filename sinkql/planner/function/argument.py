@@ -1,4 +1,4 @@
-"""The arguments of a call: how many, of which types, and which of them must be constants."""
+"""Check the arguments of a call: their number, their types, and which of them must be constants."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.typed_expression import Typed
 
 _ANY_NUMBER = 99
-_SHOWN = 4
+_MAX_SHOWN = 4
 Handler = Callable[[str, tuple[Typed, ...], Span], Typed]
 
 
 def arity(name: str, arguments: Sequence[Typed], span: Span, least: int, most: int) -> None:
-    """Refuse a wrong number of arguments (SQ2211)."""
+    """Raise SQ2211 for a wrong number of arguments."""
     if not least <= len(arguments) <= most:
         wanted = f"{least} or more" if most == _ANY_NUMBER else str(least) if least == most else f"{least} to {most}"
         noun = "argument" if wanted == "1" else "arguments"
@@ -26,20 +26,20 @@ def arity(name: str, arguments: Sequence[Typed], span: Span, least: int, most: i
 
 
 def _hint(name: str) -> str | None:
-    """Return the forms of a function; None of one that the list of functions has not, or with too many."""
-    forms = [each for each in FUNCTIONS if each.startswith(f"{name}(") and "…" not in each]
-    return f"Use {one_of([each.replace(',', ', ') for each in forms])}." if 0 < len(forms) <= _SHOWN else None
+    """Return the overloads of a function as a hint, None if it has too many or is not in the list of functions."""
+    forms = [function for function in FUNCTIONS if function.startswith(f"{name}(") and "…" not in function]
+    return f"Use {one_of([form.replace(',', ', ') for form in forms])}." if 0 < len(forms) <= _MAX_SHOWN else None
 
 
 def typed(name: str, value: Typed, wanted: Type) -> Typed:
-    """Return an argument as the type that the function takes (SQ2211 if it is another)."""
+    """Return an argument as the type that the function takes; raise SQ2211 for any other type."""
     if not types.implicit(value.type, wanted):
         raise SinkqlError("SQ2211", f"{name}() takes {wanted.name} here, found {value.type.name}", value.span)
     return coerced(value, wanted)
 
 
 def constant_text(name: str, value: Typed, what: str) -> str:
-    """Return a constant string argument (SQ2214 if it is computed)."""
+    """Return a constant string argument; raise SQ2214 if it is computed."""
     if not isinstance(value.constant, str):
         shown = f"{name}()" if name[0].isalpha() else name
         raise SinkqlError("SQ2214", f"the {what} of {shown} must be a constant", value.span)

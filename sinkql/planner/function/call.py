@@ -1,4 +1,4 @@
-"""A function's name and typed arguments → the call of an entry of `logical.function`'s list, or why there is none."""
+"""Resolve a function's name and typed arguments to a call of `logical.function`'s list, or explain the error."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from sinkql.planner.function import (
 )
 from sinkql.planner.function.argument import Handler
 
-# what checks its arguments by more than their types
+# functions that check more than the types of their arguments
 HANDLERS: Mapping[str, Handler] = {
     **number.HANDLERS,
     **text.HANDLERS,
@@ -37,10 +37,10 @@ HANDLERS: Mapping[str, Handler] = {
     **function_range.HANDLERS,
 }
 ALIASES: Mapping[str, str] = {**number.ALIASES, **text.ALIASES, **nested.ALIASES}
-_REFUSED: Mapping[str, str] = {**number.REFUSED}
+_UNSUPPORTED_OVERLOADS: Mapping[str, str] = {**number.REFUSED}
 _LISTED: dict[str, list[Function]] = {}
 for _function in FUNCTIONS.values():
-    if _function.name.islower() and ANY not in _function.parameters:  # operators are not called
+    if _function.name.islower() and ANY not in _function.parameters:  # operators have no calls by name
         _LISTED.setdefault(_function.name, []).append(_function)
 NAMES = (*HANDLERS, *_LISTED, *ALIASES)
 """The names of all functions that are not aggregates."""
@@ -73,22 +73,25 @@ UNSUPPORTED_AGGREGATES = (
     "regr_slope",
 )
 SORTED_AGGREGATES = ("percentile_cont", "percentile_disc", "mode")
-"""Those of the values of WITHIN GROUP."""  # fmt: skip
+"""Aggregates over the values of WITHIN GROUP."""
 _REASONS = {
     "age": "an interval of months has no exact length",
     "justify_hours": "computed intervals have no exact type",
     "gcd": "Spark has no such function",
     "scale": "a numeric has a fixed scale here",
-    "range_merge": "take the least lower() and the greatest upper()",
+    "range_merge": "use the least lower() and the greatest upper()",
     "quote_literal": "SinkQL does not have it",
 }
 
 
 def call(name: str, arguments: Sequence[Typed], span: Span) -> Typed:
-    """Plan a scalar call; raises SinkqlError: unknown (SQ2210), no such overload (SQ2211), refused (SQ2214, SQ2217)."""
+    """Plan a scalar call.
+
+    Raises SQ2210 for an unknown function, SQ2211 for a missing overload, SQ2214 or SQ2217 for an unsupported one.
+    """
     check(name, span, len(arguments))
     handler = HANDLERS.get(name)
-    if name in ("lower", "upper") and any(types.ranged(each.type) for each in arguments):
+    if name in ("lower", "upper") and any(types.ranged(argument.type) for argument in arguments):
         handler = function_range.bound
     if handler is not None:
         return handler(name, tuple(arguments), span).at(span)
@@ -105,47 +108,54 @@ _PARAMETERS = {
     "regexp_replace": ("string pattern replacement", "string pattern replacement flags"),
     "regexp_split_to_array": ("string pattern",),
 }
-_FILLED = ("make_interval",)
-"""Functions whose arguments are 0 where they are left out."""
+_ZERO_DEFAULTS = ("make_interval",)
+"""Functions whose missing arguments default to 0."""
 
 
 def ordered(name: str, values: Sequence[Typed], names: Sequence[tuple[str, Span]]) -> list[Typed]:
-    """Return arguments, the last of which have names, in the order of the parameters; raises SQ2211."""
-    overloads = [each.split() for each in _PARAMETERS.get(name, ())]
+    """Return arguments, the last of which are named, in the order of the parameters; raise SQ2211."""
+    overloads = [overload.split() for overload in _PARAMETERS.get(name, ())]
     if not overloads:
         message = f"{name}() takes no named arguments"
         raise SinkqlError("SQ2211", message, names[0][1], hint="Write the values in their order, without names.")
-    given, filled = len(values) - len(names), name in _FILLED
+    positional, filled = len(values) - len(names), name in _ZERO_DEFAULTS
     wanted = {parameter for parameter, _ in names}
-    known = next((each for each in overloads if given + len(names) == len(each) and wanted <= {*each[given:]}), None)
-    if known is None:
-        known = overloads[-1]
-        _check_names(name, known, given, names, filled=filled)
-    found = dict(zip(known, values[:given], strict=False))
-    found |= {parameter: value for (parameter, _), value in zip(names, values[given:], strict=True)}
-    return [found.get(each) or constant(0, types.INTEGER, names[0][1]) for each in known]
+    parameters = next(
+        (
+            overload
+            for overload in overloads
+            if positional + len(names) == len(overload) and wanted <= {*overload[positional:]}
+        ),
+        None,
+    )
+    if parameters is None:
+        parameters = overloads[-1]
+        _check_names(name, parameters, positional, names, filled=filled)
+    by_parameter = dict(zip(parameters, values[:positional], strict=False))
+    by_parameter |= {parameter: value for (parameter, _), value in zip(names, values[positional:], strict=True)}
+    return [by_parameter.get(parameter) or constant(0, types.INTEGER, names[0][1]) for parameter in parameters]
 
 
 def _check_names(
-    name: str, known: Sequence[str], given: int, names: Sequence[tuple[str, Span]], *, filled: bool
+    name: str, parameters: Sequence[str], positional: int, names: Sequence[tuple[str, Span]], *, filled: bool
 ) -> None:
-    found = {*known[:given]}
+    seen = {*parameters[:positional]}
     for parameter, span in names:
-        if parameter not in known:
-            near = nearest(parameter, known)
-            hint = f"Did you mean {near}?" if near else f"The arguments are {', '.join(known)}."
+        if parameter not in parameters:
+            near = nearest(parameter, parameters)
+            hint = f"Did you mean {near}?" if near else f"The arguments are {', '.join(parameters)}."
             raise SinkqlError("SQ2211", f"argument {parameter} of {name}() does not exist", span, hint=hint)
-        if parameter in found:
-            hint = f"The arguments are {', '.join(known)}."
-            raise SinkqlError("SQ2211", f"argument {parameter} of {name}() is given twice", span, hint=hint)
-        found.add(parameter)
-    missing = [each for each in known if each not in found]
+        if parameter in seen:
+            hint = f"The arguments are {', '.join(parameters)}."
+            raise SinkqlError("SQ2211", f"argument {parameter} of {name}() is specified twice", span, hint=hint)
+        seen.add(parameter)
+    missing = [parameter for parameter in parameters if parameter not in seen]
     if missing and not filled:
         raise SinkqlError("SQ2211", f"argument {missing[0]} of {name}() is missing", names[0][1])
 
 
 def check(name: str, span: Span, arity: int) -> None:
-    """Raise SinkqlError for a name that no call may have, whatever its arguments: SQ2210, SQ2214, SQ2217, SQ2928."""
+    """Raise an error for a name that cannot be called with any arguments: SQ2210, SQ2214, SQ2217, SQ2928."""
     if name in _VOLATILE:
         message = f"{name}() is volatile, which views do not allow"
         raise SinkqlError("SQ2217", message, span, hint="Let the source carry the time or the value as a column.")
@@ -168,35 +178,43 @@ def _hint(name: str, arity: int) -> str:
     instead = call_hint(name, arity)
     if instead is not None:
         return instead
-    # a name of another system that is like one of ours is not a misspelt one
+    # a function of another SQL dialect is not a misspelling of a similar name
     close = None if called_elsewhere(name) else nearest(name, (*NAMES, *AGGREGATES), cutoff=0.7)
     return f"Did you mean {close}()?" if close else "Use functions and operators of Postgres."
 
 
 def _choose(name: str, arguments: Sequence[Typed], span: Span) -> Typed:
-    """Call the overload of the list that takes the arguments: with the most of just their types."""
-    known = ALIASES.get(name, name)
-    overloads = {each.id: _types(each.parameters) for each in _LISTED[known]}
-    refused = {each: _types(each[len(known) + 1 : -1].split(",")) for each in _REFUSED if each.startswith(f"{known}(")}
+    """Call the overload that takes the arguments, with the most exact matches of types."""
+    canonical = ALIASES.get(name, name)
+    overloads = {name.id: _types(name.parameters) for name in _LISTED[canonical]}
+    refused = {
+        id_: _types(id_[len(canonical) + 1 : -1].split(","))
+        for id_ in _UNSUPPORTED_OVERLOADS
+        if id_.startswith(f"{canonical}(")
+    }
     candidates = {**overloads, **refused}
     fitting = [id_ for id_, parameters in candidates.items() if _fits(parameters, arguments)]
     if not fitting:
-        raise _no_overload(name, list(overloads.values()), arguments, span)
+        raise _overload_error(name, list(overloads.values()), arguments, span)
     best = max(fitting, key=lambda id_: _exact_matches(candidates[id_], arguments))
     if best in refused:
-        raise SinkqlError("SQ2214", f"{name}({refused[best][0].name}) is not supported: {_REFUSED[best]}", span)
+        raise SinkqlError(
+            "SQ2214", f"{name}({refused[best][0].name}) is not supported: {_UNSUPPORTED_OVERLOADS[best]}", span
+        )
     values = [coerced(value, type_) for value, type_ in zip(arguments, candidates[best], strict=True)]
     return listed(best, values, span)
 
 
 def _types(parameters: Sequence[str]) -> tuple[Type, ...]:
-    return tuple(NUMERIC if each == "numeric" else Type(each) for each in parameters)
+    return tuple(NUMERIC if parameter == "numeric" else Type(parameter) for parameter in parameters)
 
 
-def _no_overload(name: str, overloads: Sequence[Sequence[Type]], arguments: Sequence[Typed], span: Span) -> SinkqlError:
+def _overload_error(
+    name: str, overloads: Sequence[Sequence[Type]], arguments: Sequence[Typed], span: Span
+) -> SinkqlError:
     shown = ", ".join(value.type.name for value in arguments)
-    known = one_of([f"{name}({', '.join(type_.name for type_ in each)})" for each in overloads])
-    return SinkqlError("SQ2211", f"function {name}({shown}) does not exist", span, hint=f"Use {known}.")
+    choices = one_of([f"{name}({', '.join(type_.name for type_ in overload)})" for overload in overloads])
+    return SinkqlError("SQ2211", f"function {name}({shown}) does not exist", span, hint=f"Use {choices}.")
 
 
 def _fits(parameters: Sequence[Type], arguments: Sequence[Typed]) -> bool:

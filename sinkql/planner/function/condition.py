@@ -1,4 +1,4 @@
-"""COALESCE, NULLIF, GREATEST, LEAST and the like: arguments of one type → calls."""
+"""Plan COALESCE, NULLIF, GREATEST, LEAST and similar functions, whose arguments have one type."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from sinkql.planner.expression.operator import alike, compare, settled
 from sinkql.planner.expression.typed_expression import Typed, call, exact, null_of
 from sinkql.planner.function.argument import arity
 
-_COMPARED_AS_THEY_ARE = (
+_COMPARED_WITHOUT_CAST = (
     set(SIGNED),
     set(UNSIGNED),
     set(FLOATS),
     {"date", "timestamp", "timestamptz"},
 )
-"""Types that Postgres compares with each other without a cast; NULLIF then has the type of its first argument."""
+"""Types that Postgres compares with each other without a cast; NULLIF then has its first argument's type."""
 
 
 def _coalesce(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
@@ -45,12 +45,12 @@ def _nullif(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     left, right = alike(arguments, span, "=")
     if left.raw == right.raw and arguments[0].type in (left.type, types.UNKNOWN):
         return Typed(call("nullif(any,any)", (left, right), span, type_=left.raw).tree, left.type, left.scale)
-    names = {each.type.name for each in arguments}
-    kept = len(names) == 1 or any(names <= family for family in _COMPARED_AS_THEY_ARE)
+    names = {argument.type.name for argument in arguments}
+    keeps_type = len(names) == 1 or any(names <= family for family in _COMPARED_WITHOUT_CAST)
     if types.INTERVAL in (arguments[0].type, arguments[1].type):
         first = held(coerced(arguments[0], types.INTERVAL))
     else:
-        first = exact(arguments[0] if kept else left)
+        first = exact(arguments[0] if keeps_type else left)
     same = call("=(any,any)", (left, right), span)
     tree = Case((Branch(same.tree, null_of(first.type, span).tree),), first.tree, first.type, span)
     return Typed(tree, first.type, first.scale)

@@ -1,4 +1,4 @@
-"""Functions and operators of jsonb: their paths are constants, and their keys texts or integers."""
+"""Plan functions and operators of jsonb; their paths are constants, and their keys are text or integers."""
 
 from __future__ import annotations
 
@@ -34,36 +34,36 @@ def get_text(value: Typed, step: Typed, span: Span) -> Typed:
     """Plan `value ->> step`."""
     _check(value, span)
     key = _step("->>", step)
-    return call(f"->>(jsonb,{key.type.name})", (_looked_into(value), key), span)
+    return call(f"->>(jsonb,{key.type.name})", (_with_first_version(value), key), span)
 
 
-def _looked_into(value: Typed) -> Typed:
-    """Return a value of whose text nobody sees anything: it means what it always did, and so do the plans of it."""
-    return replace(value, tree=_first_meaning(value.tree))
+def _with_first_version(value: Typed) -> Typed:
+    """Return a value with version 1 of its calls, for results in which its text is not visible, so plans stay equal."""
+    return replace(value, tree=_first_version(value.tree))
 
 
-def _first_meaning(node: Expression) -> Expression:
+def _first_version(node: Expression) -> Expression:
     if not isinstance(node, Call) or node.function not in _GETS:
         return node
     below, step = node.arguments
-    return msgspec.structs.replace(node, version=1, arguments=(_first_meaning(below), step))
+    return msgspec.structs.replace(node, version=1, arguments=(_first_version(below), step))
 
 
 def _step(operator: str, value: Typed) -> Typed:
-    known = value.constant
-    if isinstance(known, str):
-        return constant(known, TEXT, value.span)
+    constant_ = value.constant
+    if isinstance(constant_, str):
+        return constant(constant_, TEXT, value.span)
     return typed(operator, value, TEXT if value.type in (TEXT, UNKNOWN) else INTEGER)
 
 
 def path_text(value: Typed, path: Typed, span: Span) -> Typed:
-    """Plan `value #>> '{a,b,0}'`: a number is an index or a key."""
+    """Plan `value #>> '{a,b,0}'`; a number is an index or a key."""
     _check(value, span)
     text = _constant_path("#>>", path)
     steps = _steps(text, path.span)
     if _are_keys(steps):
-        return _texts(value, steps, span)
-    return call("#>>(jsonb,text)", (_looked_into(value), constant(text, TEXT, path.span)), span)
+        return _get_path_text(value, steps, span)
+    return call("#>>(jsonb,text)", (_with_first_version(value), constant(text, TEXT, path.span)), span)
 
 
 def path_json(value: Typed, path: Typed, span: Span) -> Typed:
@@ -78,14 +78,14 @@ def path_json(value: Typed, path: Typed, span: Span) -> Typed:
     return value
 
 
-def _texts(value: Typed, steps: Sequence[str | None], span: Span) -> Typed:
+def _get_path_text(value: Typed, steps: Sequence[str | None], span: Span) -> Typed:
     for step in steps[:-1]:
         value = get(value, constant(step, TEXT, span), span)
     return get_text(value, constant(steps[-1], TEXT, span), span)
 
 
 def _constant_path(operator: str, path: Typed) -> str:
-    """Return the text of a constant path, which may be written as ARRAY['a', 'b']."""
+    """Return the text of a constant path, which may also be written as ARRAY['a', 'b']."""
     steps = path.tree.arguments if isinstance(path.tree, Call) and path.tree.function == _ARRAY else ()
     if not steps or not all(isinstance(step, Literal) and step.type == TEXT for step in steps):
         return constant_text(operator, path, "path")
@@ -102,14 +102,16 @@ def _steps(text: str, span: Span) -> list[str | None]:
 
 
 def _are_keys(steps: Sequence[str | None]) -> bool:
-    """Tell whether there are steps, and none of them may be an index."""
+    """Return whether there are steps, and none of them may be an index."""
     return bool(steps) and not any(step is None or is_index(step) for step in steps)
 
 
 def has_key(value: Typed, key: Typed, span: Span) -> Typed:
     """Plan `value ? 'key'`."""
     _check(value, span)
-    return call("?(jsonb,text)", (_looked_into(value), constant(constant_text("?", key, "key"), TEXT, key.span)), span)
+    return call(
+        "?(jsonb,text)", (_with_first_version(value), constant(constant_text("?", key, "key"), TEXT, key.span)), span
+    )
 
 
 def contains(value: Typed, wanted: Typed, span: Span) -> Typed:
@@ -117,20 +119,20 @@ def contains(value: Typed, wanted: Typed, span: Span) -> Typed:
     _check(value, span)
     text = constant_text("@>", wanted, "right side")
     try:
-        found = json.loads(text)
+        members = json.loads(text)
     except ValueError:
         raise SinkqlError("SQ2212", "the right side of @> is not valid JSON", wanted.span) from None
     if (
-        not isinstance(found, dict)
-        or not found
-        or any(isinstance(each, dict | list | float) for each in found.values())
+        not isinstance(members, dict)
+        or not members
+        or any(isinstance(value_, dict | list | float) for value_ in members.values())
     ):
-        message = "@> takes a flat constant object of texts, integers, booleans and nulls"
+        message = "@> takes a flat constant object of strings, integers, booleans and nulls"
         raise SinkqlError("SQ2214", message, wanted.span)
-    for key in found:
+    for key in members:
         if not is_plain_key(key):
             raise SinkqlError("SQ2214", f"the key '{key}' is not supported here", wanted.span)
-    return call("@>(jsonb,text)", (_looked_into(value), constant(text, TEXT, wanted.span)), span)
+    return call("@>(jsonb,text)", (_with_first_version(value), constant(text, TEXT, wanted.span)), span)
 
 
 def _check(value: Typed, span: Span) -> None:
@@ -150,7 +152,7 @@ def _path(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
 
 
 def as_json(name: str, value: Typed) -> Typed:
-    """Return a value as jsonb, as Postgres makes it; raises SQ2214 for a type of which there is no exact form."""
+    """Return a value as jsonb, as in Postgres; raise SQ2214 for a type without an exact form."""
     if value.type == UNKNOWN:
         value = typed(name, value, TEXT)
     match value.type.name:
@@ -166,22 +168,22 @@ def as_json(name: str, value: Typed) -> Typed:
             return call("to_jsonb(text)", (_iso(value),), value.span)
         case _:
             message = f"{name}() of {value.type.called} is not supported"
-            raise SinkqlError("SQ2214", message, value.span, hint=_instead(value.type))
+            raise SinkqlError("SQ2214", message, value.span, hint=_cast_hint(value.type))
 
 
-def _instead(type_: Type) -> str | None:
-    """Return how to make a value of a type one that has a text."""
+def _cast_hint(type_: Type) -> str | None:
+    """Return how to turn a value of a type into a value with a text."""
     match type_.name:
         case "double precision" | "numeric" | "real":
             return "Cast it, as in value::numeric(12,2)."
         case "jsonb":
-            return "Take a text out of it, as in value ->> 'id'."
+            return "Extract a text, as in value ->> 'id'."
         case name:
             return "Cast it, as in value::text." if (name, "text") in CASTS else part_of(type_)
 
 
 def _iso(value: Typed) -> Typed:
-    """Return the text that JSON has of a timestamp: a T between date and time, and the minutes of a zone."""
+    """Return a timestamp's text in JSON: a T between date and time, and a zone with minutes."""
     span = value.span
     parts = [constant(part, TEXT, span) for part in (" ", "T", "+00", "+00:00")]
     text = cast_to(value, TEXT)
@@ -191,20 +193,20 @@ def _iso(value: Typed) -> Typed:
 
 
 def or_null(name: str, value: Typed) -> Typed:
-    """Return a value as jsonb, and JSON's null for NULL."""
-    found = as_json(name, value)
-    if not found.nullable:
-        return found
-    return call("coalesce(any…)", (found, constant("null", JSONB, value.span)), value.span, type_=JSONB)
+    """Return a value as jsonb, with JSON's null for NULL."""
+    json_value = as_json(name, value)
+    if not json_value.nullable:
+        return json_value
+    return call("coalesce(any…)", (json_value, constant("null", JSONB, value.span)), value.span, type_=JSONB)
 
 
 def key(name: str, value: Typed) -> Typed:
-    """Return the key of an object, which fails for NULL; raises SQ2211 for a value that is no text nor whole number."""
+    """Return the key of an object, which fails for NULL; raise SQ2211 unless it is text or an integer."""
     if types.whole(value.type) or (value.type.name == "numeric" and value.raw != types.NUMERIC):
         value = cast_to(value, TEXT)
     if value.type != TEXT:
         message = f"the key of {name}() must be text, found {value.type.called}"
-        raise SinkqlError("SQ2211", message, value.span, hint=_instead(value.type))
+        raise SinkqlError("SQ2211", message, value.span, hint=_cast_hint(value.type))
     return call("$key(text)", (value,), value.span)
 
 
@@ -216,8 +218,8 @@ def _to_jsonb(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
 def _scalar(name: str, value: Typed) -> Typed:
     if value.type == types.UNKNOWN:
         return typed(name, value, TEXT)
-    known: tuple[Type, ...] = (TEXT, types.SMALLINT, INTEGER, types.BIGINT, BOOLEAN)
-    if value.type not in known:
+    scalars: tuple[Type, ...] = (TEXT, types.SMALLINT, INTEGER, types.BIGINT, BOOLEAN)
+    if value.type not in scalars:
         raise SinkqlError("SQ2214", f"{name}() of {value.type.name} is not supported", value.span)
     return value
 

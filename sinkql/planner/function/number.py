@@ -1,4 +1,4 @@
-"""Numeric functions whose overloads take more than types to find."""
+"""Plan numeric functions whose overloads depend on more than types."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _TO_DOUBLE = "cast to double precision"
 REFUSED: Mapping[str, str] = {
     **{f"{name}(numeric)": _TO_DOUBLE for name in ("sqrt", "ln", "log", "exp")},
 }
-"""Overloads that Postgres has and that have no exact form here, with the way out."""
+"""Overloads of Postgres without an exact form here, with an alternative."""
 ALIASES: Mapping[str, str] = {"ceiling": "ceil", "pow": "power", "log10": "log"}
-"""Other names of functions: the same function under both."""
+"""Alternative names of functions."""
 
 
 def _mod(_name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
@@ -34,7 +34,7 @@ def _div(_name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     return call("div(numeric,numeric)", [typed("div", value, NUMERIC) for value in arguments])
 
 
-def _rounded(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+def _round(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     arity(name, arguments, span, 1, 2)
     if len(arguments) == 1 and arguments[0].type.name != "numeric":
         return call(f"{name}(double precision)", (typed(name, arguments[0], DOUBLE),))
@@ -46,22 +46,22 @@ def _rounded(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
 
 
 def to_char(value: Typed, pattern: Typed, text: str) -> Typed:
-    """Plan to_char(value, pattern) of a number."""
+    """Plan to_char(value, pattern) for a number."""
     with refused(pattern.span):
-        numeral = parse_number_format(text)
+        number_format = parse_number_format(text)
         if types.floating(value.type):
-            check_float(numeral)
+            check_float(number_format)
     if value.type == types.SMALLINT:
         value = coerced(value, INTEGER)
     return call(f"to_char({value.type.name},text)", (value, coerced(pattern, TEXT)))
 
 
 def _power(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
-    """Plan power(x, y), which is numeric where one of them is and none is a float."""
+    """Plan power(x, y), which is numeric if an argument is numeric and no argument is a float."""
     arity(name, arguments, span, 2, 2)
-    known = [value.type for value in arguments]
-    if any(type_.name == "numeric" for type_ in known) and all(
-        type_ == types.UNKNOWN or (types.number(type_) and not types.floating(type_)) for type_ in known
+    argument_types = [value.type for value in arguments]
+    if any(type_.name == "numeric" for type_ in argument_types) and all(
+        type_ == types.UNKNOWN or (types.number(type_) and not types.floating(type_)) for type_ in argument_types
     ):
         typed_ = [typed(name, value, NUMERIC) if value.type == types.UNKNOWN else value for value in arguments]
         return Typed(make_program(("^",), [decimal_operand(value).tree for value in typed_], span, NUMERIC), NUMERIC)
@@ -69,5 +69,5 @@ def _power(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
 
 
 HANDLERS: dict[str, Handler] = {
-    "mod": _mod, "div": _div, "round": _rounded, "trunc": _rounded, "power": _power, "pow": _power,
+    "mod": _mod, "div": _div, "round": _round, "trunc": _round, "power": _power, "pow": _power,
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Ranges: how they are made, their bounds, and what is in them."""
+"""Plan functions and operators of ranges: construction, bounds, containment and overlap."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from sinkql.planner.types import Type
 
 
 def bound(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
-    """Plan lower(range) and upper(range), which are NULL where there is no such bound."""
+    """Plan lower(range) and upper(range), which are NULL if the range has no such bound."""
     arity(name, arguments, span, 1, 1)
-    return call(f"{name}(any)", (_ranged(name, arguments[0]),), span, type_=SUBTYPES[arguments[0].type.name])
+    return call(f"{name}(any)", (_checked_range(name, arguments[0]),), span, type_=SUBTYPES[arguments[0].type.name])
 
 
 def contains(value: Typed, wanted: Typed, span: Span) -> Typed:
-    """Plan `value @> wanted` of ranges, of arrays, and of jsonb."""
-    if _array(value, wanted):
+    """Plan `value @> wanted` for ranges, arrays and jsonb."""
+    if _is_array(value, wanted):
         return nested.compared("@>", value, wanted, span)
     if not types.ranged(value.type) and not types.ranged(wanted.type):
         return json.contains(value, wanted, span)
@@ -32,23 +32,23 @@ def contains(value: Typed, wanted: Typed, span: Span) -> Typed:
 
 def contained(value: Typed, outer: Typed, span: Span) -> Typed:
     """Plan `value <@ outer`."""
-    if _array(value, outer):
+    if _is_array(value, outer):
         return nested.compared("<@", value, outer, span)
     if not types.ranged(value.type) and not types.ranged(outer.type):
-        raise SinkqlError("SQ2214", "<@ is supported of ranges and arrays alone", span)
+        raise SinkqlError("SQ2214", "<@ is only supported for ranges and arrays", span)
     return _contains("<@", outer, value, span)
 
 
 def overlaps(left: Typed, right: Typed, span: Span) -> Typed:
     """Plan `left && right`."""
-    if _array(left, right):
+    if _is_array(left, right):
         return nested.compared("&&", left, right, span)
-    left, right = _alike("&&", left, right, span)
+    left, right = _as_ranges("&&", left, right, span)
     return call("&&(any,any)", (left, right), span)
 
 
-def _array(*values: Typed) -> bool:
-    return any(each.type.name in ("array", "list") for each in values)
+def _is_array(*values: Typed) -> bool:
+    return any(value.type.name in ("array", "list") for value in values)
 
 
 def _contains(operator: str, outer: Typed, inner: Typed, span: Span) -> Typed:
@@ -59,17 +59,17 @@ def _contains(operator: str, outer: Typed, inner: Typed, span: Span) -> Typed:
             raise no_operator(operator, operands, span)
         return call("@>(any,any)", (exact(outer), coerced(inner, subtype)), span)
     try:
-        return call("@>(any,any)", _alike(operator, outer, inner, span), span)
+        return call("@>(any,any)", _as_ranges(operator, outer, inner, span), span)
     except SinkqlError as error:
-        if subtype is None or not _reads(inner, subtype):
+        if subtype is None or not _is_literal_of(inner, subtype):
             raise
         text = str(inner.constant).replace("'", "''")
-        hint = f"Write the type of a value that is looked for, as in '{text}'::{subtype}."
+        hint = f"Write the type of the value, as in '{text}'::{subtype}."
         raise SinkqlError(error.code, error.message, error.span, hint=hint) from None
 
 
-def _reads(value: Typed, type_: Type) -> bool:
-    """Tell whether a string without a type is one of values of `type_`."""
+def _is_literal_of(value: Typed, type_: Type) -> bool:
+    """Return whether an untyped string is a valid value of `type_`."""
     if value.type != types.UNKNOWN or value.null:
         return False
     with suppress(SinkqlError):
@@ -77,14 +77,14 @@ def _reads(value: Typed, type_: Type) -> bool:
     return False
 
 
-def _alike(operator: str, left: Typed, right: Typed, span: Span) -> tuple[Typed, Typed]:
-    type_ = next((each.type for each in (left, right) if types.ranged(each.type)), None)
-    if type_ is None or any(each.type not in (type_, types.UNKNOWN) for each in (left, right)):
+def _as_ranges(operator: str, left: Typed, right: Typed, span: Span) -> tuple[Typed, Typed]:
+    type_ = next((side.type for side in (left, right) if types.ranged(side.type)), None)
+    if type_ is None or any(side.type not in (type_, types.UNKNOWN) for side in (left, right)):
         raise no_operator(operator, (left, right), span)
     return coerced(left, type_), coerced(right, type_)
 
 
-def _ranged(name: str, value: Typed) -> Typed:
+def _checked_range(name: str, value: Typed) -> Typed:
     if not types.ranged(value.type):
         hint = "Write the type of its argument, as in '[1,5)'::int4range." if value.type == types.UNKNOWN else None
         raise SinkqlError("SQ2211", f"{name}() takes a range, found {value.type.called}", value.span, hint=hint)
@@ -93,17 +93,17 @@ def _ranged(name: str, value: Typed) -> Typed:
 
 def _test(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     arity(name, arguments, span, 1, 1)
-    return call(f"{name}(any)", (_ranged(name, arguments[0]),), span)
+    return call(f"{name}(any)", (_checked_range(name, arguments[0]),), span)
 
 
-def _made(subtype: Type) -> Handler:
+def _constructor(subtype: Type) -> Handler:
     def plan(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
         arity(name, arguments, span, 2, 3)
         bounds = constant_text(name, arguments[2], "third argument") if len(arguments) == 3 else "[)"
         if bounds not in BOUNDS:
-            hint = "Write '[]', '[)', '(]' or '()': [ and ] take a bound into the range."
+            hint = "Write '[]', '[)', '(]' or '()': [ and ] include a bound."
             raise SinkqlError("SQ2212", f"invalid bounds of a range: '{bounds}'", arguments[2].span, hint=hint)
-        values = tuple(typed(name, each, subtype) for each in arguments[:2])
+        values = tuple(typed(name, argument, subtype) for argument in arguments[:2])
         return call(f"{name}(any,any,text)", (*values, constant(bounds, types.TEXT, span)), span)
 
     return plan
@@ -111,5 +111,5 @@ def _made(subtype: Type) -> Handler:
 
 HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(("isempty", "lower_inc", "upper_inc", "lower_inf", "upper_inf"), _test),
-    **{name: _made(subtype) for name, subtype in SUBTYPES.items()},
+    **{name: _constructor(subtype) for name, subtype in SUBTYPES.items()},
 }

@@ -1,4 +1,4 @@
-"""Functions that return sets of rows → an array, of which each element is a row."""
+"""Plan set-returning functions as arrays whose elements are the rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sinkql.planner.function.argument import Handler, arity, typed
 
 
 def elements(name: str, arguments: Sequence[Typed], span: Span) -> Typed:
-    """Return the array whose elements a function returns as rows; SQ2211 for arguments that it does not take."""
+    """Return the array whose elements a function returns as rows; raise SQ2211 for wrong arguments."""
     return HANDLERS[name](name, tuple(arguments), span)
 
 
@@ -36,11 +36,15 @@ def _unnest(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
 
 def _series(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     arity(name, arguments, span, 2, 3)
-    given = [each.type for each in arguments]
-    if types.INTERVAL in given[2:] or any(map(types.instant, given)):
-        return _instants(name, arguments, span)
-    type_ = types.INTEGER if all(types.implicit(each, types.INTEGER) for each in given) else types.BIGINT
-    values = [typed(name, each, type_) for each in arguments]
+    argument_types = [argument.type for argument in arguments]
+    if types.INTERVAL in argument_types[2:] or any(map(types.instant, argument_types)):
+        return _time_series(name, arguments, span)
+    type_ = (
+        types.INTEGER
+        if all(types.implicit(argument_type, types.INTEGER) for argument_type in argument_types)
+        else types.BIGINT
+    )
+    values = [typed(name, argument, type_) for argument in arguments]
     if len(values) == 2:
         values.append(constant(1, type_, span))
     if values[2].constant == 0:
@@ -48,33 +52,33 @@ def _series(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     return call(f"$series({type_},{type_},{type_})", values, span, type_=_array_of(type_))
 
 
-def _instants(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+def _time_series(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     arity(name, arguments, span, 3, 3)
-    zoned = any(each.type in (types.TIMESTAMPTZ, types.DATE) for each in arguments[:2])
+    zoned = any(argument.type in (types.TIMESTAMPTZ, types.DATE) for argument in arguments[:2])
     type_ = types.TIMESTAMPTZ if zoned else types.TIMESTAMP
-    first, last = (typed(name, each, type_) for each in arguments[:2])
+    first, last = (typed(name, argument, type_) for argument in arguments[:2])
     step = typed(name, arguments[2], types.INTERVAL)
-    known = step.constant
-    if not isinstance(known, Interval) or known.months or not _one_sign(known):
+    constant_ = step.constant
+    if not isinstance(constant_, Interval) or constant_.months or not _has_one_sign(constant_):
         message = "the step of generate_series() must be a constant of days and time"
         raise SinkqlError("SQ2214", message, step.span, hint="Write INTERVAL '1 day'.")
     return call(f"$series({type_},{type_},interval)", (first, last, step), span, type_=_array_of(type_))
 
 
-def _one_sign(step: Interval) -> bool:
-    """Tell whether days and time go the same way, and are not nothing."""
+def _has_one_sign(step: Interval) -> bool:
+    """Return whether days and time have the same sign, and are not both zero."""
     parts = (step.days, step.micros)
     return any(parts) and (min(parts) >= 0 or max(parts) <= 0)
 
 
 def _array_of(type_: Type) -> Type:
-    found = nested_type("array", type_)
-    assert found is not None
-    return found
+    array_type = nested_type("array", type_)
+    assert array_type is not None
+    return array_type
 
 
-def _of_json(element: Type) -> Handler:
-    """Plan a function of one jsonb, whose rows are the elements of an array."""
+def _json_rows(element: Type) -> Handler:
+    """Plan a function of one jsonb whose rows are the elements of an array."""
 
     def plan(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
         arity(name, arguments, span, 1, 1)
@@ -95,15 +99,15 @@ ENTRIES = {
     "jsonb_each": _entry(types.JSONB, nullable=False),
     "jsonb_each_text": _entry(types.TEXT, nullable=True),
 }
-"""Functions whose rows have several columns, with the record of these."""
+"""Functions whose rows have several columns, with the record type of their rows."""
 HANDLERS: Mapping[str, Handler] = {
     "unnest": _unnest,
     "generate_series": _series,
-    "jsonb_array_elements": _of_json(types.JSONB),
-    "jsonb_array_elements_text": _of_json(types.TEXT),
-    "jsonb_object_keys": _of_json(types.TEXT),
-    **{name: _of_json(record) for name, record in ENTRIES.items()},
+    "jsonb_array_elements": _json_rows(types.JSONB),
+    "jsonb_array_elements_text": _json_rows(types.TEXT),
+    "jsonb_object_keys": _json_rows(types.TEXT),
+    **{name: _json_rows(record) for name, record in ENTRIES.items()},
 }
-"""By name."""
+"""The handlers by function name."""
 NAMED = {"jsonb_array_elements": "value", "jsonb_array_elements_text": "value"}
-"""What the column of a function is called that has a name of its own, whatever the relation is called."""
+"""The column name of functions whose column is not named after the relation."""

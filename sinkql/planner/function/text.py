@@ -1,6 +1,6 @@
-"""Functions of text and bytes whose overloads take more than types to find.
+"""Plan functions of text and bytes whose overloads depend on more than types.
 
-LIKE and regular expressions: their patterns are constants of the part that Postgres and Java have in common.
+Also plans LIKE and regular expressions, whose constant patterns use the syntax that Postgres and Java share.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from sinkql.planner.types import BOOLEAN, BYTEA, INTEGER, TEXT, UNKNOWN
 _FORMATS = ("hex", "base64")
 _FORMATS_HINT = "The formats are hex and base64."
 ALIASES = {"character_length": "char_length"}
-"""Other names of functions: the same function under both."""
+"""Alternative names of functions."""
 
 
 def _substring(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
@@ -43,12 +43,12 @@ def _substring(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
 
 def _concat(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     arity(name, arguments, span, 1, 99)
-    return call("concat(any…)", [_shown(value) for value in arguments], span)
+    return call("concat(any…)", [_printable(value) for value in arguments], span)
 
 
 def _concat_ws(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     arity(name, arguments, span, 2, 99)
-    return call("concat_ws(text,any…)", [typed(name, arguments[0], TEXT), *map(_shown, arguments[1:])], span)
+    return call("concat_ws(text,any…)", [typed(name, arguments[0], TEXT), *map(_printable, arguments[1:])], span)
 
 
 def _format(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
@@ -58,11 +58,11 @@ def _format(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
         pieces = format_pieces(text)
     if len(pieces) != len(arguments):
         raise SinkqlError("SQ2214", "format() takes one argument for each %s", arguments[0].span)
-    return call("format(any…)", [typed(name, arguments[0], TEXT), *map(_shown, arguments[1:])], span)
+    return call("format(any…)", [typed(name, arguments[0], TEXT), *map(_printable, arguments[1:])], span)
 
 
-def _shown(value: Typed) -> Typed:
-    """Return a value that concat() and format() write: one that has an exact text, or a boolean."""
+def _printable(value: Typed) -> Typed:
+    """Return a value that concat() and format() print: a boolean, or a value with an exact text."""
     if value.type == BOOLEAN:
         return value
     text = cast(value, TEXT, value.span)
@@ -82,7 +82,7 @@ def _decode(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     value, kind = typed(name, arguments[0], TEXT), constant_text(name, arguments[1], "format").lower()
     if kind == "hex" or (kind == "base64" and value.constant is not None):
         return call("decode(text,text)", (value, constant(kind, TEXT, arguments[1].span)))
-    hint = "The format base64 takes constants only." if kind == "base64" else _FORMATS_HINT
+    hint = "The format base64 takes only constants." if kind == "base64" else _FORMATS_HINT
     raise SinkqlError("SQ2214", f"decode() from {kind} is not supported here", span, hint=hint)
 
 
@@ -91,9 +91,9 @@ def _convert(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     encoding = constant_text(name, arguments[1], "encoding").upper().replace("-", "")
     if encoding != "UTF8":
         raise SinkqlError("SQ2214", f"{name}() takes only the encoding UTF8", arguments[1].span)
-    taken = "text" if name == "convert_to" else "bytea"
+    argument_type = "text" if name == "convert_to" else "bytea"
     value = typed(name, arguments[0], TEXT if name == "convert_to" else BYTEA)
-    return call(f"{name}({taken},text)", (value, constant("UTF8", TEXT, arguments[1].span)))
+    return call(f"{name}({argument_type},text)", (value, constant("UTF8", TEXT, arguments[1].span)))
 
 
 def trim(kind: str, text: Typed, characters: Typed | None, span: Span) -> Typed:
@@ -109,7 +109,7 @@ _TRIMS = {"BOTH": "btrim", "LEADING": "ltrim", "TRAILING": "rtrim"}
 
 @contextmanager
 def refused(span: Span, **spans: Span) -> Iterator[None]:
-    """Refuse a pattern that is read within, SQ2214; `spans` are those of the arguments beside it by what they are."""
+    """Turn an error of a pattern that is read within into SQ2214; `spans` are those of further arguments, by name."""
     try:
         yield
     except PatternError as error:
@@ -133,7 +133,7 @@ def like(subject: Typed, pattern: Typed, escape: Typed | None, *, ignore_case: b
 
 
 def _check_escapes(text: str, escape: str, pattern: Typed) -> None:
-    """Refuse an escape before any other character: Postgres takes that one as it is, Spark raises."""
+    """Raise SQ2214 for an escape before an ordinary character: Postgres ignores it, Spark raises an error."""
     position = 0
     while position < len(text):
         if text[position] == escape:
@@ -156,19 +156,19 @@ def matches(subject: Typed, pattern: Typed, *, ignore_case: bool) -> Typed:
 
 
 def substring(text: Typed, pattern: Typed, span: Span) -> Typed:
-    """Plan substring(text FROM 'pattern'): its first group, or all of it."""
-    found = _match("substring", pattern)
-    _check_group(found, min(found.groups, 1), pattern.span)
+    """Plan substring(text FROM 'pattern'): the first group of the match, or the whole match."""
+    regex = _match("substring", pattern)
+    _check_group(regex, min(regex.groups, 1), pattern.span)
     values = (typed("substring", text, types.TEXT), coerced(pattern, types.TEXT))
     return call("substring(text,text)", values, span)
 
 
 def match_group(text: Typed, pattern: Typed, index: int) -> Typed:
     """Plan (regexp_match(text, 'pattern'))[index]."""
-    found = _match("regexp_match", pattern)
-    if not 1 <= index <= max(found.groups, 1):
+    regex = _match("regexp_match", pattern)
+    if not 1 <= index <= max(regex.groups, 1):
         raise SinkqlError("SQ2214", f"the pattern has no group {index}", pattern.span)
-    _check_group(found, index if found.groups else 0, pattern.span)
+    _check_group(regex, index if regex.groups else 0, pattern.span)
     values = (typed("regexp_match", text, types.TEXT), coerced(pattern, types.TEXT))
     return call("REGEXP_MATCH(text,text,integer)", (*values, constant(index, types.INTEGER, pattern.span)))
 
@@ -179,18 +179,18 @@ def _match(name: str, pattern: Typed) -> Pattern:
         return read_match(text)
 
 
-def _check_group(found: Pattern, index: int, span: Span) -> None:
-    if index and found.optional:
-        raise SinkqlError("SQ2214", "a group that may not take part in the match is not supported", span)
+def _check_group(regex: Pattern, index: int, span: Span) -> None:
+    if index and regex.optional:
+        raise SinkqlError("SQ2214", "an optional group is not supported", span)
 
 
 def _replace(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     arity(name, arguments, span, 3, 4)
-    texts = [constant_text(name, each, what) for each, what in zip(arguments[1:], _PARTS, strict=False)]
-    spans = dict(zip(_PARTS, (each.span for each in arguments[1:]), strict=False))
+    texts = [constant_text(name, argument, what) for argument, what in zip(arguments[1:], _PARTS, strict=False)]
+    spans = dict(zip(_PARTS, (argument.span for argument in arguments[1:]), strict=False))
     with refused(span, **spans):
         java_replacement(texts[0], texts[1], texts[2] if len(texts) == 3 else "")
-    values = [typed(name, arguments[0], types.TEXT), *(coerced(each, types.TEXT) for each in arguments[1:])]
+    values = [typed(name, arguments[0], types.TEXT), *(coerced(argument, types.TEXT) for argument in arguments[1:])]
     return call(f"regexp_replace({','.join(['text'] * len(values))})", values)
 
 
@@ -200,8 +200,8 @@ _PARTS = ("pattern", "replacement", "flags")
 def _count(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     arity(name, arguments, span, 2, 4)
     flags = _flags(name, arguments, 3)
-    found = _match(name, arguments[1])
-    text = _from_start(name, arguments, found)
+    regex = _match(name, arguments[1])
+    text = _from_start(name, arguments, regex)
     if not flags:
         return call("regexp_count(text,text)", (text, coerced(arguments[1], types.TEXT)))
     more = (constant(1, types.INTEGER, span), constant(flags, types.TEXT, span))
@@ -211,14 +211,14 @@ def _count(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
 def _substr(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     """Plan regexp_substr(string, pattern, start, N, flags, subexpr): the Nth match, or a group of it."""
     arity(name, arguments, span, 2, 6)
-    found = _match(name, arguments[1])
+    regex = _match(name, arguments[1])
     number, index = _number(name, arguments, 3, least=1), _number(name, arguments, 5, least=0)
-    if index > found.groups:
+    if index > regex.groups:
         raise SinkqlError("SQ2214", f"the pattern has no group {index}", arguments[1].span)
-    _check_group(found, index, arguments[1].span)
+    _check_group(regex, index, arguments[1].span)
     flags = constant(_flags(name, arguments, 4), types.TEXT, span)
-    first, nth, group = (constant(each, types.INTEGER, span) for each in (1, number, index))
-    values = (_from_start(name, arguments, found), coerced(arguments[1], types.TEXT), first, nth, flags, group)
+    first, nth, group = (constant(value, types.INTEGER, span) for value in (1, number, index))
+    values = (_from_start(name, arguments, regex), coerced(arguments[1], types.TEXT), first, nth, flags, group)
     return call("regexp_substr(text,text,integer,integer,text,integer)", values, span)
 
 
@@ -226,7 +226,7 @@ _WORDS = ("string", "pattern", "start", "N", "flags", "subexpr")
 
 
 def _number(name: str, arguments: tuple[Typed, ...], place: int, *, least: int) -> int:
-    """Return a constant number among the arguments; the least one of those that are left out."""
+    """Return a constant integer argument, by default the minimum."""
     if len(arguments) <= place:
         return least
     value = arguments[place].constant
@@ -240,7 +240,7 @@ def _number(name: str, arguments: tuple[Typed, ...], place: int, *, least: int) 
 
 
 def _flags(name: str, arguments: tuple[Typed, ...], place: int) -> str:
-    """Return i where a pattern is of any case, and nothing otherwise; of i and c the last one counts."""
+    """Return i if a pattern ignores case, else an empty string; the last of the flags i and c counts."""
     if len(arguments) <= place:
         return ""
     text = constant_text(name, arguments[place], "flags")
@@ -250,12 +250,12 @@ def _flags(name: str, arguments: tuple[Typed, ...], place: int) -> str:
     return "i" if text.endswith("i") else ""
 
 
-def _from_start(name: str, arguments: tuple[Typed, ...], found: Pattern) -> Typed:
-    """Return the text from the argument start on."""
+def _from_start(name: str, arguments: tuple[Typed, ...], regex: Pattern) -> Typed:
+    """Return the text from the position of the argument `start`."""
     text, start = typed(name, arguments[0], types.TEXT), _number(name, arguments, 2, least=1)
     if start == 1:
         return text
-    if anchored(found.java) or matches_empty(found.java):
+    if anchored(regex.java) or matches_empty(regex.java):
         message = f"{name}() with a start takes no pattern that is anchored or matches an empty text"
         raise SinkqlError("SQ2214", message, arguments[1].span)
     return call("substring(text,integer)", (text, constant(start, types.INTEGER, arguments[2].span)))
@@ -263,8 +263,8 @@ def _from_start(name: str, arguments: tuple[Typed, ...], found: Pattern) -> Type
 
 def _split(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     arity(name, arguments, span, 2, 2)
-    found = _match(name, arguments[1])
-    if matches_empty(found.java):
+    regex = _match(name, arguments[1])
+    if matches_empty(regex.java):
         message = f"a pattern of {name}() that matches an empty text is not supported"
         raise SinkqlError("SQ2214", message, arguments[1].span, hint=_NOT_EMPTY)
     values = (typed(name, arguments[0], types.TEXT), coerced(arguments[1], types.TEXT))
@@ -276,7 +276,7 @@ def _like(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     return matches(arguments[0], arguments[1], ignore_case=_flags(name, arguments, 2) == "i")
 
 
-_NOT_EMPTY = "Write + in the place of *, or string_to_array(text, NULL) for single characters."
+_NOT_EMPTY = "Write + instead of *, or string_to_array(text, NULL) for single characters."
 HANDLERS: dict[str, Handler] = {
     "substring": _substring,
     "substr": _substring,

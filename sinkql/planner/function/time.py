@@ -1,4 +1,4 @@
-"""Functions of dates and times whose overloads take more than types to find."""
+"""Plan functions of dates and times whose overloads depend on more than types."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ PARAMETERS = {
     "make_timestamptz": (_MAKE_TIMESTAMP, f"{_MAKE_TIMESTAMP} timezone"),
     "make_interval": (" ".join(_MAKE_INTERVAL),),
 }
-"""The names of arguments, of each overload of a function that takes them by name."""
+"""The parameter names of functions that take named arguments, for each overload."""
 _SYNONYMS = {
     "microsecond": "microseconds", "millisecond": "milliseconds", "seconds": "second", "minutes": "minute",
     "hours": "hour", "days": "day", "weeks": "week", "months": "month", "quarters": "quarter", "years": "year",
@@ -65,21 +65,23 @@ def extract(name: str, field: str, value: Typed, span: Span) -> Typed:
     """Plan EXTRACT(field FROM value), which is numeric, or date_part(field, value), which is double precision."""
     unit = _field(field)
     if isinstance(value.constant, Interval):
-        return _of_interval(name, unit, value.constant, span)
+        return _interval_field(name, unit, value.constant, span)
     if value.difference is not None:
-        known: tuple[str, ...] = _DIFFERENCE_FIELDS
+        supported: tuple[str, ...] = _DIFFERENCE_FIELDS
     elif types.instant(value.type):
-        known = (*_DATE_FIELDS, *(() if value.type == DATE else _CLOCK_FIELDS), "epoch")
+        supported = (*_DATE_FIELDS, *(() if value.type == DATE else _CLOCK_FIELDS), "epoch")
     elif value.type == TIME:
-        known = (*_CLOCK_FIELDS, "epoch")
+        supported = (*_CLOCK_FIELDS, "epoch")
     else:
         message = f"extract() takes a date, time or timestamp, found {value.type.name}"
         raise SinkqlError("SQ2211", message, value.span)
-    if unit not in known:
+    if unit not in supported:
         shown = (
-            known if value.difference is not None or value.type == TIME else (*_DATE_FIELDS, *_CLOCK_FIELDS, "epoch")
+            supported
+            if value.difference is not None or value.type == TIME
+            else (*_DATE_FIELDS, *_CLOCK_FIELDS, "epoch")
         )
-        raise _no_field(unit, value.type.name, span, shown)
+        raise _field_error(unit, value.type.name, span, shown)
     return call(f"{name}(text,{value.type.name})", (constant(unit, TEXT, span), value), span)
 
 
@@ -87,7 +89,7 @@ _DAY_S = 86_400
 _YEAR_S = 31_557_600  # of 365.25 days
 
 
-def _of_interval(name: str, unit: str, value: Interval, span: Span) -> Typed:
+def _interval_field(name: str, unit: str, value: Interval, span: Span) -> Typed:
     """Return a field of a constant interval."""
     years, months = int(value.months / 12), int(math.fmod(value.months, 12))
     seconds = years * _YEAR_S + (months * 30 + value.days) * _DAY_S
@@ -101,14 +103,14 @@ def _of_interval(name: str, unit: str, value: Interval, span: Span) -> Typed:
         "milliseconds": Decimal(sign * (clock % 60_000_000)).scaleb(-3), "microseconds": sign * (clock % 60_000_000),
     }  # fmt: skip
     if unit not in fields:
-        raise _no_field(unit, "interval", span, tuple(fields))
-    found = fields[unit]
+        raise _field_error(unit, "interval", span, tuple(fields))
+    field_value = fields[unit]
     if name == "date_part":
-        return constant(float(found), DOUBLE, span)
-    return decimal(Decimal(found), span)
+        return constant(float(field_value), DOUBLE, span)
+    return decimal(Decimal(field_value), span)
 
 
-_DAY_OF_WEEK = "Write dow, which is 0 on Sundays, or isodow, which is 7 then."
+_DAY_OF_WEEK = "Write dow, which is 0 on Sundays, or isodow, which is 7 on Sundays."
 _FIELDS_ELSEWHERE = {
     "dayofweek": _DAY_OF_WEEK,
     "weekday": _DAY_OF_WEEK,
@@ -121,8 +123,8 @@ _FIELDS_ELSEWHERE = {
 }
 
 
-def _no_field(name: str, of: str, span: Span, known: tuple[str, ...]) -> SinkqlError:
-    close = nearest(name, known)
+def _field_error(name: str, of: str, span: Span, supported: tuple[str, ...]) -> SinkqlError:
+    close = nearest(name, supported)
     hint = f"Did you mean {close}?" if close and close != name else None
     hint = _FIELDS_ELSEWHERE.get(name.replace("_", ""), hint)
     return SinkqlError("SQ2214", f'field "{name}" of {of} is not supported', span, hint=hint)
@@ -137,7 +139,7 @@ def _date_trunc(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     if value.type not in (TIMESTAMP, TIMESTAMPTZ):
         raise SinkqlError("SQ2211", f"date_trunc() takes a date or timestamp, found {value.type.name}", value.span)
     if unit not in _UNITS and unit not in _LONG_UNITS:
-        raise _no_field(unit, value.type.name, arguments[0].span, (*_UNITS, *_LONG_UNITS))
+        raise _field_error(unit, value.type.name, arguments[0].span, (*_UNITS, *_LONG_UNITS))
     cut = constant(unit, TEXT, arguments[0].span)
     if len(arguments) == 2:
         return call(f"date_trunc(text,{value.type.name})", (cut, value))
@@ -148,7 +150,7 @@ def _date_trunc(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
 
 
 def _zone(value: Typed) -> str:
-    """Return a time zone's name: a constant of the tz database (numeric zones have POSIX's sign, and are refused)."""
+    """Return the name of a constant time zone of the tz database; numeric zones have POSIX's sign and are refused."""
     zone = value.constant
     if not isinstance(zone, str):
         raise SinkqlError("SQ2214", "a time zone must be a constant", value.span)
@@ -163,7 +165,7 @@ def _zone(value: Typed) -> str:
 
 
 def at_time_zone(value: Typed, zone: Typed, span: Span) -> Typed:
-    """Plan `value AT TIME ZONE zone`: a timestamptz gives local time, a timestamp is taken as local time."""
+    """Plan `value AT TIME ZONE zone`: a timestamptz becomes local time, a timestamp is read as local time."""
     name = constant(_zone(zone), TEXT, zone.span)
     if value.type in (DATE, UNKNOWN):
         value = coerced(value, TIMESTAMPTZ)
@@ -182,7 +184,7 @@ def _date_bin(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     width = arguments[0]
     stride = parse_interval(width.constant, width.span) if isinstance(width.constant, str) else width.constant
     if not isinstance(stride, Interval) or stride.months or stride.days * DAY + stride.micros <= 0:
-        raise SinkqlError("SQ2214", "the stride of date_bin() is a constant interval without months", width.span)
+        raise SinkqlError("SQ2214", "the stride of date_bin() must be a constant interval without months", width.span)
     type_ = arguments[1].type if arguments[1].type != DATE else TIMESTAMPTZ
     value, origin = typed(name, arguments[1], type_), typed(name, arguments[2], type_)
     if type_ not in (TIMESTAMP, TIMESTAMPTZ):
@@ -194,35 +196,35 @@ def _date_bin(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
 
 def _make_timestamp(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     arity(name, arguments, span, 6, 6)
-    known = all(isinstance(value.constant, int) for value in arguments[:5]) and arguments[5].constant is not None
-    if known and any(isinstance(value.constant, int) and value.constant < 1 for value in arguments[:3]):
+    is_constant = all(isinstance(value.constant, int) for value in arguments[:5]) and arguments[5].constant is not None
+    if is_constant and any(isinstance(value.constant, int) and value.constant < 1 for value in arguments[:3]):
         raise SinkqlError("SQ2212", "date field value out of range", span)
-    parts = arguments[:5] if known else [typed(name, value, INTEGER) for value in arguments[:5]]
+    parts = arguments[:5] if is_constant else [typed(name, value, INTEGER) for value in arguments[:5]]
     second = arguments[5]
-    if not known or second.type == UNKNOWN:
-        second = typed(name, second, NUMERIC if known else DOUBLE)
+    if not is_constant or second.type == UNKNOWN:
+        second = typed(name, second, NUMERIC if is_constant else DOUBLE)
     return call("make_timestamp(integer,integer,integer,integer,integer,any)", (*parts, second))
 
 
 def _make_timestamptz(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
-    """Plan make_timestamptz: a local time of a zone, UTC where none is named, as it is for all statements."""
+    """Plan make_timestamptz: a local time in a zone, by default UTC, as in all statements."""
     arity(name, arguments, span, 6, 7)
     local = _make_timestamp(name, arguments[:6], span)
     return at_time_zone(local, arguments[6] if len(arguments) == 7 else constant("UTC", TEXT, span), span)
 
 
 def _make_interval(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
-    """Plan make_interval: of constants it is one, and of one other value a multiple of one."""
+    """Plan make_interval: a constant, a multiple of one interval, or a sum of parts."""
     arity(name, arguments, span, 0, len(_MAKE_INTERVAL))
     total = Interval()
     computed: list[tuple[Typed, Interval]] = []
     seconds: Typed | None = None
     for value, unit in zip(arguments, _MAKE_INTERVAL, strict=False):
-        known = value.constant
-        if unit == "secs" and isinstance(known, Decimal):
-            total = _sum(total, Interval(micros=int((known * 1_000_000).to_integral_value())))
-        elif isinstance(known, int) and not isinstance(known, bool):
-            total = _sum(total, _scaled(_ONE[unit], known))
+        number = value.constant
+        if unit == "secs" and isinstance(number, Decimal):
+            total = _add(total, Interval(micros=int((number * 1_000_000).to_integral_value())))
+        elif isinstance(number, int) and not isinstance(number, bool):
+            total = _add(total, _multiply(_ONE[unit], number))
         elif types.whole(value.type):
             computed.append((value, _ONE[unit]))
         elif unit == "secs" and types.implicit(value.type, DOUBLE):
@@ -235,32 +237,40 @@ def _make_interval(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed
     if not computed and seconds is None:
         return constant(total, INTERVAL, span)
     if len(computed) != 1 or seconds is not None or total != Interval():
-        return _parted(computed, seconds, total, span)
-    ((value, one),) = computed
-    whole = Interval(days=1) if one.days else Interval(micros=1_000_000) if one.micros else one
-    many = one.days or one.micros // 1_000_000 or 1
-    if many > 1:  # as a multiple of a day or a second, which has a form
-        value = arithmetic("*", coerced(value, BIGINT), constant(many, BIGINT, span), span)
-    return arithmetic("*", value, constant(whole, INTERVAL, span), span)
+        return _interval_from_parts(computed, seconds, total, span)
+    ((value, unit_interval),) = computed
+    base = (
+        Interval(days=1)
+        if unit_interval.days
+        else Interval(micros=1_000_000)
+        if unit_interval.micros
+        else unit_interval
+    )
+    multiple = unit_interval.days or unit_interval.micros // 1_000_000 or 1
+    if multiple > 1:  # multiples of a day or a second have a direct form
+        value = arithmetic("*", coerced(value, BIGINT), constant(multiple, BIGINT, span), span)
+    return arithmetic("*", value, constant(base, INTERVAL, span), span)
 
 
-def _parted(computed: list[tuple[Typed, Interval]], seconds: Typed | None, total: Interval, span: Span) -> Typed:
-    """Return the interval of a constant one, multiples of others, and seconds."""
-    found = interval_of([*((coerced(value, BIGINT), one) for value, one in computed)], total, span)
+def _interval_from_parts(
+    computed: list[tuple[Typed, Interval]], seconds: Typed | None, total: Interval, span: Span
+) -> Typed:
+    """Return the sum of a constant interval, multiples of intervals, and seconds."""
+    interval = interval_of([*((coerced(value, BIGINT), one) for value, one in computed)], total, span)
     if seconds is None:
-        return found
-    assert isinstance(found.tree, Call)
-    months, days, micros = (Typed(each, BIGINT) for each in found.tree.arguments)
+        return interval
+    assert isinstance(interval.tree, Call)
+    months, days, micros = (Typed(argument, BIGINT) for argument in interval.tree.arguments)
     scaled = arithmetic("*", seconds, constant(1e6, DOUBLE, span), span)
     micros = arithmetic("+", micros, cast_to(scaled, BIGINT), span)
     return call("$interval(bigint,bigint,bigint)", (months, days, micros), span)
 
 
-def _sum(left: Interval, right: Interval) -> Interval:
+def _add(left: Interval, right: Interval) -> Interval:
     return Interval(left.months + right.months, left.days + right.days, left.micros + right.micros)
 
 
-def _scaled(value: Interval, factor: int) -> Interval:
+def _multiply(value: Interval, factor: int) -> Interval:
     return Interval(value.months * factor, value.days * factor, value.micros * factor)
 
 
@@ -272,13 +282,13 @@ _ONE = {
 
 def _to_timestamp(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     if len(arguments) == 2:
-        return _read(name, arguments, span)
+        return _parse_time(name, arguments, span)
     arity(name, arguments, span, 1, 1)
     seconds = BIGINT if types.whole(arguments[0].type) else DOUBLE
     return call(f"to_timestamp({seconds.name})", (typed(name, arguments[0], seconds),))
 
 
-def _read(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+def _parse_time(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     arity(name, arguments, span, 2, 2)
     form = constant_text(name, arguments[1], "format")
     with refused(arguments[1].span):
@@ -296,7 +306,7 @@ def _to_char(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     with refused(arguments[1].span):
         if not read_to_char(text, zoned=value.type.name == "timestamptz"):
             raise PatternError("an empty to_char() pattern is not supported")
-    if value.type == DATE:  # a timestamptz, as in Postgres, where that makes a difference
+    if value.type == DATE:  # as in Postgres, a timestamptz if the pattern depends on the zone
         zoned = read_to_char(text, zoned=True) != read_to_char(text, zoned=False)
         value = coerced(value, TIMESTAMPTZ if zoned else TIMESTAMP)
     return call(f"to_char({value.type.name},text)", (value, coerced(arguments[1], TEXT)))
@@ -305,5 +315,5 @@ def _to_char(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
 HANDLERS: dict[str, Handler] = {
     "date_trunc": _date_trunc, "date_part": _date_part, "date_bin": _date_bin,
     "make_timestamp": _make_timestamp, "make_timestamptz": _make_timestamptz,
-    "make_interval": _make_interval, "to_timestamp": _to_timestamp, "to_date": _read, "to_char": _to_char,
+    "make_interval": _make_interval, "to_timestamp": _to_timestamp, "to_date": _parse_time, "to_char": _to_char,
 }  # fmt: skip

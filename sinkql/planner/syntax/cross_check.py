@@ -1,4 +1,4 @@
-"""sqlglot's tree against the forms of the text: each stands for the same words, or the text is not what was read."""
+"""Compare sqlglot's tree with the forms of the grammar: both must stand for the same words."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from sqlglot import exp
 from sinkql.planner.syntax.grammar.tokens import Form
 
 PLAIN = ("NUMBER", "STRING", "HEX", "call", "cast", "case", "interval", "label")
-"""Kinds of forms that are no operators."""
+"""Kinds of forms that are not operators."""
 Range = Callable[[Any], tuple[int, int]]
 
 
 def first_mismatch(tree: Any, forms: Sequence[Form], text: str, range_: Range) -> Form | None:
-    """Return the shortest form that is only in the text or only in the tree; None where they are the same."""
+    """Return the shortest form that is only in the text or only in the tree, None if both are equal."""
     read = Counter(Form(kind, *range_(node)) for node in tree.walk() if (kind := _kind(node, text, range_)))
-    written = Counter(each for each in forms if each.kind in _KNOWN)
+    written = Counter(form for form in forms if form.kind in _CHECKED)
     different = (written - read) or (read - written)
     return min(different, key=lambda form: (form.end - form.start, form.start), default=None)
 
@@ -33,7 +33,7 @@ def _kind(node: Any, text: str, range_: Range) -> str | None:
         case exp.Literal():
             return "STRING" if node.is_string else "NUMBER"
         case exp.Anonymous() if isinstance(node.parent, exp.Table | exp.Lateral | exp.Dot):
-            return None  # a relation, or a function whose schema is named: that is the call
+            return None  # a relation, or a function with a schema, whose Dot is the call
         case exp.Dot():
             return "call" if isinstance(node.expression, exp.Anonymous) else None
         case exp.Window() if node.arg_key == "windows":
@@ -67,4 +67,4 @@ _KINDS: dict[type, str] = {
 }  # fmt: skip
 _SIDES = ("", "LEFT ", "RIGHT ", "FULL ")
 _JOINS = ("CROSS JOIN", *(f"{side}{rest}" for side in _SIDES for rest in ("JOIN", "USING JOIN")))
-_KNOWN = frozenset((*_KINDS.values(), *_JOINS, *(f"NATURAL {side}JOIN" for side in _SIDES), "NOT", "NUMBER"))
+_CHECKED = frozenset((*_KINDS.values(), *_JOINS, *(f"NATURAL {side}JOIN" for side in _SIDES), "NOT", "NUMBER"))

@@ -1,14 +1,11 @@
-"""A query's text → sqlglot's tree, every node with the range of text it was written as, no meaning changed on the way.
+"""Parse a query's text into sqlglot's tree; each node has its range in the text, and no meaning is changed.
 
-sqlglot reads for translation: it renames functions, splits intervals and drops what the target lacks. The dialect here
-turns that off: a call stays a call under the name it was written, an interval keeps its text, and types and strings are
-taken from the text again. Whatever else sqlglot knows arrives as a node of its own class, which the planner refuses by
-name unless it knows it.
+sqlglot reads for translation: it renames functions, splits intervals and drops what its target lacks. The dialect here
+turns that off. A call keeps its name, an interval keeps its text, and types and strings come from the text. All other
+forms become nodes of their classes, which the planner refuses by name unless it supports them.
 
-A query's text as sqlglot is to read it, and its tokens: words in one case, no comments, plain strings.
-
-sqlglot keeps words as they were typed, and takes two words with a comment between them for others than it would take
-them for without. So it gets a text that says the same, in which each word has the place that it has in the query's.
+sqlglot keeps the case of words, and a comment between two words can change their meaning. So it reads an equivalent
+text with words in one case, no comments and plain strings. Each word has the same position in both texts.
 """
 
 from __future__ import annotations
@@ -38,19 +35,19 @@ COMPARISONS: dict[type, str] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
 }  # fmt: skip
 MAX_TOKENS = 200_000
-"""How many a query may have: planning takes seconds at that."""
-_MADE = "syntax"
+"""The maximum number of tokens in a query; planning takes seconds at this size."""
+_CACHE_KEY = "syntax"
 RANGE = "range"
 _MAX_FRAMES = 5000
-"""Python's calls within calls: sqlglot takes 35 of them for a bracket in a bracket, and the parser allows 100 of those.
+"""The recursion limit: sqlglot needs 35 Python frames per nested bracket, and the parser allows 100 brackets.
 
-A thread's stack of 8 MB holds eight times as many.
+A thread's stack of 8 MB holds eight times as many frames.
 """
 _UNITS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
-# the syntax of these is not that of a call; all others are calls like any
+# functions with special syntax; all others are ordinary calls
 _SPECIAL = ("CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTRING", "TRIM")
-# methods that begin at the first token of the node they return: what the range of a node is taken from
-_RANGED = (
+# methods that begin at the first token of the node that they return, which gives the range of the node
+_RANGED_METHODS = (
     "_parse_expression", "_parse_disjunction", "_parse_conjunction", "_parse_equality", "_parse_comparison",
     "_parse_range", "_parse_bitwise", "_parse_term", "_parse_factor", "_parse_unary", "_parse_type", "_parse_types",
     "_parse_function_call", "_parse_primary", "_parse_column_ops", "_parse_interval", "_parse_table", "_parse_select",
@@ -60,7 +57,7 @@ _RANGED = (
 
 
 def row_values(node: Any) -> list[Any] | None:
-    """Return the values of a row that is written out, as (a, b) or as ROW(a, b); None for anything else."""
+    """Return the values of a row constructor, (a, b) or ROW(a, b), None for other nodes."""
     row = node.unnest()
     if isinstance(row, exp.Tuple):
         return list(row.expressions)
@@ -75,11 +72,11 @@ class _MistakeError(ParseError):  # type: ignore[misc]  # sqlglot publishes no t
 
 
 class _UnreadError(_MistakeError):
-    """The text is a query by the grammar, and sqlglot does not read it."""
+    """The text is a query by the grammar, but sqlglot cannot read it."""
 
 
 class _ForeignError(_MistakeError):
-    """The text would be a query, but for what no words before or behind it would mend."""
+    """The text is not a query, and no word added or removed would repair it."""
 
     def __init__(self, error: SinkqlError, token: Any) -> None:
         super().__init__("Unexpected", token)
@@ -97,7 +94,7 @@ class _Parser(PostgresParser):  # type: ignore[misc]  # sqlglot publishes no typ
     UNARY_PARSERS: ClassVar[dict[Any, Any]] = {
         **PostgresParser.UNARY_PARSERS,
         TokenType.PLUS: lambda self: self.expression(exp.Paren(this=self._parse_unary())),
-        # as all operators without a place of their own, ~ binds less closely than arithmetic
+        # like all operators without a level, ~ has a lower precedence than arithmetic
         TokenType.RLIKE: lambda self: self.expression(exp.BitwiseNot(this=self._parse_term())),
     }
     LAMBDAS: ClassVar[dict[Any, Any]] = {
@@ -118,18 +115,18 @@ class _Parser(PostgresParser):  # type: ignore[misc]  # sqlglot publishes no typ
     }
 
     def raise_error(self, message: str, token: Any = None) -> None:
-        # what was expected is missing where the parser is; sqlglot names the token before
+        # the expected token is missing at the parser's position; sqlglot names the token before
         raise _MistakeError(message, self._curr if message.startswith("Expect") else token or self._curr)
 
     def _warn_unsupported(self) -> None:
-        pass  # of what begins as another statement than a query the error says so, and no log beside it
+        pass  # the error says that the text is no query; no log is needed
 
     def _parse_function_call(self, *args: Any, **kwargs: Any) -> Any:
         if self._ahead("MAP", TokenType.L_BRACKET):
             self._advance(2)
             return self._map()
         if self._ahead("EXISTS", TokenType.L_PAREN) and not self._begins_query(self._index + 2):
-            self._advance()  # sqlglot has a call of a function where parentheses, or VALUES, are next
+            self._advance()  # sqlglot reads EXISTS before parentheses or VALUES as a function call
             return self.expression(exp.Exists(this=self._parse_primary()))
         return super()._parse_function_call(*args, **kwargs)
 
@@ -137,7 +134,7 @@ class _Parser(PostgresParser):  # type: ignore[misc]  # sqlglot publishes no typ
         return place < len(self._tokens) and self._tokens[place].token_type in (TokenType.SELECT, TokenType.WITH)
 
     def _ahead(self, word: str, sign: Any) -> bool:
-        """Tell whether a word with a sign behind it is next."""
+        """Return whether a word followed by a sign is next."""
         first, second = self._curr, self._next
         if first is None or second is None or first.token_type in (TokenType.IDENTIFIER, TokenType.STRING):
             return False
@@ -157,11 +154,11 @@ class _Parser(PostgresParser):  # type: ignore[misc]  # sqlglot publishes no typ
         return self.expression(exp.DataType(this=exp.DType.USERDEFINED, kind="record"))
 
     def _map(self) -> Any:
-        """Read what stands in MAP[key => value, …]."""
+        """Read the entries of MAP[key => value, …]."""
         entries = [] if self._match(TokenType.R_BRACKET, advance=False) else self._parse_csv(self._entry)
         if not self._match(TokenType.R_BRACKET):
             self.raise_error('Expected "]"')
-        keys, values = ([each[place] for each in entries] for place in (0, 1))
+        keys, values = ([entry[place] for entry in entries] for place in (0, 1))
         return self.expression(exp.Map(keys=exp.Array(expressions=keys), values=exp.Array(expressions=values)))
 
     def _entry(self) -> tuple[Any, Any]:
@@ -183,34 +180,34 @@ class _Parser(PostgresParser):  # type: ignore[misc]  # sqlglot publishes no typ
     def _parse_types(self, *args: Any, **kwargs: Any) -> Any:
         if self._ahead("RECORD", TokenType.L_PAREN):
             return self._record_type()
-        found = super()._parse_types(*args, **kwargs)
-        if not isinstance(found, exp.DataType) or self._prev.token_type != TokenType.R_BRACKET:
-            return found
-        while self._match(TokenType.LIST):  # sqlglot knows arrays of lists, and no lists of arrays
-            found = exp.DataType(this=exp.DType.LIST, expressions=[found], nested=True)
+        type_ = super()._parse_types(*args, **kwargs)
+        if not isinstance(type_, exp.DataType) or self._prev.token_type != TokenType.R_BRACKET:
+            return type_
+        while self._match(TokenType.LIST):  # sqlglot reads arrays of lists, but no lists of arrays
+            type_ = exp.DataType(this=exp.DType.LIST, expressions=[type_], nested=True)
             while self._match(TokenType.L_BRACKET):
                 self._match(TokenType.R_BRACKET)
-                found = exp.DataType(this=exp.DType.ARRAY, expressions=[found], nested=True)
-        return found
+                type_ = exp.DataType(this=exp.DType.ARRAY, expressions=[type_], nested=True)
+        return type_
 
     def _parse_in(self, *args: Any, **kwargs: Any) -> Any:
-        found = super()._parse_in(*args, **kwargs)
-        _widen(found, self._prev.end, self._prev.end + 1)  # whose parenthesis is not below it
-        listed = found.expressions
-        if len(listed) == 1 and isinstance(listed[0], exp.Values):
-            found.set("expressions", None)
-            found.set("query", exp.Subquery(this=listed[0]))
-        return found
+        in_ = super()._parse_in(*args, **kwargs)
+        _widen(in_, self._prev.end, self._prev.end + 1)  # the closing parenthesis belongs to no child
+        items = in_.expressions
+        if len(items) == 1 and isinstance(items[0], exp.Values):
+            in_.set("expressions", None)
+            in_.set("query", exp.Subquery(this=items[0]))
+        return in_
 
     def _parse_window(self, this: Any, alias: bool = False) -> Any:
         if isinstance(this, exp.Expr) and not alias:
             _widen(this, self._prev.end, self._prev.end + 1)  # a call ends before its FILTER or OVER
-        found = super()._parse_window(this, alias)
-        if isinstance(found, exp.Window) and isinstance(found.this, exp.Filter):
+        window = super()._parse_window(this, alias)
+        if isinstance(window, exp.Window) and isinstance(window.this, exp.Filter):
             read = self._tokens[: self._index]
-            over = next(place for place, each in enumerate(read[::-1], 1) if each.token_type == TokenType.OVER)
-            _widen(found.this, read[-over - 1].end, read[-over - 1].end + 1)
-        return found
+            over = next(place for place, token in enumerate(read[::-1], 1) if token.token_type == TokenType.OVER)
+            _widen(window.this, read[-over - 1].end, read[-over - 1].end + 1)
+        return window
 
     def _parse_bracket(self, this: Any = None) -> Any:
         if isinstance(this, exp.Bracket):
@@ -223,7 +220,7 @@ class _Parser(PostgresParser):  # type: ignore[misc]  # sqlglot publishes no typ
             symmetric = False
         low = self._parse_bitwise()
         if not self._match(TokenType.AND):
-            self.raise_error("Expected AND")  # which sqlglot does not ask for
+            self.raise_error("Expected AND")  # sqlglot does not require it
         return self.expression(exp.Between(this=this, low=low, high=self._parse_bitwise(), symmetric=symmetric))
 
     def _parse_case(self) -> Any:
@@ -233,7 +230,7 @@ class _Parser(PostgresParser):  # type: ignore[misc]  # sqlglot publishes no typ
         while self._match(TokenType.WHEN):
             condition = self._parse_disjunction()
             if not self._match(TokenType.THEN):
-                self.raise_error("Expected THEN")  # which sqlglot does not ask for
+                self.raise_error("Expected THEN")  # sqlglot does not require it
             ifs.append(self.expression(exp.If(this=condition, true=self._parse_disjunction())))
         if self._match(TokenType.ELSE):
             default = self._parse_disjunction()
@@ -244,7 +241,7 @@ class _Parser(PostgresParser):  # type: ignore[misc]  # sqlglot publishes no typ
     def _parse_primary(self, *args: Any, **kwargs: Any) -> Any:
         first, second = self._curr, self._next
         if first and second and first.token_type == second.token_type == TokenType.STRING:
-            self.raise_error("Unexpected", second)  # strings go on in another line, where they are one token by now
+            self.raise_error("Unexpected", second)  # strings continued on the next line are one token already
         return super()._parse_primary(*args, **kwargs)
 
     def _parse_escape(self, this: Any) -> Any:
@@ -260,7 +257,7 @@ class _Parser(PostgresParser):  # type: ignore[misc]  # sqlglot publishes no typ
         return unit
 
 
-def _ranged(name: str) -> Any:
+def _with_range(name: str) -> Any:
     inner = getattr(_Parser, name)
 
     def parse(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -274,16 +271,16 @@ def _ranged(name: str) -> Any:
 
 
 def _widen(node: Any, start: int, end: int) -> None:
-    known = node.meta.get(RANGE)
-    node.meta[RANGE] = (min(start, known[0]), max(end, known[1])) if known else (start, end)
+    present = node.meta.get(RANGE)
+    node.meta[RANGE] = (min(start, present[0]), max(end, present[1])) if present else (start, end)
 
 
-for _name in _RANGED:
-    setattr(_Parser, _name, _ranged(_name))
+for _name in _RANGED_METHODS:
+    setattr(_Parser, _name, _with_range(_name))
 
 
 class _SinkqlQuery(Postgres):  # type: ignore[misc]  # sqlglot publishes no types
-    INDEX_OFFSET = 0  # subscripts stay as they are written
+    INDEX_OFFSET = 0  # keep subscripts as written
     Parser = _Parser
 
 
@@ -291,21 +288,21 @@ _DIALECT = _SinkqlQuery()
 _BEFORE_STRING = frozenset(
     {"UINT2", "UINT4", "UINT8", "MZ_TIMESTAMP", "MZ_ACLITEM", "ZONE", "PRECISION", "VARYING", "ESCAPE"}
 )
-"""Words before a string that sqlglot takes for names: types of the dialect, and the ends of other forms."""
-RECURSION = "Join once for each level where their number is known, and combine the levels with UNION ALL."
-_NOT_YET = {
+"""Words before a string that sqlglot reads as names: types of Materialize, and the ends of other forms."""
+RECURSION = "If the number of levels is known, join once for each level, and combine the levels with UNION ALL."
+_UNSUPPORTED = {
     "RECURSIVE": ("SQ2924", "recursive queries are not supported yet", RECURSION),
     "OPTIONS": ("SQ2933", "the clause OPTIONS is not supported yet", "Leave it out."),
 }
-_WANTED = {")": '")"', "(": '"("', "table name": "a relation", "END after CASE": "END"}
+_EXPECTED_TEXTS = {")": '")"', "(": '"("', "table name": "a relation", "END after CASE": "END"}
 KEYWORDS = frozenset(word for word in Postgres.Tokenizer.KEYWORDS if word.isalpha())
 
 
 @dataclass(frozen=True, slots=True)
 class Syntax:
-    """A query's tree, text and tokens; `offset` is where the text starts in the user's file.
+    """A query's tree, text and tokens; `offset` is the start of the text in the user's file.
 
-    `spelled` is the text without comments, its words in capitals: what may be compared.
+    `spelled` is the text without comments and with words in capitals, for comparisons.
     """
 
     tree: Any
@@ -315,55 +312,55 @@ class Syntax:
     spelled: str = ""
 
     def span(self, node: Any) -> Span:
-        """Return the span of a node in the user's file; the whole query's where the node has no place."""
+        """Return the span of a node in the user's file, or that of the whole query if the node has no range."""
         start, end = node.meta.get(RANGE) or (0, len(self.text))
         return Span(start + self.offset, end + self.offset)
 
     def written(self, node: Any) -> str:
-        """Return the text that a node was written as, for messages and strings."""
+        """Return the text of a node, for messages and strings."""
         start, end = node.meta.get(RANGE) or (0, 0)
         return self.text[start:end]
 
     def words(self, node: Any) -> str:
-        """Return what a node was written as, but for comments and the case of its words, which are in capitals."""
+        """Return the text of a node without comments, and with words in capitals."""
         start, end = node.meta.get(RANGE) or (0, 0)
         return self.spelled[start:end]
 
     def signs(self, node: Any) -> tuple[tuple[Any, str], ...]:
-        """Return the words and signs that a node is made of: the same for what is written alike."""
+        """Return the tokens of a node: equal texts have equal tokens."""
         start, end = node.meta.get(RANGE) or (0, 0)
-        first = bisect_left(self.tokens, start, key=lambda each: each.start)
-        last = bisect_left(self.tokens, end, key=lambda each: each.start)
-        return tuple((each.token_type, each.text) for each in self.tokens[first:last])
+        first = bisect_left(self.tokens, start, key=lambda token: token.start)
+        last = bisect_left(self.tokens, end, key=lambda token: token.start)
+        return tuple((token.token_type, token.text) for token in self.tokens[first:last])
 
     def from_word(self, node: Any, *words: str) -> Span:
-        """Return the span of a node from a keyword on, which stands in it or as the last such one before it."""
+        """Return the span of a node starting at a keyword, which is in the node or the last before it."""
         span = self.span(node).shifted(-self.offset)
-        starts = [each.start for each in self.tokens if _first_word(each) in words and each.start < span.end]
+        starts = [token.start for token in self.tokens if _first_word(token) in words and token.start < span.end]
         inside = [start for start in starts if start >= span.start]
         start = min(inside) if inside else max(starts, default=span.start)
         return Span(start, max(span.end, start + 1)).shifted(self.offset)
 
 
 def _first_word(token: Any) -> str | None:
-    """Return the first word of a keyword, which may be of two words; None for strings and names in quotes."""
+    """Return the first word of a keyword token, None for strings and quoted names."""
     if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER) or not token.text.strip():
         return None
     return str(token.text.upper().split()[0])
 
 
 def parse(query: ast.Query) -> Syntax:
-    """Parse a SELECT, once, or return what it was parsed to; raises SinkqlError (SQ2201) where it is not one.
+    """Parse a SELECT and cache its tree; raise SQ2201 if the text is not a SELECT.
 
-    Nobody changes the tree.
+    The tree must not be changed.
     """
-    found: Syntax | None = query.made.get(_MADE)
-    if found is None:
-        found = query.made[_MADE] = _parsed(query)
-    return found
+    syntax: Syntax | None = query.made.get(_CACHE_KEY)
+    if syntax is None:
+        syntax = query.made[_CACHE_KEY] = _parse(query)
+    return syntax
 
 
-def _parsed(query: ast.Query) -> Syntax:
+def _parse(query: ast.Query) -> Syntax:
     sys.setrecursionlimit(max(_MAX_FRAMES, sys.getrecursionlimit()))
     text, offset = query.text, query.span.start
     tokens: list[Any] = []
@@ -384,7 +381,7 @@ def _parsed(query: ast.Query) -> Syntax:
             error.code, error.message, span.shifted(offset) if span else query.span, hint=error.hint
         ) from None
     except _UnreadError as mistake:
-        raise _not_yet(mistake, tokens, text, offset) from None
+        raise _unread_error(mistake, tokens, text, offset) from None
     except _MistakeError as mistake:
         raise _syntax_error(mistake, tokens, text, offset) from None
     except TokenError as mistake:
@@ -405,27 +402,27 @@ def _unterminated(end: int, offset: int) -> SinkqlError:
 
 
 def _read(tokens: list[Any], lexemes: list[Lexeme], text: str) -> list[Any]:
-    """Return sqlglot's trees of a query; the grammar goes first, since it says best where a text stops being one."""
+    """Return sqlglot's trees of a query; the grammar goes first, since it finds the position of an error best."""
     forms = _forms(tokens, lexemes)
     trees = _parsed_by_sqlglot(tokens, text)
     for tree in trees:
         if tree is not None:
-            _spread(tree)
-    _hold(trees, forms, tokens, text)
+            _set_ranges(tree)
+    _cross_check(trees, forms, tokens, text)
     return trees
 
 
 def _parsed_by_sqlglot(tokens: list[Any], text: str) -> list[Any]:
-    # agg(ALL x) is agg(x): by the grammar, ALL stands behind a bracket nowhere else
-    kinds = [None, *(each.token_type for each in tokens)]
-    plain = [each for before, each in zip(kinds, tokens, strict=False) if not _all_of_call(before, each)]
+    # agg(ALL x) is agg(x); the grammar allows ALL after a parenthesis nowhere else
+    kinds = [None, *(token.token_type for token in tokens)]
+    plain = [token for before, token in zip(kinds, tokens, strict=False) if not _all_of_call(before, token)]
     try:
         return list(_Parser(error_level=ErrorLevel.IMMEDIATE, dialect=_DIALECT).parse(plain, text))
     except _MistakeError as mistake:
         raise _UnreadError(str(mistake), mistake.token) from None
     except RecursionError:
         raise
-    except Exception:  # sqlglot stumbles over a form that it does not know
+    except Exception:  # sqlglot fails on an unknown form
         error = SinkqlError("SQ2215", "this form is not supported", Span(0, max(1, len(text.rstrip()))))
         raise _ForeignError(error, tokens[0] if tokens else None) from None
 
@@ -435,7 +432,7 @@ def _all_of_call(before: Any, token: Any) -> bool:
 
 
 def _forms(tokens: list[Any], lexemes: list[Lexeme]) -> tuple[Form, ...]:
-    """Return the forms of a query; raises _MistakeError where it is none."""
+    """Return the forms of a query; raise _MistakeError if the text is not a query."""
     try:
         return read_forms(lexemes)
     except ForeignError as mistake:
@@ -445,30 +442,30 @@ def _forms(tokens: list[Any], lexemes: list[Lexeme]) -> tuple[Form, ...]:
         raise _MistakeError(message, _token(tokens, mistake.start)) from None
 
 
-def _hold(trees: list[Any], forms: tuple[Form, ...], tokens: list[Any], text: str) -> None:
-    """Hold the tree against the text: what is no query is refused, and what sqlglot reads otherwise than Postgres."""
+def _cross_check(trees: list[Any], forms: tuple[Form, ...], tokens: list[Any], text: str) -> None:
+    """Compare the tree with the text; raise an error if sqlglot reads the text differently than Postgres."""
     if len(trees) != 1 or trees[0] is None:
         return
     other = first_mismatch(trees[0], forms, text, lambda node: node.meta.get(RANGE) or (0, 0))
     if other is not None:
-        raise _ForeignError(_misread(other, text), _token(tokens, other.start))
+        raise _ForeignError(_misread_error(other, text), _token(tokens, other.start))
 
 
 def _token(tokens: list[Any], start: int) -> Any:
-    """Return the token that a place is in or before; None at the end."""
-    return next((each for each in tokens if each.end >= start), None)
+    """Return the token at or after a position, None at the end."""
+    return next((token for token in tokens if token.end >= start), None)
 
 
 def _syntax_error(mistake: _MistakeError, tokens: list[Any], text: str, offset: int) -> SinkqlError:
     stuck = tokens.index(mistake.token) if mistake.token else len(tokens)
     expected = re.match(r"Expect(?:ing|ed) (.+?)(?: but got .*)?$", str(mistake), re.DOTALL)
-    wanted = None if expected is None else _WANTED.get(expected[1], expected[1])
+    wanted = None if expected is None else _EXPECTED_TEXTS.get(expected[1], expected[1])
     return complaint(tokens, stuck, text, offset, expected=wanted, reserved=RESERVED, attempt=_attempt)
 
 
-def _not_yet(mistake: _UnreadError, tokens: list[Any], text: str, offset: int) -> SinkqlError:
-    """Return the error for a query of the dialect that sqlglot does not read."""
-    if _string_behind_name(mistake, tokens):
+def _unread_error(mistake: _UnreadError, tokens: list[Any], text: str, offset: int) -> SinkqlError:
+    """Return the error for a query of the grammar that sqlglot cannot read."""
+    if _is_string_after_name(mistake, tokens):
         return _syntax_error(mistake, tokens, text, offset)
     token = mistake.token
     if token is not None:
@@ -477,23 +474,23 @@ def _not_yet(mistake: _UnreadError, tokens: list[Any], text: str, offset: int) -
             return label
     span = Span(token.start, token.end + 1) if token else Span(0, max(1, len(text.rstrip())))
     unread = ("SQ2215", "this form is not supported yet", None)
-    code, message, hint = _NOT_YET.get(token.text.upper() if token else "", unread)
+    code, message, hint = _UNSUPPORTED.get(token.text.upper() if token else "", unread)
     return SinkqlError(code, message, span.shifted(offset), hint=hint)
 
 
-def _string_behind_name(mistake: _MistakeError, tokens: list[Any]) -> bool:
-    """Tell whether sqlglot is stuck at a string behind a name that is no type; the grammar knows no types."""
+def _is_string_after_name(mistake: _MistakeError, tokens: list[Any]) -> bool:
+    """Return whether sqlglot fails at a string after a name that is no type; the grammar has no list of types."""
     stuck = tokens.index(mistake.token) if mistake.token else 0
     if not stuck or mistake.token.token_type != TokenType.STRING:
         return False
     before = tokens[stuck - 1]
     if stuck > 2 and tokens[stuck - 2].token_type == TokenType.DOT:
-        return bool(tokens[stuck - 3].text.lower() != "pg_catalog")  # a column, of any name
+        return bool(tokens[stuck - 3].text.lower() != "pg_catalog")  # a column with any name
     return before.token_type == TokenType.VAR and before.text.upper() not in _BEFORE_STRING
 
 
-def _misread(form: Form, text: str) -> SinkqlError:
-    """Make the error for words that sqlglot ties together in another way than Postgres."""
+def _misread_error(form: Form, text: str) -> SinkqlError:
+    """Return the error for words that sqlglot groups differently than Postgres."""
     span = Span(form.start, form.end)
     if form.kind in PLAIN:
         called = re.fullmatch(r"((?:current|local)_?\w+)\s*\(\s*\)", text[form.start : form.end], re.IGNORECASE)
@@ -504,7 +501,7 @@ def _misread(form: Form, text: str) -> SinkqlError:
 
 
 def _attempt(text: str) -> int | None:
-    """Return where a text stops being a query, None if it is one."""
+    """Return the position where a text stops being a query, None if it is one."""
     try:
         lexemes = list(scan(text))
         trees = _read(plain_strings(_DIALECT.tokenize(spelled(text, lexemes)), text), lexemes, text)
@@ -515,31 +512,31 @@ def _attempt(text: str) -> int | None:
     return None if len(trees) == 1 and isinstance(trees[0], exp.Query | exp.Values) else 0
 
 
-def _spread(root: Any) -> None:
-    """Fold names to lower case, and give each node the range of its own tokens and of all below it, children first."""
+def _set_ranges(root: Any) -> None:
+    """Fold names to lower case, and set each node's range to include its tokens and its children."""
     nodes = list(root.walk(bfs=False))
     for node in reversed(nodes):
         if isinstance(node, exp.Identifier) and not node.args.get("quoted"):
             node.args["this"] = str(node.this).lower()
         if node._meta and "start" in node._meta:
             _widen(node, node._meta["start"], node._meta["end"] + 1)
-        own = node._meta.get(RANGE) if node._meta else None
-        if own is not None and node.parent is not None:
-            _widen(node.parent, *own)
+        range_ = node._meta.get(RANGE) if node._meta else None
+        if range_ is not None and node.parent is not None:
+            _widen(node.parent, *range_)
 
 
 def _unbracket(root: Any) -> None:
-    """Take brackets out of the tree that say no more than its shape, however many there are: they mean nothing."""
+    """Remove parentheses that only express the shape of the tree."""
     for paren in list(root.find_all(exp.Paren)):
         inner, parent = paren.this, paren.parent
         field = isinstance(parent, exp.Dot | exp.Bracket) and paren.arg_key == "this"  # (r).f and (a[1:2])[1]
         compared = type(inner) in COMPARISONS and type(parent) in COMPARISONS
         if not field and not compared:
-            _put(inner, paren)
+            _replace_node(inner, paren)
 
 
-def _put(inner: Any, paren: Any) -> None:
-    """Put a node in the place of the brackets around it; sqlglot's `replace` goes through all of a list each time."""
+def _replace_node(inner: Any, paren: Any) -> None:
+    """Replace parentheses by the node inside; sqlglot's `replace` walks a whole list each time."""
     parent, key, index = paren.parent, paren.arg_key, paren.index
     if parent is None or key is None:
         paren.replace(inner)
@@ -553,65 +550,67 @@ def _put(inner: Any, paren: Any) -> None:
 
 
 def string_value(syntax: Syntax, node: Any) -> str | None:
-    """Return the value of a string literal as it was written, '…' or E'…'; None for any other node or form."""
+    """Return the value of a string literal '…' or E'…', None for other nodes."""
     if not isinstance(node, exp.Literal) or not node.is_string:
         return None
     return literal_value(syntax.written(node))
 
 
 _PLAIN = re.compile(r"'((?:[^']|'')*)'(?!\s*')")
-"""A string without a letter in front that does not go on in another line."""
+"""A string without a prefix that does not continue on the next line."""
 _BETWEEN = re.compile(r"[^\r\n]")
-"""What becomes a blank between words; line ends stay."""
+"""Characters between words that become blanks; line ends remain."""
 _STRINGS = (TokenType.STRING, TokenType.BYTE_STRING, TokenType.HEREDOC_STRING, TokenType.RAW_STRING)
 
 
 def spelled(text: str, lexemes: Iterable[Lexeme]) -> str:
-    """Return a text of the same length, with its keywords and unquoted names in capitals and blanks for its comments.
+    """Return a text of the same length with keywords and unquoted names in capitals, and blanks for comments.
 
-    Letters that are not of ASCII stay: they are in no keyword, and may have no capitals of one character.
+    Letters outside of ASCII remain: no keyword has them, and their capitals may have several characters.
     """
-    pieces, at = [], 0
+    pieces, position = [], 0
     for lexeme in lexemes:
-        pieces.append(_BETWEEN.sub(" ", text[at : lexeme.start]))
+        pieces.append(_BETWEEN.sub(" ", text[position : lexeme.start]))
         word = text[lexeme.start : lexeme.end]
         pieces.append(_capitals(word) if lexeme.kind == "WORD" else word)
-        at = lexeme.end
-    return "".join([*pieces, _BETWEEN.sub(" ", text[at:])])
+        position = lexeme.end
+    return "".join([*pieces, _BETWEEN.sub(" ", text[position:])])
 
 
 def _capitals(word: str) -> str:
-    return word.upper() if word.isascii() else "".join(each.upper() if each.isascii() else each for each in word)
+    return (
+        word.upper() if word.isascii() else "".join(letter.upper() if letter.isascii() else letter for letter in word)
+    )
 
 
 def literal_value(written: str) -> str | None:
-    """Return the value of a string literal as it was written, '…' or E'…'; None for any other text."""
-    found = _string_at(written, 0)
-    return found[0] if found is not None and found[1] == len(written) else None
+    """Return the value of a string literal '…' or E'…', None for any other text."""
+    string = _string_at(written, 0)
+    return string[0] if string is not None and string[1] == len(written) else None
 
 
 def plain_strings(tokens: list[Any], text: str) -> list[Any]:
-    """Return the tokens; a string that goes on in another line is one, and E'…' and $$…$$ are strings like any."""
-    found: list[Any] = []
+    """Return the tokens with continued strings joined; E'…' and $$…$$ become ordinary strings."""
+    joined: list[Any] = []
     end = 0
     for token in tokens:
         if token.start < end:
-            continue  # the string before goes on here
+            continue  # a continuation of the string before
         string = _string_at(text, token.start) if token.token_type in _STRINGS else None
-        if token.token_type == TokenType.RLIKE and token.text.isalpha():  # a name as any: ~ is the operator
-            found.append(type(token)(TokenType.VAR, token.text, token.line, token.col, token.start, token.end))
+        if token.token_type == TokenType.RLIKE and token.text.isalpha():  # an ordinary name: the operator is ~
+            joined.append(type(token)(TokenType.VAR, token.text, token.line, token.col, token.start, token.end))
             continue
         if string is None:
-            found.append(token)
+            joined.append(token)
             continue
         value, end = string
         place = token.line, token.col, token.start, end - 1
-        found.append(type(token)(TokenType.STRING, value, *place, token.comments))
-    return found
+        joined.append(type(token)(TokenType.STRING, value, *place, token.comments))
+    return joined
 
 
 def _string_at(text: str, start: int) -> tuple[str, int] | None:
-    """Return the value of the string that begins at `start`, and its end; None for what is no string."""
+    """Return the value and the end of the string at `start`, None if there is no string."""
     plain = _PLAIN.match(text, start)
     if plain is not None:
         return plain[1].replace("''", "'"), plain.end()

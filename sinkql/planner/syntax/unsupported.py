@@ -1,4 +1,4 @@
-"""A node of sqlglot's tree that is not translated → the error that says so, and the way out."""
+"""Explain a node of sqlglot's tree that is not translated, with an alternative."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sinkql.planner import types
 
 
 def unsupported(node: Any, span: Span, part: str | None = None) -> SinkqlError:
-    """Make the error for a node that is not translated, or for a part of one that is."""
+    """Return the error for a node that is not translated, or for an unsupported part of a node."""
     special = _REASONS.get(type(node))
     if special is not None:
         hint = special[2] if len(special) > 2 else _HINTS.get(special[0])
@@ -23,31 +23,31 @@ def unsupported(node: Any, span: Span, part: str | None = None) -> SinkqlError:
 
 
 def unknown_type(written: str, span: Span) -> SinkqlError:
-    """Make the error for a type that a cast cannot have."""
+    """Return the error for a type that a cast cannot have."""
     later = later_type(written)
     if later is not None:
         return SinkqlError("SQ2935", f'type "{written}" is not supported yet', span, hint=later)
-    hint = _padded(written) or type_hint(written, types.known, "Use a Postgres type, as in value::text.")
+    hint = _character_hint(written) or type_hint(written, types.known, "Use a Postgres type, as in value::text.")
     shown = written if written.startswith('"') else f'"{written}"'
     return UnknownNameError("SQ2223", f"type {shown} is not supported", span, hint=hint)
 
 
-def _padded(written: str) -> str | None:
-    """Return what to write instead of a type that Postgres fills up with blanks, or cuts to one character."""
-    found = re.fullmatch(r'("?)(char|character|bpchar)\1\s*(?:\(\s*(\d+)\s*\))?', " ".join(written.lower().split()))
-    if found is None:
+def _character_hint(written: str) -> str | None:
+    """Return an alternative to a type that Postgres pads with blanks, or cuts to one character."""
+    match = re.fullmatch(r'("?)(char|character|bpchar)\1\s*(?:\(\s*(\d+)\s*\))?', " ".join(written.lower().split()))
+    if match is None:
         return None
-    length = found[3]
+    length = match[3]
     if length is not None:
         varchar = f"varchar({length})"
         return f"Write {varchar}, which has no blanks at its end." if types.known(varchar) else "Write text."
-    return "Write text." if found[2] == "bpchar" else f"Write varchar(1): {found[0]} is one character."
+    return "Write text." if match[2] == "bpchar" else f"Write varchar(1): {match[0]} is one character."
 
 
-_HINTS = {"SQ2217": "Let the source carry the time as a column."}
+_HINTS = {"SQ2217": "Use a time column of the source."}
 _REASONS: dict[type, tuple[str, ...]] = {
     exp.SimilarTo: ("SQ2214", "SIMILAR TO is not supported", "Use LIKE or ~."),
-    exp.Overlaps: ("SQ2214", "OVERLAPS is not supported", "Compare the ends."),
+    exp.Overlaps: ("SQ2214", "OVERLAPS is not supported", "Compare the start and end times."),
     **{
         node: ("SQ2214", f"operator {sign} is not supported", "Compare lower() and upper() of the ranges.")
         for node, sign in ((exp.Adjacent, "-|-"), (exp.ExtendsLeft, "&<"), (exp.ExtendsRight, "&>"))
@@ -77,7 +77,7 @@ _REASONS: dict[type, tuple[str, ...]] = {
     exp.Placeholder: (
         "SQ2215",
         "a variable has no value",
-        "Give it one on the command line: sinkql exec -v name=value.",
+        "Set it on the command line: sinkql exec -v name=value.",
     ),
     exp.Parameter: ("SQ2215", "a parameter has no value", "Write the value, or :name and sinkql exec -v name=value."),
     exp.Star: ("SQ2215", "* is not allowed here"),

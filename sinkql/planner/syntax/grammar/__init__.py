@@ -1,10 +1,11 @@
-"""A query's text → the forms that it is made of; raises where the text is not a query.
+"""Decide whether a text is a query, and return the forms that it is made of.
 
-This is the judge of what is a query: sqlglot takes much that is none, and reads it as something else. The grammar is
-that of Postgres with what the dialect adds; `account`, beside it, holds sqlglot's tree against the forms.
+sqlglot accepts many texts that are not queries, or reads them differently. The grammar is that of Postgres with the
+additions of Materialize; `cross_check` compares sqlglot's tree with the forms.
 
-* `tokens`: words and signs one after the other, and which words are no names where.
-* `window`, `window`, `special_form`: names of types, orders and windows, and expressions that have words of their own.
-* `expression`: expressions, by the `tokens` of their operators.
-* `select`: queries and their clauses.
+* `tokens`: Reads words and signs, and lists the words that are not names.
+* `window`: Reads names of types, orders and windows.
+* `special_form`: Reads expressions with special syntax, such as CASE and CAST.
+* `expression`: Reads expressions, by the precedence of their operators.
+* `select`: Reads queries and their clauses.
 """

@@ -1,4 +1,4 @@
-"""Expressions of a query, by the order of precedence that their operators have in Postgres."""
+"""Read expressions of a query, by the precedence of operators in Postgres."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _LEVELS = {
     "^": tokens.POWER,
 }
 _ALONE = (tokens.RANGE, tokens.IS)
-"""Operators that stand beside another one of their level only in parentheses; of comparisons the planner says it."""
+"""Operators that need parentheses next to another operator of their level; the planner checks comparisons."""
 _SAME = {"!=": "<>", "~~": "LIKE", "!~~": "LIKE", "~~*": "ILIKE", "!~~*": "ILIKE", "!~": "~", "!~*": "~*"}
-"""What operators are, but for a negation."""
-_MEANT = {
+"""Operators that only differ by a negation from another operator."""
+_CORRECTIONS = {
     "==": "=", "=<": "<=", "=!": "<>", "!==": "<>", "^=": "<>", "<=>": "IS NOT DISTINCT FROM", "=~": "~",
     "**": "power(a, b)", "//": "/",
 }  # fmt: skip
@@ -28,14 +28,14 @@ _TYPES_ALONE = frozenset((
     "BIGINT", "BIT", "BOOLEAN", "CHAR", "CHARACTER", "DEC", "DECIMAL", "FLOAT", "INT", "INTEGER", "INTERVAL", "NUMERIC",
     "REAL", "SMALLINT", "TIME", "TIMESTAMP", "VARCHAR",
 ))  # fmt: skip
-"""Types whose names are no names of functions."""
+"""Type names that are not function names."""
 
 
 class Expressions(SpecialForms):
-    """Go past expressions, and note their forms."""
+    """The reader of expressions, which records their forms. Large: one grammar, whose rules call each other."""
 
     def expression(self, least: int = tokens.OR) -> None:
-        """Go past an expression whose operators bind at least so closely."""
+        """Read an expression whose operators have at least this precedence."""
         start = self.next.start
         self._operand()
         most = tokens.SIGNED
@@ -49,7 +49,7 @@ class Expressions(SpecialForms):
                 self._escape(level, start)
 
     def _escape_ahead(self) -> bool:
-        """Tell whether an expression stands behind ESCAPE, which is the name of a column otherwise."""
+        """Return whether an expression follows ESCAPE; otherwise ESCAPE is the name of a column."""
         behind = self.ahead()
         return behind.kind in ("STRING", "NUMBER", "PARAMETER", "(", "QUOTED") or (
             behind.kind == "WORD" and (behind.keyword == "NULL" or behind.keyword not in NO_LABELS | RESERVED)
@@ -63,7 +63,7 @@ class Expressions(SpecialForms):
         self.form("ESCAPE", start)
 
     def _operand(self) -> None:
-        """Go past what an operator stands before, and that operator."""
+        """Read an operand with the unary operators before it."""
         start = self.next.start
         if self.take("NOT"):
             self.expression(tokens.NOT + 1)
@@ -79,10 +79,10 @@ class Expressions(SpecialForms):
         else:
             opened = self.at("(")
             self._primary()
-            self._behind(start, fields=opened)
+            self._suffixes(start, fields=opened)
 
-    def _behind(self, start: int, *, fields: bool) -> None:
-        """Go past subscripts and casts behind a value, and fields if it is in parentheses."""
+    def _suffixes(self, start: int, *, fields: bool) -> None:
+        """Read subscripts and casts after a value, and fields if the value is in parentheses."""
         while True:
             if self.take("::"):
                 self.type_name()
@@ -105,7 +105,7 @@ class Expressions(SpecialForms):
         self.expect("]")
 
     def _operator(self) -> tuple[int, str]:
-        """Return how closely the operator that is next binds, and what it is; 0 where none is."""
+        """Return the precedence and the kind of the next operator, 0 if the next word is no operator."""
         sign = self.next.kind
         if sign[0] in _SIGNS and sign != "=>":
             if sign not in OPERATORS:
@@ -134,18 +134,18 @@ class Expressions(SpecialForms):
         return 0, ""
 
     def _no_operator(self, sign: str) -> ForeignError:
-        meant = _MEANT.get(sign)
+        meant = _CORRECTIONS.get(sign)
         hint = f"Write {meant}." if meant else "Leave a space between operators, as in 1 - -1."
         return self.foreign("SQ2211", f"operator does not exist: {sign}", hint, length=len(sign))
 
     def _rest(self, level: int, kind: str) -> bool:
-        """Go past an operator and what stands behind it; tell whether that is an expression."""
+        """Read an operator and its right side; return whether the right side is an expression."""
         self.take("NOT")
         if kind == "IS":
-            return self._tested()
+            return self._read_test()
         if kind == "OPERATOR":
             self._named_operator()
-            return self._compared(level)
+            return self._right_side(level)
         self.place += 1
         match kind:
             case "BETWEEN":
@@ -163,7 +163,7 @@ class Expressions(SpecialForms):
             case "LIKE" | "ILIKE" | "SIMILAR" if self.lexemes[self.place - 1].kind == "WORD":
                 if kind == "SIMILAR":
                     self.expect("TO")
-                return self._compared(tokens.RANGE)
+                return self._right_side(tokens.RANGE)
             case "AT":
                 if self.take("LOCAL"):
                     return False
@@ -173,10 +173,10 @@ class Expressions(SpecialForms):
                 self.path()
                 return False
             case _:
-                return self._compared(level)
+                return self._right_side(level)
         return True
 
-    def _tested(self) -> bool:
+    def _read_test(self) -> bool:
         if self.take_any("ISNULL", "NOTNULL"):
             return False
         self.expect("IS")
@@ -192,7 +192,7 @@ class Expressions(SpecialForms):
         return False
 
     def _named_operator(self) -> None:
-        """Go past OPERATOR(schema.sign)."""
+        """Read OPERATOR(schema.sign)."""
         self.place += 2
         while self.next.kind in ("WORD", "QUOTED"):
             self.place += 1
@@ -202,8 +202,8 @@ class Expressions(SpecialForms):
         self.place += 1
         self.expect(")")
 
-    def _compared(self, level: int) -> bool:
-        """Go past the right side of an operator; tell whether it is an expression, and not ANY or ALL of many."""
+    def _right_side(self, level: int) -> bool:
+        """Read the right side of an operator; return whether it is an expression, rather than ANY or ALL."""
         if level >= tokens.SUM or not self.at_any("ANY", "SOME", "ALL") or self.ahead().kind != "(":
             self.expression(level + 1)
             return True
@@ -219,25 +219,25 @@ class Expressions(SpecialForms):
             self.list_of(self.expression)
 
     def _query_ahead(self) -> bool:
-        """Tell whether a query is next, in parentheses of its own or not."""
+        """Return whether a query is next, with or without parentheses."""
         count = 0
         while self.ahead(count).kind == "(":
             count += 1
-        found = self.ahead(count).keyword
-        if found in ("SELECT", "VALUES", "WITH", "SHOW"):
+        keyword = self.ahead(count).keyword
+        if keyword in ("SELECT", "VALUES", "WITH", "SHOW"):
             return count == 0 or self._closes_as_query(count)
-        return found == "TABLE" and count == 0 and self.ahead(1).kind in ("WORD", "QUOTED")
+        return keyword == "TABLE" and count == 0 and self.ahead(1).kind in ("WORD", "QUOTED")
 
     def _closes_as_query(self, count: int) -> bool:
-        """Tell whether what begins with parentheses is a query whole: all of it, or with UNION and the like behind."""
-        depth, at = 0, self.place
-        while at < len(self.lexemes):
-            kind = self.lexemes[at].kind
+        """Return whether parentheses enclose a query as a whole, possibly followed by UNION or similar."""
+        depth, index = 0, self.place
+        while index < len(self.lexemes):
+            kind = self.lexemes[index].kind
             depth += (kind == "(") - (kind == ")")
-            at += 1
+            index += 1
             if depth == 0:
                 break
-        following = self.lexemes[min(at, len(self.lexemes) - 1)]
+        following = self.lexemes[min(index, len(self.lexemes) - 1)]
         sets = ("UNION", "EXCEPT", "INTERSECT", "ORDER", "LIMIT", "OFFSET", "FETCH", "FOR")
         return following.kind in (")", "END") or following.keyword in sets
 
@@ -249,7 +249,7 @@ class Expressions(SpecialForms):
                 self.form(kind, start)
             case ":" if self.ahead().start == self.next.end:
                 self.place += 1
-                self.any_name()  # a variable that no value was given for
+                self.any_name()  # a variable without a value
             case "?":
                 self.place += 1
             case "(":
@@ -271,7 +271,7 @@ class Expressions(SpecialForms):
         self.expect(")")
 
     def _named(self, start: int) -> None:
-        """Go past what begins with a name: a column, a call, a literal of a type."""
+        """Read an expression that begins with a name: a column, a call, or a literal of a type."""
         if self._prefixed():
             self.form("STRING", start)
             return
@@ -297,24 +297,24 @@ class Expressions(SpecialForms):
                 self._arguments()
             self.expect(")")
             self.form("call", start)
-            self._of_call(start)
+            self._call_clauses(start)
 
     def _prefixed(self) -> bool:
-        """Go past a string with letters before it that are part of it: U&'…', N'…', B'…'."""
+        """Read a string with a prefix that belongs to it: U&'…', N'…', B'…'."""
         word, behind = self.next, self.ahead()
         count = 2 if word.keyword == "U" and behind.kind == "&" else 1
         string = self.ahead(count)
         prefix = word.keyword in ("N", "B") if count == 1 else behind.start == word.end
-        found = prefix and string.kind == "STRING" and self.ahead(count - 1).end == string.start
-        self.place += count + 1 if found else 0
-        return found
+        is_prefixed = prefix and string.kind == "STRING" and self.ahead(count - 1).end == string.start
+        self.place += count + 1 if is_prefixed else 0
+        return is_prefixed
 
     def _typed(self) -> bool:
-        """Go past a type's name with a string behind it, if that is next."""
-        begun = self.place
+        """Read a type's name followed by a string, if that is next."""
+        start = self.place
         if self.next.kind == "WORD" and self.next.keyword not in RESERVED:
             self.place += 1
-            first = self.lexemes[begun].keyword
+            first = self.lexemes[start].keyword
             if first in TIMES:
                 if self.at("(") and self.ahead().kind == "NUMBER" and self.ahead(2).kind == ")":
                     self.place += 3
@@ -328,11 +328,11 @@ class Expressions(SpecialForms):
                 self.place += 1
                 self.form("STRING", string)
                 return True
-        self.place = begun
+        self.place = start
         return False
 
     def _arguments(self) -> None:
-        """Go past the arguments of a call."""
+        """Read the arguments of a call."""
         if self.at(")") or self.take("*"):
             return
         self.take_any("ALL", "DISTINCT")
@@ -346,8 +346,8 @@ class Expressions(SpecialForms):
             self.place += 2
         self.expression()
 
-    def _of_call(self, start: int) -> None:
-        """Go past what stands behind a call: WITHIN GROUP, FILTER, OVER."""
+    def _call_clauses(self, start: int) -> None:
+        """Read the clauses after a call: WITHIN GROUP, FILTER, OVER."""
         if self.take("WITHIN", "GROUP"):
             self.expect("(")
             self.order()

@@ -1,4 +1,4 @@
-"""Queries: their clauses, one after the other."""
+"""Read queries and their clauses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ROWS = ("UPDATE", "SHARE")
 
 
 def read(lexemes: list[Lexeme]) -> tuple[Form, ...]:
-    """Return the forms of a query; raises MistakeError."""
+    """Return the forms of a query; raise MistakeError."""
     queries = _Queries(lexemes)
     queries.query()
     if queries.next.kind != "END":
@@ -24,7 +24,7 @@ def read(lexemes: list[Lexeme]) -> tuple[Form, ...]:
 
 
 def read_strings(lexemes: list[Lexeme], functions: Collection[str]) -> tuple[tuple[int, int], ...]:
-    """Return what stands in FROM as a string or a call of one of these functions, as places of its lexemes.
+    """Return the ranges of lexemes of strings and calls of `functions` in FROM.
 
     Raises MistakeError.
     """
@@ -42,7 +42,7 @@ class _Queries(Expressions):
         self.files: set[tuple[int, int]] = set()
 
     def query(self) -> None:
-        """Go past a query."""
+        """Read a query."""
         if self.take("WITH"):
             self._with()
         self._combined()
@@ -90,7 +90,7 @@ class _Queries(Expressions):
         self.expect(")")
 
     def _combined(self) -> None:
-        """Go past a SELECT, or several with UNION and the like between them."""
+        """Read SELECTs, combined by UNION and other set operations."""
         self._one()
         while self.take_any("UNION", "EXCEPT", "INTERSECT"):
             self.take_any("ALL", "DISTINCT")
@@ -124,7 +124,7 @@ class _Queries(Expressions):
         if distinct and self.take("ON"):
             self._values()
         empty = self.next.kind in ("END", ")") or self.at("FROM")
-        if distinct or all_ or not empty:  # of nothing at all the planner says that columns are missing
+        if distinct or all_ or not empty:  # the planner reports an empty select list
             self.list_of(self._selected)
         if self.take("FROM"):
             self.list_of(self._relation)
@@ -164,7 +164,7 @@ class _Queries(Expressions):
             self.form("label", start)
 
     def _but(self) -> None:
-        """Go past the EXCEPT (…) of other dialects, which is refused by its name."""
+        """Read the EXCEPT (…) of other SQL dialects, which is refused by name."""
         if self.at("EXCEPT", "(") and self.ahead(2).keyword not in ("SELECT", "VALUES", "WITH", "TABLE"):
             self.place += 1
             self.names()
@@ -238,7 +238,7 @@ class _Queries(Expressions):
                     self.expect("WITH", "TIES")
 
     def _relation(self) -> bool:
-        """Go past a relation, and tell whether it is joined with others."""
+        """Read a relation; return whether it is joined with others."""
         nested = self.at("(")
         self._related()
         joined = nested and self.lexemes[self.place - 1].kind == ")"
@@ -252,7 +252,7 @@ class _Queries(Expressions):
         self.form(" ".join([*self._joining(), "JOIN"]), start)
 
     def _joining(self) -> list[str]:
-        """Go past a JOIN, and return what kind it is of."""
+        """Read a JOIN, and return the words of its kind."""
         if self.take("CROSS"):
             self.expect("JOIN")
             self._related()
@@ -299,18 +299,18 @@ class _Queries(Expressions):
         self._alias(function=function)
 
     def _in_parentheses(self) -> None:
-        """Go past a query in parentheses, or relations that are joined."""
+        """Read a query or joined relations in parentheses."""
         self.expect("(")
         if self._query_ahead():
             self.query()
         else:
-            alone = self.named() and self.ahead().kind == ")"  # of which the planner says what to write
+            alone = self.named() and self.ahead().kind == ")"  # the planner gives the hint
             if not self._relation() and not alone:
                 raise self.mistake("JOIN")
         self.expect(")")
 
     def _named_relation(self) -> bool:
-        """Go past a relation's name, or a call of a function; tell which."""
+        """Read a relation's name or a function call; return whether it is a call."""
         self.take("ONLY")
         start = self.place
         self.path("a relation")

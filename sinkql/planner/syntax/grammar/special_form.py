@@ -1,4 +1,4 @@
-"""Expressions that have words of their own: CASE, CAST, INTERVAL, ARRAY, and calls such as TRIM(LEADING FROM …)."""
+"""Read expressions with special syntax: CASE, CAST, INTERVAL, ARRAY, and calls such as TRIM(LEADING FROM …)."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ EXPRESSION = "an expression"
 
 
 class SpecialForms(Windows):
-    """Go past expressions with words of their own."""
+    """The reader of expressions with special syntax."""
 
     def query(self) -> None:
-        """Go past a query."""
+        """Read a query."""
         raise NotImplementedError
 
     def _named(self, start: int) -> None:
-        """Go past what begins with a name: a column, a call, a literal of a type."""
+        """Read an expression that begins with a name: a column, a call, or a literal of a type."""
         raise NotImplementedError
 
     def _interval(self, start: int) -> None:
-        """Go past an interval, or a name that is called so."""
+        """Read an interval, or a name `interval`."""
         if self.ahead().kind == "(" and self.ahead(2).kind == "NUMBER" and self.ahead(3).kind == ")":
             self.place += 4
         elif self.ahead().kind == "STRING":
@@ -77,7 +77,7 @@ class SpecialForms(Windows):
         self.expect(")")
 
     def _array(self, start: int) -> None:
-        """Go past ARRAY[…], LIST[…] and MAP[…], and their forms over a query."""
+        """Read ARRAY[…], LIST[…] and MAP[…], and their forms over a query."""
         if self.next.keyword != "ARRAY" and self.ahead().kind not in ("[", "("):
             self._named(start)
             return
@@ -136,14 +136,14 @@ class SpecialForms(Windows):
                 self._modifier()
             self.expect(")")
 
-    def _extracted(self) -> None:
+    def _extract(self) -> None:
         if self.next.kind != "STRING" and not self.named():
             raise self.mistake("a field")
         self.place += 1
         self.expect("FROM")
         self.expression()
 
-    def _overlaid(self) -> None:
+    def _overlay(self) -> None:
         self.expression()
         if self.take("PLACING"):
             self.expression()
@@ -179,7 +179,7 @@ class SpecialForms(Windows):
         else:
             self._more()
 
-    def _trimmed(self) -> None:
+    def _trim(self) -> None:
         self.take_any("BOTH", "LEADING", "TRAILING")
         if not self.take("FROM"):
             self.expression()
@@ -204,9 +204,9 @@ WORDS = {
     "ROW": SpecialForms._row,
 }
 ARGUMENTS = {
-    "EXTRACT": SpecialForms._extracted,
-    "OVERLAY": SpecialForms._overlaid,
+    "EXTRACT": SpecialForms._extract,
+    "OVERLAY": SpecialForms._overlay,
     "POSITION": SpecialForms._position,
     "SUBSTRING": SpecialForms._part,
-    "TRIM": SpecialForms._trimmed,
+    "TRIM": SpecialForms._trim,
 }

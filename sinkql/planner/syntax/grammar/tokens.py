@@ -1,6 +1,6 @@
-"""Words and signs of a query, one after the other; which words are no names, and where.
+"""Read the words and signs of a query, and list the words that are not names.
 
-How closely operators bind, in the order of Postgres.
+Also orders operators by their precedence, as in Postgres.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ OPERATORS = frozenset((
     "<<", ">>", "~", "~*", "!~", "!~*", "~~", "~~*", "!~~", "!~~*", "^@", "&&", "@@", "@?", "#-", "+", "-", "*", "/",
     "%", "^", "&<", "&>", "-|-", "<->", "<<=", ">>=",
 ))  # fmt: skip
-"""The operators that Postgres has for types that are known here or in its catalogs."""
+"""The operators of Postgres for types that SinkQL or its system catalogs have."""
 CLAUSES = frozenset((
     "WITH", "SELECT", "FROM", "WHERE", "GROUP", "HAVING", "QUALIFY", "WINDOW", "ORDER", "LIMIT", "OFFSET", "FETCH",
     "OPTIONS", "RETURNING", "UNION", "EXCEPT", "INTERSECT",
@@ -29,7 +29,7 @@ RESERVED = CLAUSES | {
     "PLACING", "RIGHT", "SIMILAR", "SOME", "SYMMETRIC", "TABLESAMPLE", "THEN", "TRAILING", "TRUE", "USING", "VARIADIC",
     "WHEN",
 }  # fmt: skip
-"""Words that are no names of columns, relations and functions unless they stand in quotes."""
+"""Words that are not names of columns, relations or functions without quotes."""
 NO_LABELS = CLAUSES | {
     "ARRAY", "AS", "CHAR", "CHARACTER", "CREATE", "DAY", "FILTER", "FOR", "GRANT", "HOUR", "INTO", "ISNULL", "MINUTE",
     "MONTH", "NOTNULL", "ON", "OVER", "OVERLAPS", "PRECISION", "SECOND", "TO", "VARYING", "WITHIN", "WITHOUT", "YEAR",
@@ -47,7 +47,7 @@ class Form:
 
 
 class MistakeError(Exception):
-    """The text is not a query: where its grammar stops, and what was expected there, if that is one thing."""
+    """The text is not a query: the position where the grammar stops, and what was expected, if it is unambiguous."""
 
     def __init__(self, start: int, expected: str | None = None) -> None:
         super().__init__(expected or "unexpected")
@@ -56,7 +56,7 @@ class MistakeError(Exception):
 
 
 class ForeignError(MistakeError):
-    """The text has a form that is another SQL's: the error that says so, its place within the query."""
+    """The text has a form of another SQL dialect: the error for it, and its position in the query."""
 
     def __init__(self, error: SinkqlError, start: int) -> None:
         super().__init__(start)
@@ -64,7 +64,7 @@ class ForeignError(MistakeError):
 
 
 class TokenReader:
-    """The words of a query, the next of which is looked at and taken; and the forms that were found so far."""
+    """The reader of a query's words, with the forms read up to now."""
 
     def __init__(self, lexemes: list[Lexeme]) -> None:
         self.lexemes = lexemes
@@ -79,31 +79,31 @@ class TokenReader:
         return self.lexemes[self.place]
 
     def ahead(self, count: int = 1) -> Lexeme:
-        """Return the word behind the next one, or one further behind."""
+        """Return the word `count` words after the next one."""
         return self.lexemes[min(self.place + count, len(self.lexemes) - 1)]
 
     def at(self, *words: str) -> bool:
-        """Tell whether the next words or signs are these."""
+        """Return whether the next words or signs are these."""
         return all(_is(self.ahead(number), word) for number, word in enumerate(words))
 
     def at_any(self, *words: str) -> bool:
-        """Tell whether the next word or sign is one of these."""
+        """Return whether the next word or sign is one of these."""
         return any(_is(self.next, word) for word in words)
 
     def take(self, *words: str) -> bool:
-        """Go past these words or signs if they are next."""
-        found = self.at(*words)
-        self.place += len(words) if found else 0
-        return found
+        """Read these words or signs if they are next."""
+        matches = self.at(*words)
+        self.place += len(words) if matches else 0
+        return matches
 
     def take_any(self, *words: str) -> str | None:
-        """Go past one of these words, and return which."""
-        found = next((word for word in words if _is(self.next, word)), None)
-        self.place += found is not None
-        return found
+        """Read one of these words and return it, None if none is next."""
+        match = next((word for word in words if _is(self.next, word)), None)
+        self.place += match is not None
+        return match
 
     def expect(self, *words: str) -> None:
-        """Go past these words or signs; raises MistakeError if something else is next."""
+        """Read these words or signs; raise MistakeError if others are next."""
         for word in words:
             if not self.take(word):
                 raise self.mistake(word if word.isalpha() else f'"{word}"')
@@ -112,45 +112,45 @@ class TokenReader:
         return MistakeError(self.next.start, expected)
 
     def foreign(self, code: str, message: str, hint: str | None = None, *, length: int | None = None) -> ForeignError:
-        """Return the error for a form of another SQL that is next."""
+        """Return the error for a form of another SQL dialect at the next word."""
         start = self.next.start
         span = Span(start, self.next.end if length is None else start + length)
         return ForeignError(SinkqlError(code, message, span, hint=hint), start)
 
     def form(self, kind: str, start: int) -> None:
-        """Note a form that ends before the next word."""
+        """Record a form that ends before the next word."""
         self.forms.append(Form(kind, start, self.lexemes[self.place - 1].end))
 
     def named(self) -> bool:
-        """Tell whether the next word is a name of its own."""
+        """Return whether the next word is a name."""
         return self.next.kind == "QUOTED" or (self.next.kind == "WORD" and self.next.keyword not in RESERVED)
 
     def name(self, expected: str = "a name") -> None:
-        """Go past a name."""
+        """Read a name."""
         if not self.named():
             raise self.mistake(expected)
         self.place += 1
 
     def any_name(self) -> None:
-        """Go past a name that may be any word: behind AS, or behind a dot."""
+        """Read a name that may be any word, after AS or a dot."""
         if self.next.kind not in ("WORD", "QUOTED"):
             raise self.mistake("a name")
         self.place += 1
 
     def path(self, expected: str = "a name") -> None:
-        """Go past a name of one or more parts."""
+        """Read a name of one or more parts."""
         self.name(expected)
         while self.take("."):
             self.any_name()
 
-    def list_of(self, each: Callable[[], object]) -> None:
-        """Go past one or more of something with commas between them."""
-        each()
+    def list_of(self, read_item: Callable[[], object]) -> None:
+        """Read one or more items, separated by commas."""
+        read_item()
         while self.take(","):
-            each()
+            read_item()
 
     def names(self) -> None:
-        """Go past names in parentheses."""
+        """Read names in parentheses."""
         self.expect("(")
         self.list_of(self.name)
         self.expect(")")

@@ -1,7 +1,4 @@
-"""ORDER BY, and the definitions of windows.
-
-Names of types in a query.
-"""
+"""Read ORDER BY, definitions of windows, and names of types."""
 
 from __future__ import annotations
 
@@ -13,10 +10,10 @@ _UNITS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 
 
 class Types(TokenReader):
-    """Go past names of types."""
+    """The reader of type names."""
 
     def type_name(self) -> None:
-        """Go past a type's name."""
+        """Read a type's name."""
         self.take("SETOF")
         if self.next.kind not in ("WORD", "QUOTED") or self.next.keyword in RESERVED:
             raise self.mistake("a type")
@@ -49,7 +46,7 @@ class Types(TokenReader):
             self.expect("]")
 
     def _field(self) -> None:
-        """Go past a field of a record: its name, its type, and NOT NULL."""
+        """Read a field of a record: its name, its type, and NOT NULL."""
         self.any_name()
         self.type_name()
         self.take("NOT", "NULL") or self.take("NULL")
@@ -61,18 +58,18 @@ class Types(TokenReader):
         self.place += 1
 
     def _unit(self) -> bool:
-        return self.take_any(*_UNITS, *(f"{each}S" for each in _UNITS)) is not None
+        return self.take_any(*_UNITS, *(f"{unit}S" for unit in _UNITS)) is not None
 
 
 class Windows(Types):
-    """Go past orders and windows."""
+    """The reader of orders and windows."""
 
     def expression(self, least: int = tokens.OR) -> None:
-        """Go past an expression whose operators bind at least so closely."""
+        """Read an expression whose operators have at least this precedence."""
         raise NotImplementedError
 
     def window(self) -> None:
-        """Go past the definition of a window."""
+        """Read the definition of a window."""
         self.expect("(")
         if self.named() and self.next.keyword not in ("PARTITION", "RANGE", "ROWS", "GROUPS"):
             self.place += 1
@@ -85,11 +82,11 @@ class Windows(Types):
                 self._bound()
                 self.expect("AND")
             self._bound()
-            if self.take("EXCLUDE") and not self._excluded():
+            if self.take("EXCLUDE") and not self._read_exclude():
                 raise self.mistake()
         self.expect(")")
 
-    def _excluded(self) -> bool:
+    def _read_exclude(self) -> bool:
         return self.take("CURRENT", "ROW") or self.take("NO", "OTHERS") or self.take_any("GROUP", "TIES") is not None
 
     def _bound(self) -> None:
@@ -101,7 +98,7 @@ class Windows(Types):
             raise self.mistake("PRECEDING or FOLLOWING")
 
     def order(self) -> None:
-        """Go past ORDER BY."""
+        """Read ORDER BY."""
         self.expect("ORDER", "BY")
         self.list_of(self._term)
 
