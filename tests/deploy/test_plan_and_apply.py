@@ -120,7 +120,7 @@ def test_effects_on_a_sink_name_a_destination_only_where_its_connector_does(
         assert _plan(session, _BASE).steps[-1].effect == 'reads source "n" from the start'
         session.execute(_BASE)
         text = _BASE.replace("counter > 3", "counter > 4")
-        effect = 're-reads source "n" from the start; what it wrote stays'
+        effect = 're-reads source "n" from the start; its output stays'
         assert _plan(session, text).steps[-1].effect == effect
 
 
@@ -280,7 +280,7 @@ def test_what_is_made_anew_gets_its_comments_again(session: Session) -> None:
 def test_what_only_the_catalog_has_is_told_as_that(session: Session) -> None:
     session.execute(_BASE)
     text = "CREATE VIEW w AS SELECT counter FROM {};"
-    hint = "The catalog has it, and no file does: name the files of all items, or add --keep."
+    hint = "The catalog has it, but no file does. Pass the files of all items, or add --keep."
     for name, keep in (("v", False), ("nothing", False), ("other.v", True)):
         with pytest.raises(SinkqlError, match="does not exist") as caught:
             _plan(session, text.format(name), keep=keep)
@@ -431,10 +431,10 @@ def test_item_that_broke_under_the_same_versions_is_replaced(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("'t'", "'t'", '; sink "k" writes there too: this one is refused if that has written rows before it'),
+        ("'t'", "'t'", '; sink "k" writes there too: this sink is refused if that sink has written rows'),
         ("INTERVAL = '2s'", "INTERVAL = '2s', EXISTING ROWS = KEEP", ""),
         ("ENVELOPE NONE", "KEY (counter) NOT ENFORCED MODE UPSERT",
-         '; sink "k" writes there too: one stops as soon as the other has written'),
+         '; sink "k" writes there too: one of them stops when the other commits'),
         ("TABLE = 't'", "TABLE = 't2'", ""),
     ],
 )  # fmt: skip
@@ -506,7 +506,7 @@ def test_a_column_goes_through_tables_and_views_into_the_tables_of_sinks(session
     [
         ("c text", "c text NOT NULL", "t", 'its rows could not have the new column "c", which is NOT NULL'),
         ("c text", "c text DEFAULT 'a'", "t", 'its rows could not have the new column "c", which has a DEFAULT'),
-        ("v int, c", "w int, v int, c", "t", "its columns change, and not by others behind them or wider types"),
+        ("v int, c", "w int, v int, c", "t", "its columns change, not only by new columns at the end or wider types"),
         ("SELECT v, id, c", "SELECT v::text, id, c", "s",
          'materialized view "a" changes, materialized view "b" changes, table "t" '
          'changes: column "v" changes from integer to text'),
@@ -538,7 +538,7 @@ def test_columns_do_not_change_under_another_sink_of_the_table(session: Session)
         rest = rest.replace(old, new, 1)
     text += rest
     session.execute(text)
-    why = 'sink "l" writes other columns to the same place'
+    why = 'sink "l" writes other columns to the same destination'
     change = "SELECT counter, NULL::text AS c FROM"
     with pytest.raises(SinkqlError, match=why) as refused:
         session.execute(f"CREATE OR REPLACE MATERIALIZED VIEW v AS {change} n WHERE counter > 3;")

@@ -193,7 +193,7 @@ def test_plan_offers_it_where_the_table_is_in_the_way(session: Session) -> None:
 
     _claimed(session)
     assert effect().endswith(
-        "The sink has made the table, which has no rows: DROP SINK k WITH TABLE; drops both, and apply then creates "
+        "The sink created the table, which has no rows: DROP SINK k WITH TABLE; drops both, and apply then creates "
         "them again."
     )
     _append(_catalog(session).load_table("a.t"))

@@ -146,7 +146,7 @@ def test_it_tells_how_far_it_is(session: Session, tmp_path: Path, monkeypatch: p
     there = sum(files(tmp_path)[:2])
     told: list[str] = []
     session.telling = told.append
-    monkeypatch.setattr(maintenance, "_for_now", _one_step)
+    monkeypatch.setattr(maintenance, "_may_continue", _one_step)
     session.execute("OPTIMIZE SINK s")
     assert told[-1] == f"compacted {there} of at most {there} files"
     assert told[-2].startswith("compacted 0 of at most")

@@ -107,8 +107,8 @@ def test_the_status_tells_of_rows_that_become_many_and_of_a_wide_key(session: Se
         "s", loop.readers, loop.marker.end, waits=False, last=True, state=loop.report.metrics.now
     )
     assert status(session, "s")["hint"] == (
-        "A key of the sink's state has 1000001 rows, all of which a change of it may read or write. "
-        "EXPLAIN PHYSICAL PLAN WITH (STATE) FOR SINK s shows where."
+        "A key of the sink's state has 1000001 rows. A change of the key may read or write all of them. "
+        "EXPLAIN PHYSICAL PLAN WITH (STATE) FOR SINK s shows the place."
     )
 
 

@@ -1,14 +1,12 @@
-"""Scripts that describe a catalog → the steps that make it so, explained, saved and run.
+"""Plan and apply the steps from a catalog to the items that scripts describe.
 
-* `deployment`: scripts and a catalog to a deployment; it goes through the modules below.
-* `script_catalog`: scripts to the catalog that they describe.
-* `difference`: the catalog as it is and as it is described to steps; `step`: what a step is.
-* `rename`: sinks that have another name there.
-* `alteration`: two definitions of one item to the ALTER statements between them, or what hinders.
-* `dry_run`: steps tried in memory, so that running them does what they say.
-* `script_catalog`: comments as they are and as they are described to steps.
-* `dry_run`: a step to what refuses it outside of the catalog, such as a table of other columns.
-* `effect`: a step to what it does to data, or why it is refused.
-* `apply`: a deployment to its effects on the catalog.
-* `deployment`: a deployment to a file, and back.
+* `deployment`: Plan a deployment from scripts and a catalog, and save and load it.
+* `script_catalog`: Plan the items and comments that scripts describe.
+* `rename`: Detect sinks that scripts give another name.
+* `difference`: Compare the present catalog with the described one, and order the steps between them.
+* `step`: Define a step.
+* `alteration`: Find the ALTER statements between two definitions of an item, or the obstacle.
+* `dry_run`: Run the steps in memory, and ask external systems whether they would refuse a step.
+* `effect`: Describe the effect of a step on data.
+* `apply`: Apply a deployment to the catalog.
 """

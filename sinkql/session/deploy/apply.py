@@ -1,4 +1,4 @@
-"""A deployment → its effects on the catalog, step by step."""
+"""Apply a deployment to the catalog."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 
 
 def apply(deployment: Deployment, session: Session) -> None:
-    """Do the steps, all or none. Raises SQ5209 if the catalog has moved, and what statements raise."""
+    """Apply the steps in one transaction. Raise SQ5209 if the catalog has changed, and the errors of statements."""
     check_fresh(deployment, session.catalog)
     session.run_statement(ast.Transaction("BEGIN"))
     try:
-        doing = _Doing(deployment, session.catalog, session.run_statement)
-        doing.rename()
+        application = _Application(deployment, session.catalog, session.run_statement)
+        application.rename()
         for step in dropped_first(deployment.steps, session.catalog.dependents):
-            doing.drop(step)
+            application.drop(step)
         for step in deployment.steps:
-            doing.make(step)
+            application.apply_step(step)
     except BaseException:
         session.run_statement(ast.Transaction("ROLLBACK"))
         raise
     session.run_statement(ast.Transaction("COMMIT"))
 
 
-class _Doing:
+class _Application:
     def __init__(self, deployment: Deployment, catalog: Catalog, run: Callable[[ast.Statement], object]) -> None:
         self._after = deployment.described.catalog
         self._steps = deployment.steps
@@ -49,20 +49,20 @@ class _Doing:
         self._updated = False
 
     def drop(self, step: Step) -> None:
-        """Drop what is there under the step's name."""
+        """Drop the present item of the step's name."""
         entry = self._catalog.reader().entry(step.name)
         assert entry is not None
         self._run(ast.Drop(entry.kind, (as_name(step.name),)))
 
     def rename(self) -> None:
-        """Give sinks their new names, all at once: a name may be one that another sink has."""
+        """Rename all sinks in one change, because sinks may swap names."""
         names = {step.was: step.name for step in self._steps if step.was is not None}
         if names:
             reader = self._catalog.reader()
             self._catalog.change(redefining(dict(rename_sinks(names, reader)), reader))
 
-    def make(self, step: Step) -> None:
-        """Do what is left of a step after the early drops."""
+    def apply_step(self, step: Step) -> None:
+        """Apply a step after the early drops."""
         match step.action:
             case "create" | "replace":
                 self._run(_with_value(self._planned(step), step))
@@ -93,10 +93,10 @@ class _Doing:
                 for statement in alterations(entry.statement, self._planned(step)):
                     self._run(statement)
             case _:
-                self._update()
+                self._redefine_all()
 
-    def _update(self) -> None:
-        """Put all definitions of sources and views that change in the place of the old ones, in one go."""
+    def _redefine_all(self) -> None:
+        """Store the new definitions of all sources and views in one change."""
         if self._updated:
             return
         self._updated = True
@@ -107,15 +107,15 @@ class _Doing:
                 definitions = {step.name: (self._planned(step), self._facts(step.name)) for step in steps}
                 after = self._catalog.plans.copy()
                 redefine(after, definitions)
-                going_on = dependent_plans(definitions, self._catalog, after, Span(0, 0), moved=self._moved())
+                followers = dependent_plans(definitions, self._catalog, after, Span(0, 0), moved=self._moved())
                 check = stored_plan(definitions, self._catalog.plans, after)
-                self._catalog.change(redefining({**definitions, **going_on}, self._catalog.reader(), check=check))
+                self._catalog.change(redefining({**definitions, **followers}, self._catalog.reader(), check=check))
             except ChangedError:
                 continue
             return
 
     def _moved(self) -> frozenset[str]:
-        """Return the sinks that read another relation afterwards."""
+        """Return the sinks whose relation changes."""
         names = (step.name for step in self._steps if step.kind == "SINK" and step.action == "alter")
         return frozenset(
             name for name in names if self._relation(name, self._catalog.plans) != self._relation(name, self._after)
@@ -133,7 +133,7 @@ class _Doing:
 
 
 def _with_value(planned: ast.Create, step: Step) -> ast.Create:
-    """Return a statement that has full names; of a secret with the value that the script gives."""
+    """Return the planned statement, for a secret with the value of the script."""
     if isinstance(planned, ast.CreateSecret) and isinstance(step.statement, ast.CreateSecret):
         return replace(planned, value=step.statement.value)
     return planned

@@ -1,7 +1,4 @@
-"""Scripts and a catalog → the deployment: its steps, each with its effect.
-
-A deployment ↔ a file: what was planned, of which catalog, from which scripts.
-"""
+"""Plan a deployment from scripts and a catalog, and save it to a file and load it."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ from sinkql.script.redaction import holds_secret
 from sinkql.session.deploy.difference import difference
 from sinkql.session.deploy.dry_run import Outside, Refusal
 from sinkql.session.deploy.effect import CountRows, EffectContext, effect_text
-from sinkql.session.deploy.rename import free, rename, renames, with_facts
+from sinkql.session.deploy.rename import rename, renames, with_facts, without_conflicts
 from sinkql.session.deploy.script_catalog import (
     DescribedAccess,
     Script,
@@ -45,7 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """The steps from a catalog, at a generation, to what scripts describe."""
+    """The steps from one generation of a catalog to the catalog that scripts describe."""
 
     steps: tuple[Step, ...]
     scripts: tuple[Script, ...]
@@ -56,79 +53,85 @@ class Deployment:
 
     @property
     def notices(self) -> tuple[ScriptNotice, ...]:
-        """Return what the user should know about the scripts."""
+        """Return the notices of the scripts."""
         return tuple(self.described.notices)
 
 
 def plan_deployment(texts: Sequence[Script], session: Session, *, keep: bool = False) -> Deployment:
-    """Return what it takes to make the catalog as the scripts have it; raises what planning the scripts raises.
+    """Return the deployment that makes the catalog match the scripts. Raise the errors of planning the scripts.
 
-    With `keep`, items that no script names stay. Reads the catalog, and asks the sinks' tables for their numbers of
-    rows; changes nothing.
+    With `keep`, items that no script names stay. Read the catalog and count the rows of the sinks' tables, without any
+    change.
     """
     catalog = session.catalog
     catalog.refresh()
-    count = _counting(session)
+    count_rows = _row_counter(session)
     before = catalog.plans.copy()
-    sound = tuple(before.entries())  # plans them all: what cannot be is among the broken ones only then
-    broken = {name: each.entry for name, each in before.broken.items()}
-    present = [*sound, *broken.values()]
+    valid = tuple(before.entries())  # plans all items, so that `broken` is complete
+    broken = {name: item.entry for name, item in before.broken.items()}
+    present = [*valid, *broken.values()]
     settings = {name: before.setting(name) for name in DEFAULTS}
-    reach = partial(DescribedAccess, catalog)
-    found = read_scripts(texts, catalog.registry, present=present, settings=settings, keep=keep, reach=reach)
+    access_of = partial(DescribedAccess, catalog)
+    described = read_scripts(texts, catalog.registry, present=present, settings=settings, keep=keep, reach=access_of)
 
     def other_value(name: str, statement: ast.CreateSecret) -> bool:
-        if name in found.kept:
-            return False  # the catalog's statement of a secret is without its value
+        if name in described.kept:
+            return False  # the catalog stores the statement without the value
         value = given(statement.value).value
         return value is not None and catalog.secret(name) != value
 
-    follow = partial(migration, folder=catalog.database.folder, same=True)
-    steps_of = partial(difference, registry=catalog.registry, broken=broken, other_value=other_value, transition=follow)
-    before, found, steps, names = _renamed(before, found, steps_of)
-    steps = (*steps, *comment_steps(stored_comments(catalog, names), found.comments, steps))
+    transition = partial(migration, folder=catalog.database.folder, same=True)
+    steps_of = partial(
+        difference, registry=catalog.registry, broken=broken, other_value=other_value, transition=transition
+    )
+    before, described, steps, names = _rename_sinks(before, described, steps_of)
+    steps = (*steps, *comment_steps(stored_comments(catalog, names), described.comments, steps))
     ended = {step.name for step in steps if step.action in ("replace", "drop")}
-    stay = frozenset(name for name in before.names("SINK") if name not in ended)
-    gone = frozenset(step.name for step in steps if step.action == "replace" or step.early)
-    outside = Outside(catalog, before, found.catalog, DescribedAccess(catalog, found), gone, follow)
-    saying = EffectContext(count, follow)
-    told_steps = tuple(
-        _told(
+    staying = frozenset(name for name in before.names("SINK") if name not in ended)
+    dropped_early = frozenset(step.name for step in steps if step.action == "replace" or step.early)
+    outside = Outside(
+        catalog, before, described.catalog, DescribedAccess(catalog, described), dropped_early, transition
+    )
+    effect_context = EffectContext(count_rows, transition)
+    described_steps = tuple(
+        _with_effect(
             step,
             outside.refusal(step),
-            partial(effect_text, before=before, after=found.catalog, known=saying, stay=stay),
+            partial(effect_text, before=before, after=described.catalog, context=effect_context, stay=staying),
         )
         for step in steps
     )
-    return Deployment(told_steps, tuple(texts), keep, catalog.catalog_id(), catalog.generation, found)
+    return Deployment(described_steps, tuple(texts), keep, catalog.catalog_id(), catalog.generation, described)
 
 
-def _renamed(
-    before: MemoryCatalog, found: ScriptCatalog, steps_of: Callable[[MemoryCatalog, ScriptCatalog], tuple[Step, ...]]
+def _rename_sinks(
+    before: MemoryCatalog,
+    described: ScriptCatalog,
+    steps_of: Callable[[MemoryCatalog, ScriptCatalog], tuple[Step, ...]],
 ) -> tuple[MemoryCatalog, ScriptCatalog, tuple[Step, ...], dict[str, str]]:
-    """Give sinks the names that scripts have for them; return both catalogs, the steps from there, and the names.
+    """Rename sinks as in the scripts. Return both catalogs, the steps between them, and the names.
 
-    A sink that would be created again all the same is not renamed.
+    A sink that must be created again is not renamed.
     """
-    names = renames(before, found.catalog, before.registry)
+    names = renames(before, described.catalog, before.registry)
     while True:
-        present, described = before.copy(), replace(found, catalog=with_facts(names, before, found.catalog))
+        present, renamed = before.copy(), replace(described, catalog=with_facts(names, before, described.catalog))
         rename(names, present)
-        steps = steps_of(present, described)
+        steps = steps_of(present, renamed)
         ended = {step.name for step in steps if step.action != "alter"}
         if not ended & {*names.values()}:
-            return present, described, (*_with_names(steps, names, described),), names
-        names = free({was: name for was, name in names.items() if name not in ended}, before)
+            return present, renamed, (*_with_rename_steps(steps, names, renamed),), names
+        names = without_conflicts({old_name: name for old_name, name in names.items() if name not in ended}, before)
 
 
-def _with_names(steps: Iterable[Step], names: Mapping[str, str], described: ScriptCatalog) -> Iterator[Step]:
-    """Yield the steps, in front of them those of sinks that are only renamed."""
-    old_names = {name: was for was, name in names.items()}
+def _with_rename_steps(steps: Iterable[Step], names: Mapping[str, str], described: ScriptCatalog) -> Iterator[Step]:
+    """Yield the steps, preceded by the steps of sinks that only change their names."""
+    old_names = {name: old_name for old_name, name in names.items()}
     altered = {step.name for step in steps}
-    for name, was in old_names.items():
+    for name, old_name in old_names.items():
         if name not in altered:
-            reason = f'it is renamed from "{short_name(was)}"'
-            yield Step("alter", "SINK", name, reason, was=was, statement=described.statements.get(name))
+            reason = f'it is renamed from "{short_name(old_name)}"'
+            yield Step("alter", "SINK", name, reason, was=old_name, statement=described.statements.get(name))
     for step in steps:
         before = old_names.get(step.name) if step.kind == "SINK" else None
         if before is None:
@@ -137,12 +140,12 @@ def _with_names(steps: Iterable[Step], names: Mapping[str, str], described: Scri
             yield replace(step, reason=f'it is renamed from "{short_name(before)}"; {step.reason}', was=before)
 
 
-def _told(step: Step, refusal: Refusal | None, effect: Callable[..., str]) -> Step:
+def _with_effect(step: Step, refusal: Refusal | None, effect: Callable[..., str]) -> Step:
     return replace(step, effect=effect(step, refusal=refusal), refused=refusal.code if refusal is not None else None)
 
 
-def _counting(session: Session) -> CountRows:
-    """Return what counts the rows of tables, of sinks too: nothing where there is none, or it cannot be asked."""
+def _row_counter(session: Session) -> CountRows:
+    """Return a function that counts the rows of a table or of a sink's table."""
 
     def count(name: str, catalog: MemoryCatalog) -> int | None:
         entry, item = catalog.entry(name), catalog.item(name)
@@ -150,7 +153,7 @@ def _counting(session: Session) -> CountRows:
             try:
                 return table_file(item, entry.statement, session.catalog).count()
             except SinkqlError:
-                return None  # as below
+                return None  # the effect then omits the count
         if not isinstance(item, logical.Sink):
             return None
         job = lower(name, catalog)
@@ -158,13 +161,13 @@ def _counting(session: Session) -> CountRows:
         try:
             return ask(job.write, session.context(job)) if ask is not None else None
         except SinkqlError:
-            return None  # the plan says less, and is right all the same
+            return None  # the effect then omits the count
 
     return count
 
 
 def check_fresh(deployment: Deployment, catalog: Catalog) -> None:
-    """Raise SQ5209 if the catalog is another one, or has moved since the deployment was planned."""
+    """Raise SQ5209 if the catalog is a different one, or has changed since the deployment was planned."""
     catalog.refresh()
     if deployment.catalog_id != catalog.catalog_id():
         raise SinkqlError("SQ5209", "the plan was made for another catalog", hint="Plan again with sinkql plan.")
@@ -176,7 +179,7 @@ def check_fresh(deployment: Deployment, catalog: Catalog) -> None:
 
 FORMAT = 1
 _ANY = ""
-"""The catalog of a plan for one to which nothing was done yet: all of those are the same."""
+"""The catalog id in a plan for an unchanged new catalog, as all of them are equal."""
 
 
 class _SavedStep(msgspec.Struct, frozen=True):
@@ -202,65 +205,65 @@ class _File(msgspec.Struct, frozen=True):
 
 
 def encode(deployment: Deployment, words: Keywords) -> bytes:
-    """Return the deployment as JSON; raises SQ4018 if its scripts hold a secret in the clear."""
+    """Return the deployment as JSON. Raise SQ4018 if its scripts contain a secret in plain text."""
     for script in deployment.scripts:
         if holds_secret(script.text, words):
             raise SinkqlError(
                 "SQ4018",
-                f'cannot save a plan that contains a secret: "{script.path}" has one in the clear',
-                hint="Write CREATE SECRET … AS env_var('NAME'), and SECRET name in options.",
+                f'cannot save a plan that contains a secret: "{script.path}" has one in plain text',
+                hint="Use CREATE SECRET … AS env_var('NAME'), and SECRET name in options.",
             )
-    steps = tuple(_SavedStep(each.action, each.kind, each.name, each.reason, each.effect) for each in deployment.steps)
-    scripts = tuple(_SavedScript(each.path, each.text) for each in deployment.scripts)
+    steps = tuple(_SavedStep(item.action, item.kind, item.name, item.reason, item.effect) for item in deployment.steps)
+    scripts = tuple(_SavedScript(item.path, item.text) for item in deployment.scripts)
     catalog = deployment.catalog_id if deployment.generation else _ANY
     file = _File(FORMAT, catalog, deployment.generation, deployment.keep, steps, scripts)
     return msgspec.json.format(msgspec.json.encode(file), indent=2)
 
 
 def decode(data: bytes, session: Session) -> Deployment:
-    """Return a saved deployment, planned again: while the catalog has not moved, its steps are the same.
+    """Load a saved deployment and plan it again. An unchanged catalog gives the same steps.
 
-    Raises SQ4019 for what is not a saved plan, SQ5209 if the catalog is another or has moved.
+    Raise SQ4019 for a file that is not a saved plan, and SQ5209 if the catalog is a different one or has changed.
     """
     try:
         file = codec.decoder(_File).decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _no_plan(str(error)) from error
+        raise _not_a_plan_error(str(error)) from error
     if file.sinkql_plan != FORMAT:
-        raise _no_plan(f"it has format {file.sinkql_plan}, not {FORMAT}")
+        raise _not_a_plan_error(f"it has format {file.sinkql_plan}, not {FORMAT}")
     catalog = session.catalog
     catalog.refresh()
-    own = file.catalog in (catalog.catalog_id(), _ANY)
-    if not own or file.generation != catalog.generation:
-        what = "the catalog has changed since the plan was made"
-        message = what if own else "the plan was made for another catalog"
+    is_same_catalog = file.catalog in (catalog.catalog_id(), _ANY)
+    if not is_same_catalog or file.generation != catalog.generation:
+        changed = "the catalog has changed since the plan was made"
+        message = changed if is_same_catalog else "the plan was made for another catalog"
         raise SinkqlError("SQ5209", message, hint="Plan again with sinkql plan.")
-    texts = tuple(Script(each.path, each.text) for each in file.scripts)
+    texts = tuple(Script(script.path, script.text) for script in file.scripts)
     return plan_deployment(texts, session, keep=file.keep)
 
 
-def _no_plan(reason: str) -> SinkqlError:
+def _not_a_plan_error(reason: str) -> SinkqlError:
     return SinkqlError(
-        "SQ4019", "the file is not a saved plan", detail=reason, hint="Make one with sinkql plan --out FILE."
+        "SQ4019", "the file is not a saved plan", detail=reason, hint="Create a plan with sinkql plan --out FILE."
     )
 
 
 def as_data(deployment: Deployment) -> dict[str, Any]:
-    """Return the deployment as JSON-able data, for other programs."""
+    """Return the deployment as JSON data for other programs."""
     steps = [
         {
-            "action": each.action,
-            "kind": each.kind,
-            "name": short_name(each.name),
-            "reason": each.reason,
-            "effect": each.effect,
-            "changes": list(each.changes),
-            **({"was": short_name(each.was)} if each.was is not None else {}),
-            **({"refused": each.refused} if each.refused is not None else {}),
+            "action": step.action,
+            "kind": step.kind,
+            "name": short_name(step.name),
+            "reason": step.reason,
+            "effect": step.effect,
+            "changes": list(step.changes),
+            **({"was": short_name(step.was)} if step.was is not None else {}),
+            **({"refused": step.refused} if step.refused is not None else {}),
         }
-        for each in deployment.steps
+        for step in deployment.steps
     ]
-    summary = {action: sum(each.action == action for each in deployment.steps) for action in _ACTIONS}
+    summary = {action: sum(step.action == action for step in deployment.steps) for action in _ACTIONS}
     return {"steps": steps, "summary": summary}
 
 

@@ -1,4 +1,4 @@
-"""The catalog as it is and as scripts describe it → the steps from one to the other, each with its reason. Pure."""
+"""Compare the present catalog with the described one and return the steps with reasons. It does no I/O."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from sinkql.session.item.destination import check_shared_columns, place_of
 
 Entries = Mapping[str, logical.Entry]
 OtherValue = Callable[[str, ast.CreateSecret], bool]
-"""Tell whether a secret's value, by its full name, is another than the statement gives."""
+"""Return whether the stored value of a secret differs from the statement's value."""
 
 
 @dataclass(slots=True)
 class _Fate:
-    """What becomes of an item, and why."""
+    """The action for an item and its reason."""
 
     action: Action
     reason: str
@@ -48,94 +48,94 @@ class _Difference:
     fates: dict[str, _Fate] = field(default_factory=dict)
 
     def find(self, other_value: OtherValue, statements: Mapping[str, ast.Create]) -> None:
-        """Decide on every item by itself, then on those that depend on what is created again, until nothing changes."""
+        """Decide on every item separately, then propagate the decisions to dependents."""
         old, new = _names(self.before) | self.broken.keys(), _names(self.after)
         wanted = {place_of(name, self.after) for name in self.after.names("SINK")} - {None}
         for name in sorted(old - new):
-            # where another sink is to write, as may be with one that is broken
+            # another sink will write to its destination; a broken sink's destination is unknown
             early = place_of(name, self.before) in wanted or (name in self.broken and self.broken[name].kind == "SINK")
-            self.fates[name] = _Fate("drop", "it is in no script", early=early)
+            self.fates[name] = _Fate("drop", "no script has it", early=early)
         for name in sorted(new - old):
             self.fates[name] = _Fate("create", "it is new")
         for name in sorted(old & new):
-            self._changed(name, other_value, statements[name])
+            self._decide(name, other_value, statements[name])
         self.settle()
 
     def settle(self) -> None:
-        """Carry what is decided over to what depends on it, until nothing moves."""
-        while self._spread():
+        """Propagate the decisions to dependents until nothing changes."""
+        while self._propagate():
             pass
 
-    def _changed(self, name: str, other_value: OtherValue, written: ast.Create) -> None:
+    def _decide(self, name: str, other_value: OtherValue, written: ast.Create) -> None:
         if name in self.broken:
-            self.fates[name] = _Fate("replace", "it is no longer valid as it is")
+            self.fates[name] = _Fate("replace", "it is no longer valid")
             return
         old, new = self._entry(self.before, name), self._entry(self.after, name)
-        as_it_was = _text(old.statement) == _text(new.statement)
-        as_it_was = as_it_was or differs_only_in_spelling(
+        is_unchanged = _text(old.statement) == _text(new.statement)
+        is_unchanged = is_unchanged or differs_only_in_spelling(
             old.statement, new.statement, self.before.item(name), self.after.item(name)
         )
-        if as_it_was and not (isinstance(written, ast.CreateSecret) and other_value(name, written)):
+        if is_unchanged and not (isinstance(written, ast.CreateSecret) and other_value(name, written)):
             return
-        hindrance = obstacle(old, new, self.before, self.after, self.registry)
-        if hindrance is None:
-            self.fates[name] = _Fate("alter", "its value changes" if as_it_was else "its definition changes")
+        reason = obstacle(old, new, self.before, self.after, self.registry)
+        if reason is None:
+            self.fates[name] = _Fate("alter", "its value changes" if is_unchanged else "its definition changes")
         else:
-            self.fates[name] = _Fate("replace", hindrance)
+            self.fates[name] = _Fate("replace", reason)
 
-    def _spread(self) -> bool:
-        """Carry a replacement or an early drop over to what depends on it; tell whether anything moved."""
+    def _propagate(self) -> bool:
+        """Propagate one replacement or early drop to a dependent. Return whether anything changed."""
         for name in sorted(_names(self.before)):
             fate = self.fates.get(name)
             for user in self.before.dependents(name):
-                if self._carried(name, fate, user):
+                if self._propagate_to(name, fate, user):
                     return True
-        return self._stale_sinks() or self._entangled()
+        return self._decide_sinks() or self._replace_interleaved()
 
-    def _entangled(self) -> bool:
-        """Create those views again that read something new which itself reads what changes: no order would do."""
+    def _replace_interleaved(self) -> bool:
+        """Replace a view between redefined and new items, because no order of the steps works."""
         for name in sorted(self.fates):
-            if not self.redefined(name):
+            if not self.is_redefined(name):
                 continue
             for used in self.after.all_used(name):
                 fate = self.fates.get(used)
-                if fate is not None and fate.action in ("create", "replace") and self.reads_redefined(used):
-                    what = f'{self._entry(self.after, used).kind.lower()} "{short_name(used)}"'
-                    self.fates[name] = _Fate("replace", f"it reads {what}, which is created after it")
+                if fate is not None and fate.action in ("create", "replace") and self.uses_redefined(used):
+                    description = f'{self._entry(self.after, used).kind.lower()} "{short_name(used)}"'
+                    self.fates[name] = _Fate("replace", f"it reads {description}, which is created after it")
                     return True
         return False
 
-    def redefined(self, name: str) -> bool:
-        """Tell whether an item gets a new definition in place, all of which are stored in one go."""
+    def is_redefined(self, name: str) -> bool:
+        """Return whether an item gets a new definition in place. One change stores all new definitions."""
         fate, entry = self.fates.get(name), self.after.entry(name)
         return fate is not None and entry is not None and Step(fate.action, entry.kind, name, "").redefines
 
-    def reads_redefined(self, name: str) -> bool:
-        """Tell whether an item uses one that gets a new definition in place."""
-        return any(self.redefined(used) for used in self.after.all_used(name))
+    def uses_redefined(self, name: str) -> bool:
+        """Return whether an item uses one that gets a new definition in place."""
+        return any(self.is_redefined(used) for used in self.after.all_used(name))
 
-    def _carried(self, name: str, fate: _Fate | None, user: str) -> bool:
-        theirs = self.fates.get(user)
-        what = f'{self._entry(self.before, name).kind.lower()} "{short_name(name)}"'
-        gone_early = fate is not None and (fate.action == "replace" or fate.early)
-        reshaped = fate is not None and fate.action == "alter" and self._reshaped(name)
-        if gone_early and theirs is not None and theirs.action == "drop" and not theirs.early:
-            theirs.early = True
+    def _propagate_to(self, name: str, fate: _Fate | None, user: str) -> bool:
+        user_fate = self.fates.get(user)
+        description = f'{self._entry(self.before, name).kind.lower()} "{short_name(name)}"'
+        is_dropped_early = fate is not None and (fate.action == "replace" or fate.early)
+        has_new_columns = fate is not None and fate.action == "alter" and self._has_new_shape(name)
+        if is_dropped_early and user_fate is not None and user_fate.action == "drop" and not user_fate.early:
+            user_fate.early = True
             return True
-        if gone_early and (theirs is None or theirs.action == "alter"):
-            self.fates[user] = _Fate("replace", f"{what} is created again")
+        if is_dropped_early and (user_fate is None or user_fate.action == "alter"):
+            self.fates[user] = _Fate("replace", f"{description} is created again")
             return True
-        if reshaped and theirs is not None and theirs.action == "drop" and not theirs.early:
-            theirs.early = True
+        if has_new_columns and user_fate is not None and user_fate.action == "drop" and not user_fate.early:
+            user_fate.early = True
             return True
         return False
 
-    def _reshaped(self, name: str) -> bool:
+    def _has_new_shape(self, name: str) -> bool:
         old, new = self.before.item(name), self.after.item(name)
         return isinstance(old, logical.View) and isinstance(new, logical.View) and old.shape != new.shape
 
-    def _stale_sinks(self) -> bool:
-        """Change sinks whose rows come about in another way: in place where that goes, else they are replaced."""
+    def _decide_sinks(self) -> bool:
+        """Decide on one sink whose plan changes: alter or replace it. Return whether a sink was decided."""
         for name in self.before.names("SINK"):
             fate = self.fates.get(name)
             if self.after.entry(name) is None or (fate is not None and fate.action != "alter"):
@@ -143,48 +143,48 @@ class _Difference:
             old, new = self.before.item(name), self.after.item(name)
             assert isinstance(old, logical.Sink)
             assert isinstance(new, logical.Sink)
-            was, will = lower(name, self.before), lower(name, self.after)
+            old_job, new_job = lower(name, self.before), lower(name, self.after)
             if old.relation != new.relation:
-                hindrance = self._fixed(name, was, will)
-                if hindrance is not None:
-                    self.fates[name] = _Fate("replace", f"it reads another relation, {hindrance}")
+                reason = self._relation_obstacle(name, old_job, new_job)
+                if reason is not None:
+                    self.fates[name] = _Fate("replace", f"it reads another relation, {reason}")
                     return True
                 continue
-            if was.plan == will.plan:
+            if old_job.plan == new_job.plan:
                 continue
             try:
-                check_shared_columns(name, self.after, self.transition(was, will))
+                check_shared_columns(name, self.after, self.transition(old_job, new_job))
             except InPlaceError as error:
-                self.fates[name] = _Fate("replace", f"{self._culprits(name)}: {error}")
+                self.fates[name] = _Fate("replace", f"{self._changed_inputs(name)}: {error}")
                 return True
             if fate is None:
-                self.fates[name] = _Fate("alter", self._culprits(name))
+                self.fates[name] = _Fate("alter", self._changed_inputs(name))
                 return True
         return False
 
-    def _fixed(self, name: str, was: physical.Job, will: physical.Job) -> str | None:
-        """Return why a sink that reads another relation cannot go on in its table; None where it can."""
-        if will.write.mode == "upsert":
+    def _relation_obstacle(self, name: str, old: physical.Job, new: physical.Job) -> str | None:
+        """Return why a sink that reads another relation cannot continue in its table; None if it can."""
+        if new.write.mode == "upsert":
             try:
-                check_shared_columns(name, self.after, self.transition(was, will))
+                check_shared_columns(name, self.after, self.transition(old, new))
             except InPlaceError as error:
                 return f"and {error}"
             return None
-        if _types(was) != _types(will):
+        if _types(old) != _types(new):
             return "which has other columns"
-        if was.write.change == will.write.change == "append":
+        if old.write.change == new.write.change == "append":
             return None
-        if was.plan != will.plan or any(self.redefined(used) for used in self.before.all_used(was.sink)):
-            return "whose rows come and go"
+        if old.plan != new.plan or any(self.is_redefined(used) for used in self.before.all_used(old.sink)):
+            return "which updates or deletes rows"
         return None
 
-    def _culprits(self, sink: str) -> str:
-        changed = [
-            f'{self._entry(self.after, each).kind.lower()} "{short_name(each)}" changes'
-            for each in self.after.all_used(sink)
-            if each in self.fates
+    def _changed_inputs(self, sink: str) -> str:
+        reasons = [
+            f'{self._entry(self.after, used).kind.lower()} "{short_name(used)}" changes'
+            for used in self.after.all_used(sink)
+            if used in self.fates
         ]
-        return ", ".join(changed) or "what it reads changes"
+        return ", ".join(reasons) or "its input changes"
 
     def _entry(self, catalog: MemoryCatalog, name: str) -> logical.Entry:
         entry = catalog.entry(name)
@@ -201,51 +201,53 @@ def difference(
     other_value: OtherValue,
     transition: Transition,
 ) -> tuple[Step, ...]:
-    """Return the steps in the order in which they are run: early drops, what is made or changed, late drops.
+    """Return the steps in order: early drops, creations and changes, late drops.
 
-    All are tried in memory, and what cannot be altered is created again; so that running them does what they say.
+    A dry run in memory tries all steps. Replace an item that cannot be altered, so that the steps work when applied.
     """
-    found = _Difference(before, described.catalog, broken, transition, registry)
-    found.find(other_value, described.statements)
+    decisions = _Difference(before, described.catalog, broken, transition, registry)
+    decisions.find(other_value, described.statements)
     while True:
-        items = (_step(name, fate, found, described, broken) for name, fate in _ordered(found))
+        items = (_step(name, fate, decisions, described, broken) for name, fate in _sorted_fates(decisions))
         steps = (*_settings(before, described), *items)
         failure = dry_run(steps, before, described.catalog, registry)
         if failure is None:
             return steps
         for name in failure.names:
-            found.fates[name] = _Fate("replace", failure.reason)
-        found.settle()
+            decisions.fates[name] = _Fate("replace", failure.reason)
+        decisions.settle()
 
 
 def _types(job: physical.Job) -> dict[str, str]:
     return {column.name: kept_type(parse_type(column.type)) for column in job.write.columns}
 
 
-def _ordered(found: _Difference) -> Iterator[tuple[str, _Fate]]:
-    gone = [name for name, fate in found.fates.items() if fate.action == "drop"]
-    early = [name for name in gone if found.fates[name].early]
-    yield from ((name, found.fates[name]) for name in reversed(_in_order(early, found.before)))
-    made = _in_order((name for name, fate in found.fates.items() if fate.action != "drop"), found.after)
-    redefined = [name for name in made if found.redefined(name)]
-    after = [name for name in made if name not in redefined and found.reads_redefined(name)]
-    before = [name for name in made if name not in redefined and name not in after]
-    yield from ((name, found.fates[name]) for name in (*before, *redefined, *after))
-    late = [name for name in gone if not found.fates[name].early]
-    yield from ((name, found.fates[name]) for name in reversed(_in_order(late, found.before)))
+def _sorted_fates(decisions: _Difference) -> Iterator[tuple[str, _Fate]]:
+    dropped = [name for name, fate in decisions.fates.items() if fate.action == "drop"]
+    early = [name for name in dropped if decisions.fates[name].early]
+    yield from ((name, decisions.fates[name]) for name in reversed(_in_script_order(early, decisions.before)))
+    remaining = _in_script_order(
+        (name for name, fate in decisions.fates.items() if fate.action != "drop"), decisions.after
+    )
+    is_redefined = [name for name in remaining if decisions.is_redefined(name)]
+    after = [name for name in remaining if name not in is_redefined and decisions.uses_redefined(name)]
+    before = [name for name in remaining if name not in is_redefined and name not in after]
+    yield from ((name, decisions.fates[name]) for name in (*before, *is_redefined, *after))
+    late = [name for name in dropped if not decisions.fates[name].early]
+    yield from ((name, decisions.fates[name]) for name in reversed(_in_script_order(late, decisions.before)))
 
 
-def _in_order(names: Iterable[str], catalog: MemoryCatalog) -> list[str]:
-    """Return names as they stand in the scripts, each after those that it uses; those that do not plan come last."""
+def _in_script_order(names: Iterable[str], catalog: MemoryCatalog) -> list[str]:
+    """Return names in script order, each after the items that it uses. Items that do not plan come last."""
     wanted = set(names)
     order = in_order({entry.name: catalog.dependencies(entry.name) for entry in catalog.entries()})
     return [*(name for name in order if name in wanted), *sorted(wanted - set(order))]
 
 
 def _step(
-    name: str, fate: _Fate, found: _Difference, described: ScriptCatalog, broken: Mapping[str, logical.Entry]
+    name: str, fate: _Fate, decisions: _Difference, described: ScriptCatalog, broken: Mapping[str, logical.Entry]
 ) -> Step:
-    old, new = found.before.entry(name) or broken.get(name), found.after.entry(name)
+    old, new = decisions.before.entry(name) or broken.get(name), decisions.after.entry(name)
     entry = new or old
     assert entry is not None
     return Step(
@@ -253,7 +255,7 @@ def _step(
         entry.kind if fate.action != "drop" or old is None else old.kind,
         name,
         fate.reason,
-        changes=tuple(_lines(old, new, found.after.words)),
+        changes=tuple(_lines(old, new, decisions.after.words)),
         early=fate.early,
         statement=described.statements.get(name),
     )

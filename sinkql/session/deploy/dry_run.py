@@ -1,7 +1,4 @@
-"""A step → what refuses it outside of the catalog, asked as applying it will ask.
-
-Steps, tried on a copy of the catalog's plans in the order in which they are run → the first that cannot be done.
-"""
+"""Run steps on a copy of the catalog in memory, and ask external systems whether they would refuse a step."""
 
 from __future__ import annotations
 
@@ -32,14 +29,14 @@ from sinkql.session.item.target_table import drop_target
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why applying a step is refused as things are; `rows` tells that it is for rows of others in a sink's table."""
+    """Why a step would be refused now. `rows` means that the sink's table has rows that the sink did not write."""
 
     reason: str
     code: str
     rows: bool = False
 
 
-def _refused(error: SinkqlError, of: str = "", *, rows: bool = False) -> Refusal:
+def _refusal(error: SinkqlError, of: str = "", *, rows: bool = False) -> Refusal:
     detail = f" ({error.detail.splitlines()[0]})" if error.detail else ""
     hint = f". {error.hint}" if error.hint else ""
     return Refusal(f"{of}{error.message}{detail}{hint}", error.code, rows=rows)
@@ -47,27 +44,27 @@ def _refused(error: SinkqlError, of: str = "", *, rows: bool = False) -> Refusal
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """Ask the outside about the steps from one state of a catalog to another."""
+    """The checks of external systems for the steps between two states of a catalog."""
 
     catalog: Catalog
     before: MemoryCatalog
     after: MemoryCatalog
     access: CatalogAccess
-    gone: frozenset[str]
-    """Full names of what is dropped before all else."""
+    dropped: frozenset[str]
+    """The full names of items that are dropped first."""
     transition: Transition
 
     def refusal(self, step: Step) -> Refusal | None:
-        """Return what refuses a step; None where nothing does."""
+        """Return the refusal of a step, None if it would succeed."""
         if step.action == "drop":
             return None
         match step.kind, step.action:
             case "SINK", "replace":
-                return self._offer(step.name, self._sink(step.name, self.after))
+                return self._add_fix(step.name, self._sink(step.name, self.after))
             case "SINK", "create":
                 return self._sink(step.name, self.after)
             case "SINK", "alter":
-                return self._kept(step.name)
+                return self._altered_sink(step.name)
             case "CONNECTION", _:
                 return self._connection(step)
             case "CLUSTER", _:
@@ -78,14 +75,14 @@ class Outside:
                 return None
 
     def _sink(self, name: str, plans: MemoryCatalog) -> Refusal | None:
-        found = self._asked(name, plans)
-        if found is None:
+        error = self._target_error(name, plans)
+        if error is None:
             return None
-        kept = self._asked(name, plans, keep=True)
-        return _refused(found, rows=True) if kept is None else _refused(kept)
+        error_with_rows = self._target_error(name, plans, keep=True)
+        return _refusal(error, rows=True) if error_with_rows is None else _refusal(error_with_rows)
 
-    def _offer(self, name: str, refusal: Refusal | None) -> Refusal | None:
-        """Add the way out of a refusal where the table that is in the way is the sink's own, and has no rows."""
+    def _add_fix(self, name: str, refusal: Refusal | None) -> Refusal | None:
+        """Add a fix to a refusal whose cause is an empty table that the sink created."""
         if refusal is None or refusal.rows or place_of(name, self.before) != place_of(name, self.after):
             return refusal
         try:
@@ -94,38 +91,38 @@ class Outside:
                 return refusal
         except SinkqlError:
             return refusal
-        way = f"The sink has made the table, which has no rows: DROP SINK {sql_name(name)} WITH TABLE; drops both"
-        return replace(refusal, reason=f"{refusal.reason} {way}, and apply then creates them again.")
+        fix = f"The sink created the table, which has no rows: DROP SINK {sql_name(name)} WITH TABLE; drops both"
+        return replace(refusal, reason=f"{refusal.reason} {fix}, and apply then creates them again.")
 
-    def _kept(self, name: str) -> Refusal | None:
-        """Ask about a sink that goes on: the rows in its table are its own, and its columns follow."""
+    def _altered_sink(self, name: str) -> Refusal | None:
+        """Check a sink that continues in its table, whose rows it wrote and whose columns follow the change."""
         old, new = lower(name, self.before), lower(name, self.after)
         if old.plan != new.plan:
-            moved = self._relation(name, self.before) != self._relation(name, self.after)
-            going_on = moved and new.write.mode != "upsert"
-            change = Evolution() if going_on else self.transition(old, new)
+            has_new_relation = self._relation(name, self.before) != self._relation(name, self.after)
+            continues = has_new_relation and new.write.mode != "upsert"
+            change = Evolution() if continues else self.transition(old, new)
             new = msgspec.structs.replace(new, follows=earlier_plans(old, change))
-        found = self._asked(name, self.after, keep=True, job=new)
-        return _refused(found) if found is not None else None
+        error = self._target_error(name, self.after, keep=True, job=new)
+        return _refusal(error) if error is not None else None
 
     def _relation(self, name: str, plans: MemoryCatalog) -> str:
         sink = plans.item(name)
         assert isinstance(sink, logical.Sink)
         return sink.relation
 
-    def _asked(
+    def _target_error(
         self, name: str, plans: MemoryCatalog, *, keep: bool = False, job: physical.Job | None = None
     ) -> SinkqlError | None:
         entry, sink = plans.entry(name), plans.item(name)
         assert entry is not None
         assert isinstance(entry.statement, ast.CreateSink)
         assert isinstance(sink, logical.Sink)
-        find = self.catalog.registry.sinks[sink.kind].facts
+        find_facts = self.catalog.registry.sinks[sink.kind].facts
         if keep:
             sink = replace(sink, options={**sink.options, "existing_rows": "keep"})
         try:
-            if find is not None:
-                find(entry.statement, sink, self.access, job=job)
+            if find_facts is not None:
+                find_facts(entry.statement, sink, self.access, job=job)
         except SinkqlError as error:
             return error
         return None
@@ -138,8 +135,8 @@ class Outside:
         try:
             validate_connection(entry.statement, connection, self.after, self.catalog.registry, self.access)
         except SinkqlError as error:
-            return _refused(error)
-        return self._users(step.name) if step.action == "alter" else None
+            return _refusal(error)
+        return self._dependent_sinks(step.name) if step.action == "alter" else None
 
     def _cluster(self, step: Step) -> Refusal | None:
         entry, cluster = self.after.entry(step.name), self.after.item(step.name)
@@ -149,40 +146,40 @@ class Outside:
         try:
             validate_state(entry.statement, cluster, self.access)
         except SinkqlError as error:
-            return _refused(error)
-        return self._users(step.name) if step.action == "alter" else None
+            return _refusal(error)
+        return self._dependent_sinks(step.name) if step.action == "alter" else None
 
-    def _users(self, name: str) -> Refusal | None:
-        """Ask about the sinks of a connection or cluster that changes under them."""
+    def _dependent_sinks(self, name: str) -> Refusal | None:
+        """Check the sinks of a connection or cluster that changes."""
         for sink in self._sinks(name):
-            found = self._asked(sink, self.before, keep=True, job=lower(sink, self.before))
-            if found is not None:
-                return _refused(found, f'sink "{short_name(sink)}": ')
+            error = self._target_error(sink, self.before, keep=True, job=lower(sink, self.before))
+            if error is not None:
+                return _refusal(error, f'sink "{short_name(sink)}": ')
         return None
 
     def _sinks(self, name: str) -> Iterator[str]:
         for user in self.before.all_users(name):
             entry = self.before.entry(user)
-            if entry is not None and entry.kind == "SINK" and user not in self.gone:
+            if entry is not None and entry.kind == "SINK" and user not in self.dropped:
                 yield user
 
     def _source(self, name: str) -> Refusal | None:
         entry = self.after.entry(name)
         assert entry is not None
         if not isinstance(entry.statement, ast.CreateSource):
-            return None  # a subsource, of which its source tells
-        find = self.catalog.registry.sources[entry.statement.kind].facts
+            return None  # a subsource; the check of its source covers it
+        find_facts = self.catalog.registry.sources[entry.statement.kind].facts
         try:
-            if find is not None:
-                find(entry.statement, Scope(self.after, self.catalog.registry), self.access)
+            if find_facts is not None:
+                find_facts(entry.statement, Scope(self.after, self.catalog.registry), self.access)
         except SinkqlError as error:
-            return _refused(error)
+            return _refusal(error)
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class DryRunFailure:
-    """The full names of items that cannot be altered in place, and why."""
+    """The full names of items that cannot be altered in place, and the reason."""
 
     names: tuple[str, ...]
     reason: str
@@ -191,14 +188,14 @@ class DryRunFailure:
 def dry_run(
     steps: tuple[Step, ...], before: MemoryCatalog, after: MemoryCatalog, registry: Registry
 ) -> DryRunFailure | None:
-    """Do all steps in memory. Returns why altering does not do; raises what making an item raises."""
+    """Run all steps in memory. Return why an item cannot be altered; raise the errors of creating an item."""
     plans = before.copy()
     _remove(dropped_first(steps, plans.dependents), plans)
-    done = False
+    is_redefined = False
     for step in steps:
         entry = after.entry(step.name)
         if step.kind == "SETTING" and step.value is not None:
-            plans.set(step.name, step.value)  # plans of items may depend on it
+            plans.set(step.name, step.value)  # planning may depend on the setting
             continue
         if step.kind == "COMMENT" or (step.action == "drop" and step.early):
             continue
@@ -208,8 +205,8 @@ def dry_run(
             assert entry is not None
             plans.add(entry.statement, entry.facts)
         elif step.redefines:
-            failure = None if done else _redefine(redefined(steps), plans, after)
-            done = True
+            failure = None if is_redefined else _redefine(redefined(steps), plans, after)
+            is_redefined = True
             if failure is not None:
                 return failure
         else:

@@ -1,4 +1,4 @@
-"""A step → what it does to data, in a sentence that a user can decide by."""
+"""Describe the effect of a step on data, for the user's decision."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from sinkql.session.deploy.step import Step, Transition
 from sinkql.session.item.destination import columns_of, destination_of, place_of, sinks_of_destination
 
 CountRows = Callable[[str, MemoryCatalog], int | None]
-"""Return how many rows a sink's table, or a table, has in a catalog; None where there is none, or nobody knows."""
+"""Return the number of rows of a table or of a sink's table; None if it does not exist or cannot be counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class EffectContext:
-    """What tells effects: how many rows there are, and how tables of sinks change."""
+    """The functions that effects need: row counts, and the evolution of sinks' tables."""
 
     count: CountRows
     transition: Transition
@@ -33,65 +33,69 @@ def effect_text(
     step: Step,
     before: MemoryCatalog,
     after: MemoryCatalog,
-    known: EffectContext,
+    context: EffectContext,
     *,
     stay: frozenset[str],
     refusal: Refusal | None,
 ) -> str:
-    """Return what a step does to data, or why it is refused as things are."""
-    found = effect(step, before, after, known, stay=stay)
+    """Return the effect of a step on data, and why it would be refused now."""
+    text = effect(step, before, after, context, stay=stay)
     if refusal is None:
-        return found
+        return text
     if not refusal.rows:
-        return "; ".join(part for part in (found, f"this is refused as things are: {refusal.reason}") if part)
-    if step.action == "replace" and known.count(step.name, after):
-        return found  # which says so
+        return "; ".join(part for part in (text, f"this would be refused now: {refusal.reason}") if part)
+    if step.action == "replace" and context.count(step.name, after):
+        return text  # it already gives the reason
     destination = destination_of(step.name, after)
-    way = destination.refused if destination is not None else None
-    return f"{found}; the sink is refused while others' rows are there{f': {way}' if way else ''}"
+    cause = destination.refused if destination is not None else None
+    reason = f": {cause}" if cause else ""
+    return f"{text}; the sink is refused while its table has other rows{reason}"
 
 
 def effect(
-    step: Step, before: MemoryCatalog, after: MemoryCatalog, known: EffectContext, *, stay: frozenset[str]
+    step: Step, before: MemoryCatalog, after: MemoryCatalog, context: EffectContext, *, stay: frozenset[str]
 ) -> str:
-    """Return what a step does to data; empty where it touches none. `stay` are the sinks that are not created again."""
+    """Return the effect of a step on data, empty if it has none. `stay` has the sinks that are not created again."""
     if step.action == "replace" and _kind(step.name, before) not in ("", step.kind):
-        gone = effect(replace(step, kind=_kind(step.name, before), action="drop"), before, after, known, stay=stay)
-        made = effect(replace(step, action="create"), before, after, known, stay=stay)
-        return "; ".join(part for part in (gone, made) if part)
-    count = known.count
-    fed = step.kind == "TABLE" and not _keeps_rows(step.name, before)
-    match "SOURCE" if fed else step.kind, step.action:
+        dropped = effect(replace(step, kind=_kind(step.name, before), action="drop"), before, after, context, stay=stay)
+        created = effect(replace(step, action="create"), before, after, context, stay=stay)
+        return "; ".join(part for part in (dropped, created) if part)
+    count = context.count
+    is_fed = step.kind == "TABLE" and not _stores_rows(step.name, before)
+    match "SOURCE" if is_fed else step.kind, step.action:
         case "SINK", "create":
-            return f"{_created(step.name, after, count)}{_beside(step.name, after)}"
+            return f"{_created_sink(step.name, after, count)}{_other_sinks(step.name, after)}"
         case "SINK", "drop":
-            return f"it stops; {_kept(step.name, before, count)}"
+            return f"it stops; {_kept_rows(step.name, before, count)}"
         case "SINK", "replace":
-            clash = _clash(step.name, before, after, count)
-            return f"{_sources(step.name, after)}; {_kept(step.name, before, count)}{clash}{_beside(step.name, after)}"
+            existing = _existing_rows(step.name, before, after, count)
+            remaining_rows = f"{_kept_rows(step.name, before, count)}{existing}{_other_sinks(step.name, after)}"
+            return f"{_read_sources(step.name, after)}; {remaining_rows}"
         case "SINK", "alter":
-            return _altered(step.name, before, after, known.transition)
+            return _altered_sink(step.name, before, after, context.transition)
         case "TABLE", ("drop" | "replace"):
             rows = count(step.name, before)
             return "its rows are lost" if rows is None else f"its {_rows(rows)} {'is' if rows == 1 else 'are'} lost"
         case "TABLE", "alter":
-            return _filled(step.name, before, after)
+            return _altered_table(step.name, before, after)
         case "SECRET", "alter":
-            return "running sinks use the new value from their next commit on"
+            return "running sinks use the new value from their next commit"
         case "CLUSTER", "alter":
-            return "its sinks restart, and continue where they are"
+            return "its sinks restart and continue where they are"
         case "CONNECTION", "alter":
             return "its sinks continue where they are"
         case (("VIEW" | "MATERIALIZED VIEW" | "SOURCE"), "alter"):
             sinks = _sinks(step.name, before)
-            go_on = sinks <= stay and not any(_rereads(each, before, after, known.transition) for each in sinks)
-            return "its sinks continue where they are" if sinks and go_on else ""
+            all_continue = sinks <= stay and not any(
+                _needs_full_refresh(sink, before, after, context.transition) for sink in sinks
+            )
+            return "its sinks continue where they are" if sinks and all_continue else ""
         case _:
             return ""
 
 
-def _filled(name: str, before: MemoryCatalog, after: MemoryCatalog) -> str:
-    """Say what is in the columns that a table gets."""
+def _altered_table(name: str, before: MemoryCatalog, after: MemoryCatalog) -> str:
+    """Describe the values of a table's new columns."""
     old, new = before.item(name), after.item(name)
     assert isinstance(old, logical.Source)
     assert isinstance(new, logical.Source)
@@ -99,113 +103,125 @@ def _filled(name: str, before: MemoryCatalog, after: MemoryCatalog) -> str:
     return f"it keeps its rows, which have NULL in {' and '.join(added)}" if added else "it keeps its rows"
 
 
-def _created(name: str, after: MemoryCatalog, count: CountRows) -> str:
+def _created_sink(name: str, after: MemoryCatalog, count: CountRows) -> str:
     destination, rows = destination_of(name, after), count(name, after)
     if destination is None:
-        return _sources(name, after, again=False)
-    there = f"; {_named(destination)} exists, with {_rows(rows)}" if rows is not None else ""
+        return _read_sources(name, after, again=False)
+    existing = f"; {_quoted(destination)} exists, with {_rows(rows)}" if rows is not None else ""
     if rows and destination.replaces:
-        there += ", which new rows replace"
-    return f"{_sources(name, after, again=False)}, into {_named(destination)}{there}"
+        existing += ", which new rows replace"
+    return f"{_read_sources(name, after, again=False)}, into {_quoted(destination)}{existing}"
 
 
-def _sources(name: str, catalog: MemoryCatalog, *, again: bool = True) -> str:
-    """Say what a sink that starts from the beginning reads."""
-    read = [each for each in catalog.all_used(name) if _kind(each, catalog) in _READ and not _divided(each, catalog)]
-    sources = sorted(f'"{short_name(each)}"' for each in read)
+def _read_sources(name: str, catalog: MemoryCatalog, *, again: bool = True) -> str:
+    """Describe the sources that a new sink reads."""
+    read = [
+        name_ for name_ in catalog.all_used(name) if _kind(name_, catalog) in _READ and not _has_tables(name_, catalog)
+    ]
+    sources = sorted(f'"{short_name(name_)}"' for name_ in read)
     sink = catalog.item(name)
     assert isinstance(sink, logical.Sink)
     listed = f"{'source' if len(sources) == 1 else 'sources'} {', '.join(sources)}"
     if not sink.snapshot:
-        return f"reads new rows of {listed} from now on"
+        return f"reads only new rows of {listed}"
     return f"{'re-reads' if again else 'reads'} {listed} from the start"
 
 
-def _kept(name: str, catalog: MemoryCatalog, count: CountRows) -> str:
+def _kept_rows(name: str, catalog: MemoryCatalog, count: CountRows) -> str:
     destination, rows = destination_of(name, catalog), count(name, catalog)
     if destination is None:
-        return "what it wrote stays"
+        return "its output stays"
     return f"the {destination.kind} keeps its {'rows' if rows is None else _rows(rows)}"
 
 
-def _clash(name: str, before: MemoryCatalog, after: MemoryCatalog, count: CountRows) -> str:
-    """Say what the new sink makes of rows that are in its destination already, which may be another than before."""
+def _existing_rows(name: str, before: MemoryCatalog, after: MemoryCatalog, count: CountRows) -> str:
+    """Describe how the new sink treats existing rows of its destination, which may be a different one."""
     destination, rows = destination_of(name, after), count(name, after)
     if destination is None or not rows:
         return ""
-    other = "" if place_of(name, before) == place_of(name, after) else f"{_named(destination)} has {_rows(rows)}"
+    other_table = "" if place_of(name, before) == place_of(name, after) else f"{_quoted(destination)} has {_rows(rows)}"
     if destination.replaces:
-        return f", and {other}, which new rows replace" if other else ", which new rows replace"
+        return f", and {other_table}, which new rows replace" if other_table else ", which new rows replace"
     if destination.refused is None:
-        return f", and {other}, to which new rows are added" if other else ", and new rows are added to them"
-    refused = f"the new sink is refused while it has them: {destination.refused}"
-    return f", and {other}: {refused}" if other else f", and {refused}"
+        return (
+            f", and {other_table}, to which new rows are added" if other_table else ", and new rows are added to them"
+        )
+    refusal = f"the new sink is refused while it has them: {destination.refused}"
+    return f", and {other_table}: {refusal}" if other_table else f", and {refusal}"
 
 
-def _beside(name: str, after: MemoryCatalog) -> str:
-    """Say that another sink writes to the same destination, where that is trouble."""
-    here = destination_of(name, after)
+def _other_sinks(name: str, after: MemoryCatalog) -> str:
+    """Describe the conflict with another sink of the same destination."""
+    destination = destination_of(name, after)
     for other in sinks_of_destination(name, after):
-        there = destination_of(other, after)
+        other_destination = destination_of(other, after)
         if columns_of(other, after) != columns_of(name, after):
-            return f'; sink "{short_name(other)}" writes other columns there: the one that starts second does not run'
-        if (here is not None and here.alone) or (there is not None and there.alone):
-            return f'; sink "{short_name(other)}" writes there too: one stops as soon as the other has written'
-        if here is not None and here.refused is not None:
-            return (
-                f'; sink "{short_name(other)}" writes there too: this one is refused if that has written rows before it'
-            )
+            return f'; sink "{short_name(other)}" writes other columns there: the sink that starts second fails'
+        if (destination is not None and destination.alone) or (
+            other_destination is not None and other_destination.alone
+        ):
+            return f'; sink "{short_name(other)}" writes there too: one of them stops when the other commits'
+        if destination is not None and destination.refused is not None:
+            return f'; sink "{short_name(other)}" writes there too: this sink is refused if that sink has written rows'
     return ""
 
 
-def _named(destination: logical.Destination) -> str:
+def _quoted(destination: logical.Destination) -> str:
     return f'{destination.kind} "{destination.name}"'
 
 
-def _altered(name: str, before: MemoryCatalog, after: MemoryCatalog, transition: Transition) -> str:
+def _altered_sink(name: str, before: MemoryCatalog, after: MemoryCatalog, transition: Transition) -> str:
     old, new = before.item(name), after.item(name)
     assert isinstance(old, logical.Sink)
     assert isinstance(new, logical.Sink)
-    was, will = lower(name, before), lower(name, after)
-    if was.plan != will.plan and (old.relation == new.relation or will.write.mode == "upsert"):
-        change = transition(was, will)
-        return _evolved(change) if change.again is None else f"{_again(name, after)}{_evolved(change)}"
+    old_job, new_job = lower(name, before), lower(name, after)
+    if old_job.plan != new_job.plan and (old.relation == new.relation or new_job.write.mode == "upsert"):
+        change = transition(old_job, new_job)
+        return (
+            _in_place_changes(change)
+            if change.again is None
+            else f"{_full_refresh(name, after)}{_in_place_changes(change)}"
+        )
     if old.relation != new.relation:
         return f'it continues with new rows of "{short_name(new.relation)}"; nothing is read again'
     if old.cluster != new.cluster:
-        return f'it restarts in cluster "{new.cluster}", and continues where it is'
+        return f'it restarts in cluster "{new.cluster}" and continues where it is'
     return "it continues where it is"
 
 
-def _rereads(name: str, before: MemoryCatalog, after: MemoryCatalog, transition: Transition) -> bool:
-    was, will = lower(name, before), lower(name, after)
-    return will.write.mode == "upsert" and was.plan != will.plan and transition(was, will).again is not None
+def _needs_full_refresh(name: str, before: MemoryCatalog, after: MemoryCatalog, transition: Transition) -> bool:
+    old_job, new_job = lower(name, before), lower(name, after)
+    return (
+        new_job.write.mode == "upsert"
+        and old_job.plan != new_job.plan
+        and transition(old_job, new_job).again is not None
+    )
 
 
-def _again(name: str, after: MemoryCatalog) -> str:
-    """Say that the rows of an upsert sink are computed again."""
-    what = _sources(name, after)
-    return f"{what}; then its table gets the new rows in one commit, and has the old ones until then"
+def _full_refresh(name: str, after: MemoryCatalog) -> str:
+    """Describe the full refresh of an upsert sink."""
+    sources = _read_sources(name, after)
+    return f"{sources}; then its table gets the new rows in one commit, and has the old ones until then"
 
 
-def _evolved(change: Evolution) -> str:
-    told = _columns(change)
+def _in_place_changes(change: Evolution) -> str:
+    columns = _column_changes(change)
     if change.again is not None:
-        return f"; it also {told}" if told else ""
-    return f"its table {told}; nothing is read again" if told else "it continues where it is"
+        return f"; it also {columns}" if columns else ""
+    return f"its table {columns}; nothing is read again" if columns else "it continues where it is"
 
 
-def _columns(change: Evolution) -> str:
-    """Say what becomes of the columns of a table."""
-    told = [f'renames column "{old}" to "{new}"' for old, new in change.renamed.items() if new is not None]
-    told += [f'drops column "{old}"' for old, new in change.renamed.items() if new is None]
-    told += [f'widens column "{name}" from {old} to {new}' for name, old, new in change.widened]
+def _column_changes(change: Evolution) -> str:
+    """Describe the column changes of a table."""
+    changes = [f'renames column "{old}" to "{new}"' for old, new in change.renamed.items() if new is not None]
+    changes += [f'drops column "{old}"' for old, new in change.renamed.items() if new is None]
+    changes += [f'widens column "{name}" from {old} to {new}' for name, old, new in change.widened]
     if change.added:
-        added = [f'column "{name}"' for name in change.added]
-        have = "has" if len(added) == 1 else "have"
-        null = "" if change.again else f", which {have} NULL in rows that are there"
-        told.append(f"gets {' and '.join(added)}{null}")
-    return ", ".join(told)
+        columns = [f'column "{name}"' for name in change.added]
+        verb = "has" if len(columns) == 1 else "have"
+        nulls = "" if change.again else f", which {verb} NULL in rows that are there"
+        changes.append(f"gets {' and '.join(columns)}{nulls}")
+    return ", ".join(changes)
 
 
 def _rows(count: int) -> str:
@@ -213,18 +229,18 @@ def _rows(count: int) -> str:
 
 
 def _sinks(name: str, catalog: MemoryCatalog) -> frozenset[str]:
-    """Return the sinks that read an item, through views or not."""
-    return frozenset(each for each in catalog.all_users(name) if _kind(each, catalog) == "SINK")
+    """Return the sinks that read an item directly or through views."""
+    return frozenset(user for user in catalog.all_users(name) if _kind(user, catalog) == "SINK")
 
 
-def _keeps_rows(name: str, catalog: MemoryCatalog) -> bool:
-    """Tell whether the rows of a table are its own, and not those of a source; so they are where it does not plan."""
+def _stores_rows(name: str, catalog: MemoryCatalog) -> bool:
+    """Return whether a table stores rows instead of reading a source. A broken table counts as storing rows."""
     entry = catalog.entry(name)
     return entry is None or isinstance(entry.statement, ast.CreateTable)
 
 
-def _divided(name: str, catalog: MemoryCatalog) -> bool:
-    """Tell whether it is a source of tables, which are what is read."""
+def _has_tables(name: str, catalog: MemoryCatalog) -> bool:
+    """Return whether an item is a source whose tables are read instead."""
     item = catalog.item(name)
     return isinstance(item, logical.Source) and bool(item.tables)
 

@@ -1,4 +1,4 @@
-"""Sinks as they are and as scripts describe them → which of them have another name, and their new names put in."""
+"""Detect sinks that scripts give another name, and rename them."""
 
 from __future__ import annotations
 
@@ -17,55 +17,55 @@ from sinkql.session.deploy.alteration import obstacle
 
 
 def renames(before: MemoryCatalog, after: MemoryCatalog, registry: Registry) -> dict[str, str]:
-    """Return the full names before and after of the sinks that scripts give another name in the same schema.
+    """Return the new full names of renamed sinks by their old full names. A rename stays in the schema.
 
-    Such a sink writes the rows of the same relation to the same place, by the same key and mode. A sink of the same
-    definition goes before one whose options have changed, too.
+    A renamed sink has the same relation, destination, key and mode. A sink with an identical definition is preferred to
+    a sink whose options have changed.
     """
     old, new = _sinks(before), _sinks(after)
-    stay = {name for name in old.keys() & new.keys() if _follows(old[name], new[name], before, after, registry)}
-    left, wanted = ([name for name in names if name not in stay] for names in (old, new))
-    found: dict[str, str] = {}
-    for exactly in (True, False):
+    unchanged = {name for name in old.keys() & new.keys() if _can_alter(old[name], new[name], before, after, registry)}
+    unmatched, wanted = ([name for name in names if name not in unchanged] for names in (old, new))
+    new_names: dict[str, str] = {}
+    for exact in (True, False):
         for name in wanted:
-            if name in found.values():
+            if name in new_names.values():
                 continue
-            was = next((each for each in left if each != name and each not in found
-                        and _beside(each, name)
-                        and _moved(old[each], new[name], before, after, registry, exactly=exactly)), None)  # fmt: skip
-            if was is not None:
-                found[was] = name
-    return free(found, before)
+            old_name = next((sink for sink in unmatched if sink != name and sink not in new_names
+                        and _has_same_schema(sink, name)
+                        and _is_renamed(old[sink], new[name], before, after, registry, exact=exact)), None)  # fmt: skip
+            if old_name is not None:
+                new_names[old_name] = name
+    return without_conflicts(new_names, before)
 
 
-def free(names: Mapping[str, str], before: MemoryCatalog) -> dict[str, str]:
-    """Return the names without those that something else has, which keeps it."""
-    taken = before.present().keys() | before.broken.keys()
-    left = {was: name for was, name in names.items() if name not in taken or name in names}
-    return left if len(left) == len(names) else free(left, before)
+def without_conflicts(names: Mapping[str, str], before: MemoryCatalog) -> dict[str, str]:
+    """Return the renames whose new names no other item has."""
+    used_names = before.present().keys() | before.broken.keys()
+    free_names = {old_name: name for old_name, name in names.items() if name not in used_names or name in names}
+    return free_names if len(free_names) == len(names) else without_conflicts(free_names, before)
 
 
 def rename(names: Mapping[str, str], plans: MemoryCatalog) -> None:
-    """Give the sinks of a catalog in memory their new names, all at once."""
+    """Rename the sinks of a catalog in memory in one change."""
     redefine(plans, dict(rename_sinks(names, plans)))
 
 
 def rename_sinks(
     names: Mapping[str, str], catalog: logical.CatalogReader
 ) -> Iterator[tuple[str, tuple[ast.Create, logical.Facts]]]:
-    """Yield what becomes of each sink, by its full name from before."""
-    for was, name in names.items():
-        entry = catalog.entry(was)
+    """Yield the new statement and facts of each sink with its old full name."""
+    for old_name, name in names.items():
+        entry = catalog.entry(old_name)
         assert entry is not None
-        yield was, (with_last_name(entry.statement, ast.Ident(split_name(name)[-1])), entry.facts)
+        yield old_name, (with_last_name(entry.statement, ast.Ident(split_name(name)[-1])), entry.facts)
 
 
 def with_facts(names: Mapping[str, str], before: MemoryCatalog, after: MemoryCatalog) -> MemoryCatalog:
-    """Return the catalog that scripts describe, in which renamed sinks have the facts that are known of them."""
+    """Return the described catalog in which renamed sinks have their present facts."""
     plans = after.copy()
     changes = {}
-    for was, name in names.items():
-        present, wanted = before.entry(was), plans.entry(name)
+    for old_name, name in names.items():
+        present, wanted = before.entry(old_name), plans.entry(name)
         assert present is not None
         assert wanted is not None
         changes[name] = wanted.statement, present.facts
@@ -78,34 +78,34 @@ def _sinks(catalog: MemoryCatalog) -> dict[str, logical.Entry]:
     return {name: entry for name, entry in entries.items() if entry is not None}
 
 
-def _beside(one: str, other: str) -> bool:
+def _has_same_schema(one: str, other: str) -> bool:
     return split_name(one)[:-1] == split_name(other)[:-1]
 
 
-def _moved(
+def _is_renamed(
     old: logical.Entry,
     new: logical.Entry,
     before: MemoryCatalog,
     after: MemoryCatalog,
     registry: Registry,
     *,
-    exactly: bool,
+    exact: bool,
 ) -> bool:
-    """Tell whether a sink is another one under a new name, and nothing else where it is to be so exactly."""
+    """Return whether a sink is a renamed one. With `exact`, nothing but the name may differ."""
     statement = with_last_name(old.statement, ast.Ident(split_name(new.name)[-1]))
-    if not exactly:
-        return _follows(old, new, before, after, registry)
+    if not exact:
+        return _can_alter(old, new, before, after, registry)
     if to_sql(statement) == to_sql(new.statement):
         return True
-    was = before.item(old.name)
-    assert isinstance(was, logical.Sink)
-    return differs_only_in_spelling(statement, new.statement, replace(was, name=new.name), after.item(new.name))
+    sink = before.item(old.name)
+    assert isinstance(sink, logical.Sink)
+    return differs_only_in_spelling(statement, new.statement, replace(sink, name=new.name), after.item(new.name))
 
 
-def _follows(
+def _can_alter(
     old: logical.Entry, new: logical.Entry, before: MemoryCatalog, after: MemoryCatalog, registry: Registry
 ) -> bool:
-    """Tell whether a sink can become another one by ALTER, reading what it reads."""
+    """Return whether ALTER can change a sink into another one with the same relation."""
     assert isinstance(old.statement, ast.CreateSink)
     assert isinstance(new.statement, ast.CreateSink)
     if obstacle(old, new, before, after, registry) is None:

@@ -1,9 +1,4 @@
-"""Scripts → the catalog as they want it: every item planned, whatever the order they stand in.
-
-What scripts describe, and the catalog's secrets → what connectors may reach the outside with.
-
-Comments as they are stored and as scripts want them → the steps from one to the other.
-"""
+"""Plan the catalog that scripts describe, in any order of their statements, and the steps for comments."""
 
 from __future__ import annotations
 
@@ -36,7 +31,7 @@ from sinkql.session.item.connector_access import CatalogAccess
 
 
 class DescribedAccess(CatalogAccess):
-    """Reach the outside as after the deployment: by its connections, and with the values of its secrets."""
+    """The access of connectors after the deployment: its connections, and the values of its secrets."""
 
     def __init__(self, catalog: Catalog, described: ScriptCatalog) -> None:
         super().__init__(catalog, described.catalog)
@@ -45,18 +40,18 @@ class DescribedAccess(CatalogAccess):
     def secret(self, full_name: str) -> str:
         statement = self._described.statements.get(full_name)
         if not isinstance(statement, ast.CreateSecret) or full_name in self._described.kept:
-            return super().secret(full_name)  # the catalog's statement of a secret is without its value
+            return super().secret(full_name)  # the catalog stores the statement without the value
         cipher = self._catalog.cipher
         sealed = cipher.seal("planned", given(statement.value))
         return cipher.open("planned", short_name(full_name), sealed).reveal()
 
 
 Place = tuple[str, str | None]
-"""What a comment is on: an item's full name, and the name of one of its columns, or None for the item itself."""
+"""The target of a comment: an item's full name, and a column name or None for the item."""
 
 
 def place_of(catalog: MemoryCatalog, entry: logical.Entry, column: int) -> Place | None:
-    """Return the place of a comment on an item, or on its column of that position from 1; None if it has none such."""
+    """Return the target of a comment on an item (`column` 0) or a column counted from 1; None if it is missing."""
     if column == 0:
         return entry.name, None
     item = catalog.item(entry.name)
@@ -65,37 +60,37 @@ def place_of(catalog: MemoryCatalog, entry: logical.Entry, column: int) -> Place
 
 
 def stored_comments(catalog: Catalog, names: Mapping[str, str]) -> dict[Place, str]:
-    """Return the comments of a catalog; `names` are those that items get, by the full names that they have."""
+    """Return the comments of a catalog. `names` maps the full names of renamed items to the new ones."""
     entries = {entry.id: entry for entry in catalog.entries().values()}
-    found: dict[Place, str] = {}
+    comments: dict[Place, str] = {}
     for (item_id, column), comment in catalog.comments().items():
         entry = entries.get(item_id)
         place = place_of(catalog.plans, entry, column) if entry is not None else None
         if place is not None:
-            found[names.get(place[0], place[0]), place[1]] = comment
-    return found
+            comments[names.get(place[0], place[0]), place[1]] = comment
+    return comments
 
 
 def comment_steps(
     stored: Mapping[Place, str], wanted: Mapping[Place, ast.CommentOn], steps: Iterable[Step]
 ) -> Iterator[Step]:
-    """Yield a step for each comment that scripts give and that will not be there; those they do not give stay."""
-    anew = {step.name for step in steps if step.action in ("create", "replace")}
+    """Yield a step for each comment of the scripts that the catalog lacks. Comments that no script has stay."""
+    new_items = {step.name for step in steps if step.action in ("create", "replace")}
     for place, statement in wanted.items():
-        present = stored.get(place) if place[0] not in anew else None
+        present = stored.get(place) if place[0] not in new_items else None
         text = statement.text.value if statement.text is not None else None
         if present == text:
             continue
-        lines = [f"{mark} {each!r}" for mark, each in (("-", present), ("+", text)) if each is not None]
-        name = _name(place)
-        full = as_name(name, statement.name.span)
+        lines = [f"{mark} {comment!r}" for mark, comment in (("-", present), ("+", text)) if comment is not None]
+        name = _shown_name(place)
+        full_name = as_name(name, statement.name.span)
         yield Step(
             "alter", "COMMENT", name, "it changes" if present is not None else "it is new", changes=tuple(lines),
-            comment=replace(statement, name=full),
+            comment=replace(statement, name=full_name),
         )  # fmt: skip
 
 
-def _name(place: Place) -> str:
+def _shown_name(place: Place) -> str:
     full_name, column = place
     return full_name if column is None else f"{full_name}.{qualified_name(column)}"
 
@@ -107,7 +102,7 @@ _STAGES: tuple[tuple[type, ...], ...] = (
     (ast.CreateSinks,),
     (ast.CommentOn,),
 )
-"""What is planned before what: a name without a schema goes by the schemas that there are."""
+"""The order of planning. Schemas come first, because they resolve names without a schema."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +115,7 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class ScriptNotice:
-    """A notice that names the item it is about, and the script in which its place is, as shown."""
+    """A notice that names its item, with the path and redacted text of the script that its span refers to."""
 
     notice: Notice
     path: str
@@ -129,10 +124,10 @@ class ScriptNotice:
 
 @dataclass(slots=True)
 class ScriptCatalog:
-    """The catalog that scripts describe. `statements` are as written, by full name; `comments` by what they are on.
+    """The catalog that scripts describe. `statements` has the original statements by full name.
 
-    `implied` are the full names of what is made together with something else, and has no statement of its own; `kept`
-    those of items that no script names, and that stay as they are; `reach` what samples are taken with.
+    `implied` has the full names of items that another statement creates. `kept` has those of items that no script
+    names and that stay unchanged. `reach` returns the access with which new sources are sampled.
     """
 
     catalog: MemoryCatalog
@@ -154,55 +149,58 @@ def read_scripts(
     keep: bool,
     reach: Callable[[ScriptCatalog], OutsideAccess] | None = None,
 ) -> ScriptCatalog:
-    """Return what the scripts describe; facts are those of the items that are there already.
+    """Return the catalog that scripts describe. Existing items keep their facts.
 
-    With `keep`, items that the scripts do not name stay as they are and can be used; secrets always do, since their
-    values are kept out of scripts. `settings` are those of the catalog, which scripts may change. `reach` gives what
-    new sources may be sampled with that lie elsewhere. Raises what planning raises, and SQ2635 for a statement that
-    describes nothing.
+    With `keep`, items that no script names stay and can be used. Secrets always stay, because scripts do not contain
+    their values. `settings` are the catalog's settings, which scripts may change. `reach` returns the access with which
+    new sources are sampled. Raise the errors of planning, and SQ2635 for a statement that describes nothing.
     """
-    found = ScriptCatalog(MemoryCatalog(registry), reach=reach)
+    described = ScriptCatalog(MemoryCatalog(registry), reach=reach)
     entries = {entry.name: entry for entry in present if entry.id.startswith("u")}
-    written = [each for text in texts for each in _read(text, found)]
-    for name, value in {**settings, **found.settings}.items():
-        found.catalog.set(name, value)
-    stay = [entry for entry in entries.values() if keep or entry.kind == "SECRET"]
-    kept = {entry.name: _kept(entry, registry.vocabulary, needed=keep) for entry in stay}
+    statements = [pending for text in texts for pending in _read_script(text, described)]
+    for name, value in {**settings, **described.settings}.items():
+        described.catalog.set(name, value)
+    staying = [entry for entry in entries.values() if keep or entry.kind == "SECRET"]
+    unnamed = {entry.name: _pending_entry(entry, registry.vocabulary, needed=keep) for entry in staying}
     for kinds in _STAGES:
-        now = [each for each in written if isinstance(each.statement, kinds)]
-        named = set(_names(now, found)) if kept else set()
-        left = {name: each for name, each in kept.items() if isinstance(each.statement, kinds) and name not in named}
-        found.kept.update(left)
-        _take([*now, *left.values()], found, entries)
-    return found
+        current = [pending for pending in statements if isinstance(pending.statement, kinds)]
+        named = set(_names(current, described)) if unnamed else set()
+        remaining = {
+            name: pending
+            for name, pending in unnamed.items()
+            if isinstance(pending.statement, kinds) and name not in named
+        }
+        described.kept.update(remaining)
+        _plan_statements([*current, *remaining.values()], described, entries)
+    return described
 
 
-def _names(pending: Iterable[_Pending], found: ScriptCatalog) -> Iterator[str]:
-    """Return the full names of what is made; what is wrong with a name is told as its statement is planned."""
-    for each in pending:
-        if isinstance(each.statement, ast.CommentOn | ast.CreateSinks):
+def _names(pending: Iterable[_Pending], described: ScriptCatalog) -> Iterator[str]:
+    """Yield the full names of the items. Planning raises the errors of invalid names later."""
+    for entry in pending:
+        if isinstance(entry.statement, ast.CommentOn | ast.CreateSinks):
             continue
         try:
-            yield each.name(found)
+            yield entry.name(described)
         except SinkqlError:
             continue
 
 
-def _take(waiting: list[_Pending], found: ScriptCatalog, entries: Mapping[str, logical.Entry]) -> None:
-    """Plan statements into what is wanted, in an order in which they plan."""
+def _plan_statements(waiting: list[_Pending], described: ScriptCatalog, entries: Mapping[str, logical.Entry]) -> None:
+    """Plan statements into the described catalog, in an order that works."""
     while waiting:
-        postponed = [each for each in waiting if not each.taken(found, entries)]
+        postponed = [entry for entry in waiting if not entry.try_plan(described, entries)]
         if len(postponed) == len(waiting):
-            failed = next((each for each in postponed if each.needed), None)
+            failed = next((entry for entry in postponed if entry.needed), None)
             if failed is None:
-                break  # secrets of a schema that goes
-            raise failed.missed(entries.keys() - found.kept)
+                break  # secrets of a schema that the deployment drops
+            raise failed.missing_error(entries.keys() - described.kept)
         waiting = postponed
 
 
 @dataclass(slots=True)
 class _Pending:
-    """A statement that is to be planned under the settings before it, and why it could not be so far."""
+    """A statement to plan under the settings of its place in the script, with its last error."""
 
     statement: ast.Create | ast.CreateSinks | ast.CommentOn
     path: str
@@ -211,96 +209,100 @@ class _Pending:
     needed: bool = True
     failure: SinkqlError | None = None
 
-    def name(self, found: ScriptCatalog) -> str:
-        """Return the full name of what the statement makes; raises what resolving it does, with its script."""
+    def name(self, described: ScriptCatalog) -> str:
+        """Return the full name of the item. Raise the errors of name resolution with the script."""
         assert not isinstance(self.statement, ast.CommentOn | ast.CreateSinks)
         try:
-            with _settings(found.catalog, self.settings):
-                return item_name(self.statement, found.catalog)
+            with _settings(described.catalog, self.settings):
+                return item_name(self.statement, described.catalog)
         except SinkqlError as error:
             self.failure = error
             raise self.error() from error.__cause__
 
-    def taken(self, found: ScriptCatalog, entries: Mapping[str, logical.Entry]) -> bool:
-        """Plan the statement into what is wanted; False if something that it names may come later."""
+    def try_plan(self, described: ScriptCatalog, entries: Mapping[str, logical.Entry]) -> bool:
+        """Plan the statement into the described catalog. Return False if it may need a later statement."""
         try:
-            with _settings(found.catalog, self.settings):
+            with _settings(described.catalog, self.settings):
                 if isinstance(self.statement, ast.CommentOn):
-                    _comment(self.statement, found)
+                    _add_comment(self.statement, described)
                 elif isinstance(self.statement, ast.CreateSinks):
-                    for each in expand(self.statement, found.catalog):
-                        self._note(_make_again(each, found, entries), each, found)
+                    for item in expand(self.statement, described.catalog):
+                        self._add_notices(_replace_sink(item, described, entries), item, described)
                 else:
-                    self._note(_make(self.statement, found, entries), self.statement, found)
+                    self._add_notices(_plan_item(self.statement, described, entries), self.statement, described)
         except SinkqlError as error:
             self.failure = error
-            if isinstance(error, MissingError):  # what it names may stand further down, or in another file
+            if isinstance(error, MissingError):  # a later statement or file may define it
                 return False
             raise self.error() from error.__cause__
         return True
 
-    def _note(self, notices: Iterable[Notice], statement: ast.Create, found: ScriptCatalog) -> None:
-        """Keep what there is to know about an item that was made, with its name and place."""
-        name = short_name(item_name(statement, found.catalog), found.catalog)
-        for each in notices:
-            about = "" if f'"{name}"' in each.message else f'{kind_of(statement).lower()} "{name}": '
-            told = replace(each, message=f"{about}{each.message}", span=each.span or self.statement.span)
-            found.notices.append(ScriptNotice(told, self.path, self.masked.text))
+    def _add_notices(self, notices: Iterable[Notice], statement: ast.Create, described: ScriptCatalog) -> None:
+        """Add the notices of an item, with its name and span."""
+        name = short_name(item_name(statement, described.catalog), described.catalog)
+        for item in notices:
+            about = "" if f'"{name}"' in item.message else f'{kind_of(statement).lower()} "{name}": '
+            notice = replace(item, message=f"{about}{item.message}", span=item.span or self.statement.span)
+            described.notices.append(ScriptNotice(notice, self.path, self.masked.text))
 
-    def missed(self, left_out: Iterable[str]) -> SinkqlError:
-        """Return why it does not plan where nothing is left to wait for: the catalog may have what no script has."""
+    def missing_error(self, left_out: Iterable[str]) -> SinkqlError:
+        """Return the error if no later statement helps. Add a hint if the item is in the catalog but in no script."""
         failure = self.failure
-        if isinstance(failure, MissingError) and any(split_name(each)[-1] == failure.name for each in left_out):
-            failure.hint = "The catalog has it, and no file does: name the files of all items, or add --keep."
+        if isinstance(failure, MissingError) and any(split_name(item)[-1] == failure.name for item in left_out):
+            failure.hint = "The catalog has it, but no file does. Pass the files of all items, or add --keep."
         return self.error()
 
     def error(self) -> SinkqlError:
-        """Return why it does not plan, with its script."""
+        """Return the last error with the script."""
         assert self.failure is not None
         return self.masked.cover(self.failure.within(path=self.path, text=self.masked.text))
 
 
-def _make(statement: ast.Create, found: ScriptCatalog, entries: Mapping[str, logical.Entry]) -> tuple[Notice, ...]:
-    """Plan an item into what is wanted; return what there is to know about it."""
-    name = item_name(statement, found.catalog)
-    if name in found.implied:
-        found.implied.remove(name)
+def _plan_item(
+    statement: ast.Create, described: ScriptCatalog, entries: Mapping[str, logical.Entry]
+) -> tuple[Notice, ...]:
+    """Plan an item into the described catalog and return its notices."""
+    name = item_name(statement, described.catalog)
+    if name in described.implied:
+        described.implied.remove(name)
         return ()
-    planned = found.catalog.add(statement, _facts(statement, name, found, entries))
-    found.statements[name] = statement
-    for each in implied(qualify(statement, found.catalog), planned.item):
-        found.catalog.add(each, _facts(each, own_name(each), found, entries))
-        found.statements[own_name(each)] = each
-        found.implied.add(own_name(each))
+    planned = described.catalog.add(statement, _facts(statement, name, described, entries))
+    described.statements[name] = statement
+    for implied_statement in implied(qualify(statement, described.catalog), planned.item):
+        described.catalog.add(
+            implied_statement, _facts(implied_statement, own_name(implied_statement), described, entries)
+        )
+        described.statements[own_name(implied_statement)] = implied_statement
+        described.implied.add(own_name(implied_statement))
     return planned.notices
 
 
-def _make_again(
-    statement: ast.CreateSink, found: ScriptCatalog, entries: Mapping[str, logical.Entry]
+def _replace_sink(
+    statement: ast.CreateSink, described: ScriptCatalog, entries: Mapping[str, logical.Entry]
 ) -> tuple[Notice, ...]:
-    """Make one of many sinks, in the place of the one that stays where no script is named."""
-    name = item_name(statement, found.catalog)
-    if name in found.kept and found.catalog.has(name):
-        found.catalog.remove(name)
-        found.kept.discard(name)
-    return _make(statement, found, entries)
+    """Plan one sink of CREATE SINKS. It replaces a kept sink of the same name."""
+    name = item_name(statement, described.catalog)
+    if name in described.kept and described.catalog.has(name):
+        described.catalog.remove(name)
+        described.kept.discard(name)
+    return _plan_item(statement, described, entries)
 
 
 def _facts(
-    statement: ast.Create, name: str, found: ScriptCatalog, entries: Mapping[str, logical.Entry]
+    statement: ast.Create, name: str, described: ScriptCatalog, entries: Mapping[str, logical.Entry]
 ) -> logical.Facts:
-    """Return the facts of an item that is there, and of a new one what a sample says."""
+    """Return the facts of an existing item. For a new item, return the facts of a sample."""
     before = entries.get(name)
     if before is not None and before.kind == kind_of(statement):
         return before.facts
-    access = found.reach(found) if found.reach is not None else None
-    return sampled(statement, Scope(found.catalog, found.catalog.registry), access)
+    access = described.reach(described) if described.reach is not None else None
+    return sampled(statement, Scope(described.catalog, described.catalog.registry), access)
 
 
-def _comment(statement: ast.CommentOn, found: ScriptCatalog) -> None:
-    place = place_of(found.catalog, *find_commented(statement, found.catalog))
+def _add_comment(statement: ast.CommentOn, described: ScriptCatalog) -> None:
+    place = place_of(described.catalog, *find_commented(statement, described.catalog))
     assert place is not None
-    found.comments[place] = statement
+    described.comments[place] = statement
 
 
 @contextmanager
@@ -315,31 +317,31 @@ def _settings(catalog: MemoryCatalog, settings: Mapping[str, str]) -> Iterator[N
             catalog.set(name, value)
 
 
-def _kept(entry: logical.Entry, words: Keywords, *, needed: bool) -> _Pending:
+def _pending_entry(entry: logical.Entry, words: Keywords, *, needed: bool) -> _Pending:
     path, masked = f"the catalog's {short_name(entry.name)}", mask(to_sql(entry.statement), words)
     return _Pending(entry.statement, path, masked, {}, needed=needed)
 
 
-def _read(script: Script, found: ScriptCatalog) -> list[_Pending]:
-    masked = mask(script.text, found.catalog.words)
+def _read_script(script: Script, described: ScriptCatalog) -> list[_Pending]:
+    masked = mask(script.text, described.catalog.words)
     try:
-        return list(_statements(script, masked, found))
+        return list(_statements(script, masked, described))
     except SinkqlError as error:
         raise masked.cover(error.within(path=script.path, text=masked.text)) from error.__cause__
 
 
-def _statements(script: Script, masked: Masked, found: ScriptCatalog) -> Iterator[_Pending]:
+def _statements(script: Script, masked: Masked, described: ScriptCatalog) -> Iterator[_Pending]:
     settings: dict[str, str] = {}
-    for statement in parse(script.text, found.catalog.words):
+    for statement in parse(script.text, described.catalog.words):
         match statement:
             case ast.AlterSystem():
                 setting = plan_setting(statement)
-                found.settings.update(setting.values)
-                found.notices.extend(ScriptNotice(each, script.path, masked.text) for each in setting.notices)
+                described.settings.update(setting.values)
+                described.notices.extend(ScriptNotice(notice, script.path, masked.text) for notice in setting.notices)
             case ast.SetVariable():
                 setting = plan_setting(statement)
                 settings = {**settings, **dict(setting.values)}
-                found.notices.extend(ScriptNotice(each, script.path, masked.text) for each in setting.notices)
+                described.notices.extend(ScriptNotice(notice, script.path, masked.text) for notice in setting.notices)
             case _ if isinstance(statement, ast.Create | ast.CreateSinks | ast.CommentOn):
                 yield _Pending(statement, script.path, masked, settings)
             case _:
@@ -347,5 +349,6 @@ def _statements(script: Script, masked: Masked, found: ScriptCatalog) -> Iterato
                     "SQ2635",
                     "the statement cannot be part of a plan",
                     statement.span,
-                    hint="Plan scripts of CREATE, COMMENT ON, SET and ALTER SYSTEM SET; run others with sinkql exec.",
+                    hint="Plan scripts of CREATE, COMMENT ON, SET and ALTER SYSTEM SET. "
+                    "Run other statements with sinkql exec.",
                 )

@@ -1,4 +1,4 @@
-"""What a deployment does, as data: one step an item, printed, saved and run."""
+"""The step of a deployment: the change of one item, which is printed, saved and applied."""
 
 from __future__ import annotations
 
@@ -11,22 +11,21 @@ from sinkql.physical.evolution import Evolution
 from sinkql.planner.dependency import in_order
 
 Transition = Callable[[physical.Job, physical.Job], Evolution]
-"""Return how the table of a sink's job becomes that of another; raises InPlaceError where it cannot."""
+"""Return how a sink's table changes to fit another job. Raise InPlaceError if it cannot."""
 Action = Literal["create", "alter", "replace", "drop"]
 
 MARKS: dict[Action, str] = {"create": "+", "alter": "~", "replace": "-/+", "drop": "-"}
-"""What stands before a step where it is printed."""
+"""The mark before a printed step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What becomes of one item: its kind as in DROP and its full name; settings are of the kind SETTING, and
-    comments of the kind COMMENT, with the name of what they are on.
+    """The change of one item. `kind` is that of DROP, or SETTING or COMMENT; `name` is the full name.
 
-    `reason` says why, `effect` what that does to data. `changes` are lines of a difference. `early` drops come before
-    all else, since something they use is created again, or another sink is to write where they do. `statement` is the
-    item's CREATE as the scripts have it. `was` is the full name that the item has before it is renamed, and
-    `refused` the code of the error that applying the step would end with.
+    `reason` gives the cause and `effect` the consequence for data. `changes` has the lines of a diff. An `early` drop
+    precedes all other steps, because an item that it uses is created again or another sink takes its destination.
+    `statement` is the CREATE of the scripts. `was` is the full name before a rename. `refused` is the code of the error
+    that applying the step would raise.
     """
 
     action: Action
@@ -44,16 +43,16 @@ class Step:
 
     @property
     def redefines(self) -> bool:
-        """Tell whether the item gets a new definition; all that do get theirs in one go."""
+        """Return whether the item gets a new definition. One change of the catalog stores all of them."""
         return self.action == "alter" and self.kind in ("VIEW", "MATERIALIZED VIEW", "SOURCE", "TABLE")
 
 
 def redefined(steps: Iterable[Step]) -> list[Step]:
-    """Return the steps that give new definitions."""
+    """Return the steps that store new definitions."""
     return [step for step in steps if step.redefines]
 
 
 def dropped_first(steps: Iterable[Step], dependents: Callable[[str], Iterable[str]]) -> list[Step]:
-    """Return the steps whose items go before anything else is done, what uses an item before the item."""
-    gone = {step.name: step for step in steps if step.action == "replace" or (step.action == "drop" and step.early)}
-    return [gone[name] for name in in_order({name: dependents(name) for name in gone})]
+    """Return the steps whose items are dropped first, dependents before the items that they use."""
+    dropped = {step.name: step for step in steps if step.action == "replace" or (step.action == "drop" and step.early)}
+    return [dropped[name] for name in in_order({name: dependents(name) for name in dropped})]

@@ -32,7 +32,7 @@ def check_shared_columns(name: str, after: MemoryCatalog, change: Evolution, *, 
         return
     for other in sinks_of_destination(name, after):
         if other not in moved and columns_of(other, after) != columns_of(name, after):
-            raise InPlaceError(f'sink "{short_name(other, after)}" writes other columns to the same table')
+            raise InPlaceError(f'sink "{short_name(other, after)}" writes other columns to the same destination')
 
 
 def destination_of(name: str, catalog: MemoryCatalog) -> logical.Destination | None:

@@ -1,5 +1,9 @@
-"""Statements over rows.
+"""Run the statements that read or change rows.
 
-* `query`: SELECT. `dml`: INSERT, UPDATE, DELETE.
-* `inputs`: the rows that an item has now.
+* `query`: Run SELECT in SQLite, Python or Spark.
+* `files`: Resolve the files that a query names.
+* `view_contents`: Read the rows of materialized view jobs from their logs.
+* `inputs`: Read the present rows of items, files and views for one statement.
+* `dml`: Run INSERT, UPDATE and DELETE on tables.
+* `subscribe`: Run SUBSCRIBE, which follows the changes of a view.
 """

@@ -1,4 +1,4 @@
-"""INSERT, UPDATE, DELETE → rows of a table's file, all of a statement's or none."""
+"""Run INSERT, UPDATE and DELETE, and change the file of a table atomically."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from sinkql.logical.type import BIGINT
 from sinkql.planner.item.table import is_char, length
 from sinkql.planner.name import short_name, sql_name
 from sinkql.session.result import Result, Workspace
-from sinkql.session.row.inputs import Columns, Inputs, table_file
-from sinkql.session.row.inputs import changed as changed_meanwhile
+from sinkql.session.row.inputs import Columns, Inputs, columns_changed_error, table_file
 from sinkql.session.row.query import by_spark, first_rows, rows_now, rows_of
 from sinkql.table.file import DuplicateError, Edit, TableFile, WiderError
 from sinkql.table.row import NarrowError, Row, normal
@@ -41,45 +40,45 @@ def run_dml(statement: ast.RowChange, workspace: Workspace) -> Result:
 
 
 def insert(statement: ast.Insert, workspace: Workspace) -> Result:
-    """Add rows; raises SQ2420 (key is there), SQ2421 (NULL), SQ2422 (does not fit)."""
-    from sinkql.planner.edit.dml import plan_insert  # sqlglot loads only where there is a statement for it
+    """Add rows. Raise SQ2420 for a duplicate key, SQ2421 for NULL and SQ2422 for a value that is too long."""
+    from sinkql.planner.edit.dml import plan_insert  # loads sqlglot, which only DML needs
 
     planned = plan_insert(statement, workspace.catalog.plans, rows_now())
-    rows = _rows(planned, workspace, statement.span)
-    fitting = RowConverter(planned.target, statement.span)
-    kept = [fitting.row(row) for row in rows]
-    with _changing(planned.target, workspace, statement.table.span) as edit:
-        for row in kept:
+    rows = _inserted_rows(planned, workspace, statement.span)
+    row_converter = RowConverter(planned.target, statement.span)
+    converted = [row_converter.row(row) for row in rows]
+    with _EditStatement(planned.target, workspace, statement.table.span) as edit:
+        for row in converted:
             edit.insert(row)
-    return Result(f"INSERT 0 {len(kept)}")
+    return Result(f"INSERT 0 {len(converted)}")
 
 
-def _rows(planned: Inserted, workspace: Workspace, span: Span) -> list[list[Any]]:
+def _inserted_rows(planned: Inserted, workspace: Workspace, span: Span) -> list[list[Any]]:
     if planned.query is None:
-        return _filled(planned.rows, workspace)
-    (defaults,) = _filled((planned.defaults,), workspace)
-    found = []
-    for row in _converted(planned, planned.query, workspace, span):
-        whole = list(defaults)
+        return _computed_rows(planned.rows, workspace)
+    (defaults,) = _computed_rows((planned.defaults,), workspace)
+    rows = []
+    for row in _query_rows(planned, planned.query, workspace, span):
+        complete = list(defaults)
         for place, value in zip(planned.places, row, strict=False):
-            whole[place] = value
-        found.append(whole)
-    return found
+            complete[place] = value
+        rows.append(complete)
+    return rows
 
 
-def _converted(planned: Inserted, query: OneShotQuery, workspace: Workspace, span: Span) -> list[Row]:
-    """Return the rows of a query in the types of the columns that they go to."""
+def _query_rows(planned: Inserted, query: OneShotQuery, workspace: Workspace, span: Span) -> list[Row]:
+    """Return the rows of a query, converted to the types of the target columns."""
     from sinkql.planner.expression.assign import converter
 
     plans = workspace.catalog.plans
     inputs = Inputs(workspace, span, first_rows(query, plans))
-    shown = query.relation.shape.columns[: query.width]
-    found = [
+    visible = query.relation.shape.columns[: query.width]
+    candidates = [
         converter(column.type, planned.target.columns[place])
-        for place, column in zip(planned.places, shown, strict=True)
+        for place, column in zip(planned.places, visible, strict=True)
     ]
-    converters = [each for each in found if each is not None]
-    if len(converters) == len(found):
+    converters = [candidate for candidate in candidates if candidate is not None]
+    if len(converters) == len(candidates):
         rows = rows_of(query, workspace, inputs)
         try:
             return [tuple(convert(value) for convert, value in zip(converters, row, strict=False)) for row in rows]
@@ -89,73 +88,73 @@ def _converted(planned: Inserted, query: OneShotQuery, workspace: Workspace, spa
     return by_spark(replace(query, relation=planned.converted), workspace, inputs.rows)
 
 
-def _filled(rows: tuple[tuple[Cell, ...], ...], workspace: Workspace) -> list[list[Any]]:
-    """Return rows of values; Spark computes all expressions that are not plain, at once."""
-    wanted = {cell.expression: None for row in rows for cell in row if cell.expression is not None}
-    known: dict[logical.Expression, Any] = {}
-    if wanted:
-        relation = _project(logical.ONE, {f"$c{number}": each for number, each in enumerate(wanted)})
-        (found,) = by_spark(_once(relation), workspace, _nothing)
-        known = dict(zip(wanted, found, strict=True))
-    return [[cell.value if cell.expression is None else known[cell.expression] for cell in row] for row in rows]
+def _computed_rows(rows: tuple[tuple[Cell, ...], ...], workspace: Workspace) -> list[list[Any]]:
+    """Return rows of values. One Spark query computes all expressions that are not constants."""
+    expressions = {cell.expression: None for row in rows for cell in row if cell.expression is not None}
+    results: dict[logical.Expression, Any] = {}
+    if expressions:
+        relation = _project(logical.ONE, {f"$c{number}": expression for number, expression in enumerate(expressions)})
+        (computed,) = by_spark(_one_shot(relation), workspace, _no_input)
+        results = dict(zip(expressions, computed, strict=True))
+    return [[cell.value if cell.expression is None else results[cell.expression] for cell in row] for row in rows]
 
 
-def _nothing(name: str) -> Columns:
+def _no_input(name: str) -> Columns:
     raise AssertionError(name)
 
 
 def update(statement: ast.Update, workspace: Workspace) -> Result:
-    """Change rows; what SET and WHERE say sees each row as it was."""
+    """Change rows. SET and WHERE see the old values."""
     from sinkql.planner.edit.dml import plan_update
 
     planned = plan_update(statement, workspace.catalog.plans, rows_now())
-    fitting = RowConverter(planned.target, statement.span)
+    row_converter = RowConverter(planned.target, statement.span)
 
-    def edit_rows(changed: Changed) -> int:
+    def edit_rows(change_rows: Changed) -> int:
         count = 0
-        with _changing(planned.target, workspace, statement.table.span) as edit:
-            for number, old, values in changed(edit.rows()):
+        with _EditStatement(planned.target, workspace, statement.table.span) as edit:
+            for number, old, values in change_rows(edit.rows()):
                 count += 1
                 new = list(old)
-                for each, value in zip(planned.values, values, strict=True):
-                    new[each.place] = value
-                fitted = fitting.row(new)
-                if fitted != old:
+                for new_value, value in zip(planned.values, values, strict=True):
+                    new[new_value.place] = value
+                converted = row_converter.row(new)
+                if converted != old:
                     edit.delete(number, old)
-                    edit.insert(fitted)
+                    edit.insert(converted)
         return count
 
-    return Result(f"UPDATE {_either(edit_rows, planned, planned.values, workspace)}")
+    return Result(f"UPDATE {_run_change(edit_rows, planned, planned.values, workspace)}")
 
 
 def delete(statement: ast.Delete, workspace: Workspace) -> Result:
-    """Take rows away."""
+    """Delete rows."""
     from sinkql.planner.edit.dml import plan_delete
 
     planned = plan_delete(statement, workspace.catalog.plans, rows_now())
 
-    def edit_rows(changed: Changed) -> int:
+    def edit_rows(change_rows: Changed) -> int:
         count = 0
-        with _changing(planned.target, workspace, statement.table.span) as edit:
-            for number, old, _ in changed(edit.rows()):
+        with _EditStatement(planned.target, workspace, statement.table.span) as edit:
+            for number, old, _ in change_rows(edit.rows()):
                 count += 1
                 edit.delete(number, old)
         return count
 
-    return Result(f"DELETE {_either(edit_rows, planned, (), workspace)}")
+    return Result(f"DELETE {_run_change(edit_rows, planned, (), workspace)}")
 
 
 Changed = Callable[[list[tuple[int, Row]]], Sequence[tuple[int, Row, Sequence[Any]]]]
-"""Numbered rows → those that WHERE keeps, each with the values of SET."""
+"""Select the numbered rows that match WHERE, with the values of SET."""
 
 
-def _either(
+def _run_change(
     edit_rows: Callable[[Changed], int],
     planned: Updated | Deleted,
     values: Sequence[NewValue],
     workspace: Workspace,
 ) -> int:
-    """Change rows as Python finds them, or as Spark does where Python is not enough."""
+    """Change rows with expressions in Python, or in Spark if Python cannot evaluate them."""
     plain = _in_python(planned, values)
     if plain is not None:
         try:
@@ -163,7 +162,7 @@ def _either(
         except NotEvaluableError:
             pass  # nothing was changed
     anything = _project(logical.ONE, {_NUMBER: logical.literal(1, BIGINT)})
-    by_spark(_once(anything), workspace, _nothing)  # started before others are kept waiting
+    by_spark(_one_shot(anything), workspace, _no_input)  # starts Spark before the table is locked
     return edit_rows(_in_spark(planned, values, workspace))
 
 
@@ -172,20 +171,22 @@ def _in_python(planned: Updated | Deleted, values: Sequence[NewValue]) -> Change
 
     columns = planned.target.columns
     names = [column.name for column in columns]
-    keep = function_of(planned.where, names) if planned.where is not None else lambda row: True
-    found = [
-        assigned(each.cell.expression, columns[each.place], names)
-        if each.cell.expression is not None
-        else _known(each.cell.value)
-        for each in values
+    is_match = function_of(planned.where, names) if planned.where is not None else lambda row: True
+    candidates = [
+        assigned(new.cell.expression, columns[new.place], names)
+        if new.cell.expression is not None
+        else _constant(new.cell.value)
+        for new in values
     ]
-    functions = [each for each in found if each is not None]
-    if keep is None or len(functions) < len(found):
+    functions = [function for function in candidates if function is not None]
+    if is_match is None or len(functions) < len(candidates):
         return None
-    return lambda rows: [(number, row, [each(row) for each in functions]) for number, row in rows if keep(row)]
+    return lambda rows: [
+        (number, row, [function(row) for function in functions]) for number, row in rows if is_match(row)
+    ]
 
 
-def _known(value: Any) -> Callable[[Row], Any]:
+def _constant(value: Any) -> Callable[[Row], Any]:
     return lambda row: value
 
 
@@ -194,12 +195,12 @@ def _in_spark(planned: Updated | Deleted, values: Sequence[NewValue], workspace:
     relation: logical.Relation = logical.Get(_CHANGED, logical.Shape(columns))
     if planned.where is not None:
         relation = logical.Filter(relation, planned.where, relation.shape)
-    wanted = {f"$c{each.place}": each.cell.expression for each in values if each.cell.expression is not None}
+    expressions = {f"$c{new.place}": new.cell.expression for new in values if new.cell.expression is not None}
     number = logical.Reference(_NUMBER, BIGINT, nullable=False)
-    once = _once(_project(relation, {_NUMBER: number, **wanted}))
+    query = _one_shot(_project(relation, {_NUMBER: number, **expressions}))
 
     def changed(rows: list[tuple[int, Row]]) -> Sequence[tuple[int, Row, Sequence[Any]]]:
-        known = dict(rows)
+        rows_by_number = dict(rows)
 
         def read(_: str) -> Columns:
             import pyarrow as pa
@@ -208,26 +209,26 @@ def _in_spark(planned: Updated | Deleted, values: Sequence[NewValue], workspace:
             try:
                 arrays = [*codec.arrays(row for _, row in rows), pa.array([number for number, _ in rows], pa.int64())]
             except NarrowError:
-                raise changed_meanwhile(planned.target.item) from None
+                raise columns_changed_error(planned.target.item) from None
             return columns, pa.table(arrays, names=[column.name for column in columns])
 
-        found = []
-        for place, *computed in by_spark(once, workspace, read):
-            rest = iter(computed)
-            given = [each.cell.value if each.cell.expression is None else next(rest) for each in values]
-            found.append((place, known[place], given))
-        return found
+        changed_rows = []
+        for place, *computed in by_spark(query, workspace, read):
+            remaining = iter(computed)
+            new_values = [new.cell.value if new.cell.expression is None else next(remaining) for new in values]
+            changed_rows.append((place, rows_by_number[place], new_values))
+        return changed_rows
 
     return changed
 
 
 def _project(relation: logical.Relation, outputs: Mapping[str, logical.Expression]) -> logical.Relation:
-    columns = (logical.Column(name, each.type, each.nullable) for name, each in outputs.items())
-    named = tuple(logical.Output(name, each) for name, each in outputs.items())
-    return logical.Project(relation, named, logical.Shape(tuple(columns)))
+    columns = (logical.Column(name, expression.type, expression.nullable) for name, expression in outputs.items())
+    projected = tuple(logical.Output(name, expression) for name, expression in outputs.items())
+    return logical.Project(relation, projected, logical.Shape(tuple(columns)))
 
 
-def _once(relation: logical.Relation) -> OneShotQuery:
+def _one_shot(relation: logical.Relation) -> OneShotQuery:
     from sinkql.planner.query.plan import OneShotQuery
 
     return OneShotQuery(relation, (), len(relation.shape.columns))
@@ -237,8 +238,8 @@ def _file(target: Target, workspace: Workspace) -> TableFile:
     return table_file(target.item, target.statement, workspace.catalog)
 
 
-class _changing:  # noqa: N801  # a context manager, used as a function
-    """Open a statement of a table's file; a key that is there already is SQ2420."""
+class _EditStatement:
+    """A context manager for one statement on a table's file. Raise SQ2420 for a duplicate key."""
 
     def __init__(self, target: Target, workspace: Workspace, span: Span) -> None:
         self._target, self._span = target, span
@@ -249,19 +250,19 @@ class _changing:  # noqa: N801  # a context manager, used as a function
         try:
             return self._statement.__enter__()
         except WiderError:
-            raise changed_meanwhile(self._target.item, self._span) from None
+            raise columns_changed_error(self._target.item, self._span) from None
 
     def __exit__(self, *raised: Any) -> bool | None:
         try:
             return self._statement.__exit__(*raised)
         except DuplicateError as error:
-            hint = f"Use UPDATE {sql_name(self._target.item.name)} SET … to change the row that is there."
+            hint = f"Use UPDATE {sql_name(self._target.item.name)} SET … to change the existing row."
             key = self._file.keys[error.rule]
             raise duplicate(self._target, key, error.row, span=self._span, hint=hint) from None
 
 
 def duplicate(target: Target, key: Sequence[int], row: Row, *, span: Span | None = None, hint: str) -> SinkqlError:
-    """Return the error for a row whose key is in the table already."""
+    """Return the error for a row with a duplicate key."""
     name = short_name(target.item.name)
     names = ", ".join(target.columns[place].name for place in key)
     values = ", ".join(_shown(row[place]) for place in key)
@@ -280,7 +281,7 @@ def _shown(value: object) -> str:
 
 
 class RowConverter:
-    """Checks rows against a table's columns: NOT NULL, lengths, the values' form."""
+    """A converter of rows for a table, which checks NOT NULL and lengths and normalizes values."""
 
     def __init__(self, target: Target, span: Span | None = None) -> None:
         self._columns = target.columns
@@ -290,7 +291,7 @@ class RowConverter:
         self._span = span
 
     def row(self, row: list[Any]) -> Row:
-        """Return a row as the table holds it; raises SQ2421 and SQ2422."""
+        """Return a row in the table's form. Raise SQ2421 for NULL and SQ2422 for a value that is too long."""
         return tuple(map(self._value, row, self._columns, self._lengths, self._blanked))
 
     def _value(self, value: Any, column: logical.Column, most: int | None, blanked: bool) -> Any:
@@ -300,17 +301,17 @@ class RowConverter:
                     "SQ2421",
                     f'null value in column "{column.name}" of table "{self._table}", which is NOT NULL',
                     self._span,
-                    hint="Give it a value, or a DEFAULT in CREATE TABLE.",
+                    hint="Insert a value, or set a DEFAULT in CREATE TABLE.",
                 )
             return None
         if blanked:
             value = value.rstrip(" ")
         if most is not None and len(value) > most:
             if not value[most:].strip(" "):
-                return value[:most]  # blanks at the end may be cut off
+                return value[:most]  # SQL cuts off trailing blanks
             raise SinkqlError(
                 "SQ2422",
-                f'{_shown(value)!r} is too long for column "{column.name}", which takes {most} '
+                f'{_shown(value)!r} is too long for column "{column.name}", which holds {most} '
                 f"character{'' if most == 1 else 's'}",
                 self._span,
             )

@@ -1,4 +1,4 @@
-"""A query that names files → the query over relations of their names, and the rows of these."""
+"""Resolve the files that a query names to relations, and read their rows."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FileRows:
-    """The rows of a path that a query names; errors get the path's place."""
+    """The rows of a path in a query. Errors get the span of the path."""
 
     scan: Scan
     span: Span
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows, reading on as they are taken."""
+        """Yield the rows lazily."""
         try:
             yield from self.scan.rows()
         except SinkqlError as error:
-            raise _placed(error, self.span) from error.__cause__
+            raise _with_span(error, self.span) from error.__cause__
 
     def schema(self) -> pa.Schema:
-        """Return what the rows are."""
+        """Return the schema of the rows."""
         import pyarrow as pa
 
         return pa.schema([(column.name, arrow_type(column.type)) for column in self.scan.columns])
@@ -49,17 +49,19 @@ class FileRows:
 
 @dataclass(frozen=True, slots=True)
 class FileQuery:
-    """A query over relations that are no items, as files: a catalog that has them too, and their rows by full name."""
+    """A query over files or system relations: a catalog that includes them, and their rows by full name."""
 
     query: ast.Query
     plans: logical.CatalogReader
     files: Mapping[str, FileRows | SystemRows]
 
 
-def over_files(query: ast.Query, plans: MemoryCatalog, registry: Registry, access: OutsideAccess) -> FileQuery | None:
-    """Return what a query over files means, None for one that names none.
+def resolve_files(
+    query: ast.Query, plans: MemoryCatalog, registry: Registry, access: OutsideAccess
+) -> FileQuery | None:
+    """Return a query with its files resolved, None if it names no files.
 
-    Raises SQ2645 where nothing is at a path or its ending does not say what it is, and what reading the files raises.
+    Raise SQ2645 if a path does not exist or its suffix is unknown, and the errors of reading the files.
     """
     if not may_name_files(query, registry.scans):
         return None
@@ -73,9 +75,9 @@ def over_files(query: ast.Query, plans: MemoryCatalog, registry: Registry, acces
         try:
             kind = _kind(file, registry)
             scan = kind.open(file.path, formats, _store(file, kind, Scope(plans, registry), access))
-            statement = _stand_in(file, scan)
+            statement = _table_statement(file, scan)
         except SinkqlError as error:
-            raise _placed(error, span) from error.__cause__
+            raise _with_span(error, span) from error.__cause__
         full_name = item_name(statement, plans)
         if full_name not in files:
             plans.add(statement, {"table_id": "file"})
@@ -94,30 +96,30 @@ def _kind(file: NamedFile, registry: Registry) -> ScanKind:
         return registry.scans[file.function]
     name = PurePath(file.path).name.lower()
     for kind in registry.scans.values():
-        mark = next((mark for mark in kind.compressed if name.endswith(mark)), "")
-        if name.removesuffix(mark).endswith(kind.suffixes):
+        suffix = next((suffix for suffix in kind.compressed if name.endswith(suffix)), "")
+        if name.removesuffix(suffix).endswith(kind.suffixes):
             return kind
-    functions = ", ".join(f"{each}('…')" for each in registry.scans)
+    functions = ", ".join(f"{function}('…')" for function in registry.scans)
     raise SinkqlError(
-        "SQ2645", f'the ending of "{file.path}" does not say what is in it', hint=f"Write FROM one of {functions}."
+        "SQ2645", f'the suffix of "{file.path}" names no file format', hint=f"Use FROM with one of {functions}."
     )
 
 
-def _stand_in(file: NamedFile, scan: Scan) -> ast.Create:
-    """Return a statement that makes a relation of these columns: while a query is planned nothing else matters."""
-    columns = ", ".join(f"{quoted(each.name)} {each.type}" for each in scan.columns)
+def _table_statement(file: NamedFile, scan: Scan) -> ast.Create:
+    """Return a CREATE TABLE with the columns of a file, which is enough to plan a query."""
+    columns = ", ".join(f"{quoted(column.name)} {column.type}" for column in scan.columns)
     (statement,) = parse(f"CREATE TABLE {quoted(file.relation)} ({columns});")
     assert isinstance(statement, ast.CreateTable)
     return statement
 
 
-def _placed(error: SinkqlError, span: Span) -> SinkqlError:
+def _with_span(error: SinkqlError, span: Span) -> SinkqlError:
     if error.span is None:
         error.span = span
     return error
 
 
 def columns_of(item: logical.Item | None) -> tuple[logical.Column, ...]:
-    """Return the columns of what stands for a file."""
+    """Return the columns of the relation of a file."""
     assert isinstance(item, logical.Source)
     return item.shape.columns

@@ -1,10 +1,7 @@
-"""An item → its rows as they are now, as Arrow: a table's, a source's up to its present end, those a sink wrote.
+"""Read the present rows of an item as Arrow: of a table, of a source up to its present end, or of a sink's table.
 
-A table of a server that is captured → the rows that it has now, asked of the server itself; rows that are pushed.
-
-Nothing is made there, no slot above all, and the log of the capture is not asked: it has only what sinks need.
-
-What EXPOSE PROGRESS names → how far its source is read, by what the catalog knows of its sinks and its capture.
+The rows of a captured table come from its server, without a replication slot. The capture log would not do, because it
+has only the changes that sinks need. The rows of a progress relation come from the catalog.
 """
 
 from __future__ import annotations
@@ -44,21 +41,21 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 5_000_000
 Columns = tuple[Sequence[logical.Column], "pa.Table"]
-"""Rows by column, and what the columns are."""
+"""The columns and the rows as an Arrow table."""
 
 
-def changed(item: logical.Item, span: Span | None = None) -> SinkqlError:
-    """Return the error for a table that has got more columns, or wider types, since a statement was planned."""
+def columns_changed_error(item: logical.Item, span: Span | None = None) -> SinkqlError:
+    """Return the error for a table whose columns have changed since the statement was planned."""
     return SinkqlError(
         "SQ5210",
-        f'the columns of table "{short_name(item.name)}" have changed in the meantime',
+        f'the columns of table "{short_name(item.name)}" have changed since the statement was planned',
         span,
         hint="Run the statement again.",
     )
 
 
 def table_file(item: logical.Source, statement: ast.Create, catalog: Catalog) -> TableFile:
-    """Return the file of a table's rows, with the keys that it keeps."""
+    """Return the file of a table's rows, with its unique keys."""
     assert isinstance(statement, ast.CreateTable)
     names = [column.name for column in item.shape.columns]
     keys = [[names.index(name) for name in key] for key in unique_keys(statement)]
@@ -67,29 +64,29 @@ def table_file(item: logical.Source, statement: ast.Create, catalog: Catalog) ->
 
 
 def python_rows(table: pa.Table, span: Span | None = None) -> list[Row]:
-    """Return rows as Python has them; raises SQ2647 for dates and times of years that it has not."""
+    """Return rows as Python values. Raise SQ2647 for years that Python does not support."""
     try:
         return list(zip(*map(python_values, table.columns), strict=True))
     except (OverflowError, ValueError):
         raise SinkqlError(
             "SQ2647",
-            "a date or time is outside the years 1 to 9999, which tables and results do not hold",
+            "a date or time is outside the years 1 to 9999, which tables and results cannot hold",
             span,
-            hint="Leave such rows out with WHERE, or cast the value to text.",
+            hint="Exclude these rows with WHERE, or cast the value to text.",
         ) from None
 
 
 def columns_of(item: logical.Source | logical.Sink) -> tuple[logical.Column, ...]:
-    """Return the columns that reading an item gives."""
-    from sinkql.planner.query.plan import sink_shape  # sqlglot loads only where there is a query
+    """Return the columns of an item's rows."""
+    from sinkql.planner.query.plan import sink_shape  # loads sqlglot, which only queries need
 
     return (sink_shape(item) if isinstance(item, logical.Sink) else item.shape).columns
 
 
 class Inputs:
-    """Read items for one statement; `limit` is how many rows of each are enough. `notices` tell what was left out.
+    """The inputs of one statement. `limit` is the number of rows needed of each; `notices` count failed rows.
 
-    `files` are what it reads besides items, `contents` the views whose rows are read and not computed.
+    `files` has the files and system relations, and `contents` the views whose rows come from their logs.
     """
 
     def __init__(
@@ -108,63 +105,65 @@ class Inputs:
         self.notices: list[Notice] = []
 
     def rows(self, full_name: str) -> Columns:
-        """Return an item's rows by column; raises SQ2641 where they are too many, SQ2405 where they never end."""
+        """Return an item's rows by column. Raise SQ2641 if there are too many, and SQ2405 for an endless source."""
         import pyarrow as pa
 
         if self._files is not None and full_name in self._files.files:
-            return columns_of_file(self._files.plans.item(full_name)), self._rows_of_file(full_name)
+            return columns_of_file(self._files.plans.item(full_name)), self._file_rows(full_name)
         if full_name in self._contents.views:
-            kept = pa.concat_tables(self._kept(full_name)).slice(0, self._limit)
-            return self._contents.views[full_name][0].view.shape.columns, kept
+            rows = pa.concat_tables(self._view_tables(full_name)).slice(0, self._limit)
+            return self._contents.views[full_name][0].view.shape.columns, rows
         item, statement = self._item(full_name)
         if not isinstance(statement, ast.CreateTable | ast.CreateProgress):
-            return columns_of(item), self._sink(item) if isinstance(item, logical.Sink) else self._source(item)
+            return columns_of(item), self._sink_rows(item) if isinstance(item, logical.Sink) else self._source_rows(
+                item
+            )
         codec = Codec([str(column.type) for column in item.shape.columns])
         try:
-            arrays = codec.arrays(self._table(item, statement))
+            arrays = codec.arrays(self._table_rows(item, statement))
         except NarrowError:
-            raise changed(item) from None
+            raise columns_changed_error(item) from None
         return item.shape.columns, pa.table(arrays, names=[column.name for column in item.shape.columns])
 
     def tuples(self, full_name: str) -> Iterable[Row]:
-        """Return an item's rows, those of a view one after the other; raises as `rows` does."""
+        """Return an item's rows as tuples, lazily for a view. Raise what `rows` raises."""
         if full_name in self._contents.views:
-            rows = (row for table in self._kept(full_name) for row in python_rows(table, self._span))
+            rows = (row for table in self._view_tables(full_name) for row in python_rows(table, self._span))
             return islice(rows, self._limit)
         if self._files is None or full_name not in self._files.files:
             item, statement = self._item(full_name)
             if isinstance(statement, ast.CreateTable | ast.CreateProgress):
-                return self._table(item, statement)
-        _, found = self.rows(full_name)
-        return python_rows(found, self._span)
+                return self._table_rows(item, statement)
+        _, table = self.rows(full_name)
+        return python_rows(table, self._span)
 
     @property
     def plans(self) -> logical.CatalogReader:
-        """Return the catalog that has all that is read."""
+        """Return the catalog with all inputs."""
         plans = self._files.plans if self._files is not None else self._catalog.plans
         return WithContents(plans, self._contents) if self._contents.views else plans
 
-    def _kept(self, full_name: str) -> Iterator[pa.Table]:
+    def _view_tables(self, full_name: str) -> Iterator[pa.Table]:
         rows = 0
         for table in self._contents.tables(full_name):
             yield table
             rows += table.num_rows
             if self._limit is not None and rows >= self._limit:
                 return
-            self._check(full_name, rows)
+            self._check_size(full_name, rows)
 
-    def _rows_of_file(self, full_name: str) -> pa.Table:
+    def _file_rows(self, full_name: str) -> pa.Table:
         import pyarrow as pa
 
         assert self._files is not None
-        file, found, rows = self._files.files[full_name], [], 0
+        file, batches, rows = self._files.files[full_name], [], 0
         for batch in file.batches():
-            found.append(batch)
+            batches.append(batch)
             rows += batch.num_rows
             if self._limit is not None and rows >= self._limit:
                 break
-            self._check(full_name, rows)
-        return pa.Table.from_batches(found, file.schema()).slice(0, self._limit)
+            self._check_size(full_name, rows)
+        return pa.Table.from_batches(batches, file.schema()).slice(0, self._limit)
 
     def _item(self, full_name: str) -> tuple[logical.Source | logical.Sink, ast.Create]:
         item, entry = self._catalog.plans.item(full_name), self._catalog.plans.entry(full_name)
@@ -172,32 +171,36 @@ class Inputs:
         assert isinstance(item, logical.Source | logical.Sink)
         return item, entry.statement
 
-    def _table(self, item: logical.Source | logical.Sink, statement: ast.CreateTable | ast.CreateProgress) -> list[Row]:
+    def _table_rows(
+        self, item: logical.Source | logical.Sink, statement: ast.CreateTable | ast.CreateProgress
+    ) -> list[Row]:
         assert isinstance(item, logical.Source)
         if isinstance(statement, ast.CreateProgress):
             return list(progress_rows(item, self._catalog))[: self._limit]
-        found = table_file(item, statement, self._catalog).rows(
+        rows = table_file(item, statement, self._catalog).rows(
             self._limit if self._limit is not None else MOST_ROWS + 1
         )
-        self._check(item.name, len(found))
-        return found
+        self._check_size(item.name, len(rows))
+        return rows
 
-    def _sink(self, item: logical.Sink) -> pa.Table:
+    def _sink_rows(self, item: logical.Sink) -> pa.Table:
         job = lower(item.name, self._catalog.plans)
         kind = self._catalog.registry.sinks[item.kind]
         columns = columns_of(item)
         if kind.rows is None:
             raise SinkqlError(
                 "SQ2643", f'cannot read the rows that sink "{short_name(item.name)}" wrote', self._span,
-                hint="Select from what the sink reads.",
+                hint="Select from the relation that the sink reads.",
             )  # fmt: skip
-        wanted = physical_columns(columns)
+        output_columns = physical_columns(columns)
         limit = self._limit if self._limit is not None else MOST_ROWS + 1
-        found: pa.Table = kind.rows(job.write, self._workspace.context(job), wanted, limit, switch=plan_change_of(job))
-        self._check(item.name, found.num_rows)
-        return found
+        rows: pa.Table = kind.rows(
+            job.write, self._workspace.context(job), output_columns, limit, switch=plan_change_of(job)
+        )
+        self._check_size(item.name, rows.num_rows)
+        return rows
 
-    def _source(self, item: logical.Source) -> pa.Table:
+    def _source_rows(self, item: logical.Source) -> pa.Table:
         import pyarrow as pa
 
         read = lower_relation(item, self._catalog.plans)
@@ -206,100 +209,102 @@ class Inputs:
         kind = self._catalog.registry.sources.get(item.kind)
         if kind is not None and kind.stream is not None:
             if item.shape.change is logical.Change.APPEND:
-                return self._pushed(item, read)
-            return self._present(item, kind, read, access)
+                return self._log_rows(item, read)
+            return self._server_rows(item, kind, read, access)
         with tempfile.TemporaryDirectory(prefix="sinkql-query-") as folder:
             context = access.context("query", "query", Path(folder))
             reader = self._catalog.registry.reader(read, context)
             tally = Tally()
             batches = list(self._batches(item, reader, tally))
-        self._tell(item, tally)
+        self._add_failed_notice(item, tally)
         schema = _schema(item)
         if item.shape.change is logical.Change.RETRACT:
-            return _present(batches, schema)
+            return _consolidated(batches, schema)
         if item.shape.change is logical.Change.UPSERT:
-            return _last(batches, schema, read.key).slice(0, self._limit)
+            return _last_rows(batches, schema, read.key).slice(0, self._limit)
         return pa.Table.from_batches(batches, schema).slice(0, self._limit)
 
-    def _present(self, item: logical.Source, kind: SourceKind, read: physical.Read, access: CatalogAccess) -> pa.Table:
-        """Return the rows that a captured table has on its server."""
+    def _server_rows(
+        self, item: logical.Source, kind: SourceKind, read: physical.Read, access: CatalogAccess
+    ) -> pa.Table:
+        """Return the rows of a captured table from its server."""
         tally = Tally()
-        found = self._enough(item, present_rows(kind, read, access.secret, tally, self._limit))
-        self._tell(item, tally)
-        return found
+        rows = self._limited(item, present_rows(kind, read, access.secret, tally, self._limit))
+        self._add_failed_notice(item, tally)
+        return rows
 
-    def _pushed(self, item: logical.Source, read: physical.Read) -> pa.Table:
-        """Return the rows that the log of a source has, whose rows others send."""
+    def _log_rows(self, item: logical.Source, read: physical.Read) -> pa.Table:
+        """Return the rows in the log of a source to which clients send rows."""
         self.notices.append(
             Notice(
                 "SQ2648",
-                f'source "{short_name(item.name)}" shows what its log still has: what sinks have not read, '
-                "and the last hour",
+                f'source "{short_name(item.name)}" shows only the rows in its log: rows that sinks have not read, '
+                "and rows of the last hour",
             )
         )
         folder, access = self._catalog.database.folder, CatalogAccess(self._catalog)
-        return self._enough(item, pushed_rows(read, folder, access.job_store))
+        return self._limited(item, pushed_rows(read, folder, access.job_store))
 
-    def _enough(self, item: logical.Source, batches: Iterator[pa.RecordBatch]) -> pa.Table:
-        """Return as many rows as are wanted."""
+    def _limited(self, item: logical.Source, batches: Iterator[pa.RecordBatch]) -> pa.Table:
+        """Return the rows up to the limit."""
         import pyarrow as pa
 
-        found, rows = [], 0
+        read_batches, rows = [], 0
         for batch in batches:
-            found.append(batch)
+            read_batches.append(batch)
             rows += batch.num_rows
             if self._limit is not None and rows >= self._limit:
                 break
-            self._check(item.name, rows)
-        return pa.Table.from_batches(found, _schema(item)).slice(0, self._limit)
+            self._check_size(item.name, rows)
+        return pa.Table.from_batches(read_batches, _schema(item)).slice(0, self._limit)
 
-    def _tell(self, item: logical.Source, tally: Tally) -> None:
+    def _add_failed_notice(self, item: logical.Source, tally: Tally) -> None:
         if tally.failed:
             message = f'invalid rows of source "{short_name(item.name)}" that are left out: {tally.failed}'
             self.notices.append(Notice("SQ2644", message))
 
     def _batches(self, item: logical.Source, reader: Reader, tally: Tally) -> Iterator[pa.RecordBatch]:
         start = reader.initial(at_end=False)
-        enough = self._limit if item.shape.change is logical.Change.APPEND else None
+        limit = self._limit if item.shape.change is logical.Change.APPEND else None
         rows = 0
         for split in reader.splits(start, self._end(item, reader, start)):
             for batch in reader.read(split, tally):
                 yield batch
                 rows += batch.num_rows
-                if enough is not None and rows >= enough:
+                if limit is not None and rows >= limit:
                     return
-                self._check(item.name, rows)
+                self._check_size(item.name, rows)
 
     def _end(self, item: logical.Source, reader: Reader, start: Offsets) -> Offsets:
-        """Return the source's present end; of one without an end, where as many rows as are wanted have come."""
+        """Return the source's present end, or for an endless source the end of the wanted rows."""
         try:
             return reader.target(start)
         except EndlessError:
             kind = self._catalog.registry.sources.get(item.kind)
             first = kind.first if kind is not None else None
             if first is None or self._limit is None:
-                raise _endless(item, self._span) from None
+                raise _endless_error(item, self._span) from None
             return first(start, self._limit)
 
-    def _check(self, full_name: str, rows: int) -> None:
+    def _check_size(self, full_name: str, rows: int) -> None:
         if rows > MOST_ROWS:
             raise SinkqlError(
                 "SQ2641",
                 f'"{short_name(full_name)}" has more than {MOST_ROWS:,} rows, too many for one query',
                 self._span,
-                hint="Make a materialized view and a sink of the query, or add LIMIT to SELECT … FROM one relation.",
+                hint="Create a materialized view and a sink of the query, or add LIMIT to SELECT … FROM one relation.",
             )
 
 
-def _endless(item: logical.Source, span: Span) -> EndlessError:
-    hint = f"Write SELECT … FROM {sql_name(item.name)} LIMIT 10, or give the source an end."
+def _endless_error(item: logical.Source, span: Span) -> EndlessError:
+    hint = f"Use SELECT … FROM {sql_name(item.name)} LIMIT 10, or give the source an end."
     return EndlessError(
         "SQ2405", f'source "{short_name(item.name)}" never ends, so it cannot be read once', span, hint=hint
     )
 
 
-def _present(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
-    """Return the rows that have come and not gone."""
+def _consolidated(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
+    """Return the rows after consolidation."""
     import pyarrow as pa
 
     counts: Counter[tuple[Any, ...]] = Counter()
@@ -312,8 +317,8 @@ def _present(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
     )
 
 
-def _last(batches: list[pa.RecordBatch], schema: pa.Schema, key: Sequence[str]) -> pa.Table:
-    """Return the row that each key has in the end."""
+def _last_rows(batches: list[pa.RecordBatch], schema: pa.Schema, key: Sequence[str]) -> pa.Table:
+    """Return the last row of each key."""
     import pyarrow as pa
 
     places = [schema.get_field_index(name) for name in key]
@@ -333,7 +338,7 @@ def _last(batches: list[pa.RecordBatch], schema: pa.Schema, key: Sequence[str]) 
 
 
 def physical_columns(columns: tuple[logical.Column, ...]) -> tuple[physical.Column, ...]:
-    """Return columns as a job has them."""
+    """Return columns in the form of a job."""
     return tuple(physical.Column(column.name, str(column.type), column.nullable) for column in columns)
 
 
@@ -349,22 +354,22 @@ def _arrow(type_: logical.Type) -> pa.DataType:
     return arrow_type(str(type_))
 
 
-_PART = 8 << 20
-_ROW = 1600
-"""How many bytes a row is taken to have at most, as long as that is not known."""
+_CHUNK_BYTES = 8 << 20
+_ROW_BYTES = 1600
+"""The assumed upper limit of a row's bytes, for a small first chunk."""
 
 
 def present_rows(
     kind: SourceKind, read: physical.Read, secret: Reveal, tally: Tally, limit: int | None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a table as one transaction of its server sees them, part by part as they are taken.
+    """Yield the rows of a table lazily, as one transaction of its server sees them.
 
-    Where a `limit` of rows is wanted, little more is asked for. Raises what the connector does.
+    With a `limit`, read only a few more rows. Raise the errors of the connector.
     """
     assert kind.stream is not None
     source, _ = captured_source(read.connector, read.options, read.connection)
     table = captured_table(read)
-    size = _PART if limit is None else min(_PART, _ROW * max(limit, 1))
+    size = _CHUNK_BYTES if limit is None else min(_CHUNK_BYTES, _ROW_BYTES * max(limit, 1))
     stream = kind.stream(source, secret)
     try:
         with stream.chunk(table) as chunks:
@@ -382,9 +387,9 @@ def present_rows(
 
 
 def pushed_rows(read: physical.Read, folder: Path, open_store: OpenJobStore) -> Iterator[pa.RecordBatch]:
-    """Yield the rows that the log has now, in order: what sinks forget meanwhile is left out. `folder`: the catalog's.
+    """Yield the present rows of a log in order, without rows that are deleted during the read.
 
-    Nobody is asked, no capture above all: it runs only while a sink does.
+    `folder` is the catalog's folder. The capture need not run.
     """
     from sinkql.capture import data_file  # pyarrow
 
@@ -400,32 +405,32 @@ def pushed_rows(read: physical.Read, folder: Path, open_store: OpenJobStore) -> 
 
 
 def progress_rows(item: logical.Source, catalog: Catalog) -> Sequence[tuple[Any, ...]]:
-    """Return the rows of a source's progress; none before anything is known."""
+    """Return the rows of a progress relation; empty before the first report."""
     name = item.options["source"]
     source, entry = catalog.plans.item(name), catalog.plans.entry(name)
     assert isinstance(source, logical.Source)
     assert entry is not None
     kind = catalog.registry.sources[source.kind].progress
-    assert kind is not None, "planned where there is one"
-    captured = _captured(str(entry.facts["source_id"]), catalog) if "source_id" in entry.facts else None
-    return kind.rows(list(_committed(name, entry.facts.get(IDENTITY, name), catalog)), captured)
+    assert kind is not None, "planning requires a progress"
+    captured = _captured_position(str(entry.facts["source_id"]), catalog) if "source_id" in entry.facts else None
+    return kind.rows(list(_committed_offsets(name, entry.facts.get(IDENTITY, name), catalog)), captured)
 
 
-def _committed(name: str, known_as: str, catalog: Catalog) -> Iterator[Offsets]:
-    """Yield the offsets that each sink has committed."""
+def _committed_offsets(name: str, identity: str, catalog: Catalog) -> Iterator[Offsets]:
+    """Yield the committed offsets of each sink of a source."""
     plans = catalog.plans
-    entries = (plans.entry(each) for each in plans.all_users(name))
-    ids = [each.facts["sink_id"] for each in entries if each is not None and each.kind == "SINK"]
+    entries = (plans.entry(entry) for entry in plans.all_users(name))
+    ids = [entry.facts["sink_id"] for entry in entries if entry is not None and entry.kind == "SINK"]
     with catalog.database.read() as connection:
         for id_ in ids:
             row = connection.execute("SELECT offsets FROM progress WHERE sink_id = ?", (id_,)).fetchone()
-            found = json.loads(row[0]).get(known_as) if row is not None else None
-            if found is not None:
-                yield found
+            offsets = json.loads(row[0]).get(identity) if row is not None else None
+            if offsets is not None:
+                yield offsets
 
 
-def _captured(source_id: str, catalog: Catalog) -> str | None:
-    """Return up to where the log of a captured source has all changes."""
+def _captured_position(source_id: str, catalog: Catalog) -> str | None:
+    """Return the position up to which a capture log is complete."""
     with catalog.database.read() as connection:
         row = connection.execute("SELECT figures FROM measures WHERE id = ?", (source_id,)).fetchone()
     return None if row is None else json.loads(row[0]).get("", {}).get("captured_to")

@@ -1,4 +1,4 @@
-"""SELECT → rows: of the system catalog by SQLite, of items what is plain in Python, all else by Spark."""
+"""Run SELECT: on the system catalog in SQLite, simple queries over items in Python, others in Spark."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from sinkql.planner.name import qualified_name
 from sinkql.printer.clause import name as print_name
 from sinkql.session.item.connector_access import CatalogAccess
 from sinkql.session.result import Result, Workspace
-from sinkql.session.row.files import FileQuery, over_files
+from sinkql.session.row.files import FileQuery, resolve_files
 from sinkql.session.row.inputs import Columns, Inputs, python_rows
-from sinkql.session.row.view_contents import WithContents, at_one_moment
+from sinkql.session.row.view_contents import WithContents, snapshot_of_views
 
 if TYPE_CHECKING:
     from sinkql.planner.query.order_by import Order
@@ -29,106 +29,107 @@ Row = tuple[Any, ...]
 def select(statement: ast.Select, workspace: Workspace) -> Result:
     """Run a query."""
     query, plans = statement.query, workspace.catalog.plans
-    files = over_files(query, plans, workspace.catalog.registry, CatalogAccess(workspace.catalog))
+    files = resolve_files(query, plans, workspace.catalog.registry, CatalogAccess(workspace.catalog))
     match over_system(query, plans):
         case System.NONE:
             return run_select(query if files is None else files.query, workspace, files)
         case System.ALONE if files is None:
-            return _of_system(query, workspace)
+            return _select_system(query, workspace)
         case _:
-            return _beside_system(query, workspace, files)
+            return _select_with_system(query, workspace, files)
 
 
-def _of_system(query: ast.Query, workspace: Workspace) -> Result:
-    """Run a query over system relations alone, by SQLite or, where that has no form of it, as any other query."""
-    from sinkql.catalog.system.general import select_or_plan  # sqlglot loads only where there is a query
+def _select_system(query: ast.Query, workspace: Workspace) -> Result:
+    """Run a query over system relations only, in SQLite if it can express the query."""
+    from sinkql.catalog.system.general import select_or_plan  # loads sqlglot, which only queries need
 
     catalog = workspace.catalog
-    found = select_or_plan(query, catalog.database, catalog.plans, lambda: _beside_system(query, workspace, None))
-    return found if isinstance(found, Result) else Result("SELECT", columns=found.columns, rows=found.rows)
+    result = select_or_plan(query, catalog.database, catalog.plans, lambda: _select_with_system(query, workspace, None))
+    return result if isinstance(result, Result) else Result("SELECT", columns=result.columns, rows=result.rows)
 
 
-def _beside_system(query: ast.Query, workspace: Workspace, files: FileQuery | None) -> Result:
-    """Run a query that reads system relations as it reads items and files."""
+def _select_with_system(query: ast.Query, workspace: Workspace, files: FileQuery | None) -> Result:
+    """Run a query over system relations together with items and files."""
     catalog = workspace.catalog
-    found = files or FileQuery(query, catalog.plans, {})
+    base = files or FileQuery(query, catalog.plans, {})
     system = {
-        qualified_name(schema, name): SystemRows(each, catalog.database) for (schema, name), each in RELATIONS.items()
+        qualified_name(schema, name): SystemRows(relation, catalog.database)
+        for (schema, name), relation in RELATIONS.items()
     }
-    both = FileQuery(found.query, SystemCatalog(found.plans), {**system, **found.files})
-    return run_select(both.query, workspace, both)
+    combined = FileQuery(base.query, SystemCatalog(base.plans), {**system, **base.files})
+    return run_select(combined.query, workspace, combined)
 
 
 def run_select(query: ast.Query, workspace: Workspace, files: FileQuery | None = None) -> Result:
-    """Run a query over items, and files."""
-    from sinkql.planner.query.plan import plan_one_shot  # sqlglot loads only where there is a query
+    """Run a query over items and files."""
+    from sinkql.planner.query.plan import plan_one_shot  # loads sqlglot, which only queries need
 
     plans = files.plans if files is not None else workspace.catalog.plans
-    once = plan_one_shot(query, plans, rows_now())
-    with at_one_moment(once.relation, workspace.catalog) as contents:
-        limit = first_rows(once, WithContents(plans, contents))
+    one_shot = plan_one_shot(query, plans, rows_now())
+    with snapshot_of_views(one_shot.relation, workspace.catalog) as contents:
+        limit = first_rows(one_shot, WithContents(plans, contents))
         inputs = Inputs(workspace, query.span, limit, files, contents)
-        rows = rows_of(once, workspace, inputs)
+        rows = rows_of(one_shot, workspace, inputs)
         inputs.notices.extend(contents.notices())
-    shown = tuple(row[: once.width] for row in rows)
-    return Result("SELECT", tuple(inputs.notices), once.names, shown, types=once.types)
+    visible = tuple(row[: one_shot.width] for row in rows)
+    return Result("SELECT", tuple(inputs.notices), one_shot.names, visible, types=one_shot.types)
 
 
-def rows_of(once: OneShotQuery, workspace: Workspace, inputs: Inputs) -> list[Row]:
-    """Return a query's rows, with the columns that only order them; by Spark where Python is not enough."""
-    run = evaluate.rows_of(once.relation, inputs.plans)
-    if run is not None:
+def rows_of(query: OneShotQuery, workspace: Workspace, inputs: Inputs) -> list[Row]:
+    """Return the rows of a query, including columns that only order them. Use Spark if Python cannot."""
+    evaluate_rows = evaluate.rows_of(query.relation, inputs.plans)
+    if evaluate_rows is not None:
         try:
-            ordered = in_order(run(inputs.tuples), once.order)
+            ordered = in_order(evaluate_rows(inputs.tuples), query.order)
         except evaluate.NotEvaluableError:
-            return by_spark(once, workspace, inputs.rows, inputs.plans)
-        return ordered[once.offset : None if once.limit is None else once.offset + once.limit]
-    return by_spark(once, workspace, inputs.rows, inputs.plans)
+            return by_spark(query, workspace, inputs.rows, inputs.plans)
+        return ordered[query.offset : None if query.limit is None else query.offset + query.limit]
+    return by_spark(query, workspace, inputs.rows, inputs.plans)
 
 
 def preview(name: ast.Name, workspace: Workspace, limit: int) -> Result:
-    """Give the first rows of a relation."""
+    """Return the first rows of a relation."""
     head = "SELECT * FROM "
     text = f"{head}{print_name(name)} LIMIT {limit}"
     return select(ast.Select(ast.Query(text, Span(0, len(text)))), workspace)
 
 
 def rows_now() -> datetime:
-    """Return the time of a statement."""
+    """Return the present time in UTC, the time of a statement."""
     return datetime.now(UTC).replace(tzinfo=None)
 
 
 def by_spark(
     once: OneShotQuery, workspace: Workspace, read: Callable[[str], Columns], plans: logical.CatalogReader | None = None
 ) -> list[Row]:
-    """Run a query in Spark over all rows of what it reads; `plans` has more than the session's catalog."""
+    """Run a query in Spark over all rows of its inputs. `plans` may have more than the session's catalog."""
     from sinkql.lowering.spark.query import QuerySql
 
     text = QuerySql(plans or workspace.catalog.plans)
     sql = text.once(once)
     inputs = {name: read(full_name) for full_name, name in text.inputs.items()}
-    found = workspace.spark.query(sql, inputs, [each.type for each in once.relation.shape.columns])
-    return python_rows(found)
+    result = workspace.spark.query(sql, inputs, [column.type for column in once.relation.shape.columns])
+    return python_rows(result)
 
 
 # --- in Python -----------------------------------------------------------------------------------------------------
 
 
 def first_rows(once: OneShotQuery, catalog: logical.CatalogReader) -> int | None:
-    """Return how many rows of the one relation are enough, where nothing stands between it and the LIMIT."""
-    if once.order or once.limit is None or not _straight(once.relation, catalog):
+    """Return how many rows of its only relation a query needs; None if it may need all."""
+    if once.order or once.limit is None or not _maps_rows(once.relation, catalog):
         return None
     return once.offset + once.limit
 
 
-def _straight(relation: logical.Relation, catalog: logical.CatalogReader) -> bool:
-    """Tell whether each row of a relation comes of a row of the one item that it reads."""
+def _maps_rows(relation: logical.Relation, catalog: logical.CatalogReader) -> bool:
+    """Return whether each row of a relation results from one row of its only item."""
     match relation:
         case logical.Get():
             item = catalog.item(relation.item)
-            return _straight(item.relation, catalog) if isinstance(item, logical.View) else True
+            return _maps_rows(item.relation, catalog) if isinstance(item, logical.View) else True
         case logical.Project():
-            return _straight(relation.input, catalog)
+            return _maps_rows(relation.input, catalog)
         case (
             logical.Filter()
             | logical.Aggregate()
@@ -145,12 +146,12 @@ def _straight(relation: logical.Relation, catalog: logical.CatalogReader) -> boo
 
 
 def in_order(rows: Iterable[Row], order: Sequence[Order]) -> list[Row]:
-    """Return rows in an order; rows that are equal in it stay as they are."""
-    found = list(rows)
+    """Return sorted rows. The sort is stable."""
+    ordered = list(rows)
     for term in reversed(order):
-        nulls = [row for row in found if row[term.place] is None]
-        values = [row for row in found if row[term.place] is not None]
+        nulls = [row for row in ordered if row[term.place] is None]
+        values = [row for row in ordered if row[term.place] is not None]
         key = evaluate.order_key(term.type) or evaluate.comparable
         values.sort(key=lambda row: key(row[term.place]), reverse=term.descending)
-        found = [*nulls, *values] if term.nulls_first else [*values, *nulls]
-    return found
+        ordered = [*nulls, *values] if term.nulls_first else [*values, *nulls]
+    return ordered

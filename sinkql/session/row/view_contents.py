@@ -1,4 +1,4 @@
-"""Materialized views that are jobs of their own → their rows, and their changes, without computing them once more."""
+"""Read the rows and changes of materialized view jobs from their logs."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-_MOMENT = "%Y-%m-%d %H:%M:%S"
+_TIME_FORMAT = "%Y-%m-%d %H:%M:%S"
 
 
 @dataclass(frozen=True, slots=True)
 class ViewContents:
-    """A view's log, whose newest entry has the rows of the view as it is defined now."""
+    """The log of a view. Its newest entry has the present rows if the entry has the present plan."""
 
     view: logical.View
     log: ViewLog
@@ -37,16 +37,18 @@ class ViewContents:
     @property
     def columns(self) -> tuple[physical.Column, ...]:
         """Return the view's columns."""
-        return tuple(physical.Column(each.name, str(each.type), each.nullable) for each in self.view.shape.columns)
+        return tuple(
+            physical.Column(column.name, str(column.type), column.nullable) for column in self.view.shape.columns
+        )
 
     def ready(self, plan: str) -> tuple[int, Entry] | None:
-        """Return the newest entry, if it is of a plan."""
+        """Return the newest entry with its number, None if it has another plan."""
         newest = self.log.newest()
         return newest if newest is not None and newest[1].marker.plan == plan else None
 
     @contextmanager
     def pinned(self, plan: str) -> Iterator[tuple[int, Entry, str] | None]:
-        """Have the newest entry kept for the block, which gets its number and the reader's name; None without one."""
+        """Pin the newest entry for the block. Yield its number, the entry and the reader's name; None without one."""
         reader = f"query-{uuid.uuid4().hex}"
         try:
             while (newest := self.ready(plan)) is not None:
@@ -59,7 +61,7 @@ class ViewContents:
             self.log.pins.forget(reader)
 
     def rows(self, entry: Entry) -> Iterator[pa.Table]:
-        """Yield the rows at an entry with `$diff`, not many at once."""
+        """Yield the rows at an entry with `$diff`, in small batches."""
         from sinkql.connectors.view.rows import (
             check_present,
             consolidate,
@@ -70,14 +72,14 @@ class ViewContents:
         )
 
         schema = schema_of(self.columns)
-        for kept in entry.contents.values():
-            self.log.bring(kept)
-            changes = read_runs(self.log.stored(kept), schema)
+        for runs in entry.contents.values():
+            self.log.bring(runs)
+            changes = read_runs(self.log.stored(runs), schema)
             for part in consolidated_parts(in_batches(changes), schema, self.log.spill):
                 yield from in_batches(check_present(consolidate(part), self.view.name))
 
     def changes(self, entry: Entry) -> Iterator[pa.Table]:
-        """Yield the changes of an entry with `$diff`, not many at once."""
+        """Yield the changes of an entry with `$diff`, in small batches."""
         from sinkql.connectors.view.rows import in_batches, read_runs, schema_of
 
         self.log.bring(entry.runs)
@@ -86,46 +88,44 @@ class ViewContents:
 
 
 def view_contents(name: str, catalog: Catalog) -> ViewContents | None:
-    """Return the log of a view of the catalog; None of what is no view, or has none."""
+    """Return the contents of a materialized view job; None for other items."""
     item = catalog.plans.item(name)
-    known = view_id(name, catalog.plans)
-    if not isinstance(item, logical.View) or known is None:
+    id_ = view_id(name, catalog.plans)
+    if not isinstance(item, logical.View) or id_ is None:
         return None
     state, access = lower(name, catalog.plans).state, CatalogAccess(catalog)
-    return ViewContents(item, kept_log(known, catalog.database.folder, state, access.job_store), known)
+    return ViewContents(item, kept_log(id_, catalog.database.folder, state, access.job_store), id_)
 
 
 @dataclass(frozen=True, slots=True)
 class ViewSnapshot:
-    """The views that a query reads by their contents: by full name the log, and the entry."""
+    """The view contents and log entries that a query reads, by the full names of the views."""
 
     views: Mapping[str, tuple[ViewContents, Entry]]
 
     def tables(self, name: str) -> Iterator[pa.Table]:
-        """Yield a view's rows, not many at once; one at least, which may be empty."""
+        """Yield a view's rows in small batches. The first one is empty and has the schema."""
         from sinkql.connectors.view.rows import expand, schema_of
 
-        kept, entry = self.views[name]
-        yield expand(schema_of(kept.columns).empty_table())
+        contents, entry = self.views[name]
+        yield expand(schema_of(contents.columns).empty_table())
         try:
-            yield from map(expand, kept.rows(entry))
+            yield from map(expand, contents.rows(entry))
         except FileNotFoundError:
             raise log_expired(name, hint="Run the query again.") from None
 
     def notices(self) -> list[Notice]:
-        """Say of when the rows are."""
+        """Return a notice with the time of each view's rows."""
         return [
-            Notice(
-                "SQ2649", f'the rows of materialized view "{short_name(name)}" are those of {common_time(entry)} UTC'
-            )
+            Notice("SQ2649", f'the rows of materialized view "{short_name(name)}" are from {common_time(entry)} UTC')
             for name, (_, entry) in self.views.items()
         ]
 
 
 @contextmanager
-def at_one_moment(relation: logical.Relation, catalog: Catalog) -> Iterator[ViewSnapshot]:
-    """Have the contents of the views that a query reads kept for the block; those that have not run are computed."""
-    found: dict[str, tuple[ViewContents, Entry]] = {}
+def snapshot_of_views(relation: logical.Relation, catalog: Catalog) -> Iterator[ViewSnapshot]:
+    """Pin the contents of the views that a query reads for the block. Views without contents are computed."""
+    views: dict[str, tuple[ViewContents, Entry]] = {}
     with ExitStack() as stack:
         waiting, seen = list(view_reads(relation)), set[str]()
         while waiting:
@@ -133,31 +133,33 @@ def at_one_moment(relation: logical.Relation, catalog: Catalog) -> Iterator[View
             if name in seen:
                 continue
             seen.add(name)
-            kept = view_contents(name, catalog)
-            pinned = stack.enter_context(kept.pinned(plan_now(kept, catalog))) if kept is not None else None
-            if kept is not None and pinned is not None:
-                found[name] = (kept, pinned[1])
+            contents = view_contents(name, catalog)
+            pinned = None
+            if contents is not None:
+                pinned = stack.enter_context(contents.pinned(present_plan(contents, catalog)))
+            if contents is not None and pinned is not None:
+                views[name] = (contents, pinned[1])
             else:
                 waiting += inputs_of(name, catalog.plans)
-        yield ViewSnapshot(found)
+        yield ViewSnapshot(views)
 
 
-def plan_now(kept: ViewContents, catalog: Catalog) -> str:
-    """Return the plan of a view's job as the catalog has it."""
-    return lower(kept.view.name, catalog.plans).plan
+def present_plan(contents: ViewContents, catalog: Catalog) -> str:
+    """Return the present plan of a view's job."""
+    return lower(contents.view.name, catalog.plans).plan
 
 
 def common_time(entry: Entry) -> str:
-    """Return when an entry was made, for people."""
-    return datetime.fromtimestamp(entry.at / 1000, UTC).strftime(_MOMENT)
+    """Return the time of an entry as text."""
+    return datetime.fromtimestamp(entry.at / 1000, UTC).strftime(_TIME_FORMAT)
 
 
 class WithContents(OverlayCatalog[logical.CatalogReader]):
-    """A catalog in which the views `shown` are read, and not computed; a `CatalogReader`."""
+    """A `CatalogReader` in which the views of a snapshot are sources, so that queries read their rows."""
 
-    def __init__(self, plans: logical.CatalogReader, shown: ViewSnapshot) -> None:
+    def __init__(self, plans: logical.CatalogReader, snapshot: ViewSnapshot) -> None:
         super().__init__(plans)
-        self._items = {name: _as_source(kept.view) for name, (kept, _) in shown.views.items()}
+        self._items = {name: _as_source(contents.view) for name, (contents, _) in snapshot.views.items()}
 
     def overlaid(self, full_name: str) -> logical.Item | None:
         return self._items.get(full_name)

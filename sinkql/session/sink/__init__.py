@@ -1,6 +1,10 @@
-"""Sinks run and watched.
+"""Run, watch and maintain the sinks of a catalog.
 
-* `run`: jobs to running sinks, under leases of the catalog; what they are doing.
-* `workload`: what of the catalog is to run now.
-* `process`: the process that runs sinks, and what it says; `process`: sinks that run in one while a `with` lasts.
+* `run`: Run jobs, and report the status of sinks and sources.
+* `workload`: Read from the catalog which jobs to run.
+* `capture_directory`: Read from the catalog which sources to capture, and report their status.
+* `process`: Start a child process that runs sinks, and read its events.
+* `wait_for_target`: Wait until jobs have committed all rows that their sources had at the request.
+* `maintenance`: Run OPTIMIZE SINK and ALTER SINK … PUBLISH.
+* `error_recovery`: Run ALTER SOURCE … SKIP and REPLAY ERRORS.
 """

@@ -1,4 +1,4 @@
-"""The catalog, as it is now → the sources that are to be captured, and what their captures are told."""
+"""Read from the catalog which sources to capture, and connect their captures with the catalog."""
 
 from __future__ import annotations
 
@@ -34,41 +34,41 @@ from sinkql.planner.name import short_name
 from sinkql.runtime.process.capture_processes import CaptureAssignment
 from sinkql.session.sink.workload import CatalogWorkload
 
-_TELL_SECONDS = 4.0
+_REPORT_SECONDS = 4.0
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogCaptureDirectory:
-    """Say which sources the sinks of a roster read that are to be captured; a `CaptureDirectory`."""
+    """A `CaptureDirectory`: the sources that the sinks of a workload read from captures."""
 
     catalog: Catalog
     roster: CatalogWorkload
     secret: Reveal
 
     def captures(self) -> Sequence[CaptureAssignment]:
-        """Return the sources that sinks read which are to run, each once."""
-        found: dict[str, CaptureAssignment] = {}
-        for work in self.roster.now():
-            for read in self._reads(work.job):
+        """Return the captured sources of the sinks that should run, without duplicates."""
+        assignments: dict[str, CaptureAssignment] = {}
+        for assignment in self.roster.now():
+            for read in self._reads(assignment.job):
                 source, keeping = captured_source(read.connector, read.options, read.connection, read.log)
                 if source.id:
-                    together = self.catalog.registry.sources[source.kind].together is not None
-                    own = physical.secrets_in(source.options)
+                    is_shared = self.catalog.registry.sources[source.kind].together is not None
+                    secret_names = physical.secrets_in(source.options)
                     if source.log is not None:
-                        own |= physical.secrets_in(source.log.options)
-                    versions = tuple(each for each in work.secrets if each[0] in own)
-                    found.setdefault(source.id, CaptureAssignment(source, keeping, together, versions))
-        return list(found.values())
+                        secret_names |= physical.secrets_in(source.log.options)
+                    versions = tuple(version for version in assignment.secrets if version[0] in secret_names)
+                    assignments.setdefault(source.id, CaptureAssignment(source, keeping, is_shared, versions))
+        return list(assignments.values())
 
     def _reads(self, job: physical.Job) -> list[physical.Read]:
         kinds = self.catalog.registry.sources
-        return [each for each in job.reads() if each.connector in kinds and kinds[each.connector].stream is not None]
+        return [read for read in job.reads() if read.connector in kinds and kinds[read.connector].stream is not None]
 
     def folder(self, capturing: CaptureAssignment) -> LogDirectory:
-        """Return where what is kept of a source lies."""
-        opened = partial(open_notes, self.catalog.database)
+        """Return the log directory of a source."""
+        open_store = partial(open_notes, self.catalog.database)
         return open_log_directory(
-            self._folder, capturing.source, capturing.keeping, self._store, self._owner, open_notes=opened
+            self._folder, capturing.source, capturing.keeping, self._store, self._owner, open_notes=open_store
         )
 
     @property
@@ -84,63 +84,63 @@ class CatalogCaptureDirectory:
         return self.catalog.registry.store(connection.kind, connection.options, self.secret)
 
     def host(self, source: CapturedSource) -> CatalogCaptureHost:
-        """Return what a capture of it is told by, and tells."""
+        """Return the host of a capture: its connection with the catalog."""
         return CatalogCaptureHost(self, source)
 
     def opening(
         self, source: CapturedSource, notes: LogFiles, open_stream: OpenStream | None = None
     ) -> Callable[[], Stream]:
-        """Return what connects to its server, by what opens streams where that is given."""
+        """Return a function that connects to the source's server, by default with the connector's stream."""
         stream = open_stream or self.catalog.registry.sources[source.kind].stream
         assert stream is not None, source.kind
         return partial(stream, replace(source, folder=source_folder(self._folder, source.id), notes=notes), self.secret)
 
     def together(self, kind: str) -> AbstractContextManager[OpenStream]:
-        """Return what opens the streams of sources that one process captures."""
-        together = self.catalog.registry.sources[kind].together
-        assert together is not None, kind
-        return together()
+        """Return a context manager that opens the streams of all sources of one process."""
+        open_shared = self.catalog.registry.sources[kind].together
+        assert open_shared is not None, kind
+        return open_shared()
 
     def subscribed_sinks(self, source_id: str) -> list[SubscribedSink]:
         """Return all sinks of the catalog that read a source."""
         offsets = self.catalog.control.offsets()
-        found = []
-        for work in self.roster.all():
-            for read in self._reads(work.job):
+        sinks = []
+        for assignment in self.roster.all():
+            for read in self._reads(assignment.job):
                 if read.options["source_id"] == source_id:
-                    known: dict[str, Offsets] = json.loads(offsets.get(work.job.sink_id, "{}"))
-                    every = work.job.commit_interval.total_seconds()
-                    table, at = captured_table(read), known.get(read.source)
-                    found.append(SubscribedSink(work.job.sink_id, table, at, every, work.job.sink))
-        return found
+                    committed: dict[str, Offsets] = json.loads(offsets.get(assignment.job.sink_id, "{}"))
+                    seconds = assignment.job.commit_interval.total_seconds()
+                    table, position = captured_table(read), committed.get(read.source)
+                    sinks.append(SubscribedSink(assignment.job.sink_id, table, position, seconds, assignment.job.sink))
+        return sinks
 
 
 @dataclass(slots=True)
 class CatalogCaptureHost:
-    """What a capture is told by the catalog, and tells it; a `Host` of `sinkql.capture.control`."""
+    """The connection of a capture with the catalog; a `Host` of `sinkql.capture.control`."""
 
     desk: CatalogCaptureDirectory
     source: CapturedSource
     owner: str = field(default_factory=lambda: uuid.uuid4().hex)
     _renewed_at: float = 0.0
-    _told: CaptureProgress | None = None
-    _told_at: float = 0.0
+    _reported: CaptureProgress | None = None
+    _reported_at: float = 0.0
 
     def subscribed_sinks(self) -> Sequence[SubscribedSink]:
         """Return all sinks of the catalog that read the source, running or not."""
         return self.desk.subscribed_sinks(self.source.id)
 
     def secret(self, name: str) -> str:
-        """Return a secret's value."""
+        """Return the value of a secret."""
         return self.desk.secret(name)
 
     def acquire(self) -> int | None:
-        """Lease the source; return the lease's epoch, None while another process that lives has it."""
+        """Lease the source. Return the epoch, None while another process holds the lease."""
         self._renewed_at = time.monotonic()
         return self.desk.catalog.control.lease(self.source.id, owner=self.owner)
 
     def renew(self) -> bool:
-        """Prolong the lease now and then; tell whether it still is this process's."""
+        """Renew the lease when a third of its time has passed. Return whether this process still holds it."""
         control = self.desk.catalog.control
         if time.monotonic() < self._renewed_at + control.lease_seconds / 3:
             return True
@@ -152,19 +152,19 @@ class CatalogCaptureHost:
         return True
 
     def release(self) -> None:
-        """Give the lease back."""
+        """Release the lease."""
         control = self.desk.catalog.control
         with suppress(SinkqlError):
             control.status(self.source.id, "stopped", owner=self.owner)
         control.release(self.source.id, owner=self.owner)
 
     def report(self, progress: CaptureProgress) -> None:
-        """Take note of what the capture is doing: at once where that is something else."""
-        before, now = self._told, time.monotonic()
-        same = before is not None and (before.status, before.error) == (progress.status, progress.error)
-        if same and not progress.last and now < self._told_at + _TELL_SECONDS:
+        """Store the progress of the capture: a new status or error immediately, else every few seconds."""
+        before, now = self._reported, time.monotonic()
+        is_same = before is not None and (before.status, before.error) == (progress.status, progress.error)
+        if is_same and not progress.last and now < self._reported_at + _REPORT_SECONDS:
             return
-        self._told, self._told_at = progress, now
+        self._reported, self._reported_at = progress, now
         error = progress.error
         hint = error.hint if error is not None else None
         details = {name: value for name, value in progress.details.items() if name != "sinks"}

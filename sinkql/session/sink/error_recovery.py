@@ -1,7 +1,4 @@
-"""ALTER SOURCE … SKIP → a loss that the source or its sinks reported is accepted, and no other one.
-
-REPLAY ERRORS FROM a source → each of its sinks is asked to put the records in that decode by now.
-"""
+"""Run ALTER SOURCE … SKIP, which accepts a reported loss, and REPLAY ERRORS, which replays dead letters."""
 
 from __future__ import annotations
 
@@ -29,92 +26,94 @@ _TAG = "ALTER SOURCE"
 
 
 def skip(statement: ast.Alter, workspace: Workspace) -> Result:
-    """Let sinks go on without what a source has lost, as it or they reported; a notice where none of them did.
+    """Accept the losses that a source or its sinks reported, and start the failed sinks.
 
-    Sinks that failed for it are to run again.
+    Return a notice if no loss was reported.
     """
     catalog = workspace.catalog
     catalog.refresh()
     entry, notices = find_altered(statement, catalog.reader())
     if entry is None:
         return Result(_TAG, notices, skipped=True)
-    lost = _of_source(entry, workspace) + _of_sinks(entry, workspace)
+    losses = _accept_capture_loss(entry, workspace) + _accept_sink_losses(entry, workspace)
     name = short_name(entry.name, catalog.reader())
-    if not lost:
+    if not losses:
         notice = Notice("SQ2354", f'source "{name}" has reported no loss, so nothing is skipped', statement.name.span)
         return Result(_TAG, (notice,), names=(entry.name,), skipped=True)
-    found = tuple(Notice("SQ2353", f"skipped: {each}", statement.name.span) for each in dict.fromkeys(lost))
-    return Result(_TAG, found, names=(entry.name,))
+    skipped = tuple(Notice("SQ2353", f"skipped: {loss}", statement.name.span) for loss in dict.fromkeys(losses))
+    return Result(_TAG, skipped, names=(entry.name,))
 
 
-def _of_source(entry: logical.Entry, workspace: Workspace) -> list[str]:
-    """Accept what the capture of the source reports."""
+def _accept_capture_loss(entry: logical.Entry, workspace: Workspace) -> list[str]:
+    """Accept the loss that the capture of a source reports."""
     source_id = entry.facts.get("source_id")
     if source_id is None:
         return []
-    notes = _notes(workspace.catalog, source_id)
-    said = messages.status(notes)
-    error = said.trouble.error if said is not None and said.trouble is not None else None
+    notes = _capture_store(workspace.catalog, source_id)
+    capture_status = messages.status(notes)
+    error = capture_status.trouble.error if capture_status is not None and capture_status.trouble is not None else None
     if error is None or not error_codes[error["code"]].of_loss:
         return []
     messages.send(notes, "skip", messages.LossAcceptance(error["code"]))
-    for _, job in _readers(entry, workspace):
+    for _, job in _reads_of(entry, workspace):
         workspace.catalog.control.resume(job.sink_id)
     return [from_data(error).message]
 
 
-def _of_sinks(entry: logical.Entry, workspace: Workspace) -> list[str]:
-    """Accept what sinks report of the source: their own places, and not those of others."""
-    catalog, lost = workspace.catalog, []
+def _accept_sink_losses(entry: logical.Entry, workspace: Workspace) -> list[str]:
+    """Accept the losses of a source that sinks report, at each sink's position."""
+    catalog, losses = workspace.catalog, []
     offsets = catalog.control.offsets()
-    for read, job in _readers(entry, workspace):
+    for read, job in _reads_of(entry, workspace):
         columns, rows = status(catalog, (job.sink,))
-        told = dict(zip(columns, rows[0], strict=True)) if rows else {}
-        code, _, message = (told.get("error") or "").partition(": ")
-        known: dict[str, Any] = json.loads(offsets.get(job.sink_id, "{}"))
-        if not _of_loss(code) or _of_another(message, read, job):
+        values = dict(zip(columns, rows[0], strict=True)) if rows else {}
+        code, _, message = (values.get("error") or "").partition(": ")
+        positions: dict[str, Any] = json.loads(offsets.get(job.sink_id, "{}"))
+        if not _is_loss(code) or _is_of_other_source(message, read, job):
             continue
         if "source_id" in read.options:
             reader = messages.reader_name(job.sink_id, read.options["table"]["id"])
-            messages.send(_notes(catalog, read.options["source_id"]), f"skip/{reader}", messages.LossAcceptance(code))
+            messages.send(
+                _capture_store(catalog, read.options["source_id"]), f"skip/{reader}", messages.LossAcceptance(code)
+            )
         else:
-            accepting.accept_loss(workspace.context(job).notes, read.source, known.get(read.source, {}))
+            accepting.accept_loss(workspace.context(job).notes, read.source, positions.get(read.source, {}))
         catalog.control.resume(job.sink_id)
-        lost.append(message)
-    return lost
+        losses.append(message)
+    return losses
 
 
-def _notes(catalog: Catalog, source_id: str) -> KeyValueStore:
+def _capture_store(catalog: Catalog, source_id: str) -> KeyValueStore:
     return open_notes(catalog.database, source_id, source_folder(catalog.database.folder, source_id))
 
 
-def _of_loss(code: str) -> bool:
+def _is_loss(code: str) -> bool:
     try:
         return error_codes[code].of_loss
     except LookupError:
         return False
 
 
-def _of_another(message: str, read: physical.Read, job: physical.Job) -> bool:
-    """Tell whether a loss is of another source that the sink reads; it may have had another name when it was told."""
-    names = {each.name for each in job.reads()} - {read.name}
+def _is_of_other_source(message: str, read: physical.Read, job: physical.Job) -> bool:
+    """Return whether a loss belongs to another source of the sink. The message may have an old name of the source."""
+    names = {other_read.name for other_read in job.reads()} - {read.name}
     return f'"{read.name}"' not in message and any(f'"{name}"' in message for name in names)
 
 
-def _readers(entry: logical.Entry, workspace: Workspace) -> list[tuple[physical.Read, physical.Job]]:
-    """Return the jobs of sinks that read a source, or one of its tables, and what they read of it."""
+def _reads_of(entry: logical.Entry, workspace: Workspace) -> list[tuple[physical.Read, physical.Job]]:
+    """Return the sinks' jobs that read a source or one of its tables, with the reads."""
     catalog, source_id = workspace.catalog, entry.facts.get("source_id")
-    found = []
+    readers = []
     for name in catalog.plans.planned("SINK"):
         try:
             job = lower(name, catalog.plans)
         except SinkqlError:
-            continue  # it cannot run, whatever its sources have
+            continue  # the sink cannot run
         for read in job.reads():
-            mine = read.options.get("source_id") == source_id if source_id is not None else read.name == entry.name
-            if mine:
-                found.append((read, job))
-    return found
+            is_match = read.options.get("source_id") == source_id if source_id is not None else read.name == entry.name
+            if is_match:
+                readers.append((read, job))
+    return readers
 
 
 _REPLAY_TAG = "REPLAY ERRORS"
@@ -125,36 +124,38 @@ _Row = tuple[str, int | None, int | None]
 
 
 def replay(statement: ast.ReplayErrors, workspace: Workspace, *, wait_seconds: float = _WAIT_SECONDS) -> Result:
-    """Ask the sinks of a source, and wait for those that run; a sink that does not does it when it is started.
+    """Ask the sinks of a source to replay their dead letters, and wait for the running sinks.
 
-    Raises SQ3394 where a sink cannot put a record in so that its table is right, and what kept a sink from it.
+    A stopped sink replays them when it starts. Raise SQ3394 if a sink cannot replay, and the error of a failed replay.
     """
     catalog = workspace.catalog
     catalog.refresh()
     entry = find(catalog.plans, statement.name, "SOURCE")
     source = entry.name
-    found = _sinks(entry, workspace)
-    for job, read in found:
-        _check(job, read, statement)
-    if not found:
-        shown = short_name(source)
+    readers = _dead_letter_sinks(entry, workspace)
+    for job, read in readers:
+        _check_replay(job, read, statement)
+    if not readers:
+        shown_name = short_name(source)
         notice = Notice(
             "SQ2355",
-            f'no sink keeps records of source "{shown}" that do not decode',
+            f'no sink keeps records of source "{shown_name}" that do not decode',
             statement.name.span,
-            hint=f"ALTER SOURCE {shown} SET (ON ERROR = DEAD LETTER) has them kept.",
+            hint=f"ALTER SOURCE {shown_name} SET (ON ERROR = DEAD LETTER) stores them.",
         )
         return Result(_REPLAY_TAG, (notice,), names=(source,), skipped=True)
-    asked = [(job, read, replaying.request_replay(workspace.context(job).notes, read.source)) for job, read in found]
+    requests = [
+        (job, read, replaying.request_replay(workspace.context(job).notes, read.source)) for job, read in readers
+    ]
     until = time.monotonic() + wait_seconds
     rows: list[_Row] = []
     notices: list[Notice] = []
-    for job, read, id_ in asked:
-        answer = _wait(job, read, id_, until, workspace)
+    for job, read, id_ in requests:
+        answer = _wait_for_answer(job, read, id_, until, workspace)
         name = short_name(job.sink)
         if answer is None:
-            when = "once it can" if catalog.control.held(job.sink_id) else "when it is started"
-            notices.append(Notice("SQ2355", f'sink "{name}" puts the records in {when}', statement.name.span))
+            when = "when it can" if catalog.control.held(job.sink_id) else "when it is started"
+            notices.append(Notice("SQ2355", f'sink "{name}" replays the records {when}', statement.name.span))
             rows.append((name, None, None))
             continue
         answer.check()
@@ -162,43 +163,43 @@ def replay(statement: ast.ReplayErrors, workspace: Workspace, *, wait_seconds: f
     return Result(_REPLAY_TAG, tuple(notices), columns=_COLUMNS, rows=tuple(rows), names=(source,))
 
 
-def _sinks(source: logical.Entry, workspace: Workspace) -> list[tuple[physical.Job, physical.Read]]:
-    """Return the jobs that keep records of a source, or of one of its tables, and how they read it."""
-    found, id_ = [], source.facts.get("source_id")
+def _dead_letter_sinks(source: logical.Entry, workspace: Workspace) -> list[tuple[physical.Job, physical.Read]]:
+    """Return the jobs with dead letters of a source or one of its tables, with the reads."""
+    sinks, id_ = [], source.facts.get("source_id")
     for name in workspace.catalog.plans.planned("SINK"):
         try:
             job = lower(name, workspace.catalog.plans)
         except SinkqlError:
-            continue  # it cannot run, whatever is kept
+            continue  # the sink cannot run
         for read in job.reads():
-            mine = read.name == source.name or (id_ is not None and read.options.get("source_id") == id_)
-            if mine and has_dead_letter_table(read):
-                found.append((job, read))
-    return found
+            is_match = read.name == source.name or (id_ is not None and read.options.get("source_id") == id_)
+            if is_match and has_dead_letter_table(read):
+                sinks.append((job, read))
+    return sinks
 
 
-def _check(job: physical.Job, read: physical.Read, statement: ast.ReplayErrors) -> None:
+def _check_replay(job: physical.Job, read: physical.Read, statement: ast.ReplayErrors) -> None:
     if "source_id" in read.options:
-        why = f'source "{short_name(read.name)}" gives changes of rows, which may have changed again since'
-        hint = "Correct the rows in the server; their changes come by themselves."
+        reason = f'source "{short_name(read.name)}" sends changes of rows, and the rows may have changed again since'
+        hint = "Correct the rows on the server. The capture then reads the changes."
     elif job.write.final:
-        why = f'what sink "{short_name(job.sink)}" has written stays, and its records that do not decode with it'
-        hint = "Read them with a source of their own, and create a sink of that."
+        reason = f'sink "{short_name(job.sink)}" cannot change what it has written, including its dead letters'
+        hint = "Create another source that reads the dead letters, and a sink of that source."
     elif not may_replay_late(job, read) and not can_reread_source(job, read):
-        why = f'sink "{short_name(job.sink)}" cannot take a record late, and cannot compute its rows again'
-        hint = "Create another sink of the source, into a new table."
+        reason = f'sink "{short_name(job.sink)}" can neither add late records nor compute its rows again'
+        hint = "Create another sink of the source with a new table."
     else:
         return
-    raise SinkqlError("SQ3394", f"records cannot be replayed: {why}", statement.name.span, hint=hint)
+    raise SinkqlError("SQ3394", f"records cannot be replayed: {reason}", statement.name.span, hint=hint)
 
 
-def _wait(
+def _wait_for_answer(
     job: physical.Job, read: physical.Read, id_: str, until: float, workspace: Workspace
 ) -> replaying.ReplayResult | None:
-    """Return the sink's answer; None where it does not run, or takes too long."""
+    """Return the answer of a sink, None if it does not run or the time is over."""
     while True:
-        waits = workspace.catalog.control.held(job.sink_id) and time.monotonic() < until
+        is_waiting = workspace.catalog.control.held(job.sink_id) and time.monotonic() < until
         answer = replaying.replay_result(workspace.context(job).notes, read.source, id_)
-        if answer is not None or not waits:
+        if answer is not None or not is_waiting:
             return answer
         time.sleep(_POLL_SECONDS)

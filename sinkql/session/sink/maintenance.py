@@ -1,6 +1,6 @@
-"""OPTIMIZE SINK → its table compacted at once: by the process that runs the sink, or here where none does.
+"""Run OPTIMIZE SINK and ALTER SINK … PUBLISH.
 
-ALTER SINK … PUBLISH → what is on the sink's branch is what everybody reads, whether or not the sink runs.
+The process that runs the sink compacts the table. If the sink does not run, this process compacts it.
 """
 
 from __future__ import annotations
@@ -22,77 +22,79 @@ from sinkql.session.result import Result, Workspace
 
 WAIT_SECONDS = 120.0
 _POLL_SECONDS = 0.2
-_LOOK_SECONDS = 1.0
+_CHECK_SECONDS = 1.0
 _NOTHING = Compacted(files_before=-1)
 _COLUMNS = ("files_before", "files_after", "bytes_before", "bytes_after")
 
 
 def optimize(statement: ast.OptimizeSink, workspace: Workspace, *, wait_seconds: float | None = None) -> Result:
-    """Compact a sink's table, and return how many files and bytes became how many.
+    """Compact a sink's table, and return its files and bytes before and after.
 
-    Raises SQ5213 where the process that runs the sink does not begin, SQ3553 where files cannot be compacted.
+    Raise SQ5213 if the process that runs the sink does not begin, and SQ3553 if files cannot be compacted.
     """
     catalog = workspace.catalog
     name = find(catalog.plans, statement.name, "SINK").name
     job = lower(name, catalog.plans)
-    done: Compacted | None = None
-    while done is None:
+    result: Compacted | None = None
+    while result is None:
         if not catalog.control.commits(job.sink_id) and catalog.control.desired(job.sink_id) != "dropped":
-            done = _NOTHING
+            result = _NOTHING
         elif catalog.control.held(job.sink_id):
-            done = _ask(job, workspace, WAIT_SECONDS if wait_seconds is None else wait_seconds)
+            result = _request(job, workspace, WAIT_SECONDS if wait_seconds is None else wait_seconds)
         else:
-            done = _do(job, workspace)
-    if done == _NOTHING:
+            result = _optimize_here(job, workspace)
+    if result == _NOTHING:
         notice = Notice(
-            "SQ2339", f'sink "{short_name(name)}" has not committed yet: there is nothing to compact', statement.span
+            "SQ2339",
+            f'sink "{short_name(name)}" has not committed yet, so its table has nothing to compact',
+            statement.span,
         )
         return Result("OPTIMIZE SINK", (notice,), names=(name,), skipped=True)
-    if done.problem is not None:
+    if result.problem is not None:
         raise SinkqlError(
             "SQ3553",
             f'the table of sink "{short_name(name)}" could not be compacted',
             statement.span,
-            detail=done.problem,
-            hint="Nothing is lost. Mend what the detail says, and run OPTIMIZE SINK again.",
+            detail=result.problem,
+            hint="Correct the cause in the detail, then run OPTIMIZE SINK again. No data is lost.",
         )
     return Result(
-        "OPTIMIZE SINK", columns=_COLUMNS, rows=(tuple(getattr(done, each) for each in _COLUMNS),), names=(name,)
+        "OPTIMIZE SINK", columns=_COLUMNS, rows=(tuple(getattr(result, column) for column in _COLUMNS),), names=(name,)
     )
 
 
-def _ask(job: physical.Job, workspace: Workspace, wait_seconds: float) -> Compacted | None:
-    """Let the process that runs the sink do it; None where it has ended before it was done."""
-    control, told = workspace.catalog.control, (0, 0)
+def _request(job: physical.Job, workspace: Workspace, wait_seconds: float) -> Compacted | None:
+    """Ask the process that runs the sink to compact. Return None if the process ends first."""
+    control, reported = workspace.catalog.control, (0, 0)
     number = control.ask(job.sink_id)
     until = time.monotonic() + wait_seconds
     while True:
-        begun, done = control.outcome(job.sink_id, number)
-        if done is not None:
-            return done
+        has_begun, result = control.outcome(job.sink_id, number)
+        if result is not None:
+            return result
         if not control.held(job.sink_id):
             return None
-        if not begun and time.monotonic() > until:
+        if not has_begun and time.monotonic() > until:
             raise SinkqlError(
                 "SQ5213",
                 f'the process that runs sink "{short_name(job.sink)}" has not begun to compact its table',
-                hint="It does once its batch is done. SELECT * FROM mz_internal.mz_sink_maintenance; tells when.",
+                hint="It begins after its batch. To see when, run SELECT * FROM mz_internal.mz_sink_maintenance;",
             )
-        if begun:
-            told = _tell(control.so_far(job.sink_id), told, workspace)
+        if has_begun:
+            reported = _report(control.so_far(job.sink_id), reported, workspace)
         time.sleep(_POLL_SECONDS)
 
 
-def _tell(now: tuple[int, int], told: tuple[int, int], workspace: Workspace) -> tuple[int, int]:
-    """Say how far it is, unless that was told."""
-    if now != told:
-        workspace.tell(f"compacted {now[0]:,} of at most {now[1]:,} files")
-    return now
+def _report(progress: tuple[int, int], reported: tuple[int, int], workspace: Workspace) -> tuple[int, int]:
+    """Report the progress if it has changed."""
+    if progress != reported:
+        workspace.tell(f"compacted {progress[0]:,} of at most {progress[1]:,} files")
+    return progress
 
 
-def _do(job: physical.Job, workspace: Workspace) -> Compacted | None:
-    """Take the sink's lease and its table, and do it here; None where another process was faster."""
-    from sinkql.runtime.sink.requests import (  # pyiceberg and others, only where something runs
+def _optimize_here(job: physical.Job, workspace: Workspace) -> Compacted | None:
+    """Compact in this process under the sink's lease. Return None if another process has the lease."""
+    from sinkql.runtime.sink.requests import (  # loads pyiceberg, which only a compaction needs
         AT_ONCE,
         OptimizeProgress,
     )
@@ -109,33 +111,33 @@ def _do(job: physical.Job, workspace: Workspace) -> Compacted | None:
         if writer.load_checkpoint() is None:
             return _NOTHING
         writer.claim({}, epoch=epoch, renew=lambda: control.renew(job.sink_id, owner=owner))
-        work, told = OptimizeProgress(), (0, 0)
-        while not work.finished:
+        progress, reported = OptimizeProgress(), (0, 0)
+        while not progress.finished:
             if lease.lost is not None:
                 raise lease.lost
             if lease.dropped:
                 return None
             writer.refresh()
-            found, finished = writer.optimize(_for_now(lease, time.monotonic() + AT_ONCE))
-            for each in found:
-                control.compacted(job.sink_id, each)
-            work.add(found, finished)
-            if not work.finished:
-                told = _tell((work.total().files_before, writer.files_to_optimize()), told, workspace)
-        done = work.total()
+            compactions, finished = writer.optimize(_may_continue(lease, time.monotonic() + AT_ONCE))
+            for compaction in compactions:
+                control.compacted(job.sink_id, compaction)
+            progress.add(compactions, finished)
+            if not progress.finished:
+                reported = _report((progress.total().files_before, writer.files_to_optimize()), reported, workspace)
+        result = progress.total()
         if number is not None:
-            control.optimized(job.sink_id, number, done)
-        return done
+            control.optimized(job.sink_id, number, result)
+        return result
 
 
-def _for_now(lease: _Lease, end: float) -> Callable[[], bool]:
-    return lambda: lease.stays() and time.monotonic() < end
+def _may_continue(lease: _Lease, end: float) -> Callable[[], bool]:
+    return lambda: lease.is_valid() and time.monotonic() < end
 
 
 class _Lease:
-    """A sink's lease, renewed by a thread whatever takes long, until the end of the block.
+    """The lease of a sink, which a thread renews until the end of the block.
 
-    `lost` is set once another process has it, `dropped` once the sink is to be dropped.
+    `lost` is set when another process takes the lease, and `dropped` when the sink should be dropped.
     """
 
     def __init__(self, control: Control, sink_id: str, owner: str) -> None:
@@ -154,14 +156,14 @@ class _Lease:
         self._thread.join()
         self._control.release(self._sink_id, owner=self._owner)
 
-    def stays(self) -> bool:
-        """Tell whether to go on."""
+    def is_valid(self) -> bool:
+        """Return whether the lease still holds and the sink is not dropped."""
         return self.lost is None and not self.dropped
 
     def _renew(self) -> None:
         seconds = self._control.lease_seconds / 3
         renewed_at = time.monotonic()
-        while not self._ended.wait(min(seconds, _LOOK_SECONDS)):
+        while not self._ended.wait(min(seconds, _CHECK_SECONDS)):
             try:
                 self.dropped = self._control.desired(self._sink_id) == "dropped"
                 if time.monotonic() - renewed_at >= seconds:
@@ -171,29 +173,29 @@ class _Lease:
                 self.lost = error
                 return
             except SinkqlError:
-                continue  # a catalog that is locked now may not be at the next turn, before the lease has run out
+                continue  # the catalog may be locked now; retry before the lease expires
 
 
 def publish(statement: ast.Alter, workspace: Workspace) -> Result:
-    """Move main of the sink's table to the head of the sink's branch, in a commit that the sink need not know of.
+    """Move main of the sink's table to the head of the sink's branch. The sink can run during it.
 
-    Raises SQ2347 for a sink without a branch, SQ3522 before its first commit, SQ3523 where main has left the branch.
+    Raise SQ2347 for a sink without a branch, SQ3522 before its first commit, and SQ3523 if main has diverged.
     """
     catalog = workspace.catalog
     sink, notices = find_published(statement, catalog.reader())
     if sink is None:
         return Result("ALTER SINK", notices, skipped=True)
     job = lower(sink.name, catalog.plans)
-    publishing = catalog.registry.sinks[job.write.connector].publish
-    assert publishing is not None, "a sink of this kind has no branch"
+    publish_branch = catalog.registry.sinks[job.write.connector].publish
+    assert publish_branch is not None, "a sink of this kind has no branch"
     assert sink.destination is not None
     try:
-        done = publishing(job.write, workspace.context(job))
+        outcome = publish_branch(job.write, workspace.context(job))
     except SinkqlError as error:
         error.span = error.span or statement.name.span
         raise
-    place = f'main of table "{done.table}" {"is now" if done.moved else "was already"}'
-    message = f'{place} where branch "{sink.destination.branch}" is, at snapshot {done.snapshot}'
+    subject = f'main of table "{outcome.table}" {"is now" if outcome.moved else "was already"}'
+    message = f'{subject} where branch "{sink.destination.branch}" is, at snapshot {outcome.snapshot}'
     return Result(
-        "ALTER SINK", (Notice("SQ2348", message, statement.span),), names=(sink.name,), skipped=not done.moved
+        "ALTER SINK", (Notice("SQ2348", message, statement.span),), names=(sink.name,), skipped=not outcome.moved
     )

@@ -1,7 +1,4 @@
-"""A catalog's sinks → the process that runs them, `sinkql up`: started, listened to, ended.
-
-Sinks that a process of their own runs, for as long as a `with` lasts.
-"""
+"""Start a child process that runs sinks, read its events, and stop it."""
 
 from __future__ import annotations
 
@@ -24,16 +21,16 @@ from sinkql.planner.name import short_name
 from sinkql.session.sink.wait_for_target import TargetWait
 
 COMMAND = (sys.executable, "-m", "sinkql")
-_KEPT = 21
-"""How many of the last lines of its errors are kept."""
+_ERROR_LINES = 21
+"""The number of last lines of the error output that are stored."""
 
 
 @dataclass(slots=True)
 class SinkProcess:
-    """Run `sinkql up` for a catalog, for the sinks of these names or for all.
+    """A child process `sinkql up` that runs the named sinks of a catalog, or all.
 
-    `take` gets each event it prints, and `ended` its exit code and the last lines of its errors; another thread calls
-    them, one at a time.
+    Another thread calls `take` with each event that the process prints. It then calls `ended` with the exit code and
+    the last lines of the error output.
     """
 
     catalog: Address
@@ -42,7 +39,7 @@ class SinkProcess:
     names: tuple[str, ...] = ()
     command: tuple[str, ...] = COMMAND
     ending: bool = False
-    """Whether it was asked to end."""
+    """Whether `stop` was called."""
     _process: subprocess.Popen[str] | None = None
     _listener: threading.Thread | None = None
     _errors: list[str] = field(default_factory=list)
@@ -56,17 +53,17 @@ class SinkProcess:
         """Start the process."""
         self.ending = False
         self._errors = []
-        named, environment = ["--catalog", str(self.catalog)], None
-        if isinstance(self.catalog, ServerUrl):  # arguments of processes can be seen by others, a password with them
-            named, environment = [], {**os.environ, VARIABLE: self.catalog.text}
+        arguments, environment = ["--catalog", str(self.catalog)], None
+        if isinstance(self.catalog, ServerUrl):  # other users can see arguments, which would show the password
+            arguments, environment = [], {**os.environ, VARIABLE: self.catalog.text}
         self._process = subprocess.Popen(
-            [*self.command, *named, "--output", "json", "up", *self.names],
+            [*self.command, *arguments, "--output", "json", "up", *self.names],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            # Ctrl-C at the terminal is for whoever started it, not for the sinks
+            # Ctrl-C at the terminal must not reach the sinks
             start_new_session=True,
         )
         assert self._process.stderr is not None
@@ -76,7 +73,7 @@ class SinkProcess:
         self._listener.start()
 
     def stop(self) -> None:
-        """Ask the process to end after the running batches; `wait` waits for it."""
+        """Ask the process to end after the running batches, without waiting for the end."""
         if self._process is not None and self.pid is not None:
             self.ending = True
             self._process.send_signal(signal.SIGINT)
@@ -87,54 +84,54 @@ class SinkProcess:
             self._process.wait()
 
     def listened(self) -> None:
-        """Wait until all that the ended process said is taken in."""
+        """Wait until all events of the ended process are processed."""
         if self._listener is not None:
             self._listener.join()
 
     def kill(self) -> None:
-        """End the process and all it started at once; its sinks go on from their last commit when they start."""
+        """Kill the process and its children. The sinks continue from their last commit when they start again."""
         if self.pid is not None:
             os.killpg(self.pid, signal.SIGKILL)
             self.wait()
 
     def _collect(self, stream: IO[str]) -> None:
         for line in stream:
-            self._errors = [*self._errors[1 - _KEPT :], line.rstrip()]
+            self._errors = [*self._errors[1 - _ERROR_LINES :], line.rstrip()]
 
     def _listen(self, process: subprocess.Popen[str], errors: threading.Thread) -> None:
         assert process.stdout is not None
         for line in process.stdout:
             event = json_object(line)
             if event is not None:
-                self._give(event)
+                self._call_listener(event)
         code = process.wait()
         errors.join()
         self.ended(code, self._errors)
 
-    def _give(self, event: dict[str, Any]) -> None:
+    def _call_listener(self, event: dict[str, Any]) -> None:
         try:
             self.take(event)
-        except Exception:  # who cannot be told keeps nothing from running: a pipe that nobody reads would
+        except Exception:  # a failing listener must not stop the reading, or the full pipe would block the sinks
             with suppress(OSError):
                 traceback.print_exc()
 
 
 def json_object(line: str) -> dict[str, Any] | None:
-    """Return what a line says in JSON, None if it does not."""
+    """Return the JSON object in a line, None if the line is no JSON object."""
     try:
-        found = json.loads(line)
+        value = json.loads(line)
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return value if isinstance(value, dict) else None
 
 
 def told_error(lines: Sequence[str]) -> Any | None:
-    """Return the last error that lines tell, as `sinkql.errors.as_data` gave it."""
-    found = (json_object(line) for line in reversed(lines))
-    return next((each["error"] for each in found if each is not None and "error" in each), None)
+    """Return the last error in the lines, in the form of `sinkql.errors.as_data`."""
+    objects = (json_object(line) for line in reversed(lines))
+    return next((value["error"] for value in objects if value is not None and "error" in value), None)
 
 
-_LOOK_SECONDS = 0.3
+_CHECK_SECONDS = 0.3
 
 
 class RunningSinks:
@@ -156,10 +153,10 @@ class RunningSinks:
         self._reaching = reaching
         self._process = SinkProcess(catalog, self._take, self._ended, sinks, command)
         self._commits = dict.fromkeys(sinks, 0)
-        self._waited = dict.fromkeys(sinks, 0)
+        self._seen_commits = dict.fromkeys(sinks, 0)
         self._stalled: dict[str, SinkqlError] = {}
         self._failed: SinkqlError | None = None
-        self._gone: dict[str, str] = {}
+        self._end_reasons: dict[str, str] = {}
         self._reached: set[str | None] = set()
         self._changed = threading.Condition()
 
@@ -183,7 +180,7 @@ class RunningSinks:
         return self.__enter__()
 
     async def __aexit__(self, *raised: Any) -> None:
-        import asyncio  # which is there where this is called
+        import asyncio  # already loaded by the caller
 
         await asyncio.to_thread(self.__exit__, *raised)
 
@@ -196,35 +193,35 @@ class RunningSinks:
         retries.
         """
         until = None if timeout is None else time.monotonic() + timeout
-        reaching = self._reaching()
+        wait = self._reaching()
         try:
-            while not self._committed(reaching):
+            while not self._has_committed(wait):
                 self._raise_ended()
-                left = None if until is None else until - time.monotonic()
-                if left is not None and left <= 0:
+                remaining = None if until is None else until - time.monotonic()
+                if remaining is not None and remaining <= 0:
                     error = next(iter(self._stalled.values()), None)
                     raise TimeoutError(f"no commit within {timeout:g} s") from error
-                reaching.check()
+                wait.check()
                 with self._changed:
-                    self._changed.wait(_LOOK_SECONDS if left is None else min(left, _LOOK_SECONDS))
+                    self._changed.wait(_CHECK_SECONDS if remaining is None else min(remaining, _CHECK_SECONDS))
         finally:
-            reaching.end()
+            wait.end()
 
-    def _committed(self, reaching: TargetWait) -> bool:
-        """Tell whether no sink is waited for any more; the commits that there are have been seen then."""
+    def _has_committed(self, wait: TargetWait) -> bool:
+        """Return whether all sinks have committed or reached the target, and mark their commits as seen."""
         with self._changed:
             if not all(
-                self._commits[sink] > self._waited[sink] or reaching.request(sink) in self._reached
+                self._commits[sink] > self._seen_commits[sink] or wait.request(sink) in self._reached
                 for sink in self.sinks
             ):
                 return False
-            self._waited = dict(self._commits)
+            self._seen_commits = dict(self._commits)
             return True
 
     def _raise_ended(self) -> None:
         with self._changed:
             self._raise()
-            self._raise_gone()
+            self._raise_stopped()
 
     def _raise(self) -> None:
         waiting = (error for error in self._stalled.values() if not error.retryable)
@@ -232,13 +229,13 @@ class RunningSinks:
         if error is not None:
             raise error
 
-    def _raise_gone(self) -> None:
-        for sink, why in self._gone.items():
-            if self._commits[sink] == self._waited[sink]:
-                message = f'sink "{short_name(sink)}" ended before it committed: {why}'
-                raise SinkqlError("SQ5212", message, hint="Start the sink again, and wait then.")
+    def _raise_stopped(self) -> None:
+        for sink, reason in self._end_reasons.items():
+            if self._commits[sink] == self._seen_commits[sink]:
+                message = f'sink "{short_name(sink)}" ended before it committed: {reason}'
+                raise SinkqlError("SQ5212", message, hint="Start the sink again before you wait.")
 
-    # --- what the process says, on a thread of its own ----------------------------------------------------------------
+    # --- events of the process, on the listener thread ---------------------------------------------------------------
 
     def _take(self, event: dict[str, Any]) -> None:
         sink = event.get("sink") or event.get("view")
@@ -247,7 +244,7 @@ class RunningSinks:
         with self._changed:
             match event["event"]:
                 case "started":
-                    self._gone.pop(sink, None)
+                    self._end_reasons.pop(sink, None)
                 case "committed":
                     self._commits[sink] += event["rows"] > 0
                     self._stalled.pop(sink, None)
@@ -258,7 +255,7 @@ class RunningSinks:
                 case "stopped" if "error" in event:
                     self._failed = self._failed or from_data(event["error"])
                 case "stopped":
-                    self._gone[sink] = event["why"]
+                    self._end_reasons[sink] = event["why"]
                 case _:
                     return
             self._changed.notify_all()
@@ -266,10 +263,10 @@ class RunningSinks:
     def _ended(self, code: int, errors: Sequence[str]) -> None:
         with self._changed:
             if code != 0 and not self._process.ending and self._failed is None:
-                told = told_error(errors)
+                reported = told_error(errors)
                 message, detail = f"the process that runs the sinks ended with {code}", "\n".join(errors) or None
                 hint = "Start the sinks again; they continue where they stopped."
-                ended = SinkqlError("SQ4004", message, detail=detail, hint=hint)
-                self._failed = from_data(told) if told is not None else ended
-            self._gone = dict.fromkeys(self.sinks, "its process ended") | self._gone
+                failure = SinkqlError("SQ4004", message, detail=detail, hint=hint)
+                self._failed = from_data(reported) if reported is not None else failure
+            self._end_reasons = dict.fromkeys(self.sinks, "its process ended") | self._end_reasons
             self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""Jobs → running sinks, under leases of the catalog; the catalog → what they are doing."""
+"""Run jobs, and report the status of sinks and sources."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from sinkql.runtime.process.application import RunSpec
     from sinkql.runtime.sink.host import SinkOutcome
 
-_WIDE = 1_000_000
-"""From how many rows of one key on a change of it is worth a warning."""
+_WIDE_KEY_ROWS = 1_000_000
+"""The number of rows of one key from which a warning is shown."""
 _WIDE_HINT = (
     "'A key of the ' || CASE k.kind WHEN 'SINK' THEN 'sink' ELSE 'view' END || '''s state has ' || w.widest_key"
-    " || ' rows, all of which a change of it may read or write. EXPLAIN PHYSICAL PLAN WITH (STATE) FOR ' || k.kind"
-    " || ' ' || k.name || ' shows where.'"
+    " || ' rows. A change of the key may read or write all of them. EXPLAIN PHYSICAL PLAN WITH (STATE) FOR ' || k.kind"
+    " || ' ' || k.name || ' shows the place.'"
 )
 _STATUS = f"""
 WITH jobs AS (
@@ -55,7 +55,7 @@ SELECT k.name, s.status, d.desired, lower(k.kind) AS type, s.details -> 'rebuild
   coalesce(f.lag, p.lag) AS lag_seconds,
   p.committed_at AS last_commit, m.compacted_at AS last_compaction,
   m.optimized_files || ' of ' || m.files_to_optimize AS files_optimized, g.branch, w.amplification, w.widest_key,
-  s.error, coalesce(s.hint, CASE WHEN w.widest_key > {_WIDE} THEN {_WIDE_HINT} END) AS hint, s.id
+  s.error, coalesce(s.hint, CASE WHEN w.widest_key > {_WIDE_KEY_ROWS} THEN {_WIDE_HINT} END) AS hint, s.id
 FROM jobs AS k
 JOIN {JOB_STATUSES} AS s ON s.id = k.id
 LEFT JOIN desired AS d ON d.sink_id = k.job_id
@@ -92,26 +92,26 @@ _WORST_FIRST = (5, 4, 3, 2, 1)
 def run_jobs(
     workspace: Workspace, jobs: Sequence[physical.Job], *, once: bool, takeover: bool, progress: Progress | None
 ) -> int:
-    """Run jobs until each has ended or was stopped; return the exit code that fits all of them."""
-    from sinkql.runtime.process import supervisor  # Spark, only where something runs
+    """Run jobs until each has ended or was stopped, and return the joint exit code."""
+    from sinkql.runtime.process import supervisor  # loads Spark, which only running sinks need
 
     if not jobs:
         return 0
-    wanted = _wanted(workspace, jobs, once=once, takeover=takeover, progress=progress)
-    return _exit_code(supervisor.run_until_done(wanted))
+    spec = _run_spec(workspace, jobs, once=once, takeover=takeover, progress=progress)
+    return _exit_code(supervisor.run_until_done(spec))
 
 
 def run_catalog(
     workspace: Workspace, jobs: Sequence[physical.Job] | None, *, once: bool, takeover: bool, progress: Progress | None
 ) -> int:
-    """Run jobs, or all sinks that are to run, also those that come later; return the exit code that fits all."""
+    """Run the jobs, or all sinks that should run, including later ones. Return the joint exit code."""
     from sinkql.runtime.process import supervisor  # as above
 
-    wanted = _wanted(workspace, jobs, once=once, takeover=takeover, progress=progress)
-    return _exit_code(supervisor.run_until_stopped(wanted))
+    spec = _run_spec(workspace, jobs, once=once, takeover=takeover, progress=progress)
+    return _exit_code(supervisor.run_until_stopped(spec))
 
 
-def _wanted(
+def _run_spec(
     workspace: Workspace, jobs: Sequence[physical.Job] | None, *, once: bool, takeover: bool, progress: Progress | None
 ) -> RunSpec:
     from sinkql.runtime.batch.events import silent  # as above
@@ -121,11 +121,11 @@ def _wanted(
     control = workspace.catalog.control
     for job in jobs or ():
         control.resume(job.sink_id)
-    roster = CatalogWorkload(workspace.catalog, jobs)
+    workload = CatalogWorkload(workspace.catalog, jobs)
     registry = workspace.catalog.registry
-    desk = CatalogCaptureDirectory(workspace.catalog, roster, CatalogAccess(workspace.catalog).secret)
+    directory = CatalogCaptureDirectory(workspace.catalog, workload, CatalogAccess(workspace.catalog).secret)
     return RunSpec(
-        roster, workspace.context, registry, control, progress or silent, once=once, takeover=takeover, desk=desk
+        workload, workspace.context, registry, control, progress or silent, once=once, takeover=takeover, desk=directory
     )
 
 
@@ -135,17 +135,17 @@ def _exit_code(outcomes: Sequence[SinkOutcome]) -> int:
 
 
 def status(catalog: Catalog, sinks: Sequence[str]) -> tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]:
-    """Return columns and rows that tell what the given sinks are doing."""
-    wanted = _ids(catalog, sinks)
+    """Return columns and rows with the status of jobs."""
+    ids = _ids(catalog, sinks)
     table = select_views(_STATUS, catalog.database)
-    return table.columns, tuple(row for row in table.rows if row[-1] in wanted)
+    return table.columns, tuple(row for row in table.rows if row[-1] in ids)
 
 
 def source_status(catalog: Catalog, sinks: Sequence[str]) -> tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]:
-    """Return columns and rows that tell how the sources are that the given sinks read."""
-    wanted = _ids(catalog, sinks)
+    """Return columns and rows with the status of the sources that jobs read."""
+    ids = _ids(catalog, sinks)
     table = select_views(_SOURCE_STATUS, catalog.database)
-    return table.columns[:-1], tuple(row[:-1] for row in table.rows if not wanted.isdisjoint(json.loads(row[-1])))
+    return table.columns[:-1], tuple(row[:-1] for row in table.rows if not ids.isdisjoint(json.loads(row[-1])))
 
 
 def _ids(catalog: Catalog, sinks: Sequence[str]) -> set[str]:

@@ -1,4 +1,4 @@
-"""Jobs of sinks, and of the views that they read → whether they have all that their sources had when it was asked."""
+"""Wait until jobs have committed all rows that their sources had at the time of the request."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from sinkql.storage.key_value import KeyValueStore
 
 @dataclass(slots=True)
 class TargetWait:
-    """Ask the views first, and each other job once those that it reads have answered."""
+    """Requests to jobs: to views first, and to each other job after the views that it reads have answered."""
 
     jobs: Sequence[physical.Job]
     notes: KeyValueStore
-    _asked: dict[str, str] = field(default_factory=dict)
+    _requests: dict[str, str] = field(default_factory=dict)
     _done: set[str] = field(default_factory=set)
 
     def check(self) -> None:
-        """Ask the jobs whose turn it is. What runs a sink tells of it, who else may run a view does not."""
+        """Send each request whose views have answered. Answers are in the store, as any process may run a view."""
         names = {job.sink for job in self.jobs}
-        self._done |= {sink for sink, name in self._asked.items() if is_wait_done(self.notes, name)}
+        self._done |= {sink for sink, name in self._requests.items() if is_wait_done(self.notes, name)}
         for job in self.jobs:
             views = {read.name for read in job.reads() if read.connector == physical.VIEW} & names
-            if job.sink not in self._asked and views <= self._done:
-                self._asked[job.sink] = request_wait(self.notes, job.sink_id)
+            if job.sink not in self._requests and views <= self._done:
+                self._requests[job.sink] = request_wait(self.notes, job.sink_id)
 
     def request(self, sink: str) -> str | None:
-        """Return the name of the request for a sink, by its full name; None where it has not been asked yet."""
-        return self._asked.get(sink)
+        """Return the name of the request to a sink, None if it is not sent yet."""
+        return self._requests.get(sink)
 
     def end(self) -> None:
-        """Take back what was not answered."""
-        self.notes.remove(*self._asked.values())
+        """Delete the requests."""
+        self.notes.remove(*self._requests.values())
