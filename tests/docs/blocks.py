@@ -50,6 +50,10 @@ _REMOTE = ("SQ4", "SQ2801", "SQ2481")
 """How codes begin that planning without a server may fail with: the environment, tables and columns to ask for."""
 
 
+_ENDING_S = 60
+"""How long a command in the background may take to end, before it is killed."""
+
+
 class NeedsSparkError(Exception):
     """A statement that only Spark can run, on a page that does not say so."""
 
@@ -280,7 +284,7 @@ def _background(command: list[str], environment: Mapping[str, str]) -> Iterator[
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGINT)
         try:
-            process.wait(PATIENCE_S)
+            process.wait(_ENDING_S)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
