@@ -17,13 +17,12 @@ from _pytest.mark import ParameterSet
 from docs.blocks import MARKS, Runner, commands, needs_spark, prints, runs
 from docs.page_text import ROOT, Page, pages, parse, read
 from docs.servers import SETUPS, servers
-from docs.tree import OLD
 from sinkql.cli.main import cli
 from support.kafka import Kafka, kafka
 
 pytestmark = pytest.mark.long
 
-_PAGES = [page for page in pages() if page.path not in OLD and not page.is_error]
+_PAGES = [page for page in pages() if not page.is_error]
 _WITH_COMMANDS = [*pages(), *(read(ROOT / name) for name in ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md"))]
 
 

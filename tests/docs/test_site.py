@@ -66,8 +66,6 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the site, as `make docs` does."""
     if find_spec("material") is None:
         pytest.skip("mkdocs-material is not installed: run make install")
-    if any(not (ROOT / name).exists() for name in navigation()):
-        pytest.xfail("MkDocs is strict, and pages are still being written")
     output = tmp_path_factory.mktemp("site") / "site"
     command = [sys.executable, str(ROOT / "tools" / "site.py"), "--output", str(output)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -14,9 +14,9 @@ from itertools import pairwise
 import pytest
 
 from docs.page_text import DOCS, ROOT, Page, pages, parse, read
-from docs.tree import OLD, navigation
+from docs.tree import navigation
 from sinkql.connector_api.registry import discover
-from sinkql.errors import SinkqlError, error_codes
+from sinkql.errors import SinkqlError
 from sinkql.script.format import format_script
 
 pytestmark = pytest.mark.long
@@ -59,7 +59,7 @@ def test_links_lead_somewhere(page: Page) -> None:
 
 
 def _why_broken(page: Page, link: str) -> str | None:
-    """Say what is wrong with a link; a page of the navigation that is not written yet is right."""
+    """Return the reason why a link is broken; None if it is not."""
     if re.match(r"[a-z]+:", link):
         return None
     target, _, anchor = link.partition("#")
@@ -67,13 +67,7 @@ def _why_broken(page: Page, link: str) -> str | None:
     if not path.is_relative_to(ROOT):
         return "it leads out of the repository"
     if not path.exists():
-        name = str(path.relative_to(ROOT))
-        code = re.fullmatch(r"docs/errors/(SQ\d{4})\.md", name)
-        if code is not None and not (DOCS / "errors").exists():
-            return None if code[1] in error_codes else "no error has this code"
-        return None if name in navigation() and name not in OLD else "there is no such file"
-    if page.path.startswith("docs/") and page.path not in OLD and str(path.relative_to(ROOT)) in OLD:
-        return "that page is going to be removed"
+        return "there is no such file"
     if anchor and path.suffix == ".md" and anchor not in read(path).anchors:
         near = get_close_matches(anchor, read(path).anchors, 1)
         return f"there is no heading with this anchor{f', but one with {near[0]}' if near else ''}"
@@ -82,7 +76,7 @@ def _why_broken(page: Page, link: str) -> str | None:
 
 # --- what each page of the tree has ---------------------------------------------------------------------------------
 
-_TREE = [pytest.param(page, id=page.name) for page in pages() if page.path not in OLD and not page.is_error]
+_TREE = [pytest.param(page, id=page.name) for page in pages() if not page.is_error]
 
 
 @pytest.mark.parametrize("page", _TREE)
@@ -154,19 +148,12 @@ def test_every_page_is_in_the_navigation_once() -> None:
     found = Counter(navigation())
     assert [name for name, count in found.items() if count > 1] == []
     single = re.compile(r"docs/errors/SQ\d{4}\.md")
-    missing = [
-        page.path for page in pages() if page.path not in found and page.path not in OLD and not single.match(page.path)
-    ]
+    missing = [page.path for page in pages() if page.path not in found and not single.match(page.path)]
     assert missing == [], "add them to nav in mkdocs.yml"
 
 
-@pytest.mark.xfail(strict=True, reason="pages are still being written: remove this mark with the last one")
 def test_every_page_of_the_navigation_is_there() -> None:
     assert [name for name in navigation() if not (ROOT / name).exists()] == []
-
-
-def test_old_pages_are_removed_from_the_list_with_the_page() -> None:
-    assert [name for name in OLD if not (ROOT / name).exists()] == []
 
 
 def test_every_page_of_an_error_is_linked_by_the_index() -> None:
@@ -193,7 +180,7 @@ def test_every_page_of_an_error_is_linked_by_the_index() -> None:
     ],
 )
 def test_wrong_links_are_found(link: str, why: str | None) -> None:
-    page = parse("# Title\n", "docs/guide.md")
+    page = parse("# Title\n", "docs/index.md")
     found = (
         _why_broken(page, link)
         if not link.startswith("#")

@@ -11,15 +11,6 @@ import yaml
 
 from docs.page_text import ROOT
 
-OLD = frozenset(
-    f"docs/{name}.md"
-    for name in (
-        "bad-records", "changing", "cluster", "embedding", "guide", "proof", "scale",
-        "views", "watching",
-    )
-)  # fmt: skip
-"""Pages that the tree replaces, and that rules for new pages leave out; this only shrinks, and is empty in the end."""
-
 
 @cache
 def configuration() -> dict[str, Any]:
