@@ -1,7 +1,15 @@
-"""logical → physical, and physical → the text that an engine runs.
+"""Lower logical plans to physical jobs, and physical plans to the input of tasks and to Spark SQL.
 
-* `job`: a sink → its job: views put in line, operators chosen.
-* `explain`: EXPLAIN → the text of a stage.
-* `task_input`: what goes into the tasks of an operator with state, as data.
-* `spark`: expressions, relations and preparations → Spark SQL.
+* `job`: Lowers a sink or a materialized view to its job.
+* `context`: Collects shared operators, statements and connections of one job.
+* `relation`: Lowers items and relations to operators.
+* `join`: Lowers joins.
+* `window`: Lowers ranks, windows and collected groups.
+* `index`: Lowers indexes of materialized views, and uses them in joins.
+* `common_subplan`: Shares equal operators, fuses joins, and names arrangements.
+* `materialized_view`: Decides which views are read from their logs, and which inputs are read at ticks.
+* `explain`: Prints a stage for EXPLAIN.
+* `task_input`: Defines the input of a stateful operator's tasks.
+* `join_input`: Defines the input of a join's tasks.
+* `spark`: Lowers expressions and physical plans to Spark SQL.
 """

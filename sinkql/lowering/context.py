@@ -1,4 +1,4 @@
-"""What the lowering of one job gathers: what is used several times, the statements of views, connections."""
+"""Collect the results of lowering one job: shared operators, the statements of views, and connections."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from sinkql.printer import to_sql
 
 @dataclass(slots=True)
 class Context:
-    """Lower the relations of one job; `texts` collects the statements of the views that went in.
+    """The context of lowering one job; `texts` collects the statements of the inlined views.
 
-    The views `logs` are read from their logs. In indexes of those in its `cluster` the job may look up.
+    The views `logs` are read from their logs. The job may use indexes of views in its `cluster`.
     """
 
     catalog: logical.CatalogReader
@@ -29,37 +29,37 @@ class Context:
     _constants: dict[str, physical.Read] = field(default_factory=dict)
 
     def arrangement(self) -> str:
-        """Return what stands for the name of an operator's state until the whole job is known."""
+        """Return a placeholder for the name of an arrangement, until the whole job is known."""
         return ""
 
     def indexes(self, log: physical.Read) -> tuple[ViewIndexes, ...]:
-        """Return the indexes of a view, whose log is read, in which the job may look up."""
+        """Return the indexes that the job may use of a view whose log it reads."""
         view = self.catalog.item(log.name)
         assert isinstance(view, logical.View)
         return indexes_of(log.name, self.catalog) if view.cluster == self.cluster else ()
 
     def again(self, body: physical.Operator, name: str = "shared") -> physical.Operator:
-        """Return what stands for an operator where its rows are used once more: itself, if it keeps no state."""
-        if not any(isinstance(each, physical.Stateful) for each in physical.walk(body)):
+        """Return a reference to an operator whose rows are used again; without state, the operator itself."""
+        if not any(isinstance(node, physical.Stateful) for node in physical.walk(body)):
             return body
         if id(body) not in self._names:
-            known = self._names[id(body)] = unused(name, self.shared)
-            self.shared[known] = body
+            shared_name = self._names[id(body)] = unused(name, self.shared)
+            self.shared[shared_name] = body
         return physical.Use(self._names[id(body)], physical.columns_of(body), physical.change_of(body))
 
     def constant(self, read: physical.Read) -> physical.Operator:
-        """Return the read of rows that a query says: a source has one in a job, whatever its columns are called."""
+        """Return the read of constant rows; equal rows are one source in a job, whatever their columns' names."""
         first = self._constants.setdefault(read.source, read)
         if first.columns == read.columns:
             return first
         outputs = tuple(
-            physical.Output(own.name, logical.Reference(known.name, parse_type(known.type), known.nullable))
-            for own, known in zip(read.columns, first.columns, strict=True)
+            physical.Output(column.name, logical.Reference(old.name, parse_type(old.type), old.nullable))
+            for column, old in zip(read.columns, first.columns, strict=True)
         )
         return physical.Map(first, outputs)
 
     def retracting(self, body: physical.Operator) -> physical.Operator:
-        """Return rows that come and go where `body` gives rows that overwrite each other."""
+        """Return `body` as a relation with retractions, normalized if it is an upsert relation."""
         if physical.change_of(body) != "upsert":
             return body
         return physical.Normalize(body, self.arrangement(), physical.key_of(body))
@@ -68,37 +68,37 @@ class Context:
         item = self.catalog.item(name)
         assert isinstance(item, logical.Connection)
         options = dict(item.options)
-        named = [each for value in options.values() for each in (value if isinstance(value, list) else [value])]
-        through = [each["connection"] for each in named if isinstance(each, dict) and "connection" in each]
-        return physical.Connection(item.name, item.kind, options, {each: self.connection(each) for each in through})
+        values = [part for value in options.values() for part in (value if isinstance(value, list) else [value])]
+        through = [part["connection"] for part in values if isinstance(part, dict) and "connection" in part]
+        return physical.Connection(item.name, item.kind, options, {used: self.connection(used) for used in through})
 
     def state(self, cluster: logical.Cluster) -> physical.StatePath | None:
-        """Return where the sinks of a cluster keep their state."""
+        """Return the place of the state of a cluster's sinks."""
         if cluster.state is None:
             return None
         through = cluster.state.connection
         return physical.StatePath(cluster.state.path, self.connection(through) if through is not None else None)
 
     def state_of(self, cluster: str) -> physical.StatePath | None:
-        """Return where the sinks of a cluster, by its full name, keep their state."""
-        found = self.catalog.item(cluster)
-        assert isinstance(found, logical.Cluster)
-        return self.state(found)
+        """Return the place of the state of a cluster's sinks, by the cluster's full name."""
+        item = self.catalog.item(cluster)
+        assert isinstance(item, logical.Cluster)
+        return self.state(item)
 
     def origin(self, name: str, span: Span) -> physical.Origin | None:
-        """Return where in a view's printed statement stands what a span of its plan points at."""
+        """Return the place in a view's printed statement of a span of its plan."""
         if not span.end:
             return None
         entry = self.catalog.entry(name)
         if entry is None:
-            return physical.Origin(name, span.start, span.end)  # a query that is in no catalog is its own text
+            return physical.Origin(name, span.start, span.end)  # a query outside of the catalog is its text
         assert isinstance(entry.statement, ast.CreateView)
         query = entry.statement.query
         if name not in self.texts:
             self.texts[name] = to_sql(entry.statement)
-        found = query.place(span).shifted(self.texts[name].index(query.text))
-        return physical.Origin(name, found.start, found.end)
+        place = query.place(span).shifted(self.texts[name].index(query.text))
+        return physical.Origin(name, place.start, place.end)
 
     def output(self, name: str, expression: logical.Expression, view: str) -> physical.Output:
-        """Return a column that is computed, which says where in a view it was written."""
+        """Return a computed column with its origin in a view."""
         return physical.Output(name, without_spans(expression), self.origin(view, expression.span))

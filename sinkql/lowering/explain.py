@@ -1,4 +1,4 @@
-"""EXPLAIN → a stage as text, JSON or a graph: syntax, meaning, the work, or the work's Spark SQL."""
+"""Print a stage for EXPLAIN as text, JSON or a graph: syntax, logical plan, physical plan, or Spark SQL."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def explained(
     facts: logical.Facts,
     held: Callable[[str], Held] = lambda sink: {},
 ) -> str:
-    """Return a stage of what EXPLAIN names, a CREATE with its facts; SQ2970 for a stage that there is not, SQ2367.
+    """Return a stage of the item or statement that EXPLAIN names; raise SQ2970 for an unsupported stage, or SQ2367.
 
-    `held` gives what the state of a sink holds, by its full name.
+    `held` returns the contents of a sink's state, by its full name.
     """
     if statement.stage in _SCHEMAS:
         return json.dumps(_schema(statement, plans, registry, facts), indent=2, ensure_ascii=False)
@@ -63,12 +63,12 @@ def explained(
 
 
 def _notes(statement: ast.Explain, plans: logical.CatalogReader) -> list[str]:
-    """Return what the plan of work says of materialized views that have no log, or whose log is not read."""
+    """Return the notes of a physical plan on materialized views without a log, or whose log is not read."""
     explainee = statement.explainee
     if statement.stage != "PHYSICAL" or not isinstance(explainee, ast.ItemRef):
         return []
     entry = find(plans, explainee.name, explainee.kind)
-    if _job(entry.name, plans):
+    if _has_job(entry.name, plans):
         return [*inlined_views(entry.name, plans), *unused_indexes(lower(entry.name, plans), plans)]
     if entry.kind != "MATERIALIZED VIEW" or not readers_of(entry.name, plans):
         return []
@@ -76,7 +76,7 @@ def _notes(statement: ast.Explain, plans: logical.CatalogReader) -> list[str]:
 
 
 def _state(statement: ast.Explain, plans: logical.CatalogReader, held: Callable[[str], Held]) -> Held | None:
-    """Return what WITH (STATE) is to show; None without it. Raises SQ2970 where nothing has a state."""
+    """Return the state for WITH (STATE), None without it; raise SQ2970 if the plan has no state."""
     if not statement.options:
         return None
     option = statement.options[0]
@@ -84,26 +84,26 @@ def _state(statement: ast.Explain, plans: logical.CatalogReader, held: Callable[
         message = f"EXPLAIN WITH ({option.name}) is not supported"
         raise SinkqlError("SQ2970", message, option.name_span, hint="Write WITH (STATE), or leave it out.")
     explainee = statement.explainee
-    named = find(plans, explainee.name, explainee.kind) if isinstance(explainee, ast.ItemRef) else None
-    if named is None or not _job(named.name, plans) or statement.stage != "PHYSICAL" or statement.output == "JSON":
+    entry = find(plans, explainee.name, explainee.kind) if isinstance(explainee, ast.ItemRef) else None
+    if entry is None or not _has_job(entry.name, plans) or statement.stage != "PHYSICAL" or statement.output == "JSON":
         message = "EXPLAIN WITH (STATE) is only supported for the physical plan of a sink, as text or as a graph"
         hint = "Write EXPLAIN PHYSICAL PLAN WITH (STATE) FOR SINK name."
-        if named is not None and named.kind == "MATERIALIZED VIEW" and statement.stage == "PHYSICAL":
+        if entry is not None and entry.kind == "MATERIALIZED VIEW" and statement.stage == "PHYSICAL":
             hint = (
                 "The state of this view is kept by its sinks: write EXPLAIN PHYSICAL PLAN WITH (STATE) FOR SINK name."
             )
         raise SinkqlError("SQ2970", message, option.name_span, hint=hint)
-    return held(named.name)
+    return held(entry.name)
 
 
-def _job(name: str, plans: logical.CatalogReader) -> bool:
-    """Tell whether an item is a job: a sink, or a view with a log."""
+def _has_job(name: str, plans: logical.CatalogReader) -> bool:
+    """Return whether an item has a job: a sink, or a view with a log."""
     return isinstance(plans.item(name), logical.Sink) or view_id(name, plans) is not None
 
 
 def _explained(statement: ast.Explain, plans: logical.CatalogReader, registry: Registry, facts: logical.Facts) -> Plan:
     explainee = statement.explainee
-    assert explainee is not None  # only ANALYZE CLUSTER, which is refused, has none
+    assert explainee is not None  # only ANALYZE CLUSTER has none, and it is refused
     if isinstance(explainee, ast.Subscribe):
         hint = "Write EXPLAIN MATERIALIZED VIEW and its name."
         raise SinkqlError("SQ2963", "EXPLAIN of SUBSCRIBE is not supported yet", explainee.span, hint=hint)
@@ -113,7 +113,7 @@ def _explained(statement: ast.Explain, plans: logical.CatalogReader, registry: R
             return entry.statement
         item = plans.item(entry.name)
         assert item is not None
-        work = lower(entry.name, plans) if _job(entry.name, plans) else item
+        work = lower(entry.name, plans) if _has_job(entry.name, plans) else item
         return item if statement.stage == "OPTIMIZED" else _work(work, plans)
     if isinstance(explainee, ast.Query):
         explainee = ast.CreateView(ast.Name((ast.Ident(_QUERY),)), explainee)
@@ -130,7 +130,7 @@ def _explained(statement: ast.Explain, plans: logical.CatalogReader, registry: R
 
 
 def _schema(statement: ast.Explain, plans: logical.CatalogReader, registry: Registry, facts: logical.Facts) -> Any:
-    """Return the schema of the messages that a sink writes; SQ2367 where they have none."""
+    """Return the schema of the messages that a sink writes; raise SQ2367 if it has none."""
     explainee, part = statement.explainee, _SCHEMAS[statement.stage]
     item: logical.Item | None = None
     if isinstance(explainee, ast.ItemRef):
@@ -141,30 +141,34 @@ def _schema(statement: ast.Explain, plans: logical.CatalogReader, registry: Regi
         hint = f"Write EXPLAIN {statement.stage} FOR SINK name, or FOR CREATE SINK …."
         raise SinkqlError("SQ2367", f"only sinks have a {statement.stage}", statement.span, hint=hint)
     kind = registry.sinks[item.kind]
-    found = kind.encoded(lower_sink(item, plans).write, part) if kind.encoded is not None else None
-    if found is None:
+    encoded = kind.encoded(lower_sink(item, plans).write, part) if kind.encoded is not None else None
+    if encoded is None:
         why = f"the sink has no {part.upper()}" if kind.encoded is not None else f"{kind.owner} write no messages"
-        writers = one_of([f"INTO {name}" for name, each in registry.sinks.items() if each.encoded is not None])
+        writers = one_of([f"INTO {name}" for name, sink in registry.sinks.items() if sink.encoded is not None])
         raise SinkqlError("SQ2367", why, statement.span, hint=f"Sinks {writers} write messages, keys with KEY (…).")
-    format_, options, columns = found
+    format_, options, columns = encoded
     writing = registry.messages[format_].writing
     if writing is None or writing.schema is None:
-        known = [name for name, each in registry.messages.items() if each.writing is not None and each.writing.schema]
-        hint = f"Write {one_of([f'FORMAT {name}' for name in known])}."
+        formats = [
+            name
+            for name, message in registry.messages.items()
+            if message.writing is not None and message.writing.schema
+        ]
+        hint = f"Write {one_of([f'FORMAT {name}' for name in formats])}."
         raise SinkqlError("SQ2367", f"FORMAT {format_} has no schema", statement.span, hint=hint)
     return writing.schema(options, columns)
 
 
-def _work(found: logical.Item | physical.Job, plans: logical.CatalogReader) -> Plan:
-    """Return what a source or a view does; of what does no work by itself, what it means."""
-    match found:
+def _work(plan_: logical.Item | physical.Job, plans: logical.CatalogReader) -> Plan:
+    """Return the physical plan of a source or a view; other items are returned unchanged."""
+    match plan_:
         case logical.Source():
-            return lower_relation(found, plans)
+            return lower_relation(plan_, plans)
         case logical.View():
-            graph, _ = lower_view(found, plans)
+            graph, _ = lower_view(plan_, plans)
             return graph if graph.shared else graph.root
         case _:
-            return found
+            return plan_
 
 
 def _data(value: Plan) -> Any:

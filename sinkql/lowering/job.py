@@ -1,4 +1,4 @@
-"""logical.Sink → physical.Job: put views in line, choose the operators, fuse what needs no step of its own."""
+"""Lower a logical sink to a physical job: inline views, choose operators, and fuse steps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SINKS = uuid.UUID("6b1f0f6e-6b0e-5d3b-9a55-2f6f2d1f5c11")
 
 
 def lower(name: str, catalog: logical.CatalogReader) -> physical.Job:
-    """Return the job of a sink in the catalog, or of a view that is a job of its own, by its full name.
+    """Return the job of a sink or of a materialized view with a job, by its full name.
 
     Pure: the same catalog gives the same job.
     """
@@ -35,7 +35,7 @@ def lower(name: str, catalog: logical.CatalogReader) -> physical.Job:
 
 
 def _earlier(facts: logical.Facts) -> tuple[physical.Earlier, ...]:
-    return tuple(codec.convert(each, physical.Earlier) for each in facts.get("plans", ()))
+    return tuple(codec.convert(plan, physical.Earlier) for plan in facts.get("plans", ()))
 
 
 def lower_sink(
@@ -45,23 +45,23 @@ def lower_sink(
     sink_id: str | None = None,
     logs: frozenset[str] = frozenset(),
 ) -> physical.Job:
-    """Return the job of a planned sink that need not be in the catalog; without an id it has one made of its name.
+    """Return the job of a planned sink, which need not be in the catalog; the default id comes from its name.
 
     The views `logs` are read from their logs.
     """
     cluster = catalog.item(sink.cluster)
     assert isinstance(cluster, logical.Cluster)
-    # an index has the rows from before a sink without a snapshot began
+    # an index contains rows from before the start of a sink without a snapshot
     context = Context(catalog, logs, cluster.name if sink.snapshot else None)
     body = ItemLowering(context).item(sink.relation)
-    proven = any(known <= set(sink.key) for known in sink.shape.keys)
-    if sink.final or set(sink.key) != set(physical.key_of(body)):  # it must know which rows others take the place of
+    proven = any(key <= set(sink.key) for key in sink.shape.keys)
+    if sink.final or set(sink.key) != set(physical.key_of(body)):  # it must know which rows are overwritten
         body = context.retracting(body)
     if sink.key and not physical.sequenced(body) and physical.change_of(body) == "append":
-        body = physical.Union((body,), "retract")  # no row is later than another
+        body = physical.Union((body,), "retract")  # its rows have no order
     change = physical.change_of(body)
     if sink.key and change == "retract" and not proven:
-        # where a key's row goes, another of its rows may be there still
+        # when a row of a key is removed, another row of the key may remain
         body, proven = physical.Pick(body, context.arrangement(), sink.key), True
     columns = physical_columns(sink.shape.columns)
     graph = deduplicate(physical.Graph(body, context.shared), [column.name for column in columns], sink.key)
@@ -98,8 +98,8 @@ def lower_sink(
 
 def lower_materialized(view: logical.View, catalog: logical.CatalogReader) -> physical.Job:
     """Return the job of a view that keeps a log."""
-    known, cluster = view_id(view.name, catalog), catalog.item(view.cluster)
-    assert known is not None
+    id_, cluster = view_id(view.name, catalog), catalog.item(view.cluster)
+    assert id_ is not None
     assert isinstance(cluster, logical.Cluster)
     context = Context(catalog, logs_of(view.name, catalog).read, cluster.name)
     body = context.retracting(ItemLowering(context).operator(view))
@@ -110,12 +110,12 @@ def lower_materialized(view: logical.View, catalog: logical.CatalogReader) -> ph
     unique = view.shape.keys[0] if view.shape.keys and view.shape.keys[0] else frozenset(names)
     key = tuple(name for name in names if name in unique)
     graph = deduplicate(physical.Graph(body, context.shared), names, key)
-    own = msgspec.structs.replace(ItemLowering(context).log(view), change="retract")
-    indexes = tuple(use_indexes(each, own) for each in indexes_of(view.name, catalog))
+    log = msgspec.structs.replace(ItemLowering(context).log(view), change="retract")
+    indexes = tuple(use_indexes(index, log) for index in indexes_of(view.name, catalog))
     retain = 0 if view.retain is None else int(view.retain.total_seconds() * 1000)
     tuning: dict[str, Any] = {"retain_ms": retain}
     if indexes:
-        tuning["indexes"] = [each.arrangement for each in indexes]
+        tuning["indexes"] = [index.arrangement for index in indexes]
     write = physical.Write(
         input=graph.root,
         connector=physical.VIEW,
@@ -126,11 +126,11 @@ def lower_materialized(view: logical.View, catalog: logical.CatalogReader) -> ph
         changelog=False,
         key=key,
         proven=True,
-        options={"view_id": known, "tuning": tuning},
+        options={"view_id": id_, "tuning": tuning},
     )
     return physical.Job(
         sink=view.name,
-        sink_id=known,
+        sink_id=id_,
         cluster=cluster.name,
         master=cluster.master,
         conf=dict(cluster.conf),
@@ -146,17 +146,17 @@ def lower_materialized(view: logical.View, catalog: logical.CatalogReader) -> ph
 
 
 def lower_relation(source: logical.Source, catalog: logical.CatalogReader) -> physical.Read:
-    """Return what reads a source, which need not be in the catalog."""
+    """Return the read of a source, which need not be in the catalog."""
     return ItemLowering(Context(catalog)).source(source)
 
 
 def lower_view(view: logical.View, catalog: logical.CatalogReader) -> tuple[physical.Graph, dict[str, str]]:
-    """Return the operators that give the rows of a view, and the statements that their origins point into."""
+    """Return the operators that produce the rows of a view, and the statements of their origins."""
     context = Context(catalog)
     graph = share_subplans(physical.Graph(ItemLowering(context).operator(view), context.shared))
     return named(fuse_joins(graph)), context.texts
 
 
 def lower_connection(name: str, catalog: logical.CatalogReader) -> physical.Connection:
-    """Return a connection, with those that it goes through."""
+    """Return a connection with the connections that it uses."""
     return Context(catalog).connection(name)

@@ -1,8 +1,8 @@
-"""logical.Join over lowered inputs → operators: keys as columns, what each side keeps, what is left of the condition.
+"""Lower a logical join over lowered inputs: keys as columns, the state of each side, and the residual condition.
 
-A condition that is no equality, of any other join than an inner one, is tested on the pairs J that the equalities give:
-L LEFT JOIN R is J and the rows of L that J has not, with NULLs; by the identity of a row of L, its key or all its
-columns. Without an equality the rows of one side go to every bucket.
+If a join other than an inner join has a residual condition, it is tested on the pairs J of the equalities. Then L LEFT
+JOIN R is J, plus the rows of L that are not in J, extended with NULLs. Rows of L are identified by a key or by all
+columns. Without an equality, the rows of one side go to every bucket.
 """
 
 from __future__ import annotations
@@ -25,37 +25,37 @@ _KINDS: dict[JoinKind, physical.JoinKind] = {
 
 @dataclass(frozen=True, slots=True)
 class JoinLowering:
-    """Lower the joins of one view; `view` is its full name, of where expressions were written."""
+    """The lowering of the joins of one view; `view` is its full name, for the origins of expressions."""
 
     context: Context
     view: str
 
     def join(self, join: logical.Join, left: physical.Operator, right: physical.Operator) -> physical.Operator:
-        """Return what gives the columns of a join, in their order, over what gives those of its inputs."""
+        """Return the operator of a join, with its columns in order, over the operators of its inputs."""
         if join.kind is JoinKind.RIGHT:
-            join, left, right = _turned(join), right, left
+            join, left, right = _mirrored(join), right, left
         threshold = logical.threshold_of(join)
         if threshold is not None:
-            found = self._threshold(join, threshold, left, right)
+            joined = self._threshold(join, threshold, left, right)
         elif join.kind is JoinKind.INNER or logical.paired_once(join):
             join = replace(join, kind=JoinKind.INNER)
-            found = self._where(self._plain(join, left, right), join.residual)
+            joined = self._where(self._plain(join, left, right), join.residual)
         elif join.residual is not None or (join.kind is JoinKind.FULL and not join.keys):
-            found = self._by_pairs(join, left, right)
+            joined = self._by_pairs(join, left, right)
         else:
-            found = self._plain(join, left, right)
-        return _ordered(found, [column.name for column in join.shape.columns])
+            joined = self._plain(join, left, right)
+        return _in_order(joined, [column.name for column in join.shape.columns])
 
     def _plain(self, join: logical.Join, left: physical.Operator, right: physical.Operator) -> physical.Operator:
-        """Return a join on its equalities alone."""
+        """Return a join on its equalities only."""
         keys = join.keys
         spread = not keys and not (join.kind is not JoinKind.INNER and logical.one_row(join.left))
         if not keys and not spread:
             one = logical.literal(1, INTEGER)
-            keys = (JoinKey(one, one),)  # one row of the preserved side: no copies of the other one
+            keys = (JoinKey(one, one),)  # the preserved side has one row: no replication is needed
         safe = tuple(key.safe for key in keys)
         counts = join.kind in (JoinKind.SEMI, JoinKind.ANTI)
-        everywhere = join.replicated  # whose rows go to every bucket
+        everywhere = join.replicated  # rows of this side go to every bucket
         if spread:
             first = join.kind is JoinKind.INNER and (everywhere == "left" or logical.one_row(join.left))
             everywhere = "left" if first else "right"
@@ -79,34 +79,34 @@ class JoinLowering:
         )  # fmt: skip
 
     def _keeps(self, join: logical.Join, side: physical.Operator, key: list[Expression], *, number: int) -> _Keeps:
-        """Return `latest` where a side's rows overwrite each other by just what they are joined on."""
-        own = physical.key_of(side)
+        """Return `latest` if a side's rows overwrite each other by exactly the join key."""
+        upsert_key = physical.key_of(side)
         if physical.change_of(side) != "upsert" or not key:
             return "rows"
         if join.replicated is not None:  # rows of one key are in several buckets
             return "rows"
-        names = [each.name for each in key if isinstance(each, Reference)]
-        if len(names) != len(key) or len(set(names)) != len(names) or set(names) != set(own):
+        names = [part.name for part in key if isinstance(part, Reference)]
+        if len(names) != len(key) or len(set(names)) != len(names) or set(names) != set(upsert_key):
             return "rows"
-        if any(isinstance(each, physical.Read) and each.holes for each in physical.walk(side)):
+        if any(isinstance(node, physical.Read) and node.holes for node in physical.walk(side)):
             return "rows"
         preserved = join.kind is JoinKind.FULL or (number == 0 and join.kind in (JoinKind.LEFT, JoinKind.ANTI))
         types = {column.name: column for column in physical.columns_of(side)}
         pairs = zip(names, join.keys, strict=True)
-        loose = any(types[name].nullable and not each.safe for name, each in pairs)
+        loose = any(types[name].nullable and not pair.safe for name, pair in pairs)
         return "rows" if preserved and loose else "latest"
 
     def _keyed(self, side: physical.Operator, key: list[Expression]) -> tuple[physical.Operator, list[str]]:
         """Return a side with the expressions of its key as columns, and their names."""
-        names = [each.name if isinstance(each, Reference) else f"$k{place}" for place, each in enumerate(key)]
+        names = [part.name if isinstance(part, Reference) else f"$k{place}" for place, part in enumerate(key)]
         new = [
-            self.context.output(name, each, self.view)
-            for name, each in zip(names, key, strict=True)
-            if not isinstance(each, Reference)
+            self.context.output(name, part, self.view)
+            for name, part in zip(names, key, strict=True)
+            if not isinstance(part, Reference)
         ]
         if not new:
             return side, names
-        return _map(side, (*map(_same, physical.columns_of(side)), *new)), names
+        return _map(side, (*map(_pass_column, physical.columns_of(side)), *new)), names
 
     def _where(self, body: physical.Operator, condition: Expression | None) -> physical.Operator:
         if condition is None:
@@ -116,7 +116,7 @@ class JoinLowering:
     def _threshold(
         self, join: logical.Join, threshold: logical.Threshold, left: physical.Operator, right: physical.Operator
     ) -> physical.Operator:
-        """Return the rows of the left side beyond the value that the right side's one row has."""
+        """Return the left rows for which the comparison with the value of the right side's single row is true."""
         left, (value,) = self._keyed(self.context.retracting(left), [threshold.value])
         right, (limit,) = self._keyed(self.context.retracting(right), [threshold.limit])
         name = self.context.arrangement()
@@ -130,45 +130,45 @@ class JoinLowering:
             compared=physical.Compared(value, threshold.comparison, limit),
         )
 
-    # --- what is tested on pairs -------------------------------------------------------------------------------------
+    # --- conditions on pairs -------------------------------------------------------------------------------------
 
     def _by_pairs(self, join: logical.Join, left: physical.Operator, right: physical.Operator) -> physical.Operator:
         left, right = (self.context.again(self.context.retracting(side)) for side in (left, right))
         pairs = self._where(self._plain(replace(join, kind=JoinKind.INNER), left, right), join.residual)
         pairs = self.context.again(pairs)
         if join.kind in (JoinKind.SEMI, JoinKind.ANTI):
-            return self._having(join.kind, left, join.left, pairs)
-        parts = [pairs, self._without(left, join.left, pairs)]
+            return self._matching(join.kind, left, join.left, pairs)
+        parts = [pairs, self._unmatched(left, join.left, pairs)]
         if join.kind is JoinKind.FULL:
-            parts.append(self._without(right, join.right, pairs))
+            parts.append(self._unmatched(right, join.right, pairs))
         return physical.Union(tuple(parts), "retract")
 
-    def _without(
+    def _unmatched(
         self, side: physical.Operator, relation: logical.Relation, pairs: physical.Operator
     ) -> physical.Operator:
-        """Return the rows of a side that no pair has, with NULLs for the columns of the other one."""
-        found = self._having(JoinKind.ANTI, side, relation, pairs)
-        own = {column.name for column in relation.shape.columns}
+        """Return the rows of a side without a pair, with NULLs for the columns of the opposite side."""
+        unmatched = self._matching(JoinKind.ANTI, side, relation, pairs)
+        names = {column.name for column in relation.shape.columns}
         outputs = tuple(
-            _same(column)
-            if column.name in own
+            _pass_column(column)
+            if column.name in names
             else physical.Output(column.name, logical.Literal(None, parse_type(column.type)))
             for column in physical.columns_of(pairs)
         )
-        return physical.Map(found, outputs)
+        return physical.Map(unmatched, outputs)
 
-    def _having(
+    def _matching(
         self,
         kind: Literal[JoinKind.SEMI, JoinKind.ANTI],
         side: physical.Operator,
         relation: logical.Relation,
         pairs: physical.Operator,
     ) -> physical.Operator:
-        """Return the rows of a side that are in pairs, or are not, by what tells them apart."""
+        """Return the rows of a side that have pairs (SEMI) or none (ANTI), by their identity."""
         names = [column.name for column in relation.shape.columns]
         key = min(relation.shape.keys, key=len, default=frozenset(names)) or frozenset(names)
         identity = [name for name in names if name in key]
-        if not identity:  # rows without columns are all alike
+        if not identity:  # rows without columns are all equal
             identity = names
         name = self.context.arrangement()
         return physical.Join(
@@ -192,8 +192,8 @@ def _side(
     return physical.Side(body, name, tuple(key), tuple(kept), keeps, replicated)
 
 
-def _turned(join: logical.Join) -> logical.Join:
-    """Return a right join as a left one."""
+def _mirrored(join: logical.Join) -> logical.Join:
+    """Return a right join as a left join."""
     sides: dict[str | None, Literal["left", "right"]] = {"left": "right", "right": "left"}
     replicated = sides.get(join.replicated)
     return replace(join, kind=JoinKind.LEFT, left=join.right, right=join.left, replicated=replicated)
@@ -205,13 +205,13 @@ def _map(below: physical.Operator, outputs: tuple[physical.Output, ...]) -> phys
     return physical.Map(below, outputs)
 
 
-def _ordered(body: physical.Operator, names: list[str]) -> physical.Operator:
-    """Return columns in an order, by a projection only if they are in another."""
+def _in_order(body: physical.Operator, names: list[str]) -> physical.Operator:
+    """Return columns in this order, with a projection only if their order differs."""
     columns = {column.name: column for column in physical.columns_of(body)}
     if list(columns) == names:
         return body
-    return physical.Map(body, tuple(_same(columns[name]) for name in names))
+    return physical.Map(body, tuple(_pass_column(columns[name]) for name in names))
 
 
-def _same(column: physical.Column) -> physical.Output:
+def _pass_column(column: physical.Column) -> physical.Output:
     return physical.Output(column.name, Reference(column.name, parse_type(column.type), column.nullable))

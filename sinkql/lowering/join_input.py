@@ -1,10 +1,9 @@
-"""A join → what goes into its tasks: the changes of all its sides, in one exchange, under common names.
+"""Define the input of a join's tasks: the changes of all its sides, in one exchange, under common names.
 
-Sides are the left and the right one, and in place of one that is a join within the same tasks those of that join.
-Tasks take `$side` (its number, and as much more for a row that has no match as there are sides), `$h1`, `$h2` (hashes
-of the key), `$r` (that of what is kept), the columns `$c<i>` that are kept or hashed, which the sides share by type,
-`$diff`, and of a side that keeps the latest rows `$seq`. Rows that match nothing come where the joins give them, and no
-others.
+A nested join is replaced by its own sides. Tasks take `$side`, `$h1` and `$h2` (hashes of the key), `$r` (the hash of
+the kept row), and the columns `$c<i>`, which sides share by type. `$side` is the side's number; for a row that cannot
+match, the number of sides is added. `$diff` follows, and `$seq` for a side that keeps the latest rows. Rows that cannot
+match are sent only if the join returns them.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SIDE = "$side"
-"""The column that says which side a row is of."""
+"""The column with the side of a row."""
 AT = "$at"
-"""What leads a row to its bucket where a side is replicated and both have a key."""
+"""The column that decides the bucket of a row if a side is replicated and both sides have a key."""
 
 _PRESERVED: dict[physical.JoinKind, frozenset[int]] = {
     "inner": frozenset(),
@@ -34,17 +33,16 @@ _PRESERVED: dict[physical.JoinKind, frozenset[int]] = {
     "semi": frozenset(),
     "anti": frozenset({0}),
 }
-"""The sides whose rows without a match show."""
+"""The sides whose rows without a match are in the output."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedSide:
     """One input of a join.
 
-    `kept` are its columns under the names that tasks know, in order, and `hashed` are others of which tasks compute
-    hashes. A row with NULL in one of the columns `unsafe` of its key has no match: it goes by a hash of the row to some
-    bucket if the side is `preserved`, and nowhere otherwise. Rows of a `replicated` side go to every bucket: what leads
-    there is the engine's `$h1`, and their `$at` where the sides have a key.
+    `kept` are its columns under the names of tasks, in order; `hashed` are further columns that tasks hash. A row with
+    NULL in one of the key columns `unsafe` has no match. It goes to any bucket if the side is `preserved`, else
+    nowhere. Rows of a `replicated` side go to every bucket, by the engine's `$h1`, or by `$at` if the sides have a key.
     """
 
     number: int
@@ -58,12 +56,12 @@ class PreparedSide:
 
     @property
     def given(self) -> tuple[Value, ...]:
-        """Return all columns that come into the tasks."""
+        """Return all columns that the tasks get."""
         return (*self.kept, *self.hashed)
 
     @property
     def latest(self) -> bool:
-        """Tell whether its rows overwrite each other, and come with `$seq`."""
+        """Return whether its rows overwrite each other, and have `$seq`."""
         return self.change == "upsert"
 
 
@@ -77,48 +75,48 @@ class SidesPreparation(TaskInput):
 
     @property
     def place(self) -> str:
-        """Return the column by which rows go to buckets: beside a replicated side it is not the hash of the key."""
+        """Return the column that decides the bucket; with a replicated side it is not the hash of the key."""
         return AT if self.keyed and self.repeated is not None else "$h1"
 
     @property
     def unmatched(self) -> int:
-        """Return what is added to the side of a row that has no match."""
+        """Return the number that is added to the side of a row that cannot match."""
         return len(self.sides)
 
     @property
     def crossed(self) -> bool:
-        """Tell whether each row of one side meets each of the other."""
+        """Return whether this is a broadcast join without a key, of all pairs of rows."""
         return not self.keyed and self.repeated is not None
 
     @property
     def repeated(self) -> int | None:
-        """Return the side whose rows every bucket gets."""
-        return next((each.number for each in self.sides if each.replicated), None)
+        """Return the side whose rows go to every bucket."""
+        return next((side.number for side in self.sides if side.replicated), None)
 
     @property
     def latest(self) -> bool:
-        """Tell whether rows of a side come with `$seq`."""
-        return any(each.latest for each in self.sides)
+        """Return whether rows of a side have `$seq`."""
+        return any(side.latest for side in self.sides)
 
     def delivered(self) -> pa.Schema:
-        """Return the Arrow columns that the tasks take, `$b` left out."""
+        """Return the Arrow schema of the tasks' input, without `$b`."""
         import pyarrow as pa
 
         fields = [(name, pa.int64()) for name in self.group]
-        fields += [(each.name, arrow_type(each.type)) for each in self.values]
+        fields += [(value.name, arrow_type(value.type)) for value in self.values]
         return pa.schema([*fields, *((name, pa.int64()) for name in self.internal)])
 
     @property
     def internal(self) -> tuple[str, ...]:
-        """Return the names of what says how rows change."""
+        """Return the names of the columns that describe changes."""
         return (physical.DIFF, physical.SEQ) if self.latest else (physical.DIFF,)
 
     def types(self) -> tuple[str | None, ...]:
-        """Return the SQL types of what `delivered` has; None for sides, hashes and counts."""
-        return (*(None for _ in self.group), *(each.type for each in self.values), *(None for _ in self.internal))
+        """Return the SQL types of the columns of `delivered`, None for sides, hashes and counts."""
+        return (*(None for _ in self.group), *(value.type for value in self.values), *(None for _ in self.internal))
 
     def output(self) -> pa.Schema:
-        """Return the Arrow columns that the tasks give: those of the join, and `$diff` unless rows only come."""
+        """Return the Arrow schema of the tasks' output: the join's columns, and `$diff` unless rows are append-only."""
         import pyarrow as pa
 
         fields = [(column.name, arrow_type(column.type)) for column in self.columns]
@@ -126,7 +124,7 @@ class SidesPreparation(TaskInput):
 
 
 def prepare(join: physical.Join) -> SidesPreparation:
-    """Return what goes into a join's tasks; raises ValueError for sides that no join can stand on."""
+    """Return the input of a join's tasks; raise ValueError for sides that no join can have."""
     slots: list[Value] = []
     leaves = _leaves(join, preserved=True)
     sides = tuple(_side(leaf, number, slots) for number, leaf in enumerate(leaves))
@@ -148,7 +146,7 @@ def prepare(join: physical.Join) -> SidesPreparation:
 
 @dataclass(frozen=True, slots=True)
 class _Leaf:
-    """A side whose rows come to the tasks, and the other one of its join; whether it is `preserved` to the end."""
+    """A side whose rows go to the tasks, with the opposite side of its join; `preserved` holds up to the root join."""
 
     join: physical.Join
     side: physical.Side
@@ -158,36 +156,38 @@ class _Leaf:
 
 def _leaves(join: physical.Join, *, preserved: bool) -> tuple[_Leaf, ...]:
     _check(join)
-    found: list[_Leaf] = []
+    leaves: list[_Leaf] = []
     for number, (side, other) in enumerate(((join.left, join.right), (join.right, join.left))):
-        shown = preserved and number in _PRESERVED[join.kind]
+        is_preserved = preserved and number in _PRESERVED[join.kind]
         if not side.within:
-            found.append(_Leaf(join, side, other, shown))
+            leaves.append(_Leaf(join, side, other, is_preserved))
             continue
         if same_key(side, join.safe) != tuple(range(len(join.safe))):
             raise ValueError(f'join "{join.arrangement}" is done with one on another key')
-        found += _leaves(physical.joined_in(side), preserved=shown)
-    return tuple(found)
+        leaves += _leaves(physical.joined_in(side), preserved=is_preserved)
+    return tuple(leaves)
 
 
 def _side(leaf: _Leaf, number: int, slots: list[Value]) -> PreparedSide:
     join, side, other = leaf.join, leaf.side, leaf.other
     types = {column.name: column for column in physical.columns_of(side.input)}
     more = [types[name] for name in (*side.key, *(side.index.columns if side.index is not None else ()))]
-    names = {each.name for each in side.columns}
-    given = _slotted([*side.columns, *{each.name: each for each in more if each.name not in names}.values()], slots)
-    by_column = {each.column: each for each in reversed(given)}
-    kept, hashed = given[: len(side.columns)], given[len(side.columns) :]
+    names = {column.name for column in side.columns}
+    values = _assign_slots(
+        [*side.columns, *{column.name: column for column in more if column.name not in names}.values()], slots
+    )
+    by_column = {value.column: value for value in reversed(values)}
+    kept_values, hashed = values[: len(side.columns)], values[len(side.columns) :]
     key = tuple(by_column[name] for name in side.key)
-    crossed = (side.replicated or other.replicated) and not key  # there is no key to meet by: rows go by themselves
-    # a side that only counts knows no rows: what is left of the batch's own tells them apart
-    first, second = identity(kept if crossed else key)
-    # what an index has of a row tells it apart, whatever the side gives of it
-    row = kept if side.index is None else tuple(by_column[name] for name in side.index.columns)
+    crossed = (side.replicated or other.replicated) and not key  # without a key, rows are distributed by their own hash
+    # a side that only counts has no rows; the kept columns identify rows of the batch
+    first, second = identity(kept_values if crossed else key)
+    # rows are identified by the columns of the index, whatever the side's output
+    row = kept_values if side.index is None else tuple(by_column[name] for name in side.index.columns)
     return PreparedSide(
         number,
         (first, second, row_hash("$r", row)),
-        kept,
+        kept_values,
         hashed,
         tuple(value for value, safe in zip(key, join.safe, strict=True) if not safe and types[value.column].nullable),
         leaf.preserved,
@@ -196,26 +196,26 @@ def _side(leaf: _Leaf, number: int, slots: list[Value]) -> PreparedSide:
     )
 
 
-def _slotted(columns: Sequence[physical.Column], slots: list[Value]) -> tuple[Value, ...]:
-    """Return the columns under names that sides share: a column of the left one and one of the right, of one type."""
+def _assign_slots(columns: Sequence[physical.Column], slots: list[Value]) -> tuple[Value, ...]:
+    """Return the columns under names that sides share: columns of the same type use the same slots."""
     free = list(slots)
-    found = []
+    values = []
     for column in columns:
-        slot = next((each for each in free if each.type == column.type), None)
+        slot = next((value for value in free if value.type == column.type), None)
         if slot is None:
             slot = Value(f"$c{len(slots)}", "", column.type)
             slots.append(slot)
         else:
             free.remove(slot)
-        found.append(Value(slot.name, column.name, column.type))
-    return tuple(found)
+        values.append(Value(slot.name, column.name, column.type))
+    return tuple(values)
 
 
 def _check(join: physical.Join) -> None:
     for number, side in enumerate((join.left, join.right)):
         where = f'side "{side.arrangement}" of join "{join.arrangement}"'
         preserved = number in _PRESERVED[join.kind] or (join.kind == "semi" and number == 0)
-        latest = "latest" in (join.left.keeps, join.right.keeps)  # whose rows are together by their key
+        latest = "latest" in (join.left.keeps, join.right.keeps)  # the rows of one key are in one bucket
         if side.replicated and (preserved or latest or (join.left.replicated and join.right.replicated)):
             raise ValueError(f"{where} cannot be replicated")
         if side.keeps == "counts" and (side.kept or preserved):
@@ -241,7 +241,7 @@ def _check_compared(join: physical.Join, compared: physical.Compared) -> None:
 def _check_latest(join: physical.Join, side: physical.Side, *, preserved: bool, where: str) -> None:
     if set(side.key) != set(physical.key_of(side.input)):
         raise ValueError(f"{where} keeps the latest rows, but not by its key")
-    if any(isinstance(each, physical.Read) and each.holes for each in physical.walk(side.input)):
+    if any(isinstance(node, physical.Read) and node.holes for node in physical.walk(side.input)):
         raise ValueError(f"{where} keeps the latest rows of a source that leaves values out")
     types = {column.name: column for column in physical.columns_of(side.input)}
     loose = any(types[name].nullable and not safe for name, safe in zip(side.key, join.safe, strict=True))

@@ -1,16 +1,12 @@
-"""Which materialized views a job reads from their logs, and which it computes itself.
+"""Decide which materialized views a job reads from their logs, and which it inlines.
 
-A view is a job of its own where its facts have an id for it. Whoever reads it reads its log then, at the tick at which
-its other inputs are (`sinkql.lowering.materialized_view`), so that a row is the batch evaluation of one state of the
-sources below. A view is put in line that has a source in common with another input which cannot be read up to a tick.
+A view has a job if its facts have a view id. Its readers then read its log, at the same tick as their other inputs, so
+that a row is the batch result for one state of the sources below. A view is inlined if it shares a source with another
+input, and the source cannot be read up to a tick.
 
-A job → the materialized views that it computes itself, and why: what EXPLAIN says of them.
-
-Which inputs of a job are read at ticks: those whose sources other jobs of materialized views read as well.
-
-Two views of one source are jobs that read it each for itself. Their batches end at the same ticks, so that whoever
-reads both, or one of them and the source, reads them where they are of one state of it. Jobs that share nothing do
-without.
+Also decides which inputs of a job are read at ticks: those whose sources other materialized view jobs read as well. Two
+views of one source are separate jobs, whose batches end at the same ticks. A job that reads both, or one of them and
+the source, reads them at one state of the source. Jobs that share no source need no ticks.
 """
 
 from __future__ import annotations
@@ -33,19 +29,19 @@ CLOCK = "$clock"
 
 
 def view_id(name: str, catalog: logical.CatalogReader) -> str | None:
-    """Return the id under which an item is a job that keeps a log; None of others."""
+    """Return the id of a materialized view's job, None for other items."""
     entry = catalog.entry(name)
-    found = entry.facts.get(VIEW_ID) if entry is not None and entry.kind == "MATERIALIZED VIEW" else None
-    return str(found) if found is not None else None
+    fact = entry.facts.get(VIEW_ID) if entry is not None and entry.kind == "MATERIALIZED VIEW" else None
+    return str(fact) if fact is not None else None
 
 
 def view_jobs(catalog: logical.CatalogReader) -> tuple[str, ...]:
-    """Return the full names of the views that are jobs of their own."""
+    """Return the full names of the materialized views that have a job."""
     return tuple(name for name in catalog.names("MATERIALIZED VIEW") if view_id(name, catalog) is not None)
 
 
 def inputs_of(name: str, catalog: logical.CatalogReader) -> tuple[str, ...]:
-    """Return the items that a sink or a view reads by itself."""
+    """Return the items that a sink or a view reads directly."""
     item = catalog.item(name)
     match item:
         case logical.Sink():
@@ -57,12 +53,12 @@ def inputs_of(name: str, catalog: logical.CatalogReader) -> tuple[str, ...]:
 
 
 def view_reads(relation: logical.Relation) -> tuple[str, ...]:
-    """Return the items that a relation reads, each once."""
-    found: dict[str, None] = {}
-    for each in _relations(relation):
-        if isinstance(each, logical.Get) and each.item != logical.ONE.item:
-            found.setdefault(each.item)
-    return tuple(found)
+    """Return the distinct items that a relation reads."""
+    items: dict[str, None] = {}
+    for node in _relations(relation):
+        if isinstance(node, logical.Get) and node.item != logical.ONE.item:
+            items.setdefault(node.item)
+    return tuple(items)
 
 
 def _relations(relation: logical.Relation) -> Iterable[logical.Relation]:
@@ -73,9 +69,9 @@ def _relations(relation: logical.Relation) -> Iterable[logical.Relation]:
 
 @dataclass(frozen=True)
 class ViewLogs:
-    """The logs that a job reads whose relations are `names`; views with one of the ids `apart` are not among them.
+    """The logs that a job with the relations `names` reads, without views whose ids are in `apart`.
 
-    A job that does not read the `whole` of its inputs, from their beginnings, begins at no tick.
+    A job that does not read the `whole` of its inputs, from their start, starts at no tick.
     """
 
     catalog: logical.CatalogReader
@@ -88,29 +84,35 @@ class ViewLogs:
     @cached_property
     def read(self) -> frozenset[str]:
         """Return the full names of the views that are read from their logs."""
-        return self._found[0]
+        return self._logs_and_inlined[0]
 
     @cached_property
     def in_line(self) -> dict[str, str]:
-        """Return the views that are computed by the job though they have a log, and why: what else is read."""
-        return self._found[1]
+        """Return the views with a log that the job inlines, with the shared source that is the reason."""
+        return self._logs_and_inlined[1]
 
     @cached_property
     def inputs(self) -> dict[str, frozenset[str]]:
-        """Return what the job reads by itself, and which sources are below each."""
+        """Return the inputs that the job reads directly, with the sources below each."""
         return self._leaves(self.in_line)
 
     @cached_property
-    def _found(self) -> tuple[frozenset[str], dict[str, str]]:
+    def _logs_and_inlined(self) -> tuple[frozenset[str], dict[str, str]]:
         inside: dict[str, str] = {}
         while True:
             leaves = self._leaves(inside)
             shared = {
                 name: min(common)
-                for name, own in leaves.items()
+                for name, sources in leaves.items()
                 if view_id(name, self.catalog) is not None
-                and (common := {each for other, those in leaves.items() if other != name for each in own & those})
-                and (common := {each for each in common if not (self.whole and reads_at_ticks(each, self.catalog))})
+                and (
+                    common := {
+                        source for other, others in leaves.items() if other != name for source in sources & others
+                    }
+                )
+                and (
+                    common := {source for source in common if not (self.whole and reads_at_ticks(source, self.catalog))}
+                )
             }
             if not shared:
                 logs = frozenset(name for name in leaves if view_id(name, self.catalog) is not None)
@@ -118,34 +120,34 @@ class ViewLogs:
             inside |= shared
 
     def _leaves(self, inside: Collection[str]) -> dict[str, frozenset[str]]:
-        """Return what the job reads, and which sources are below it."""
-        found: dict[str, frozenset[str]] = {CLOCK: frozenset({CLOCK})} if self.timed else {}
+        """Return the inputs of the job, with the sources below each."""
+        leaves: dict[str, frozenset[str]] = {CLOCK: frozenset({CLOCK})} if self.timed else {}
         waiting = list(self.names)
         while waiting:
             name = waiting.pop()
             item = self.catalog.item(name)
-            if not isinstance(item, logical.View) or self._logged(name, inside):
-                found[name] = self.sources(name)
+            if not isinstance(item, logical.View) or self._reads_log(name, inside):
+                leaves[name] = self.sources(name)
             else:
                 if _timed(item.relation):
-                    found[CLOCK] = frozenset({CLOCK})
+                    leaves[CLOCK] = frozenset({CLOCK})
                 waiting += view_reads(item.relation)
-        return found
+        return leaves
 
-    def _logged(self, name: str, inside: Collection[str]) -> bool:
-        known = view_id(name, self.catalog)
-        if known is None or known in self.apart or name in inside:
+    def _reads_log(self, name: str, inside: Collection[str]) -> bool:
+        id_ = view_id(name, self.catalog)
+        if id_ is None or id_ in self.apart or name in inside:
             return False
         return loggable(name, self.catalog)
 
     def sources(self, name: str) -> frozenset[str]:
-        """Return the sources of an item, however far below, and the clock."""
+        """Return all sources below an item, and the clock."""
         if name not in self._sources:
             item = self.catalog.item(name)
             if not isinstance(item, logical.View):
                 return frozenset({name})
-            own = frozenset({CLOCK} if _timed(item.relation) else ())
-            self._sources[name] = own.union(*(self.sources(each) for each in view_reads(item.relation)))
+            clock = frozenset({CLOCK} if _timed(item.relation) else ())
+            self._sources[name] = clock.union(*(self.sources(read) for read in view_reads(item.relation)))
         return self._sources[name]
 
 
@@ -159,7 +161,7 @@ def logs_of(name: str, catalog: logical.CatalogReader) -> ViewLogs:
 
 
 def reads_at_ticks(source: str, catalog: logical.CatalogReader) -> bool:
-    """Tell whether a source can be read up to a tick: how far one job has read it means the same to others."""
+    """Return whether a source can be read up to a tick: its positions mean the same to all jobs."""
     if source == CLOCK:
         return True
     item = catalog.item(source)
@@ -167,11 +169,11 @@ def reads_at_ticks(source: str, catalog: logical.CatalogReader) -> bool:
 
 
 def _timed(relation: logical.Relation) -> bool:
-    return any(isinstance(each, logical.Bound) for each in _relations(relation))
+    return any(isinstance(relation, logical.Bound) for relation in _relations(relation))
 
 
 def loggable(name: str, catalog: logical.CatalogReader) -> bool:
-    """Tell whether a log can stand for a view: not where the order of its rows counts, or where letters are kept."""
+    """Return whether a view can have a log: not if the order of its rows counts, or if it has dead letters."""
     item = catalog.item(name)
     assert isinstance(item, logical.View)
     if item.shape.change is logical.Change.APPEND and is_stateless(name, catalog):
@@ -180,72 +182,72 @@ def loggable(name: str, catalog: logical.CatalogReader) -> bool:
 
 
 def keeps_dead_letters(name: str, catalog: logical.CatalogReader) -> str | None:
-    """Return a source below a view whose rows that fail are kept as dead letters; None where there is none."""
-    for each in sorted(ViewLogs(catalog, ()).sources(name) - {CLOCK}):
-        source = catalog.item(each)
+    """Return a source below a view whose failed rows become dead letters, None if all have other modes."""
+    for source_name in sorted(ViewLogs(catalog, ()).sources(name) - {CLOCK}):
+        source = catalog.item(source_name)
         if isinstance(source, logical.Source) and on_error(source.options) == "dead letter":
-            return each
+            return source_name
     return None
 
 
 def is_stateless(name: str, catalog: logical.CatalogReader) -> bool:
-    """Tell whether nothing is kept to compute a relation: its rows are a source's, some of them, in other words."""
+    """Return whether a relation needs no state: it filters, projects and combines rows of sources."""
     item = catalog.item(name)
     if not isinstance(item, logical.View):
         return True
     alone = (logical.Get, logical.Project, logical.Filter, logical.Union)
-    return all(isinstance(each, alone) for each in _relations(item.relation)) and all(
-        is_stateless(each, catalog) for each in view_reads(item.relation)
+    return all(isinstance(relation, alone) for relation in _relations(item.relation)) and all(
+        is_stateless(read, catalog) for read in view_reads(item.relation)
     )
 
 
 def readers_of(name: str, catalog: logical.CatalogReader) -> list[str]:
-    """Return the sinks, and the views that are jobs of their own, whose jobs compute a view or read its log."""
+    """Return the sinks and materialized view jobs that compute a view or read its log."""
     return list(each_reader(name, catalog))
 
 
 def each_reader(name: str, catalog: logical.CatalogReader) -> Iterator[str]:
-    """Yield them one after the other: a source may have many."""
+    """Yield the readers one by one: a source may have many."""
     waiting, seen = [name], {name}
     while waiting:
-        for each in catalog.dependents(waiting.pop()):
-            if each in seen:
+        for dependent in catalog.dependents(waiting.pop()):
+            if dependent in seen:
                 continue
-            seen.add(each)
-            item = catalog.item(each)
-            if isinstance(item, logical.Sink) or view_id(each, catalog) is not None:
-                yield each
+            seen.add(dependent)
+            item = catalog.item(dependent)
+            if isinstance(item, logical.Sink) or view_id(dependent, catalog) is not None:
+                yield dependent
             elif isinstance(item, logical.View):
-                waiting.append(each)
+                waiting.append(dependent)
 
 
 def sinks_above(name: str, catalog: logical.CatalogReader) -> list[logical.Sink]:
-    """Return the sinks that depend on a view, through others or not."""
-    found, waiting, seen = [], [name], {name}
+    """Return the sinks that depend on a view, directly or through other views."""
+    sinks, waiting, seen = [], [name], {name}
     while waiting:
-        for each in catalog.dependents(waiting.pop()):
-            if each in seen:
+        for dependent in catalog.dependents(waiting.pop()):
+            if dependent in seen:
                 continue
-            seen.add(each)
-            waiting.append(each)
-            item = catalog.item(each)
+            seen.add(dependent)
+            waiting.append(dependent)
+            item = catalog.item(dependent)
             if isinstance(item, logical.Sink):
-                found.append(item)
-    return found
+                sinks.append(item)
+    return sinks
 
 
 def interval_of(view: logical.View, catalog: logical.CatalogReader) -> timedelta:
-    """Return how often a view's job commits: as it says, else as the most frequent of its sinks, else each 10 s."""
+    """Return the commit interval of a view's job: its option, else the shortest of its sinks, else 10 seconds."""
     if view.commit_interval is not None:
         return view.commit_interval
-    return min((each.commit_interval for each in sinks_above(view.name, catalog)), default=USUAL_INTERVAL)
+    return min((sink.commit_interval for sink in sinks_above(view.name, catalog)), default=USUAL_INTERVAL)
 
 
 _LATER = "it becomes a job of its own with its next sink"
 
 
 def inlined_views(name: str, catalog: logical.CatalogReader) -> list[str]:
-    """Return lines that say which materialized views the job of a sink, or of a view, computes itself, and why."""
+    """Return lines on the materialized views that the job of a sink or a view computes itself, and why."""
     kind = "sink" if isinstance(catalog.item(name), logical.Sink) else "view"
     logs, lines, waiting, seen = logs_of(name, catalog), [], list(inputs_of(name, catalog)), set[str]()
     while waiting:
@@ -256,22 +258,22 @@ def inlined_views(name: str, catalog: logical.CatalogReader) -> list[str]:
         seen.add(view)
         waiting += view_reads(item.relation)
         if item.materialized:
-            lines.append(f"computes materialized view {short_name(view)}: {_why(view, kind, logs)}")
+            lines.append(f"computes materialized view {short_name(view)}: {_inline_text(view, kind, logs)}")
     return lines
 
 
-def _why(view: str, kind: str, logs: ViewLogs) -> str:
+def _inline_text(view: str, kind: str, logs: ViewLogs) -> str:
     catalog = logs.catalog
     if view_id(view, catalog) is None or not loggable(view, catalog):
         return inline_reason(view, catalog)
     if (common := logs.in_line.get(view)) is not None:
-        what = _called(common, catalog)
+        what = _item_text(common, catalog)
         return f"{what} is below another input of this {kind}, too, and a log would be at another point"
     return f"this {kind} had begun when a second reader came"
 
 
 def check_index(index: logical.Index, span: Span, catalog: logical.CatalogReader) -> None:
-    """Raise SQ2372 for an index of a view that cannot be a job of its own."""
+    """Raise SQ2372 for an index of a view that cannot have a job."""
     if loggable(index.relation, catalog):
         return
     raise SinkqlError(
@@ -284,87 +286,91 @@ def check_index(index: logical.Index, span: Span, catalog: logical.CatalogReader
 
 
 def inline_reason(view: str, catalog: logical.CatalogReader) -> str:
-    """Return why nobody reads a log of a materialized view."""
-    letters, readers = keeps_dead_letters(view, catalog), readers_of(view, catalog)
-    if letters is not None:
-        return f"rows of {_called(letters, catalog)} that fail become dead letters of a sink"
+    """Return why a materialized view has no log with readers."""
+    source, readers = keeps_dead_letters(view, catalog), readers_of(view, catalog)
+    if source is not None:
+        return f"rows of {_item_text(source, catalog)} that fail become dead letters of a sink"
     if is_stateless(view, catalog):
         return "nothing is kept for it"
-    return f"only {_called(readers[0], catalog)} reads it" if len(readers) == 1 else _LATER
+    return f"only {_item_text(readers[0], catalog)} reads it" if len(readers) == 1 else _LATER
 
 
-def _called(name: str, catalog: logical.CatalogReader) -> str:
+def _item_text(name: str, catalog: logical.CatalogReader) -> str:
     entry = catalog.entry(name)
     assert entry is not None
     return f"{entry.kind.lower()} {short_name(name)}"
 
 
 def timeline_of(name: str, catalog: logical.CatalogReader) -> dict[str, tuple[str, ...]]:
-    """Return the inputs of a sink, or of a view, that are read at ticks, with the sources below each that are.
+    """Return the inputs of a sink or a view that are read at ticks, with the sources below each that are.
 
-    By the names that offsets have.
+    All names are those in offsets.
     """
     return _timeline(logs_of(name, catalog), catalog, name if view_id(name, catalog) is not None else None)
 
 
 def timeline_of_sink(logs: ViewLogs, catalog: logical.CatalogReader) -> dict[str, tuple[str, ...]]:
-    """Return those of a sink that need not be in the catalog, which reads these logs."""
+    """Return the inputs read at ticks of a sink that need not be in the catalog, and that reads these logs."""
     return _timeline(logs, catalog, None)
 
 
 def _timeline(logs: ViewLogs, catalog: logical.CatalogReader, view: str | None) -> dict[str, tuple[str, ...]]:
-    """Return those of a `view` that is a job, or of a sink."""
+    """Return the inputs read at ticks of a `view` with a job, or of a sink."""
     if view is None and (not logs.read or len(logs.inputs) < 2):
         return {}
-    twice = _twice(logs)
+    repeated = _repeated_sources(logs)
     below = frozenset().union(*logs.inputs.values())
     shared = {
-        each for each in below if reads_at_ticks(each, catalog) and (each in twice or _shared(each, catalog, view))
+        source
+        for source in below
+        if reads_at_ticks(source, catalog) and (source in repeated or _shared(source, catalog, view))
     }
-    found = {name: own & shared for name, own in logs.inputs.items() if own & shared}
-    if view is None and (len(found) < 2 or not found.keys() & logs.read):
+    inputs = {name: sources & shared for name, sources in logs.inputs.items() if sources & shared}
+    if view is None and (len(inputs) < 2 or not inputs.keys() & logs.read):
         return {}
     return {
-        _known_as(name, catalog): tuple(sorted(_known_as(source, catalog) for source in sources))
-        for name, sources in sorted(found.items())
+        _offset_name(name, catalog): tuple(sorted(_offset_name(source, catalog) for source in sources))
+        for name, sources in sorted(inputs.items())
     }
 
 
-def _twice(logs: ViewLogs) -> frozenset[str]:
+def _repeated_sources(logs: ViewLogs) -> frozenset[str]:
     """Return the sources that are below several inputs."""
-    found = list(logs.inputs.values())
-    return frozenset(each for place, own in enumerate(found) for other in found[:place] for each in own & other)
+    inputs = list(logs.inputs.values())
+    return frozenset(
+        source for place, sources in enumerate(inputs) for other in inputs[:place] for source in sources & other
+    )
 
 
 def _shared(source: str, catalog: logical.CatalogReader, view: str | None) -> bool:
-    """Tell whether several views are jobs that read a source, or a job reads it in several ways.
+    """Return whether several view jobs read a source, or one job reads it through several inputs.
 
-    The clock of a view is shared where a job above reads it in several ways.
+    The clock of a view is shared if a job above reads it through several inputs.
     """
     if source == CLOCK:
         return view is not None and _twice_above(readers_of(view, catalog), source, catalog)
-    views = (each for each in each_reader(source, catalog) if view_id(each, catalog) is not None)
+    views = (reader for reader in each_reader(source, catalog) if view_id(reader, catalog) is not None)
     if len(list(islice(views, 2))) > 1:
         return True
     return _twice_above(readers_of(source, catalog), source, catalog)
 
 
 def _twice_above(readers: list[str], source: str, catalog: logical.CatalogReader) -> bool:
-    """Tell whether one of some jobs, or of those above, reads a source in several ways."""
+    """Return whether one of these jobs, or a job above them, reads a source through several inputs."""
     waiting, seen = list(readers), set(readers)
     while waiting:
         reader = waiting.pop()
-        if source in _twice(logs_of(reader, catalog)):
+        if source in _repeated_sources(logs_of(reader, catalog)):
             return True
         if view_id(reader, catalog) is not None:
-            above = [each for each in readers_of(reader, catalog) if each not in seen]
+            above = [reader for reader in readers_of(reader, catalog) if reader not in seen]
             seen.update(above)
             waiting += above
     return False
 
 
-def _known_as(name: str, catalog: logical.CatalogReader) -> str:
-    """Return the name that offsets have of an input."""
+def _offset_name(name: str, catalog: logical.CatalogReader) -> str:
+    """Return the name of an input in offsets."""
     entry = catalog.entry(name)
-    found = view_id(name, catalog) or (entry.facts.get("identity") if entry is not None else None)
-    return str(found or name)
+    identity = view_id(name, catalog) or (entry.facts.get("identity") if entry is not None else None)
+    return str(identity or name)

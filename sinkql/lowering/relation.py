@@ -1,10 +1,6 @@
-"""Items and their relations → operators: views are put in line, what needs no step of its own is fused.
+"""Lower items and their relations to operators; views are inlined, and stateless steps are fused.
 
-Rows that show from a time until a time → the operator that keeps them, over what computes the times.
-
-A relation that reads nothing → the rows that it is, which a job reads once.
-
-Rows that come several times or not at all → operators without state.
+Also lowers temporal filters, constant relations, Flatten and Repeat.
 """
 
 from __future__ import annotations
@@ -32,41 +28,41 @@ from sinkql.planner.name import split_name
 
 @dataclass(frozen=True, slots=True)
 class ItemLowering:
-    """Lower the sources and views that one job reads, each once."""
+    """The lowering of the sources and views of one job, each once."""
 
     context: Context
-    _known: dict[str, physical.Operator] = field(default_factory=dict)
+    _cache: dict[str, physical.Operator] = field(default_factory=dict)
 
     def item(self, name: str) -> physical.Operator:
-        if name in self._known:
-            return self.context.again(self._known[name], split_name(name)[-1])
+        if name in self._cache:
+            return self.context.again(self._cache[name], split_name(name)[-1])
         item = self.context.catalog.item(name)
         assert isinstance(item, logical.Source | logical.View)
         if name in self.context.logs:
             return self.log(item)
         body = self.operator(item)
-        # what the server left out of a row is known before anything is computed of it
+        # unchanged values are filled before anything is computed from a row
         if isinstance(body, physical.Read) and body.holes:
             body = self.context.retracting(body)
-        self._known[name] = body
+        self._cache[name] = body
         return body
 
     def operator(self, item: logical.Source | logical.View) -> physical.Operator:
         if isinstance(item, logical.Source):
             return self.source(item)
         body = _View(self, item.name).relation(item.relation)
-        return _renamed(body, item.relation.shape.columns, item.shape.columns)
+        return _rename(body, item.relation.shape.columns, item.shape.columns)
 
     def log(self, view: logical.Source | logical.View) -> physical.Read:
-        """Return what reads the log of a view; its rows come, or come and go."""
-        known = view_id(view.name, self.context.catalog)
-        assert known is not None
+        """Return the read of a view's log."""
+        id_ = view_id(view.name, self.context.catalog)
+        assert id_ is not None
         assert isinstance(view, logical.View)
         state = self.context.state_of(view.cluster)
         return physical.Read(
-            source=known,
+            source=id_,
             connector=physical.VIEW,
-            options={"view_id": known, **({"tuning": {"state": state.path}} if state is not None else {})},
+            options={"view_id": id_, **({"tuning": {"state": state.path}} if state is not None else {})},
             columns=physical_columns(view.shape.columns),
             change="append" if view.shape.change is logical.Change.APPEND else "retract",
             renamed=view.name,
@@ -93,20 +89,20 @@ class ItemLowering:
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """Lower the relations of one view, each once."""
+    """The lowering of the relations of one view, each once."""
 
     whole: ItemLowering
     name: str
-    _known: dict[int, tuple[logical.Relation, physical.Operator]] = field(default_factory=dict)
+    _cache: dict[int, tuple[logical.Relation, physical.Operator]] = field(default_factory=dict)
 
     def relation(self, relation: logical.Relation) -> physical.Operator:
-        known = self._known.get(id(relation))
-        if known is not None:
-            return self.context.again(known[1])
+        cached = self._cache.get(id(relation))
+        if cached is not None:
+            return self.context.again(cached[1])
         read = constant(relation, self.context.catalog)
-        found = self.context.constant(read) if read is not None else self._relation(relation)
-        self._known[id(relation)] = (relation, found)  # the relation is kept: no other one has its id then
-        return found
+        operator = self.context.constant(read) if read is not None else self._relation(relation)
+        self._cache[id(relation)] = (relation, operator)  # the cache holds the relation, so no other object gets its id
+        return operator
 
     def _relation(self, relation: logical.Relation) -> physical.Operator:
         match relation:
@@ -122,7 +118,7 @@ class _View:
             case logical.Union():
                 return self.union(relation)
             case logical.Join():
-                sides = [self.relation(each) for each in (relation.left, relation.right)]
+                sides = [self.relation(side) for side in (relation.left, relation.right)]
                 return JoinLowering(self.context, self.name).join(relation, sides[0], sides[1])
             case logical.Flatten():
                 return flatten(relation, self.relation(relation.input), self.context, self.name)
@@ -144,7 +140,7 @@ class _View:
         below = self.relation(relation.input)
         if relation.shape.change is logical.Change.RETRACT:
             below = self.context.retracting(below)
-        if _names_alone(relation):
+        if _is_identity(relation):
             return below
         outputs = tuple(self.output(output.name, output.expression) for output in relation.outputs)
         return _map(below, outputs)
@@ -174,8 +170,8 @@ class _View:
 
     def union(self, relation: logical.Union) -> physical.Operator:
         columns = relation.shape.columns
-        below = [(self.context.retracting(self.relation(each)), each.shape.columns) for each in relation.inputs]
-        inputs = tuple(_renamed(each, have, columns) for each, have in below)
+        below = [(self.context.retracting(self.relation(input_)), input_.shape.columns) for input_ in relation.inputs]
+        inputs = tuple(_rename(operator, have, columns) for operator, have in below)
         return physical.Union(inputs, relation.shape.change.value)
 
     @property
@@ -187,7 +183,7 @@ class _View:
 
 
 def _map(below: physical.Operator, outputs: tuple[physical.Output, ...]) -> physical.Map:
-    """Return a projection of `below`, taken together with a filter that is just below."""
+    """Return a projection of `below`, fused with a filter just below."""
     if isinstance(below, physical.Map) and not below.outputs:
         return physical.Map(below.input, outputs, below.where)
     return physical.Map(below, outputs)
@@ -201,8 +197,8 @@ def _function(call: logical.AggregateCall) -> Literal["count", "sum", "min", "ma
             raise AssertionError(other)
 
 
-def _names_alone(relation: logical.Project) -> bool:
-    """Tell whether a projection gives just its input's columns, all of them in their order."""
+def _is_identity(relation: logical.Project) -> bool:
+    """Return whether a projection only passes on all its input's columns in their order."""
     below = [column.name for column in relation.input.shape.columns]
     return [output.name for output in relation.outputs] == below and all(
         isinstance(output.expression, logical.Reference) and output.expression.name == output.name
@@ -210,10 +206,10 @@ def _names_alone(relation: logical.Project) -> bool:
     )
 
 
-def _renamed(
+def _rename(
     below: physical.Operator, have: tuple[logical.Column, ...], want: tuple[logical.Column, ...]
 ) -> physical.Operator:
-    """Return `below` with its columns' names changed by place."""
+    """Return `below` with its columns renamed by position."""
     if [column.name for column in have] == [column.name for column in want]:
         return below
     outputs = tuple(
@@ -224,7 +220,7 @@ def _renamed(
 
 
 def _key(shape: logical.Shape) -> tuple[str, ...]:
-    """Return the key by which rows are overwritten, in the order of the columns."""
+    """Return the key by which rows overwrite each other, in the order of the columns."""
     if shape.change is not logical.Change.UPSERT:
         return ()
     return tuple(column.name for column in shape.columns if column.name in shape.keys[0])
@@ -238,14 +234,16 @@ _BEGIN, _END = "$begin", "$end"
 
 
 def bound(relation: logical.Bound, below: physical.Operator, context: Context, view: str) -> physical.Bound:
-    """Return the operator over the rows of the relation's input."""
+    """Lower a temporal filter over the rows of its lowered input."""
     columns = relation.shape.columns
     times = [(_BEGIN, relation.begin), (_END, relation.end)]
     computed = [context.output(name, time, view) for name, time in times if time is not None]
-    given = (physical.Output(each.name, logical.Reference(each.name, each.type, each.nullable)) for each in columns)
+    columns_ = (
+        physical.Output(column.name, logical.Reference(column.name, column.type, column.nullable)) for column in columns
+    )
     begin, end = (None if time is None else name for name, time in times)
-    rows = physical.Map(context.retracting(below), (*given, *computed))
-    return physical.Bound(rows, context.arrangement(), begin, end, tuple(each.name for each in columns))
+    rows = physical.Map(context.retracting(below), (*columns_, *computed))
+    return physical.Bound(rows, context.arrangement(), begin, end, tuple(column.name for column in columns))
 
 
 _MOST_ROWS = 10_000
@@ -253,13 +251,13 @@ _NESTED = ("map", "record")
 
 
 def constant(relation: logical.Relation, catalog: logical.CatalogReader) -> physical.Read | None:
-    """Return the read of a relation's rows where they are known by now; None where a job has to compute them.
+    """Return the read of a relation's constant rows, None if a job has to compute them.
 
-    Of a row that fails nothing is said here: whether its view is read at all is not known.
+    Rows that fail are not reported here, since the view may not be read at all.
     """
     if relation == logical.ONE:
         return _read((physical.Column("$one", "integer", nullable=False),), [["1"]])
-    if not _of_itself(relation) or any(_has(each.type, _NESTED) for each in relation.shape.columns):
+    if not _reads_nothing(relation) or any(_has_type(column.type, _NESTED) for column in relation.shape.columns):
         return None
     run = rows_of(relation, catalog)
     try:
@@ -268,48 +266,50 @@ def constant(relation: logical.Relation, catalog: logical.CatalogReader) -> phys
         return None
     if rows is None or len(rows) > _MOST_ROWS:
         return None
-    types = [TEXT if each.type == INTERVAL else each.type for each in relation.shape.columns]
+    types = [TEXT if column.type == INTERVAL else column.type for column in relation.shape.columns]
     texts = [
         [None if value is None else text_of(value, of) for value, of in zip(row, types, strict=True)] for row in rows
     ]
-    columns = tuple(physical.Column(each.name, str(each.type), each.nullable) for each in relation.shape.columns)
+    columns = tuple(
+        physical.Column(column.name, str(column.type), column.nullable) for column in relation.shape.columns
+    )
     return _read(columns, texts)
 
 
 def _read(columns: tuple[physical.Column, ...], rows: list[list[Any]]) -> physical.Read:
-    """Return the read; its source is called by what the rows are, so that others are other ones."""
-    what = json.dumps([[each.type for each in columns], rows], ensure_ascii=False)
+    """Return the read of rows; its source is named by their hash, so that different rows are different sources."""
+    what = json.dumps([[column.type for column in columns], rows], ensure_ascii=False)
     name = f"constant {hashlib.sha256(what.encode()).hexdigest()[:8]}"
     return physical.Read(name, physical.CONSTANT, {"rows": rows}, columns)
 
 
-def _of_itself(relation: logical.Relation) -> bool:
+def _reads_nothing(relation: logical.Relation) -> bool:
     below = logical.inputs_of(relation)
-    return all(map(_of_itself, below)) if below else relation == logical.ONE
+    return all(map(_reads_nothing, below)) if below else relation == logical.ONE
 
 
-def _has(type_: logical.Type, names: tuple[str, ...]) -> bool:
-    return type_.name in names or (type_.element is not None and _has(type_.element, names))
+def _has_type(type_: logical.Type, names: tuple[str, ...]) -> bool:
+    return type_.name in names or (type_.element is not None and _has_type(type_.element, names))
 
 
 _ARRAY = "$array"
 
 
 def flatten(relation: logical.Flatten, below: physical.Operator, context: Context, view: str) -> physical.Operator:
-    """Lower a Flatten over its lowered input: a row of an array that fails is found where the array is computed."""
-    given = relation.input.shape.columns
-    element, *number = relation.shape.columns[len(given) :]
+    """Lower a Flatten over its lowered input; the array is computed in a separate step, where errors are found."""
+    input_columns = relation.input.shape.columns
+    element, *number = relation.shape.columns[len(input_columns) :]
     array = context.output(_ARRAY, relation.array, view)
-    held = physical.Map(context.retracting(below), (*map(_same, given), array))
+    with_array = physical.Map(context.retracting(below), (*map(_pass_column, input_columns), array))
     flat = physical.Flatten(
-        held,
+        with_array,
         physical.Output(_ARRAY, logical.Reference(_ARRAY, relation.array.type, relation.array.nullable)),
         element.name,
         str(element.type),
         number[0].name if number else None,
         relation.outer,
     )
-    return physical.Map(flat, tuple(map(_same, relation.shape.columns)))
+    return physical.Map(flat, tuple(map(_pass_column, relation.shape.columns)))
 
 
 def repeat(relation: logical.Repeat, below: physical.Operator, context: Context, view: str) -> physical.Operator:
@@ -317,5 +317,5 @@ def repeat(relation: logical.Repeat, below: physical.Operator, context: Context,
     return physical.Repeat(context.retracting(below), context.output("$times", relation.times, view))
 
 
-def _same(column: logical.Column) -> physical.Output:
+def _pass_column(column: logical.Column) -> physical.Output:
     return physical.Output(column.name, logical.Reference(column.name, column.type, column.nullable))

@@ -1,12 +1,12 @@
-"""What goes into the tasks of an operator with state, as data that every engine reads.
+"""Define the input of a stateful operator's tasks, as data that every engine reads.
 
-An engine prepares the changes of a batch so, with B = `buckets(n)`: compute `values` and a hash of its own for `$h1`,
-put rows into B buckets by that, or by the sink's key where the tasks write what they give (`physical.copartitioned`),
-group by `group` and take the `measures`; each of the B tasks gets the rows of its bucket, and runs also without any.
-Rows of one group may come several times: they add up. Rows that overwrite each other are not grouped.
+With B = `buckets(n)`, an engine prepares the changes of a batch as follows. It computes `values`, and a hash for `$h1`.
+It distributes rows to B buckets by that hash, or by the sink's key if the tasks write (`physical.copartitioned`). It
+groups by `group` and computes the `measures`. Each of the B tasks gets the rows of its bucket, and runs even without
+rows. Rows of one group may come several times; their measures add up. Rows that overwrite each other are not grouped.
 
-An engine's hash only spreads rows. What tells them apart is computed in the tasks, of the values that come with them
-(`runtime.state.identity`): so all engines have the same, and nobody who writes rows can write two that have one.
+An engine's hash only distributes rows. The hashes that identify rows are computed in the tasks, from the values
+(`runtime.state.identity`). So they are equal in all engines, and users cannot construct rows with equal hashes.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 COUNT = "$count"
-"""The measure that every operator takes: by how much a group's rows became more."""
+"""The measure of every operator: the change of a group's row count."""
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A column of the input under the name that tasks know; real and double have one zero and one NaN."""
+    """A column of the input under its name in tasks; real and double have one zero and one NaN."""
 
     name: str
     column: str
@@ -37,11 +37,10 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Hash:
-    """A half of the hash of values, as a bigint, in which NULL is a value and an array has its ends.
+    """One half of the hash of values, as a bigint; NULL is a value, and arrays are delimited.
 
-    So (NULL, 'a') and ('a', NULL) are two, and so are {a} and {a,NULL}, and {{1},{2}} and {{1,2}}. Those of a `domain`
-    have nothing to do with those of another. Tasks compute it; what an engine gives in its place is 0, unless it
-    spreads rows by it.
+    So (NULL, 'a') differs from ('a', NULL), {a} from {a,NULL}, and {{1},{2}} from {{1,2}}. Hashes of different
+    `domain`s are unrelated. Tasks compute the hash; an engine gives 0 instead, unless it distributes rows by it.
     """
 
     name: str
@@ -68,11 +67,11 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class TaskInput:
-    """The steps before a stateful operator's tasks, what these take, and what they give.
+    """The steps before a stateful operator's tasks, their input, and their output.
 
     The input has `$diff` unless it is `append`. Tasks take the columns of `group` and the measures, by name and in any
-    order, and may get `$b`, the bucket by the engine's own reckoning. They give `columns`, and then `$diff`. With
-    `ordered` there are no groups: tasks take the columns of `group` of each row, its `$diff` and its `$seq`.
+    order, and may get `$b`, the engine's bucket. Their output is `columns`, then `$diff`. If `ordered`, rows are not
+    grouped: tasks take the columns of `group`, `$diff` and `$seq` of each row.
     """
 
     hashes: tuple[Hash, ...]
@@ -86,52 +85,52 @@ class TaskInput:
 
     @property
     def place(self) -> str:
-        """Return the column by which rows go to buckets: `$h1`, or one that tasks do not take."""
+        """Return the column that decides the bucket: `$h1`, or one that tasks do not take."""
         return "$h1"
 
     def spreads(self, hash_: Hash) -> bool:
-        """Tell whether rows go to buckets by a hash."""
+        """Return whether a hash decides the buckets of rows."""
         return hash_.name == self.place
 
     @property
     def crossed(self) -> bool:
-        """Tell whether the rows of a side that every bucket gets are for all rows of the other one."""
+        """Return whether this is a broadcast join without a key, of all pairs of rows."""
         return False
 
     @property
     def repeated(self) -> int | None:
-        """Return the side whose rows every bucket gets, None where each row goes to one."""
+        """Return the side whose rows go to every bucket, None if each row goes to one bucket."""
         return None
 
     def named(self, columns: Sequence[str]) -> tuple[str, ...]:
-        """Return the names under which tasks know columns of the input."""
-        names = {each.column: each.name for each in reversed(self.values)}
+        """Return the names in tasks of columns of the input."""
+        names = {value.column: value.name for value in reversed(self.values)}
         return tuple(names[column] for column in columns)
 
     def buckets(self, wanted: int) -> int:
-        """Return the number of buckets of this operator where the state has `wanted`."""
+        """Return the number of buckets of this operator, if the state has `wanted`."""
         return 1 if self.one_bucket else wanted
 
     def delivered(self) -> pa.Schema:
-        """Return the Arrow columns that the tasks take, `$b` left out."""
+        """Return the Arrow schema of the tasks' input, without `$b`."""
         import pyarrow as pa
 
-        types = {each.name: pa.int64() for each in self.hashes}
-        types |= {each.name: arrow_type(each.type) for each in self.values}
+        types = {hash_.name: pa.int64() for hash_ in self.hashes}
+        types |= {value.name: arrow_type(value.type) for value in self.values}
         fields = [(name, types[name]) for name in self.group]
         if self.ordered:
             fields += [(physical.DIFF, pa.int64()), (physical.SEQ, pa.int64())]
-        return pa.schema([*fields, *((each.name, _measured(each)) for each in self.measures)])
+        return pa.schema([*fields, *((measure.name, _measured(measure)) for measure in self.measures)])
 
     def types(self) -> tuple[str | None, ...]:
-        """Return the SQL types of what `delivered` has; None for hashes, counts and sums."""
-        types = {each.name: each.type for each in self.values}
-        measured = (each.type if each.kind in ("least", "greatest") else None for each in self.measures)
-        own = (None, None) if self.ordered else ()
-        return (*(types.get(name) for name in self.group), *own, *measured)
+        """Return the SQL types of the columns of `delivered`, None for hashes, counts and sums."""
+        types = {value.name: value.type for value in self.values}
+        measured = (measure.type if measure.kind in ("least", "greatest") else None for measure in self.measures)
+        internal = (None, None) if self.ordered else ()
+        return (*(types.get(name) for name in self.group), *internal, *measured)
 
     def output(self) -> pa.Schema:
-        """Return the Arrow columns that the tasks give."""
+        """Return the Arrow schema of the tasks' output."""
         import pyarrow as pa
 
         fields = [(column.name, arrow_type(column.type)) for column in self.columns]
@@ -151,7 +150,7 @@ def _measured(measure: Measure) -> pa.DataType:
 
 
 def sum_arrow_type(text: str) -> pa.DataType:
-    """Return the type in which a sum is kept: bigint, 38 digits of the result's scale, or double."""
+    """Return the type of a stored sum: bigint, 38 digits with the result's scale, or double."""
     import pyarrow as pa
 
     type_ = parse_type(text)
@@ -162,21 +161,21 @@ def sum_arrow_type(text: str) -> pa.DataType:
 
 def value_columns(prefix: str, columns: Sequence[physical.Column]) -> tuple[Value, ...]:
     """Return the columns as values `$<prefix>0`, `$<prefix>1`, and so on."""
-    return tuple(Value(f"${prefix}{index}", each.name, each.type) for index, each in enumerate(columns))
+    return tuple(Value(f"${prefix}{index}", column.name, column.type) for index, column in enumerate(columns))
 
 
 def identity(values: tuple[Value, ...]) -> tuple[Hash, Hash]:
-    """Return `$h1` and `$h2`, the two halves of the hash that is a key's identity."""
+    """Return `$h1` and `$h2`, the two halves of the hash that identifies a key."""
     return Hash("$h1", _KEY, values), Hash("$h2", _KEY, values, half=1)
 
 
 def row_hash(name: str, values: tuple[Value, ...]) -> Hash:
-    """Return the hash that tells rows of one key, or values of one group, apart."""
+    """Return the hash that distinguishes rows of one key, or values of one group."""
     return Hash(name, _ROW, values)
 
 
 def appends(operator: physical.OneInput) -> bool:
-    """Tell whether rows of the input only come; raises ValueError for rows that overwrite each other."""
+    """Return whether the input is append-only; raise ValueError for an upsert relation."""
     change = physical.change_of(operator.input)
     if change == "upsert":
         kind = type(operator).__name__.lower()
@@ -185,17 +184,17 @@ def appends(operator: physical.OneInput) -> bool:
 
 
 def whole_rows(operator: physical.OneInput, key: Sequence[str]) -> TaskInput:
-    """Return what goes into tasks that keep whole rows by a key; raises ValueError for rows that overwrite each other.
+    """Return the input of tasks that keep whole rows by a key; raise ValueError for an upsert relation.
 
     Tasks take `$k<i>` (all columns), `$h1`, `$h2` (hashes of the key), `$r` (hash of the whole row), and `$count`.
     """
     append = appends(operator)
     values = value_columns("k", physical.columns_of(operator.input))
-    by_column = {each.column: each for each in values}
+    by_column = {value.column: value for value in values}
     return TaskInput(
         hashes=(*identity(tuple(by_column[name] for name in key)), row_hash("$r", values)),
         values=values,
-        group=("$h1", "$h2", *(each.name for each in values), "$r"),
+        group=("$h1", "$h2", *(value.name for value in values), "$r"),
         measures=(Measure(COUNT, "rows", "", "bigint"),),
         append=append,
         columns=operator.columns,

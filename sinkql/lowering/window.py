@@ -1,4 +1,4 @@
-"""Ranks, windows and collected groups of a view → operators over inputs that have the columns they need."""
+"""Lower ranks, windows and collected groups of a view to operators over inputs with computed columns."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from sinkql.logical.type import INTEGER, parse_type
 from sinkql.lowering.context import Context
 
 Compute = Callable[[str, logical.Expression], physical.Output]
-"""A name and an expression → the column that has it."""
+"""A function that computes a named column from an expression."""
 _NAME = "$c{}"
 
 
 @dataclass(slots=True)
 class _Columns:
-    """The columns of an input, and those that are computed behind them."""
+    """The columns of an input, and computed columns behind them."""
 
     below: physical.Operator
     compute: Compute
     added: dict[logical.Expression, physical.Output] = field(default_factory=dict)
 
     def name(self, expression: logical.Expression) -> str:
-        """Return the column that has an expression's value."""
+        """Return the column that holds an expression's value."""
         if isinstance(expression, logical.Reference):
             return expression.name
         if expression not in self.added:
-            known = {each.name for each in physical.columns_of(self.below)}
-            known |= {each.name for each in self.added.values()}
+            names = {column.name for column in physical.columns_of(self.below)}
+            names |= {output.name for output in self.added.values()}
             number = len(self.added)
-            while _NAME.format(number) in known:
+            while _NAME.format(number) in names:
                 number += 1
             self.added[expression] = self.compute(_NAME.format(number), expression)
         return self.added[expression].name
@@ -40,54 +40,59 @@ class _Columns:
         return tuple(dict.fromkeys(map(self.name, expressions)))
 
     def order(self, order: Sequence[logical.Sort]) -> tuple[physical.Order, ...]:
-        return tuple(physical.Order(self.name(each.expression), each.descending, each.nulls_first) for each in order)
+        return tuple(physical.Order(self.name(term.expression), term.descending, term.nulls_first) for term in order)
 
-    def given(self) -> physical.Operator:
-        """Return the input with what is computed."""
+    def with_computed(self) -> physical.Operator:
+        """Return the input with the computed columns."""
         if not self.added:
             return self.below
-        kept = tuple(_same(column) for column in physical.columns_of(self.below))
-        return physical.Map(self.below, (*kept, *self.added.values()))
+        columns = tuple(_pass_column(column) for column in physical.columns_of(self.below))
+        return physical.Map(self.below, (*columns, *self.added.values()))
 
     def without(self, above: physical.Operator) -> physical.Operator:
-        """Return what stands above the input without what was computed for it."""
-        names = {each.name for each in self.added.values()}
+        """Return an operator above the input without the computed columns."""
+        names = {output.name for output in self.added.values()}
         if not names:
             return above
-        return physical.Map(above, tuple(_same(each) for each in physical.columns_of(above) if each.name not in names))
+        return physical.Map(
+            above, tuple(_pass_column(column) for column in physical.columns_of(above) if column.name not in names)
+        )
 
 
 def lower_rank(rank: logical.Rank, below: physical.Operator, context: Context, compute: Compute) -> physical.Operator:
-    """Return the first rows of each partition.
+    """Return the top rows of each partition.
 
-    Of one partition parts are ranked alone, in all buckets, and what is first in these together.
+    A single partition is split by hash into parts that are ranked in all buckets first; then their top rows are ranked
+    together.
     """
     columns = _Columns(below, compute)
     partition, order = columns.names(rank.partition), columns.order(rank.order)
-    given = columns.given()
+    input_ = columns.with_computed()
     function = cast(Any, rank.function)
     if not partition and rank.last is not None:
-        given = physical.Rank(given, context.arrangement(), (), order, function, 1, rank.last, None, True)
-    found = physical.Rank(given, context.arrangement(), partition, order, function, rank.first, rank.last, rank.number)
-    return columns.without(found)
+        input_ = physical.Rank(input_, context.arrangement(), (), order, function, 1, rank.last, None, True)
+    ranked = physical.Rank(
+        input_, context.arrangement(), partition, order, function, rank.first, rank.last, rank.number
+    )
+    return columns.without(ranked)
 
 
 def lower_window(
     window: logical.Window, below: physical.Operator, context: Context, compute: Compute
 ) -> physical.Operator:
-    """Return the rows with window functions behind them."""
+    """Return the rows with the results of window functions as last columns."""
     columns = _Columns(below, compute)
     partition = columns.names(window.partition)
-    calls = tuple(_call(each, columns) for each in window.calls)
-    return columns.without(physical.Recompute(columns.given(), context.arrangement(), partition, calls))
+    calls = tuple(_call(call, columns) for call in window.calls)
+    return columns.without(physical.Recompute(columns.with_computed(), context.arrangement(), partition, calls))
 
 
 def lower_collect(
     collect: logical.Collect, below: physical.Operator, context: Context, compute: Compute
 ) -> physical.Operator:
-    """Return a row a group, with aggregates of its rows in an order."""
-    group = tuple(compute(each.name, each.expression) for each in collect.group)
-    names = {each.name for each in group}
+    """Return one row for each group, with aggregates over its rows in an order."""
+    group = tuple(compute(output.name, output.expression) for output in collect.group)
+    names = {output.name for output in group}
     arguments: dict[logical.Expression, physical.Output] = {}
 
     def named(expression: logical.Expression) -> str:
@@ -99,18 +104,18 @@ def lower_collect(
             names.add(arguments[expression].name)
         return arguments[expression].name
 
-    calls = tuple(_called(each, named) for each in collect.calls)
+    calls = tuple(_window_call(call, named) for call in collect.calls)
     outputs = (*group, *arguments.values()) or (physical.Output("$one", logical.literal(1, INTEGER)),)
-    given = physical.Map(below, outputs)
-    return physical.Recompute(given, context.arrangement(), tuple(each.name for each in group), calls, True)
+    input_ = physical.Map(below, outputs)
+    return physical.Recompute(input_, context.arrangement(), tuple(output.name for output in group), calls, True)
 
 
 def _call(call: logical.WindowCall, columns: _Columns) -> physical.WindowCall:
-    return _called(call, columns.name)
+    return _window_call(call, columns.name)
 
 
-def _called(call: logical.WindowCall, named: Callable[[logical.Expression], str]) -> physical.WindowCall:
-    order = tuple(physical.Order(named(each.expression), each.descending, each.nulls_first) for each in call.order)
+def _window_call(call: logical.WindowCall, named: Callable[[logical.Expression], str]) -> physical.WindowCall:
+    order = tuple(physical.Order(named(term.expression), term.descending, term.nulls_first) for term in call.order)
     return physical.WindowCall(
         name=call.name,
         function=call.function,
@@ -125,9 +130,9 @@ def _called(call: logical.WindowCall, named: Callable[[logical.Expression], str]
 
 
 def _frame(frame: logical.Frame) -> physical.Frame:
-    start, end = (physical.FrameBound(each.offset) for each in (frame.start, frame.end))
+    start, end = (physical.FrameBound(end.offset) for end in (frame.start, frame.end))
     return physical.Frame(cast(Any, frame.unit), start, end, cast(Any, frame.exclude))
 
 
-def _same(column: physical.Column) -> physical.Output:
+def _pass_column(column: physical.Column) -> physical.Output:
     return physical.Output(column.name, logical.Reference(column.name, parse_type(column.type), column.nullable))
