@@ -62,7 +62,7 @@ class Finding:
 def lint(text: str, path: str | None = None) -> tuple[Finding, ...]:
     """Return the findings of a script in the order of the text.
 
-    The errors are those of a run against an empty catalog, without errors of rows, files and external systems. After an
+    The errors are the same as in a run against an empty catalog, without errors of rows, files and servers. After an
     error, the next statement is checked. Errors that only result from an earlier error are omitted. Warnings: SQ2701 (a
     secret in plain text), SQ2702 (SELECT *), SQ2703 (many small commits), SQ2704 (unused item).
     """

@@ -45,6 +45,8 @@ class Session:
     `path` is the catalog's file, its URL (`sqlite:///…`, `postgresql+psycopg://…`) or the project's folder. If it is
     None, SINKQL_CATALOG names the catalog, by default the working folder. A missing catalog is created unless
     `existing` is set. Relative paths of items start in `project`, by default the folder that contains `.sinkql`.
+
+    Large: it is the API for embedders, and most of its methods only call another module.
     """
 
     def __init__(

@@ -7,7 +7,8 @@
 * `statement.width` is the number of values of the widest row that may exist at this point. `statement.needs` is the
   number of columns that a reader must know to read up to it. Both are equal except after a restore of a copy.
 * After a restore, they differ between the restored point and the statement that restored it. No batch ends there, so
-  rows of that range come and go within one batch. No reader sees their values in columns that the copy does not have.
+  rows of that range are inserted and deleted within one batch. No reader sees their values in columns that the copy
+  does not have.
 * `row` and `key` are the sum of the log.
 """
 
@@ -176,7 +177,7 @@ class TableFile:
             return _point(connection, "WHERE needs <= ? ORDER BY last DESC LIMIT 1", len(self.codec.types))
 
     def width(self, until: int | None = None) -> int:
-        """Return the number of values of the widest row, of all rows or of those that may exist at a point."""
+        """Return the number of values of the widest row, of all rows or of the rows that may exist at a point."""
         condition = "" if until is None else "WHERE last = ?"
         with self._reading() as connection:
             cursor = connection.execute(
@@ -216,7 +217,7 @@ class TableFile:
     def changes(self, first: int, last: int, *, start: int, end: Point, most: int) -> Iterator[list[tuple[int, str]]]:
         """Yield diffs and row texts of the changes `first` to `last` in lists of at most `most`. Raise OtherLogError.
 
-        The range is a part of `start` to `end`. Rows that come and go between `start` and `end` are omitted.
+        The range is a part of `start` to `end`. Rows inserted and deleted between `start` and `end` are omitted.
         """
         with self._reading() as connection:
             _check_point(connection, end)

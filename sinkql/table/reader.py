@@ -1,4 +1,4 @@
-"""Read ranges of a table's change log as rows with `$diff`, without rows that come and go in one batch."""
+"""Read ranges of a table's change log as rows with `$diff`, without rows inserted and deleted in one batch."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class TableReader(Reader):
         ]
 
     def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
-        """Yield the changes of a range, without rows that come and go in the batch."""
+        """Yield the changes of a range, without rows inserted and deleted in the batch."""
         tally.rows += split["last"] - split["first"] + 1
         with self._checked_log(split["end"]):
             for batch in self._read(split, tally):

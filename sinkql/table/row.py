@@ -2,8 +2,8 @@
 
 The text omits NULLs at the end of a row, so that new columns do not change existing rows.
 
-Values are Python objects: bool, int, float, Decimal, str (text, uuid, jsonb), bytes, date, time, None. A datetime has no
-zone for timestamp, and UTC for timestamptz. Arrays, lists and records are tuples; maps are tuples of pairs by key.
+Values are Python objects: bool, int, float, Decimal, str (text, uuid, jsonb), bytes, date, time, None. A datetime has
+no zone for timestamp, and UTC for timestamptz. Arrays, lists and records are tuples; maps are tuples of pairs by key.
 """
 
 from __future__ import annotations
