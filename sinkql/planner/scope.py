@@ -80,7 +80,7 @@ class Scope:
                 "SQ2501",
                 f'connection "{name.text}" is to {item.kind}, not to {kind}',
                 name.span,
-                hint=f"Use a connection that CREATE CONNECTION … TO {kind} (…) created.",
+                hint=f"Name a connection made with CREATE CONNECTION … TO {kind} (…).",
             )
         self.use(full_name)
         return item

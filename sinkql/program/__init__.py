@@ -1,8 +1,8 @@
-"""A script → what it means, with no catalog file, no network and no Spark.
+"""Compile and check scripts without a catalog file, network or Spark.
 
-* `compiler`: SQL text and facts to items and jobs, as data.
-* `lint`: a script to all that is wrong with it, and what may turn out to be.
-* `script_folder`: the scripts of a folder to the same, as one catalog.
+* `compiler`: Compile SQL text and facts to items and jobs as data.
+* `lint`: Find the errors and likely errors of a script.
+* `script_folder`: Find the errors of all scripts of a folder, which describe one catalog.
 """
 
 from sinkql.program.compiler import CompiledItem as CompiledItem

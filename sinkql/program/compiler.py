@@ -1,4 +1,4 @@
-"""SQL text and facts → items and jobs as data: compiling, with no catalog file, no network and no Spark."""
+"""Compile SQL text and facts to items and jobs as data, without a catalog file, network or Spark."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ _EXPLAINED = ("VIEW", "MATERIALIZED VIEW", "SINK")
 
 
 class RowsNotice(Notice):
-    """Say that compiling changes no rows."""
+    """The notice that compiling changes no rows."""
 
 
 class CompiledItem(msgspec.Struct, frozen=True):
-    """An item by its full name, kind (as in DROP) and canonical CREATE text, which holds no secret's literal."""
+    """An item with its full name, kind (as in DROP) and canonical CREATE statement without secrets."""
 
     name: str
     kind: str
@@ -58,9 +58,9 @@ class _File(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """The items of a text, and the jobs of its sinks.
+    """A compiled script: its items, and the jobs of its sinks.
 
-    `notices` are messages for the author of the text. JSON contains neither `notices` nor `catalog`, the plans.
+    `notices` and `catalog`, which has the plans, are not part of the JSON form.
     """
 
     items: tuple[CompiledItem, ...]
@@ -74,7 +74,7 @@ class Program:
         return msgspec.json.format(msgspec.json.encode(file), indent=2).decode()
 
     def explain(self, stage: str = "physical") -> list[tuple[str, str]]:
-        """Return the names of sinks and views with their plans: raw, optimized, physical or spark-sql."""
+        """Return names and texts of a stage: for jobs in a physical stage, else for views and sinks."""
         if stage == "physical":
             return [(job.sink, to_text(job)) for job in self.jobs]
         if stage == "spark-sql":
@@ -89,7 +89,7 @@ class Program:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Program:
-        """Read a program from JSON. Raise SQ4011 if the text is no program of this version."""
+        """Read a program. Raise SQ4011 if the text is not a compiled program."""
         try:
             file = codec.decoder(_File).decode(text)
             if file.sinkql != FORMAT:
@@ -99,12 +99,15 @@ class Program:
             jobs = tuple(physical.decode(bytes(job)) for job in file.jobs)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise SinkqlError(
-                "SQ4011", "the file is not a compiled program", detail=str(error), hint="Make one with sinkql compile."
+                "SQ4011",
+                "the file is not a compiled program",
+                detail=str(error),
+                hint="Run sinkql compile first.",
             ) from error
         for job in jobs:
-            otherwise = physical.meant_otherwise(job)
-            if otherwise is not None:
-                message = f'the program was compiled for another meaning of "{otherwise}"'
+            changed_word = physical.meant_otherwise(job)
+            if changed_word is not None:
+                message = f'the program was compiled for another version of "{changed_word}"'
                 raise SinkqlError("SQ4011", message, hint="Compile the SQL again.")
         return cls(file.items, jobs)
 
@@ -116,23 +119,23 @@ def compile_text(
     facts: Mapping[str, logical.Facts] | None = None,
     registry: Registry | None = None,
 ) -> Program:
-    """Return what a text compiles to; `facts` are what is known of items, by name. `path` names the text in errors."""
-    found = registry if registry is not None else discover()
+    """Compile a text. `facts` has the facts of items by name; `path` names the text in errors."""
+    connectors = registry if registry is not None else discover()
     try:
-        compiler = Compiler(found, facts or {})
-        for statement in parse(text, found.vocabulary):
+        compiler = Compiler(connectors, facts or {})
+        for statement in parse(text, connectors.vocabulary):
             try:
                 compiler.run(statement)
             except RecursionError:
                 raise too_deep(statement.span) from None
         return compiler.program()
     except SinkqlError as error:
-        masked = mask(text, found.vocabulary)
+        masked = mask(text, connectors.vocabulary)
         raise masked.cover(error.within(path=path, text=masked.text)) from error.__cause__
 
 
 class Compiler:
-    """Take statements in, one after the other; `notices` grow with them."""
+    """A compiler that receives statements one after the other and collects `notices`."""
 
     def __init__(self, registry: Registry, facts: Mapping[str, logical.Facts]) -> None:
         self.registry = registry
@@ -143,7 +146,7 @@ class Compiler:
         self.modes: tuple[str, ...] = ()
 
     def run(self, statement: ast.Statement) -> None:
-        """Take a statement in; those that only show something do nothing."""
+        """Compile a statement. A statement that only returns rows has no effect."""
         if self.before is not None:
             transaction.check_allowed(statement, self.modes)
         match statement:
@@ -175,8 +178,8 @@ class Compiler:
             case ast.Transaction():
                 self.transact(statement)
             case ast.CreateSinks():
-                for each in expand(statement, self.catalog):
-                    self.create(each)
+                for sink in expand(statement, self.catalog):
+                    self.create(sink)
             case ast.OptimizeSink():
                 find(self.catalog, statement.name, "SINK")
             case ast.ReplayErrors():
@@ -215,7 +218,7 @@ class Compiler:
                 self.create(statement)
 
     def transact(self, statement: ast.Transaction) -> None:
-        """Follow BEGIN, COMMIT and ROLLBACK: `before` is the catalog from before the transaction that is open."""
+        """Run BEGIN, COMMIT or ROLLBACK. `before` is the catalog before the open transaction."""
         before = self.before
         if statement.action == "BEGIN":
             self.notices.extend([] if before is None else [transaction.already(statement)])
@@ -232,29 +235,29 @@ class Compiler:
     def create(self, statement: ast.Create) -> None:
         full_name = item_name(statement, self.catalog)
         present = self.catalog.entry(full_name)
-        kept = statement.if_not_exists and built_in(statement, present)
-        if present is not None and (kept or present.id.startswith("u")):
+        is_kept = statement.if_not_exists and built_in(statement, present)
+        if present is not None and (is_kept or present.id.startswith("u")):
             different = self.difference(statement, present)
             replaces = isinstance(statement, ast.CreateView) and statement.or_replace
             if different and replaces and present.kind == kind_of(statement):
                 self.replace(statement, present)
             else:
                 rows = isinstance(present.statement, ast.CreateTable)
-                there = existing_item(statement, full_name, present.kind, different, self.catalog, rows=rows)
-                self.notices.append(there)
+                notice = existing_item(statement, full_name, present.kind, different, self.catalog, rows=rows)
+                self.notices.append(notice)
             return
-        known = self.facts.get(full_name) or self.facts.get(short_name(full_name)) or {}
-        known = known or sampled(statement, Scope(self.catalog, self.catalog.registry))
-        known = {**known, **self.identity(statement)}
-        planned = self.catalog.add(statement, known)
+        facts = self.facts.get(full_name) or self.facts.get(short_name(full_name)) or {}
+        facts = facts or sampled(statement, Scope(self.catalog, self.catalog.registry))
+        facts = {**facts, **self.identity(statement)}
+        planned = self.catalog.add(statement, facts)
         if isinstance(statement, ast.CreateIndex) and isinstance(planned.item, logical.Index):
             check_index(planned.item, statement.relation.span, self.catalog)
         self.notices.extend(planned.notices)
-        for each in implied(qualify(statement, self.catalog), planned.item):
-            self.catalog.add(each, self.identity(each))
+        for implied_statement in implied(qualify(statement, self.catalog), planned.item):
+            self.catalog.add(implied_statement, self.identity(implied_statement))
 
     def difference(self, statement: ast.Create, present: logical.Entry) -> str:
-        """Return what differs between a statement and the one that made the item of its name."""
+        """Return a diff of an item's definition and a statement; empty if they agree."""
         if present.id.startswith("s"):
             return ""
         if isinstance(statement, ast.CreateView):
@@ -265,8 +268,8 @@ class Compiler:
         if isinstance(new, ast.CreateSecret):
             return "its value changes"
         redacted = to_sql(present.statement, redacted=words), to_sql(new, redacted=words)
-        hidden = redacted != (to_sql(present.statement), to_sql(new))
-        if not hidden and means_the_same(new, present.name, self.catalog):
+        has_hidden_change = redacted != (to_sql(present.statement), to_sql(new))
+        if not has_hidden_change and means_the_same(new, present.name, self.catalog):
             return ""
         return definition_diff(*redacted)
 
@@ -292,21 +295,21 @@ class Compiler:
         jobs = tuple(lower(name, self.catalog) for name in self.catalog.names("SINK"))
         words = self.catalog.words
         for entry in self.catalog.entries():
-            self.notices.extend(_written_down(entry, words))
+            self.notices.extend(_plain_secrets(entry, words))
         return Program(items, jobs, tuple(self.notices), self.catalog)
 
 
-def _written_down(entry: logical.Entry, words: Keywords) -> Iterator[Notice]:
-    """Yield a notice for each literal that is a secret by itself: jobs hold it, as they could not run without."""
+def _plain_secrets(entry: logical.Entry, words: Keywords) -> Iterator[Notice]:
+    """Yield a notice for each secret that is a literal, because jobs contain it as well."""
     statement = entry.statement
     if not isinstance(statement, ast.CreateConnection):
         return
-    known = words.options("CONNECTION", statement.kind) or OptionWords()
+    option_words = words.options("CONNECTION", statement.kind) or OptionWords()
     for option in statement.options:
-        if option.name in known.secrets - known.paired and isinstance(option.value, ast.Text | ast.Word):
+        if option.name in option_words.secrets - option_words.paired and isinstance(option.value, ast.Text | ast.Word):
             yield Notice(
                 "SQ4126",
-                f'connection "{short_name(entry.name)}" has its {option.name} as plain text, and so do its jobs',
+                f'connection "{short_name(entry.name)}" has {option.name} as plain text, and so do its jobs',
                 option.span,
-                hint=f"Write {option.name} = SECRET name, or keep the jobs as private as the script.",
+                hint=f"Use {option.name} = SECRET name, or protect the jobs like the script.",
             )

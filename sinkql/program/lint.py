@@ -1,4 +1,4 @@
-"""A script → all that is wrong with it, and what may turn out to be; with no catalog file, no network and no Spark."""
+"""Find the errors and likely errors of a script without a catalog file, network or Spark."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ from sinkql.script.redaction import Masked, mask
 
 Level = Literal["error", "warning"]
 
-_CREATED = frozenset(
+_CREATE_WORDS = frozenset(
     {"SECRET", "CONNECTION", "CLUSTER", "SOURCE", "TABLE", "VIEW", "SINK", "SCHEMA", "DATABASE", "IF", "NOT", "EXISTS"}
 )
-"""The words of which the last one stands before the name that a CREATE gives."""
-_SHORTEST = timedelta(seconds=5)
-_UNUSED = ("SECRET", "CONNECTION", "CLUSTER", "SOURCE", "TABLE", "VIEW", "MATERIALIZED VIEW")
+"""The words between CREATE and the name of the item."""
+_SHORT_INTERVAL = timedelta(seconds=5)
+_USABLE_KINDS = ("SECRET", "CONNECTION", "CLUSTER", "SOURCE", "TABLE", "VIEW", "MATERIALIZED VIEW")
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A mistake, or what is probably one, with its place in the script."""
+    """An error or likely error, with its place in the script."""
 
     level: Level
     error: SinkqlError
@@ -62,23 +62,23 @@ class Finding:
 def lint(text: str, path: str | None = None) -> tuple[Finding, ...]:
     """Return the findings of a script in the order of the text.
 
-    Errors are those of running it against an empty catalog, as far as neither rows nor files nor another system tell.
-    After a mistake it continues with the next statement; what fails only because of an earlier mistake is left out.
-    Warnings: SQ2701 (a secret in the clear), SQ2702 (SELECT *), SQ2703 (many small commits), SQ2704 (nothing uses it).
+    The errors are the same as in a run against an empty catalog, without errors of rows, files and servers. After an
+    error, the next statement is checked. Errors that only result from an earlier error are omitted. Warnings: SQ2701 (a
+    secret in plain text), SQ2702 (SELECT *), SQ2703 (many small commits), SQ2704 (unused item).
     """
     registry = discover()
     linter = Linter(mask(text, registry.vocabulary), path, Compiler(registry, {}))
     for statement in parse_each(text, registry.vocabulary):
-        linter.take(statement)
-    linter.end()
+        linter.check(statement)
+    linter.finish()
     if not linter.failed:
         linter.note_unused()
-    return linter.in_order()
+    return linter.sorted_findings()
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """Where an item is created."""
+class CreationSite:
+    """The place in a script that creates an item."""
 
     path: str | None
     text: str
@@ -91,11 +91,11 @@ class Made:
 
 
 class Linter:
-    """Take the statements of a script in, one after the other; `findings` grow with them.
+    """A linter that receives the statements of a script one after the other and collects `findings`.
 
-    The compiler may know items of other scripts, `known` where these are created; `failed` are names that other scripts
-    fail to make, and with `tables_unknown` they have a source whose tables only its server tells. `missing` is called
-    with what a statement misses, and may raise what `take` then does, as if it had not been called.
+    The compiler may have items of other scripts, whose sites are `earlier_sites`. `failed` has the names of items that
+    other scripts fail to create. `tables_unknown` means that they have a source whose tables only its server knows.
+    `missing` is called with the error of a missing item. If it raises, `check` raises the same error without effects.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Linter:
         path: str | None,
         compiler: Compiler,
         *,
-        known: Mapping[str, Made] | None = None,
+        earlier_sites: Mapping[str, CreationSite] | None = None,
         failed: Iterable[str] = (),
         tables_unknown: bool = False,
         missing: Callable[[MissingError], None] = lambda error: None,
@@ -112,34 +112,36 @@ class Linter:
         self.findings: list[Finding] = []
         self.failed = set(failed)
         self.tables_unknown = tables_unknown
-        self.made: dict[str, Made] = {}
+        self.sites: dict[str, CreationSite] = {}
         self._masked = masked
         self._path = path
         self._compiler = compiler
-        self._known = known or {}
+        self._earlier_sites = earlier_sites or {}
         self._missing = missing
 
-    def in_order(self) -> tuple[Finding, ...]:
+    def sorted_findings(self) -> tuple[Finding, ...]:
         """Return the findings in the order of the text."""
         end = len(self._masked.text)
-        return tuple(sorted(self.findings, key=lambda each: each.error.span.start if each.error.span else end))
+        return tuple(sorted(self.findings, key=lambda finding: finding.error.span.start if finding.error.span else end))
 
-    def take(self, statement: ast.Statement | SinkqlError) -> None:
+    def check(self, statement: ast.Statement | SinkqlError) -> None:
         if isinstance(statement, SinkqlError):
-            named = self.named(statement)
-            self.failed |= {named} if named is not None else set()
+            name = self.created_name(statement)
+            self.failed |= {name} if name is not None else set()
             self._add("error", statement)
             return
-        told, twice = len(self._compiler.notices), self._made_before(statement)
+        notice_count, earlier = len(self._compiler.notices), self._earlier_site(statement)
         try:
             self._compiler.run(statement)
-            self._check(statement)
+            self._check_plan(statement)
         except SinkqlError as error:
             if isinstance(error, MissingError):
                 self._missing(error)
             error.span = error.span or statement.span
-            if twice is not None:
-                error.detail = "\n".join(each for each in (f"it is created at {twice.place}", error.detail) if each)
+            if earlier is not None:
+                error.detail = "\n".join(
+                    detail for detail in (f"it is created at {earlier.place}", error.detail) if detail
+                )
             self._warn(statement)
             self._fail(statement, error)
             return
@@ -148,40 +150,40 @@ class Linter:
             self._fail(statement, too_deep(statement.span))
             return
         self._warn(statement)
-        if twice is None:
-            for notice in self._compiler.notices[told:]:
-                if not isinstance(notice, RowsNotice):  # which goes without saying here
+        if earlier is None:
+            for notice in self._compiler.notices[notice_count:]:
+                if not isinstance(notice, RowsNotice):  # a linter never changes rows
                     self._add("warning", _as_error(notice, statement))
         elif isinstance(statement, ast.Create) and not statement.if_not_exists:
-            self._add("warning", _twice(statement, twice))
-        if isinstance(statement, ast.Create) and statement.name is not None:  # else an index
+            self._add("warning", _duplicate_warning(statement, earlier))
+        if isinstance(statement, ast.Create) and statement.name is not None:  # an index may have no name
             full_name = item_name(statement, self._compiler.catalog)
-            if full_name not in self._known:
-                self.made.setdefault(full_name, Made(self._path, self._masked.text, statement.name.span))
-            self._pace(statement, full_name)
+            if full_name not in self._earlier_sites:
+                self.sites.setdefault(full_name, CreationSite(self._path, self._masked.text, statement.name.span))
+            self._warn_commit_interval(statement, full_name)
 
     def _warn(self, statement: ast.Statement) -> None:
         for warning in _warnings(statement):
             self._add("warning", warning)
 
-    def _made_before(self, statement: ast.Statement) -> Made | None:
-        """Return where another script creates the item that a statement creates, if it is there."""
+    def _earlier_site(self, statement: ast.Statement) -> CreationSite | None:
+        """Return where another script creates the item of a statement, None if no script does."""
         if not isinstance(statement, ast.Create) or statement.name is None:
             return None
-        with suppress(SinkqlError):  # which running the statement raises too
+        with suppress(SinkqlError):  # compiling the statement raises it as well
             full_name = item_name(statement, self._compiler.catalog)
-            return self._known.get(full_name) if self._compiler.catalog.has(full_name) else None
+            return self._earlier_sites.get(full_name) if self._compiler.catalog.has(full_name) else None
         return None
 
-    def _check(self, statement: ast.Statement) -> None:
-        """Raise what running a statement would, where taking it in needs no plan of it."""
+    def _check_plan(self, statement: ast.Statement) -> None:
+        """Raise the errors of running a statement that the compiler does not plan."""
         plans, registry = self._compiler.catalog, self._compiler.registry
         match statement:
             case ast.CreateSink():
                 lower(item_name(statement, plans), plans)
             case ast.CreateSinks():
-                for each in expand(statement, plans):
-                    lower(item_name(each, plans), plans)
+                for sink in expand(statement, plans):
+                    lower(item_name(sink, plans), plans)
             case ast.Select(query=query):
                 files = named_files(query, registry.scans) if may_name_files(query, registry.scans) else ()
                 if files:
@@ -195,7 +197,7 @@ class Linter:
             case ast.ValidateConnection():
                 validation(statement, plans, registry)
             case ast.Show():
-                self._show(statement)
+                self._check_show(statement)
             case ast.ShowVariable():
                 check_variable(statement)
             case _:
@@ -211,8 +213,8 @@ class Linter:
             case System.ALONE:
                 select_or_plan(query, self._empty, plans, lambda: plan_one_shot(query, SystemCatalog(plans), now))
 
-    def _show(self, statement: ast.Show) -> None:
-        """Run the listing over nothing: its words, columns and functions are looked at all the same."""
+    def _check_show(self, statement: ast.Show) -> None:
+        """Check the conditions of SHOW by running it on an empty catalog."""
         listing = LISTINGS[statement.kind]
         plans = self._compiler.catalog
         query = checked_query(statement, listing, list(conditions_of(statement, listing, plans)), plans)
@@ -223,17 +225,17 @@ class Linter:
     def _empty(self) -> Memory:
         return Memory.empty(LAYOUT)
 
-    def end(self) -> None:
-        """Say what only the whole script tells."""
+    def finish(self) -> None:
+        """Add the findings that concern the whole script."""
         if self._compiler.before is not None:
             self._add("error", not_ended())
 
-    def named(self, error: SinkqlError) -> str | None:
-        """Return the name that a statement which does not parse seems to create."""
+    def created_name(self, error: SinkqlError) -> str | None:
+        """Return the name that a statement with a syntax error seems to create."""
         if error.span is None:
             return None
         statement: list[Lexeme] = []
-        with suppress(SinkqlError):  # what can be read of it is enough
+        with suppress(SinkqlError):  # the readable part is enough
             for lexeme in lexer.scan(self._masked.text):
                 if lexeme.kind == ";" and lexeme.start < error.span.start:
                     statement.clear()
@@ -241,27 +243,29 @@ class Linter:
                     break
                 else:
                     statement.append(lexeme)
-        return _created(statement)
+        return _name_after_create(statement)
 
-    def _pace(self, statement: ast.Create, full_name: str) -> None:
-        """Warn of a sink that commits so often that its table becomes slow."""
+    def _warn_commit_interval(self, statement: ast.Create, full_name: str) -> None:
+        """Warn about a sink whose frequent commits make its table slow."""
         sink = self._compiler.catalog.item(full_name)
-        if not isinstance(sink, logical.Sink) or sink.commit_interval >= _SHORTEST:
+        if not isinstance(sink, logical.Sink) or sink.commit_interval >= _SHORT_INTERVAL:
             return
         assert isinstance(statement, ast.CreateSink)
-        span = next((each.span for each in statement.with_options if each.name == "COMMIT INTERVAL"), statement.span)
+        span = next(
+            (option.span for option in statement.with_options if option.name == "COMMIT INTERVAL"), statement.span
+        )
         message = f"a commit every {sink.commit_interval.total_seconds():g} s makes many small files"
-        hint = "Use 5 seconds or more if you can: a table of many small files is slow to read."
+        hint = "Use 5 seconds or more if possible, because a table of many small files is slow to read."
         self._add("warning", SinkqlError("SQ2703", message, span, hint=hint))
 
     def note_unused(self, catalog: MemoryCatalog | None = None) -> None:
-        """Warn of what nothing uses, if the catalog has sinks: without one it is a part of something else."""
+        """Warn about unused items if the catalog has sinks. A script without sinks may be part of a larger one."""
         catalog = catalog or self._compiler.catalog
         if not catalog.names("SINK"):
             return
-        for name, made in self.made.items():
-            span, entry = made.span, catalog.entry(name)
-            if entry is not None and entry.kind in _UNUSED and not _used(name, catalog):
+        for name, site in self.sites.items():
+            span, entry = site.span, catalog.entry(name)
+            if entry is not None and entry.kind in _USABLE_KINDS and not _is_used(name, catalog):
                 short = short_name(name, catalog)
                 message = f'nothing uses {entry.kind.lower()} "{short}"'
                 self._add(
@@ -269,19 +273,19 @@ class Linter:
                 )
 
     def _fail(self, statement: ast.Statement, error: SinkqlError) -> None:
-        """Note a mistake, unless what it misses failed itself, or only another system can tell."""
+        """Add an error, unless it results from an earlier error or only an external system can confirm it."""
         if isinstance(statement, ast.Create) and statement.name is not None:
             name = statement.name
             self.failed.add(name.value if isinstance(name, ast.Ident) else name.parts[-1].value)
         if isinstance(statement, ast.CreateSource) and statement.subsources is not None:
             tables = statement.subsources.references
-            self.failed |= {(each.name or each.upstream).parts[-1].value for each in tables}
+            self.failed |= {(table.name or table.upstream).parts[-1].value for table in tables}
             self.tables_unknown |= not tables
-        if not isinstance(error, UnaskedError) and not self._unknown(error):
+        if not isinstance(error, UnaskedError) and not self._is_unknown(error):
             self._add("error", error)
 
-    def _unknown(self, error: SinkqlError) -> bool:
-        """Tell whether what an error misses failed itself, or may be one of the tables that a server has."""
+    def _is_unknown(self, error: SinkqlError) -> bool:
+        """Return whether the missing item of an error failed before, or may be a table of a server."""
         if not isinstance(error, MissingError):
             return False
         return error.name in self.failed or (self.tables_unknown and error.message.startswith("relation "))
@@ -291,21 +295,21 @@ class Linter:
         self.findings.append(Finding(level, covered))
 
 
-def _used(name: str, catalog: MemoryCatalog) -> bool:
+def _is_used(name: str, catalog: MemoryCatalog) -> bool:
     if catalog.dependents(name):
         return True
-    items = (catalog.item(each) for kind in ("SINK", "SOURCE", "MATERIALIZED VIEW") for each in catalog.names(kind))
+    items = (catalog.item(user) for kind in ("SINK", "SOURCE", "MATERIALIZED VIEW") for user in catalog.names(kind))
     return any(isinstance(item, logical.Sink) and item.cluster == name for item in items)
 
 
-def _twice(statement: ast.Create, made: Made) -> SinkqlError:
+def _duplicate_warning(statement: ast.Create, site: CreationSite) -> SinkqlError:
     assert statement.name is not None
     kind, name = kind_of(statement).lower(), own_name(statement)
     return SinkqlError(
         "SQ2770",
-        f'{kind} "{short_name(name)}" is created at {made.place} too',
+        f'{kind} "{short_name(name)}" is also created at {site.place}',
         statement.name.span,
-        hint="Leave one of them out.",
+        hint="Remove one of them.",
     )
 
 
@@ -320,38 +324,40 @@ def _check_connections(files: Iterable[NamedFile], scope: Scope) -> None:
 
 
 def _warnings(statement: ast.Statement) -> Iterator[SinkqlError]:
-    """Yield what may turn out to be a mistake, by the statement alone."""
+    """Yield the likely errors that a single statement shows."""
     match statement:
         case ast.CreateSecret(value=value) if not isinstance(value, ast.Call):
-            hint = "Write AS env_var('NAME') or AS file('path'), or run sinkql secret set NAME."
+            hint = "Use AS env_var('NAME') or AS file('path'), or run sinkql secret set NAME."
             yield SinkqlError("SQ2701", "the value of a secret is in the script", value.span, hint=hint)
         case ast.CreateView(materialized=True, query=query):
             star = _star(query)
             if star is not None:
-                hint = "List the columns: otherwise a new column of the source changes the view."
+                hint = "List the columns. Otherwise a new column of the source changes the view."
                 yield SinkqlError("SQ2702", "SELECT * in a materialized view", star, hint=hint)
         case _:
             return
 
 
-def _created(lexemes: Sequence[Lexeme]) -> str | None:
-    """Return the last part of the name that follows the first words of a CREATE."""
+def _name_after_create(lexemes: Sequence[Lexeme]) -> str | None:
+    """Return the last part of the name in a CREATE statement."""
     places = range(1, len(lexemes))
-    at = next((i for i in places if lexemes[i - 1].keyword in _CREATED and lexemes[i].keyword not in _CREATED), None)
-    if at is None:
+    index = next(
+        (i for i in places if lexemes[i - 1].keyword in _CREATE_WORDS and lexemes[i].keyword not in _CREATE_WORDS), None
+    )
+    if index is None:
         return None
-    while at + 2 < len(lexemes) and lexemes[at + 1].kind == ".":
-        at += 2
-    return lexemes[at].value
+    while index + 2 < len(lexemes) and lexemes[index + 1].kind == ".":
+        index += 2
+    return lexemes[index].value
 
 
 def _star(query: ast.Query) -> Span | None:
-    """Return where the outermost SELECT says `*`."""
+    """Return the span of `*` in the outermost SELECT."""
     try:
         tree = sqlglot.parse_one(query.text, read="materialize")
     except SqlglotError:
-        return None  # the planner says what is wrong
-    if not isinstance(tree, exp.Query) or not any(each.is_star for each in tree.selects):
+        return None  # the planner reports the error
+    if not isinstance(tree, exp.Query) or not any(select.is_star for select in tree.selects):
         return None
     for before, lexeme in pairwise(lexer.scan(query.text)):
         if lexeme.kind == "*" and (before.kind in (",", ".") or before.keyword in ("SELECT", "DISTINCT", "ALL")):

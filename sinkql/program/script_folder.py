@@ -1,4 +1,4 @@
-"""The scripts of a folder → all that is wrong with them, as one catalog: each comes after those that it needs."""
+"""Find the errors of the scripts of a folder as one catalog, each script after the scripts that it needs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from sinkql.parser import parse_each
 from sinkql.planner.item.setting import DEFAULTS, plan_setting
 from sinkql.planner.name import path_parts
 from sinkql.program.compiler import Compiler
-from sinkql.program.lint import Finding, Linter, Made
+from sinkql.program.lint import CreationSite, Finding, Linter
 from sinkql.script.redaction import Masked, mask
 
 Missing = Callable[[MissingError], None]
 
 
 class _LaterError(Exception):
-    """Say that scripts which were not read yet make what a statement misses."""
+    """A missing item that scripts later in the order create."""
 
     def __init__(self, makers: frozenset[str]) -> None:
         self.makers = makers
@@ -33,82 +33,82 @@ class _Script:
     masked: Masked
     statements: list[ast.Statement | SinkqlError]
     names: list[frozenset[str]]
-    """The last parts of the names that each statement makes."""
+    """The last parts of the names that each statement creates."""
     unknown: bool
-    """Whether it has a source whose tables only its server tells."""
+    """Whether it has a source whose tables only its server knows."""
     waits: frozenset[str] = frozenset()
-    """The paths of scripts, one of which makes what it misses."""
+    """The paths of the scripts that may create a missing item."""
     schemas: frozenset[str] = frozenset()
-    """The schemas and databases that it selects: names go by those that are there."""
+    """The schemas and databases that it selects, which resolve its names."""
     linter: Linter | None = None
     done: int = 0
-    """How many of its statements have been taken in."""
+    """The number of checked statements."""
 
     def all_names(self) -> frozenset[str]:
-        return frozenset(name for each in self.names for name in each)
+        return frozenset(name for statement_names in self.names for name in statement_names)
 
     def makes(self, name: str) -> bool:
-        return any(name in each for each in self.names[self.done :])
+        return any(name in statement_names for statement_names in self.names[self.done :])
 
 
 def lint_folder(texts: Sequence[tuple[str, str]]) -> tuple[Finding, ...]:
-    """Return the findings of scripts, given by path and text, script by script, each in the order of its text.
+    """Return the findings of scripts (path and text), grouped by script, each in the order of its text.
 
-    A script that misses what another one makes comes after that, as when they are executed in that order; where two
-    need each other, their statements do. See `sinkql.program.lint.lint`, and SQ2770 for what two of them make.
+    A script is checked after the scripts that create its missing items. If two scripts need each other, their
+    statements are interleaved. `sinkql.program.lint.lint` describes the findings; SQ2770 reports duplicate items.
     """
     registry = discover()
-    folder = _Folder(registry, [_read(path, text, registry) for path, text in texts])
+    folder = _Folder(registry, [_read_script(path, text, registry) for path, text in texts])
     folder.run()
     return tuple(folder.findings())
 
 
-def _read(path: str, text: str, registry: Registry) -> _Script:
+def _read_script(path: str, text: str, registry: Registry) -> _Script:
     masked = mask(text, registry.vocabulary)
     statements = list(parse_each(text, registry.vocabulary))
     reader = Linter(masked, path, Compiler(registry, {}))
-    names = [_made(each, reader) for each in statements]
-    schemas = frozenset(each for statement in statements for each in _selected(statement))
-    return _Script(path, masked, statements, names, any(map(_all_tables, statements)), schemas=schemas)
+    names = [_created_names(item, reader) for item in statements]
+    schemas = frozenset(item for statement in statements for item in _selected_schemas(statement))
+    return _Script(path, masked, statements, names, any(map(_reads_all_tables, statements)), schemas=schemas)
 
 
-def _selected(statement: ast.Statement | SinkqlError) -> Iterator[str]:
-    """Yield the names of the schemas, or of the database, that a statement selects."""
+def _selected_schemas(statement: ast.Statement | SinkqlError) -> Iterator[str]:
+    """Yield the names of the schemas or the database that a statement selects."""
     if isinstance(statement, ast.SetVariable | ast.AlterSystem):
-        with suppress(SinkqlError):  # which is among the findings
+        with suppress(SinkqlError):  # a finding reports it
             values = dict(plan_setting(statement).values)
             yield from path_parts(values.get("search_path", ""))
             yield from (values[name] for name in ("database",) if name in values)
 
 
-def _made(statement: ast.Statement | SinkqlError, reader: Linter) -> frozenset[str]:
-    """Return the last parts of the names that a statement makes, also where it does not parse."""
+def _created_names(statement: ast.Statement | SinkqlError, reader: Linter) -> frozenset[str]:
+    """Return the last parts of the names that a statement creates, even with a syntax error."""
     match statement:
         case SinkqlError():
-            seen = reader.named(statement)
-            return frozenset() if seen is None else frozenset((seen,))
+            created = reader.created_name(statement)
+            return frozenset() if created is None else frozenset((created,))
         case ast.Alter(action=ast.Rename(to=to)):
             return frozenset((to.value,))
-        case ast.CreateSource(subsources=ast.Subsources() as wanted, name=ast.Name() as name):
-            tables = ((each.name or each.upstream).parts[-1].value for each in wanted.references)
+        case ast.CreateSource(subsources=ast.Subsources() as subsources, name=ast.Name() as name):
+            tables = ((table.name or table.upstream).parts[-1].value for table in subsources.references)
             return frozenset((name.parts[-1].value, *tables))
         case _ if isinstance(statement, ast.Create) and statement.name is not None:
-            made = statement.name
-            return frozenset((made.value if isinstance(made, ast.Ident) else made.parts[-1].value,))
+            target = statement.name
+            return frozenset((target.value if isinstance(target, ast.Ident) else target.parts[-1].value,))
         case _:
             return frozenset()
 
 
-def _all_tables(statement: ast.Statement | SinkqlError) -> bool:
-    wanted = statement.subsources if isinstance(statement, ast.CreateSource) else None
-    return wanted is not None and not wanted.references
+def _reads_all_tables(statement: ast.Statement | SinkqlError) -> bool:
+    subsources = statement.subsources if isinstance(statement, ast.CreateSource) else None
+    return subsources is not None and not subsources.references
 
 
 @dataclass(slots=True)
 class _Folder:
     registry: Registry
     scripts: list[_Script]
-    made: dict[str, Made] = field(default_factory=dict)
+    sites: dict[str, CreationSite] = field(default_factory=dict)
     failed: set[str] = field(default_factory=set)
     tables_unknown: bool = False
     catalog: MemoryCatalog = field(init=False)
@@ -117,77 +117,81 @@ class _Folder:
         self.catalog = Compiler(self.registry, {}).catalog
 
     def run(self) -> None:
-        """Take all scripts in: whole ones while that goes, then those that need each other, side by side."""
-        left, moved = [*self.scripts], True
-        while left and moved:
-            moved, waiting = False, {each.path for each in left}
-            for script in left:
+        """Check whole scripts as long as possible, then interleave the scripts that need each other."""
+        remaining, has_progress = [*self.scripts], True
+        while remaining and has_progress:
+            has_progress, waiting = False, {other.path for other in remaining}
+            for script in remaining:
                 if script.waits and script.waits <= waiting:
-                    continue  # nothing that it waits for has come
-                if any(each.path in waiting and script.schemas & each.all_names() for each in left if each != script):
+                    continue  # all scripts that it waits for are still waiting
+                if any(
+                    other.path in waiting and script.schemas & other.all_names()
+                    for other in remaining
+                    if other != script
+                ):
                     continue
-                if self._whole(script, left):
-                    moved = True
+                if self._check_whole(script, remaining):
+                    has_progress = True
                     waiting.discard(script.path)
-            left = [each for each in left if each.done < len(each.statements) or each.linter is None]
-        if left:
-            self._side_by_side(left)
+            remaining = [other for other in remaining if other.done < len(other.statements) or other.linter is None]
+        if remaining:
+            self._check_interleaved(remaining)
 
     def findings(self) -> Iterator[Finding]:
         for script in self.scripts:
             assert script.linter is not None
             if not self.failed:
                 script.linter.note_unused(self.catalog)
-            yield from script.linter.in_order()
+            yield from script.linter.sorted_findings()
 
-    def _whole(self, script: _Script, left: Sequence[_Script]) -> bool:
-        """Take a script in; False where it waits for another one, and then nothing of it is known."""
+    def _check_whole(self, script: _Script, remaining: Sequence[_Script]) -> bool:
+        """Check a script. Return False without effects if it waits for another script."""
         compiler = Compiler(self.registry, {})
         compiler.catalog = self.catalog.copy()
-        linter = self._linter(script, compiler, self._later(script, left))
+        linter = self._linter(script, compiler, self._missing_handler(script, remaining))
         try:
             for statement in script.statements:
-                linter.take(statement)
+                linter.check(statement)
         except _LaterError as later:
             script.waits = later.makers
             return False
-        linter.end()
+        linter.finish()
         before = {name: self.catalog.setting(name) for name in DEFAULTS}
         self.catalog = compiler.before or compiler.catalog
-        self._reset(script, before)
-        self._keep(script, linter)
+        self._restore_settings(script, before)
+        self._add_results(script, linter)
         script.done = len(script.statements)
         return True
 
-    def _side_by_side(self, left: Sequence[_Script]) -> None:
-        """Take in scripts that need each other: each up to where it waits, then the next one."""
+    def _check_interleaved(self, remaining: Sequence[_Script]) -> None:
+        """Check scripts that need each other: each until it waits, then the next one."""
         compiler = Compiler(self.registry, {})
         compiler.catalog = self.catalog.copy()
         forced: list[_Script] = []
 
         def later(script: _Script) -> Missing:
-            wait = self._later(script, left)
+            wait = self._missing_handler(script, remaining)
             return lambda error: None if script in forced else wait(error)
 
-        linters = {script.path: self._linter(script, compiler, later(script)) for script in left}
-        while waiting := [each for each in left if each.done < len(each.statements)]:
-            before = sum(each.done for each in waiting)
+        linters = {script.path: self._linter(script, compiler, later(script)) for script in remaining}
+        while waiting := [entry for entry in remaining if entry.done < len(entry.statements)]:
+            before = sum(entry.done for entry in waiting)
             for script in waiting:
-                self._onwards(script, linters[script.path])
-            stuck = sum(each.done for each in waiting) == before
-            forced[:] = [waiting[0]] if stuck else []
-        for script in left:
-            linters[script.path].end()
-            self._keep(script, linters[script.path])
+                self._check_further(script, linters[script.path])
+            is_stuck = sum(entry.done for entry in waiting) == before
+            forced[:] = [waiting[0]] if is_stuck else []
+        for script in remaining:
+            linters[script.path].finish()
+            self._add_results(script, linters[script.path])
         self.catalog = compiler.before or compiler.catalog
 
-    def _onwards(self, script: _Script, linter: Linter) -> None:
+    def _check_further(self, script: _Script, linter: Linter) -> None:
         linter.failed |= self.failed
         try:
             while script.done < len(script.statements):
-                linter.take(script.statements[script.done])
+                linter.check(script.statements[script.done])
                 script.done += 1
-                self.made.update(linter.made)
+                self.sites.update(linter.sites)
         except _LaterError:
             return
         finally:
@@ -198,36 +202,38 @@ class _Folder:
             script.masked,
             script.path,
             compiler,
-            known=self.made,
+            earlier_sites=self.sites,
             failed=self.failed,
             tables_unknown=self.tables_unknown,
             missing=missing,
         )
 
-    def _later(self, script: _Script, left: Sequence[_Script]) -> Missing:
-        """Return what raises where scripts that are `left` make what one misses."""
+    def _missing_handler(self, script: _Script, remaining: Sequence[_Script]) -> Missing:
+        """Return a handler that raises _LaterError if remaining scripts create the missing item."""
 
         def missing(error: MissingError) -> None:
-            others = [each for each in left if each is not script and each.done < len(each.statements)]
+            others = [other for other in remaining if other is not script and other.done < len(other.statements)]
             relation = error.message.startswith("relation ")
-            makers = frozenset(each.path for each in others if each.makes(error.name) or (relation and each.unknown))
+            makers = frozenset(
+                other.path for other in others if other.makes(error.name) or (relation and other.unknown)
+            )
             if makers:
                 raise _LaterError(makers)
 
         return missing
 
-    def _keep(self, script: _Script, linter: Linter) -> None:
+    def _add_results(self, script: _Script, linter: Linter) -> None:
         script.linter = linter
-        self.made.update(linter.made)
+        self.sites.update(linter.sites)
         self.failed |= linter.failed
         self.tables_unknown |= linter.tables_unknown
 
-    def _reset(self, script: _Script, before: Mapping[str, str]) -> None:
-        """Take back what a script has SET, which is for itself; ALTER SYSTEM is for all that come after it."""
+    def _restore_settings(self, script: _Script, before: Mapping[str, str]) -> None:
+        """Undo the SET statements of a script. Its ALTER SYSTEM statements stay for the next scripts."""
         settings = dict(before)
-        for each in script.statements:
-            if isinstance(each, ast.AlterSystem):
-                with suppress(SinkqlError):  # which is among the findings
-                    settings.update(plan_setting(each).values)
+        for statement in script.statements:
+            if isinstance(statement, ast.AlterSystem):
+                with suppress(SinkqlError):  # a finding reports it
+                    settings.update(plan_setting(statement).values)
         for name, value in settings.items():
             self.catalog.set(name, value)

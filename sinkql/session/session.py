@@ -42,10 +42,13 @@ if TYPE_CHECKING:
 class Session:
     """A session with one catalog, which runs statements and sinks.
 
-    `path` is the catalog's file, its URL (`sqlite:///…`, `postgresql+psycopg://…`) or the project's folder. None means
-    the catalog that SINKQL_CATALOG names, or the working folder's. A missing catalog is created, unless `existing` is
-    true. Relative paths of items begin in `project`; without it, in the folder that contains `.sinkql`.
+    `path` is the catalog's file, its URL (`sqlite:///…`, `postgresql+psycopg://…`) or the project's folder. If it is
+    None, SINKQL_CATALOG names the catalog, by default the working folder. A missing catalog is created unless
+    `existing` is set. Relative paths of items start in `project`, by default the folder that contains `.sinkql`.
+
     Use a session in the thread that opened it, from one task at a time.
+
+    Large: it is the API for embedders, and most of its methods only call another module.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
-"""Tables: rows that users insert, update and delete, and the log of these changes, in one SQLite file a table.
+"""Store the rows of tables, which users change with DML, and a log of the changes. Each table has one SQLite file.
 
-* `row`: a row's values ↔ the text that is stored, its keys, Arrow columns.
-* `file`: the file of a table: rows, keys, change log; one statement is one transaction.
-* `reader`: ranges of the change log → rows that come and go. A job reads a table as it reads a source.
+* `file`: Read and change the rows, keys and change log of a table; one statement is one transaction.
+* `row`: Encode rows as text, compute keys, and convert rows to Arrow.
+* `reader`: Read the change log of a table as the source of a job.
 """
 
 from sinkql import physical
@@ -12,6 +12,6 @@ from sinkql.planner.item.table import KIND as KIND
 
 def open_reader(read: physical.Read, context: Context) -> Reader:
     """Return the reader of a planned table."""
-    from sinkql.table.reader import TableReader  # pyarrow, only where a job runs
+    from sinkql.table.reader import TableReader  # loads pyarrow, which only jobs need
 
     return TableReader.of(read, context)

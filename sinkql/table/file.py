@@ -1,12 +1,15 @@
-"""A table's file: its rows, their keys and the log of changes; one statement is one transaction of many processes.
+"""The file of a table: its rows, keys and change log. Several processes may use it; a statement is a transaction.
 
-`log` has a line for each row that came (diff 1) or went (diff -1, with the number under which it came), numbered in the
-order of commits and never changed. `statement` says where each statement's lines end, so that no reader ever sees half
-of one, and has a digest of all lines up to there. The digest of none is the log's own: two logs agree at a number only
-where they are the same log with the same lines. Its `width` is how many values the widest row has that may be there at
-that point, and `needs` how many columns one must know to read on up to there. They differ between the point to which a
-copy was put back and the statement that did so: nothing reads what rows had meanwhile in columns that the copy does not
-know, and no batch ends there, so that such rows come and go within one. `row` and `key` are what the log adds up to.
+* `log` has an entry for each inserted row (diff 1) and each deleted row (diff -1, with the number of its insertion in
+  `came`). Entries are numbered in commit order and never change.
+* `statement` has the last entry of each statement, so that no reader sees half a statement, and a digest of all entries
+  up to it. The first digest is random. Two logs have the same digest at a number only if they are equal up to it.
+* `statement.width` is the number of values of the widest row that may exist at this point. `statement.needs` is the
+  number of columns that a reader must know to read up to it. Both are equal except after a restore of a copy.
+* After a restore, they differ between the restored point and the statement that restored it. No batch ends there, so
+  rows of that range are inserted and deleted within one batch. No reader sees their values in columns that the copy
+  does not have.
+* `row` and `key` are the sum of the log.
 """
 
 from __future__ import annotations
@@ -43,14 +46,14 @@ _DIGITS = 32
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """An end of a statement: the number of its last change, and the digest of the log up to there."""
+    """The end of a statement: the number of its last change, and the digest of the log up to it."""
 
     change: int
     digest: str
 
 
 class OtherLogError(Exception):
-    """The log does not have a point that was read from it: `last` is its newest change."""
+    """The log does not have a point that was read from it. `last` is the newest change of the log."""
 
     def __init__(self, last: int) -> None:
         super().__init__(f"last change {last}")
@@ -58,11 +61,11 @@ class OtherLogError(Exception):
 
 
 class WiderError(Exception):
-    """The table has got more columns since its columns were read."""
+    """The table has more columns than the reader has planned."""
 
 
 class DuplicateError(Exception):
-    """A row's key exists already: `rule` is the place in `keys`, `row` the new row."""
+    """The key of a row already exists. `rule` is the index in `keys`, and `row` the new row."""
 
     def __init__(self, rule: int, row: Row) -> None:
         super().__init__(f"rule {rule}")
@@ -70,25 +73,25 @@ class DuplicateError(Exception):
 
 
 def table_path(catalog_folder: Path, table_id: str | None, name: str) -> Path:
-    """Return a table's file below the folder of its catalog; SQ3422 for a table that is in no catalog."""
+    """Return the path of a table's file in the folder of its catalog. Raise SQ3422 for a table without a catalog."""
     if table_id is None:
         raise SinkqlError(
             "SQ3422",
-            f'table "{name}" was compiled, not created: it has no rows to read',
-            hint="Run CREATE TABLE with sinkql exec, and run the sink from that catalog.",
+            f'table "{name}" was compiled but not created, so it has no rows',
+            hint="Run CREATE TABLE with sinkql exec, then run the sink from that catalog.",
         )
     return catalog_folder / FOLDER / f"{table_id}.db"
 
 
 def create(path: Path) -> None:
-    """Create an empty table's file for its owner alone; a failure leaves nothing behind."""
+    """Create the file of an empty table, readable only by its owner. Delete it after a failure."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except OSError as error:
-        raise _lost(path, error) from error
+        raise _file_error(path, error) from error
     try:
-        with _opened(path) as connection:
+        with _open(path) as connection:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.executescript(_SCHEMA)
             connection.execute("INSERT INTO statement VALUES (0, 0, 0, ?, 0, 0)", (secrets.token_hex(_DIGITS // 2),))
@@ -100,49 +103,49 @@ def create(path: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Delete a table's file and what SQLite keeps beside it."""
+    """Delete a table's file and the WAL files of SQLite."""
     for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
         path.with_name(name).unlink(missing_ok=True)
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+def _open(path: Path) -> Iterator[sqlite3.Connection]:
     try:
         connection = sqlite3.connect(
             f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=_BUSY_SECONDS, isolation_level=None
         )
     except sqlite3.OperationalError as error:
-        raise _lost(path, error) from error
+        raise _file_error(path, error) from error
     try:
         connection.execute("PRAGMA synchronous = FULL")
         yield connection
     except sqlite3.DatabaseError as error:
         if isinstance(error, sqlite3.IntegrityError):
             raise
-        raise _lost(path, error) from error
+        raise _file_error(path, error) from error
     finally:
         connection.close()
 
 
-def _lost(path: Path, error: Exception) -> SinkqlError:
+def _file_error(path: Path, error: Exception) -> SinkqlError:
     detail = f"{path}: {error.strerror if isinstance(error, OSError) else error}"
     if disk_full(error) is not None:
         return SinkqlError(
             "SQ4306",
-            "no room is left for the file of a table's rows",
+            "could not write the file of a table: no space left on device",
             detail=detail,
-            hint="Make room on that disk, and run the statement again; no row was changed.",
+            hint="Free space on that disk, then run the statement again. No row was changed.",
         )
     return SinkqlError(
         "SQ3420",
         "a table's file is missing or cannot be used",
         detail=detail,
-        hint="No row was changed: fix what the detail says, or put the file back, and run the statement again.",
+        hint="Correct the cause in the detail or restore the file, then run the statement again. No row was changed.",
     )
 
 
 class TableFile:
-    """The file of a table's rows. `keys` are the columns (by place) of each PRIMARY KEY and UNIQUE rule."""
+    """The file of a table. `keys` has the column indexes of each PRIMARY KEY and UNIQUE rule."""
 
     def __init__(self, path: Path, codec: Codec, keys: Sequence[Sequence[int]] = ()) -> None:
         self.path = path
@@ -152,10 +155,10 @@ class TableFile:
     # --- reading ---------------------------------------------------------------------------------------------------
 
     def rows(self, limit: int | None = None) -> list[Row]:
-        """Return the rows as of now, in the order they came."""
+        """Return the present rows in insertion order."""
         with self._reading() as connection:
-            found = connection.execute("SELECT data FROM row ORDER BY id LIMIT ?", (-1 if limit is None else limit,))
-            return [self.codec.decode(data) for (data,) in found]
+            cursor = connection.execute("SELECT data FROM row ORDER BY id LIMIT ?", (-1 if limit is None else limit,))
+            return [self.codec.decode(data) for (data,) in cursor]
 
     def count(self) -> int:
         """Return the number of rows."""
@@ -168,55 +171,57 @@ class TableFile:
             return _point(connection, "ORDER BY last LIMIT 1")
 
     def last(self, start: Point | None = None) -> Point:
-        """Return the newest point before rows with more columns; raises OtherLogError for a log without `start`."""
+        """Return the newest point before rows with more columns. Raise OtherLogError if the log lacks `start`."""
         with self._reading() as connection:
-            _check(connection, start)
+            _check_point(connection, start)
             return _point(connection, "WHERE needs <= ? ORDER BY last DESC LIMIT 1", len(self.codec.types))
 
     def width(self, until: int | None = None) -> int:
-        """Return how many values the widest row has, of all that ever were or of those that may be there at a point."""
-        which = "" if until is None else "WHERE last = ?"
+        """Return the number of values of the widest row, of all rows or of the rows that may exist at a point."""
+        condition = "" if until is None else "WHERE last = ?"
         with self._reading() as connection:
-            found = connection.execute(f"SELECT max(width) FROM statement {which}", () if until is None else (until,))
-            return int(found.fetchone()[0])
+            cursor = connection.execute(
+                f"SELECT max(width) FROM statement {condition}", () if until is None else (until,)
+            )
+            return int(cursor.fetchone()[0])
 
     def end(self, start: Point, *, rows: int, size: int, until: int | None = None) -> Point:
-        """Return how far whole statements go after `start`: within the limits, but at least one statement.
+        """Return the end of the whole statements after `start` that fit the limits, at least one.
 
-        `start` where the next one has rows with more columns than are known here. Raises OtherLogError.
+        Return `start` if the next statement has rows with more columns than planned. Raise OtherLogError.
         """
         most = until if until is not None else 1 << 62
         with self._reading() as connection:
-            _check(connection, start)
+            _check_point(connection, start)
             (before,) = connection.execute("SELECT size FROM statement WHERE last = ?", (start.change,)).fetchone()
-            within = "last > ? AND last <= ? AND needs <= ? AND (width <= needs OR last = ?)"
-            known = len(self.codec.types), until
+            condition = "last > ? AND last <= ? AND needs <= ? AND (width <= needs OR last = ?)"
+            parameters = len(self.codec.types), until
             (end,) = connection.execute(
-                f"SELECT max(last) FROM statement WHERE {within} AND size <= ?",
-                (start.change, min(most, start.change + rows), *known, before + size),
+                f"SELECT max(last) FROM statement WHERE {condition} AND size <= ?",
+                (start.change, min(most, start.change + rows), *parameters, before + size),
             ).fetchone()
             if end is None:
                 (end,) = connection.execute(
-                    f"SELECT min(last) FROM statement WHERE {within}", (start.change, most, *known)
+                    f"SELECT min(last) FROM statement WHERE {condition}", (start.change, most, *parameters)
                 ).fetchone()
             return start if end is None else _point(connection, "WHERE last = ?", end)
 
     def waiting_since(self, start: int) -> float | None:
-        """Return the time of the oldest statement after `start`; None where there is none."""
+        """Return the time of the oldest statement after `start`, None if `start` is the end."""
         with self._reading() as connection:
-            found = connection.execute(
+            row = connection.execute(
                 "SELECT at_ms FROM statement WHERE last > ? ORDER BY last LIMIT 1", (start,)
             ).fetchone()
-            return None if found is None else found[0] / 1000
+            return None if row is None else row[0] / 1000
 
     def changes(self, first: int, last: int, *, start: int, end: Point, most: int) -> Iterator[list[tuple[int, str]]]:
-        """Yield diffs and rows' texts of the changes first … last, at most `most` at once; raises OtherLogError.
+        """Yield diffs and row texts of the changes `first` to `last` in lists of at most `most`. Raise OtherLogError.
 
-        They are a part of those after `start` up to `end`, and rows that both came and went there are left out.
+        The range is a part of `start` to `end`. Rows inserted and deleted between `start` and `end` are omitted.
         """
         with self._reading() as connection:
-            _check(connection, end)
-            found = connection.execute(
+            _check_point(connection, end)
+            cursor = connection.execute(
                 """
                 SELECT diff, data FROM log
                 WHERE change BETWEEN ? AND ? AND (came IS NULL OR came <= ?)
@@ -225,13 +230,13 @@ class TableFile:
                 """,
                 (first, last, start, end.change),
             )
-            while part := found.fetchmany(most):
+            while part := cursor.fetchmany(most):
                 yield part
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
-        """Open the file as it is at this moment, whatever others write meanwhile."""
-        with _opened(self.path) as connection:
+        """Open a snapshot of the file, which later writes do not change."""
+        with _open(self.path) as connection:
             connection.execute("BEGIN")
             yield connection
 
@@ -239,8 +244,8 @@ class TableFile:
 
     @contextmanager
     def statement(self) -> Iterator[Edit]:
-        """Open a statement: no other process writes until it ends, and all of it is written at its end, or nothing."""
-        with _opened(self.path) as connection:
+        """Open a statement, which locks out other writers and writes all its changes atomically at the end."""
+        with _open(self.path) as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 edit = Edit(connection, self)
@@ -257,22 +262,22 @@ class TableFile:
 
 
 class Edit:
-    """Changes rows within one statement; keys are checked at its end, so that they may trade places."""
+    """The changes of one statement. Keys are checked at its end, so that rows may swap keys."""
 
     def __init__(self, connection: sqlite3.Connection, file: TableFile) -> None:
         self._connection = connection
         self._file = file
-        self._gone: list[tuple[int, Row]] = []
-        self._come: list[Row] = []
+        self._deleted: list[tuple[int, Row]] = []
+        self._inserted: list[Row] = []
 
     def check_width(self) -> None:
-        """Raise WiderError where rows have more columns than are known here."""
+        """Raise WiderError if rows have more columns than planned."""
         (needs,) = self._connection.execute("SELECT needs FROM statement ORDER BY last DESC LIMIT 1").fetchone()
         if needs > len(self._file.codec.types):
             raise WiderError
 
     def rows(self) -> list[tuple[int, Row]]:
-        """Return the rows before this statement, with the numbers that `delete` takes."""
+        """Return the rows before this statement with their numbers for `delete`."""
         decode = self._file.codec.decode
         return [
             (number, decode(data)) for number, data in self._connection.execute("SELECT id, data FROM row ORDER BY id")
@@ -280,29 +285,29 @@ class Edit:
 
     def insert(self, row: Row) -> None:
         """Add a row at the end of the statement."""
-        self._come.append(row)
+        self._inserted.append(row)
 
     def delete(self, number: int, row: Row) -> None:
-        """Take away the row of this number at the end of the statement."""
-        self._gone.append((number, row))
+        """Delete a row by its number at the end of the statement."""
+        self._deleted.append((number, row))
 
     def finish(self) -> None:
-        """Write rows, keys and log; raises DuplicateError."""
+        """Write rows, keys and log entries. Raise DuplicateError for an existing key."""
         connection, codec = self._connection, self._file.codec
-        if not self._gone and not self._come:
+        if not self._deleted and not self._inserted:
             return
-        gone = [(number, codec.encode(row)) for number, row in self._gone]
-        come = [codec.encode(row) for row in self._come]
-        width = max(map(_width, self._come), default=0)
+        deleted = [(number, codec.encode(row)) for number, row in self._deleted]
+        inserted = [codec.encode(row) for row in self._inserted]
+        width = max(map(_width, self._inserted), default=0)
         for rule, places in enumerate(self._file.keys):
-            keys = [(rule, key) for _, row in self._gone if (key := codec.key(row, places)) is not None]
+            keys = [(rule, key) for _, row in self._deleted if (key := codec.key(row, places)) is not None]
             connection.executemany("DELETE FROM key WHERE rule = ? AND data = ?", keys)
-        self._take_keys()
-        _change(connection, gone, come, width)
+        self._insert_keys()
+        _write_statement(connection, deleted, inserted, width)
 
-    def _take_keys(self) -> None:
+    def _insert_keys(self) -> None:
         for rule, places in enumerate(self._file.keys):
-            for row in self._come:
+            for row in self._inserted:
                 key = self._file.codec.key(row, places)
                 if key is None:
                     continue
@@ -313,16 +318,16 @@ class Edit:
 
 
 def _width(row: Row) -> int:
-    """Return how many values a row has up to its last one that is not NULL."""
+    """Return the number of values of a row without trailing NULLs."""
     return next((len(row) - place for place, value in enumerate(reversed(row)) if value is not None), 0)
 
 
 def put_back(path: Path, copy: Path) -> None:
-    """Give a table the rows of a copy of its file, by a statement in its own log: who reads that goes on.
+    """Restore the rows of a table from a copy of its file by a statement in the log, so that readers can continue.
 
-    Raises OtherLogError where the copy is not of this log.
+    Raise OtherLogError if the copy belongs to another log.
     """
-    with _opened(path) as connection:
+    with _open(path) as connection:
         connection.execute("ATTACH ? AS copy", (str(copy),))
         connection.execute("BEGIN IMMEDIATE")
         (common,) = connection.execute(
@@ -332,20 +337,20 @@ def put_back(path: Path, copy: Path) -> None:
             raise OtherLogError(_newest(connection).change)
         (width,) = connection.execute("SELECT width FROM copy.statement ORDER BY last DESC LIMIT 1").fetchone()
         connection.execute("UPDATE main.statement SET needs = ? WHERE last > ? AND needs > ?", (width, common, width))
-        # Rows from before the logs part have the same numbers in both.
+        # Rows from before the logs diverge have the same numbers in both files.
         only = "SELECT id, data FROM {}.row WHERE id > ? OR id NOT IN (SELECT id FROM {}.row) ORDER BY id"
-        gone = connection.execute(only.format("main", "copy"), (common,)).fetchall()
-        come = Counter(data for _, data in connection.execute(only.format("copy", "main"), (common,)))
-        left = []
-        for number, data in gone:
-            if come[data]:
-                come[data] -= 1  # an equal row stays in its place
+        deleted = connection.execute(only.format("main", "copy"), (common,)).fetchall()
+        inserted = Counter(data for _, data in connection.execute(only.format("copy", "main"), (common,)))
+        remaining = []
+        for number, data in deleted:
+            if inserted[data]:
+                inserted[data] -= 1  # an equal row stays unchanged
             else:
-                left.append((number, data))
-        if left or any(come.values()):
+                remaining.append((number, data))
+        if remaining or any(inserted.values()):
             connection.execute("DELETE FROM main.key")
             connection.execute("INSERT INTO main.key SELECT * FROM copy.key")
-            _change(connection, left, list(come.elements()), width)
+            _write_statement(connection, remaining, list(inserted.elements()), width)
         newest = _newest(connection).change
         connection.execute(
             "UPDATE main.statement SET width = min(width, ?), needs = min(needs, ?) WHERE last = ?",
@@ -355,13 +360,15 @@ def put_back(path: Path, copy: Path) -> None:
         connection.execute("COMMIT")
 
 
-def _change(connection: sqlite3.Connection, gone: Sequence[tuple[int, str]], come: Sequence[str], width: int) -> None:
-    """Take rows away, add others, of which the widest has `width` values, and write the statement into the log."""
-    connection.executemany("DELETE FROM main.row WHERE id = ?", [(number,) for number, _ in gone])
+def _write_statement(
+    connection: sqlite3.Connection, deleted: Sequence[tuple[int, str]], inserted: Sequence[str], width: int
+) -> None:
+    """Delete and insert rows, and write the statement into the log. `width` is that of the widest inserted row."""
+    connection.executemany("DELETE FROM main.row WHERE id = ?", [(number,) for number, _ in deleted])
     newest = _newest(connection)
     first = newest.change + 1
-    changes = [*((-1, data, number) for number, data in gone), *((1, data, None) for data in come)]
-    rows = [(first + len(gone) + place, data) for place, data in enumerate(come)]
+    changes = [*((-1, data, number) for number, data in deleted), *((1, data, None) for data in inserted)]
+    rows = [(first + len(deleted) + place, data) for place, data in enumerate(inserted)]
     connection.executemany("INSERT INTO main.row (id, data) VALUES (?, ?)", rows)
     failpoint.point("table-rows")
     connection.executemany(
@@ -377,7 +384,7 @@ def _change(connection: sqlite3.Connection, gone: Sequence[tuple[int, str]], com
     last = newest.change + len(changes)
     connection.execute(
         "INSERT INTO main.statement VALUES (?, ?, ?, ?, ?, ?)",
-        (last, size, now_ms, digest, *(max(each, width) for each in widest)),
+        (last, size, now_ms, digest, *(max(value, width) for value in widest)),
     )
 
 
@@ -389,12 +396,12 @@ def _point(connection: sqlite3.Connection, which: str, *values: int) -> Point:
     return Point(*connection.execute(f"SELECT last, digest FROM main.statement {which}", values).fetchone())
 
 
-def _check(connection: sqlite3.Connection, point: Point | None) -> None:
+def _check_point(connection: sqlite3.Connection, point: Point | None) -> None:
     """Raise OtherLogError unless the log has the point."""
     if point is None:
         return
-    found = connection.execute("SELECT digest FROM statement WHERE last = ?", (point.change,)).fetchone()
-    if found != (point.digest,):
+    row = connection.execute("SELECT digest FROM statement WHERE last = ?", (point.change,)).fetchone()
+    if row != (point.digest,):
         raise OtherLogError(_newest(connection).change)
 
 

@@ -1,9 +1,9 @@
-"""A row's values ↔ the JSON text that stands for it: equal rows have equal texts; keys; rows → Arrow columns.
+"""Encode rows as JSON text, compute keys, and convert rows to Arrow columns. Equal rows have equal texts.
 
-NULLs at the end of a row are left out of its text, so that a row stays the same where columns come after its own.
+The text omits NULLs at the end of a row, so that new columns do not change existing rows.
 
-Values are Python's: bool, int, float, Decimal, str (text, uuid, jsonb), bytes, date, time, datetime (without a zone for
-timestamp, in UTC for timestamptz), tuple (arrays, lists and records; maps as keys and values by key), None.
+Values are Python objects: bool, int, float, Decimal, str (text, uuid, jsonb), bytes, date, time, None. A datetime has
+no zone for timestamp, and UTC for timestamptz. Arrays, lists and records are tuples; maps are tuples of pairs by key.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _EXACT = Context(prec=60)
 
 
 def normal(value: Any, type_: logical.Type) -> Any:
-    """Return a value as rows hold it; raises ValueError or ArithmeticError for one that does not fit the type."""
+    """Return a value in the form of stored rows. Raise ValueError or ArithmeticError if it does not fit the type."""
     if value is None:
         return None
     match type_.name:
         case "numeric":
-            return _EXACT.plus(_EXACT.quantize(value, Decimal(1).scaleb(-(type_.scale or 0))))  # there is no -0
+            return _EXACT.plus(_EXACT.quantize(value, Decimal(1).scaleb(-(type_.scale or 0))))  # removes the sign of -0
         case "uint8":
             return int(value)
         case "real":
@@ -42,11 +42,11 @@ def normal(value: Any, type_: logical.Type) -> Any:
         case "array" | "list":
             element = type_.element
             assert element is not None
-            return tuple(normal(each, element) for each in value)
+            return tuple(normal(item, element) for item in value)
         case "map":
-            return tuple((key, normal(each, type_.value)) for key, each in entries(value))
+            return tuple((key, normal(item, type_.value)) for key, item in entries(value))
         case "record":
-            return tuple(normal(each, field.type) for each, field in zip(value, type_.fields, strict=True))
+            return tuple(normal(item, field.type) for item, field in zip(value, type_.fields, strict=True))
         case _:
             return value
 
@@ -75,24 +75,24 @@ _DECODE: dict[str, Callable[[Any], Any]] = {
 
 
 def _coder(type_: logical.Type, coders: Mapping[str, Callable[[Any], Any]]) -> Callable[[Any], Any] | None:
-    """Return what encodes or decodes a value; None where it stays as it is."""
+    """Return the encoder or decoder of a type, None if values need none."""
     if type_.name == "record":
-        fields = [_coder(each.type, coders) or _same for each in type_.fields]
+        fields = [_coder(item.type, coders) or _identity for item in type_.fields]
         return lambda value: tuple(
-            None if each is None else coder(each) for each, coder in zip(value, fields, strict=True)
+            None if item is None else coder(item) for item, coder in zip(value, fields, strict=True)
         )
     if type_.element is None:
         return coders.get(type_.name)
-    of_element = _coder(type_.element, coders) or _same
-    return lambda value: tuple(None if each is None else of_element(each) for each in value)
+    element_coder = _coder(type_.element, coders) or _identity
+    return lambda value: tuple(None if item is None else element_coder(item) for item in value)
 
 
-def _same(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     return value
 
 
 class NarrowError(Exception):
-    """A column cannot hold a value of a row exactly: its type became a wider one after the column was read."""
+    """A column cannot hold a value exactly, because its type was widened after the column was planned."""
 
     def __init__(self, place: int) -> None:
         super().__init__(f"column {place}")
@@ -100,17 +100,17 @@ class NarrowError(Exception):
 
 
 class Codec:
-    """Encode and decode rows of columns of these types (canonical texts)."""
+    """An encoder and decoder of rows. `types` are canonical texts."""
 
     def __init__(self, types: Sequence[str]) -> None:
         self.types = tuple(types)
-        found = [parse_type(text) for text in types]
-        self._encoders = [_coder(type_, _ENCODE) for type_ in found]
-        decoders = [_coder(type_, _DECODE) for type_ in found]
+        parsed = [parse_type(text) for text in types]
+        self._encoders = [_coder(type_, _ENCODE) for type_ in parsed]
+        decoders = [_coder(type_, _DECODE) for type_ in parsed]
         self._decoders = [(place, decoder) for place, decoder in enumerate(decoders) if decoder is not None]
 
     def encode(self, row: Row) -> str:
-        """Return a row's text."""
+        """Return the text of a row."""
         values = [
             value if encoder is None or value is None else encoder(value)
             for value, encoder in zip(row, self._encoders, strict=True)
@@ -120,7 +120,7 @@ class Codec:
         return json.dumps(values, ensure_ascii=False, separators=(",", ":"))
 
     def decode(self, text: str) -> Row:
-        """Return the row that a text stands for."""
+        """Return the row of a text."""
         values: list[Any] = json.loads(text)[: len(self.types)]
         values += [None] * (len(self.types) - len(values))
         for place, decoder in self._decoders:
@@ -129,7 +129,7 @@ class Codec:
         return tuple(values)
 
     def key(self, row: Row, places: Sequence[int]) -> str | None:
-        """Return a key's text, the same for equal keys; None if a part is NULL, which equals nothing."""
+        """Return the text of a key, equal for equal keys; None if a part is NULL, which equals nothing."""
         parts = []
         for place in places:
             value, encoder = row[place], self._encoders[place]
@@ -141,27 +141,27 @@ class Codec:
         return json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
 
     def arrays(self, rows: Iterable[Row]) -> list[pa.Array]:
-        """Return the rows' columns as Arrow arrays; raises NarrowError."""
+        """Return the columns of rows as Arrow arrays. Raise NarrowError if a value does not fit."""
         columns = list(zip(*rows, strict=True)) or [()] * len(self.types)
-        found = []
+        arrays = []
         for place, (column, text) in enumerate(zip(columns, self.types, strict=True)):
-            array = _exactly(column, text)
+            array = _exact_array(column, text)
             if array is None:
                 raise NarrowError(place)
-            found.append(array)
-        return found
+            arrays.append(array)
+        return arrays
 
 
-def _exactly(column: Sequence[Any], type_: str) -> pa.Array | None:
-    """Return a column as an Arrow array, None where the type does not hold all its values."""
+def _exact_array(column: Sequence[Any], type_: str) -> pa.Array | None:
+    """Return a column as an Arrow array, None if the type cannot hold all values."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if type_ == "real":  # Arrow would round to it
-        given = pa.array(column, pa.float64())
-        found = given.cast(pa.float32())
-        exact = pc.or_(pc.equal(found.cast(pa.float64()), given), pc.is_nan(given))
-        return found if pc.all(exact).as_py() is not False else None
+    if type_ == "real":  # Arrow would round the values
+        doubles = pa.array(column, pa.float64())
+        floats = doubles.cast(pa.float32())
+        exact = pc.or_(pc.equal(floats.cast(pa.float64()), doubles), pc.is_nan(doubles))
+        return floats if pc.all(exact).as_py() is not False else None
     try:
         return pa.array(column, arrow_type(type_))
     except (pa.ArrowInvalid, OverflowError):

@@ -1,11 +1,9 @@
-"""A pipeline in a test: rows in, rows out, without Spark or servers.
+"""Test a pipeline without Spark or servers: insert rows into sources and compare the rows of sinks.
 
-* `load`, `loads`: scripts → a `Pipeline`, whose jobs are those that run.
-* `pipeline`: `Pipeline`: rows that come and go, batches, the rows of sinks, views and tables.
-* `sources`: the rows that a test gives a source, as the source's reader gives them to a batch.
-* `rows`: a test's rows ↔ rows of typed values.
-* `target`: the batches of one sink or view, and a writer that keeps its rows in memory.
-* `rows`: `assert_rows`.
+* `pipeline`: `Pipeline` runs the jobs of a script on the rows of a test.
+* `sources`: Store the rows that a test inserts, and read them for a job.
+* `target`: Run the batches of one sink or view, and store its rows in memory.
+* `rows`: Convert a test's rows to typed values, and compare rows with `assert_rows`.
 """
 
 from __future__ import annotations
@@ -20,15 +18,15 @@ __all__ = ["Pipeline", "assert_rows", "load", "loads"]
 
 
 def load(path: str | Path, *, variables: Mapping[str, str] | None = None) -> Pipeline:
-    """Return the pipeline of a script, or of all scripts of a folder in any order. Raise SinkqlError for an error.
+    """Return the pipeline of a script, or of all scripts of a folder in any order. Raise SinkqlError.
 
-    The pipeline uses no connection and no secret of the script, and leaves no file. A source of files without columns
-    has the columns of its files, if there are files.
+    The pipeline uses no connection and no secret, and leaves no files. A file source without columns gets the columns
+    of its files if they exist.
     """
-    found = Path(path)
-    return described(found, variables or {}) if found.is_dir() else compiled(found, variables or {})
+    script = Path(path)
+    return described(script, variables or {}) if script.is_dir() else compiled(script, variables or {})
 
 
 def loads(text: str, *, variables: Mapping[str, str] | None = None) -> Pipeline:
-    """Return the pipeline of a text."""
+    """Return the pipeline of a script's text."""
     return compiled(text, variables or {})

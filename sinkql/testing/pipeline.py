@@ -1,4 +1,4 @@
-"""Scripts → a pipeline that a test gives rows, and asks for those of its sinks, views and tables."""
+"""Build a pipeline from scripts; a test inserts rows and reads the rows of sinks, views and tables."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def compiled(script: Path | str, variables: Mapping[str, str]) -> Pipeline:
-    """Return the pipeline of one script, as it runs from top to bottom."""
+    """Return the pipeline of one script, which runs from top to bottom."""
     path = str(script) if isinstance(script, Path) else None
     program = compile_text(_text(script, variables), path=path)
     assert program.catalog is not None
@@ -53,10 +53,10 @@ def compiled(script: Path | str, variables: Mapping[str, str]) -> Pipeline:
 
 
 def described(folder: Path, variables: Mapping[str, str]) -> Pipeline:
-    """Return the pipeline that the scripts of a folder describe, as `sinkql apply` takes them."""
+    """Return the pipeline that the scripts of a folder describe, as for `sinkql apply`."""
     scripts = [Script(str(path), _text(path, variables)) for path in script_files([folder])]
-    found = read_scripts(scripts, discover(), present=(), settings={}, keep=False)
-    return Pipeline(found.catalog, tuple(each.notice for each in found.notices))
+    described_catalog = read_scripts(scripts, discover(), present=(), settings={}, keep=False)
+    return Pipeline(described_catalog.catalog, tuple(item.notice for item in described_catalog.notices))
 
 
 def _text(script: Path | str, variables: Mapping[str, str]) -> str:
@@ -65,10 +65,10 @@ def _text(script: Path | str, variables: Mapping[str, str]) -> str:
 
 
 class Pipeline:
-    """A pipeline in a test: add rows to sources, and read the rows of sinks, views and tables.
+    """A pipeline that a test feeds with rows, to check the rows of its sinks, views and tables.
 
-    Inserted, deleted and received rows form the next batch. `commit`, `rows` and `changes` end the batch. Each sink
-    runs its job, and its rows stay in memory. `notices` are the notices of the scripts.
+    Inserted, deleted and received rows form the next batch. `commit`, `rows` and `changes` end the batch. The job of
+    each sink runs unchanged, with its rows in memory. `notices` has the notices of the scripts.
     """
 
     def __init__(self, catalog: MemoryCatalog, notices: tuple[Notice, ...]) -> None:
@@ -89,61 +89,65 @@ class Pipeline:
     # --- rows in -----------------------------------------------------------------------------------------------------
 
     def insert(self, relation: str, rows: Rows) -> None:
-        """Insert rows into a source or a table. Missing columns are NULL, or have the table's DEFAULT.
+        """Insert rows into a source or table. Missing columns are NULL or get the DEFAULT of the table.
 
-        Values are Python values (`Decimal` for numeric), or texts that are read as SQL strings. If a row raises SQ2204,
-        SQ2212 or SQ2420 to SQ2422, no row is inserted.
+        Values are Python objects (`Decimal` for numeric) or texts, which are parsed like SQL literals. Raise SQ2204,
+        SQ2212, SQ2420 to SQ2422; then no row is inserted.
         """
-        source, table = self._fed(relation)
-        kept = [self._row(each, source, table) for each in _several(rows)]
-        _check_keys([*source.rows(), *kept], table)
-        source.waiting += [(row, 1) for row in kept]
+        source, table = self._input(relation)
+        new_rows = [self._row(row, source, table) for row in _as_list(rows)]
+        _check_keys([*source.rows(), *new_rows], table)
+        source.waiting += [(row, 1) for row in new_rows]
 
     def delete(self, relation: str, rows: Rows) -> None:
-        """Delete the rows with these values. Raise SQ2662 if no row has them, SQ2661 if rows cannot be deleted."""
-        source, _ = self._retracting(relation, "deleted")
-        for each in _several(rows):
-            wanted = self._values(each, source)
-            values = alike(tuple(wanted.values()))
-            gone = [row for row in source.rows() if alike(tuple(row[place] for place in wanted)) == values]
-            if not gone:
-                raise SinkqlError("SQ2662", f'"{relation}" has no row with {_shown(each)}', hint="Insert it first.")
-            source.waiting += map(source.gone, gone)
+        """Delete the rows with these values. Raise SQ2662 if no row matches, and SQ2661 if the source only appends."""
+        source, _ = self._retractable_input(relation, "deleted")
+        for test_row in _as_list(rows):
+            values_by_column = self._values(test_row, source)
+            values = alike(tuple(values_by_column.values()))
+            deleted = [row for row in source.rows() if alike(tuple(row[place] for place in values_by_column)) == values]
+            if not deleted:
+                raise SinkqlError(
+                    "SQ2662", f'"{relation}" has no row with {_condition(test_row)}', hint="Insert the row first."
+                )
+            source.waiting += map(source.deletion, deleted)
 
     def upsert(self, relation: str, rows: Rows) -> None:
-        """Insert rows into a table or a source, and replace rows with the same keys."""
-        source, table = self._retracting(relation, "replaced")
+        """Insert rows into a table or source. Each row replaces the row with the same key."""
+        source, table = self._retractable_input(relation, "replaced")
         if source.key:
-            source.waiting += [(self._row(each, source, table), 1) for each in _several(rows)]
+            source.waiting += [(self._row(row, source, table), 1) for row in _as_list(rows)]
             return
         keys = unique_keys(table.statement) if table is not None else ()
         if not keys:
             raise SinkqlError(
-                "SQ2661", f'"{relation}" has no key by which rows are replaced', hint="Delete rows, and insert others."
+                "SQ2661",
+                f'"{relation}" has no key by which rows are replaced',
+                hint="Delete the rows, then insert the new ones.",
             )
         places = [[column.name for column in source.item.shape.columns].index(name) for name in keys[0]]
-        for each in _several(rows):
-            new = self._row(each, source, table)
-            key = alike(tuple(new[place] for place in places))
-            gone = [row for row in source.rows() if alike(tuple(row[place] for place in places)) == key]
-            _check_keys([*(row for row in source.rows() if row not in gone), new], table)
-            source.waiting += [*((row, -1) for row in gone), (new, 1)]
+        for test_row in _as_list(rows):
+            new_row = self._row(test_row, source, table)
+            key = alike(tuple(new_row[place] for place in places))
+            deleted = [row for row in source.rows() if alike(tuple(row[place] for place in places)) == key]
+            _check_keys([*(row for row in source.rows() if row not in deleted), new_row], table)
+            source.waiting += [*((row, -1) for row in deleted), (new_row, 1)]
 
     def receive(self, source: str, records: str | bytes) -> None:
-        """Add records in the FORMAT of a source. If one does not decode, the batch fails or skips it."""
-        found, _ = self._fed(source)
-        options = found.read.options.get("format")
+        """Receive encoded records in the FORMAT of a source. The next batch fails at, or skips, undecodable records."""
+        target_source, _ = self._input(source)
+        options = target_source.read.options.get("format")
         if options is None:
             raise SinkqlError("SQ2661", f'"{source}" has no FORMAT', hint="Insert rows.")
         data = records.encode() if isinstance(records, str) else records
-        found.decode(data, self._catalog.registry.formats[options["name"]].decoding)
+        target_source.decode(data, self._catalog.registry.formats[options["name"]].decoding)
 
     # --- batches, and rows out ---------------------------------------------------------------------------------------
 
     def commit(self) -> None:
-        """End the batch, and let every sink commit it. Raise the first error of a sink; the others commit.
+        """End the batch and commit it in every sink. Raise the first error after all sinks have run.
 
-        A failed sink retries with the next batch, and processes both batches together.
+        A failed sink retries with the next batch and processes both together.
         """
         self._end_batch()
         failed: SinkqlError | None = None
@@ -156,27 +160,27 @@ class Pipeline:
             raise failed
 
     def rows(self, name: str) -> list[dict[str, Any]]:
-        """End the batch, and return the rows of a sink, view, table or source as dictionaries.
+        """Return the rows of a sink's table, a view, a table or a source after the last batch, as dictionaries.
 
-        Rows of a sink with a KEY are in the order of the key, and rows of a view in the order of their values. All
-        others are in the order of insertion. Rows of MODE APPEND have `_mz_diff`, but no `_mz_timestamp`.
+        Rows of a sink with a KEY are sorted by the key, and rows of a view by their values. All others are in insertion
+        order. Rows of a changelog have `_mz_diff` but no `_mz_timestamp`.
         """
         entry = find(self._catalog, as_name(name), "SINK", *_VIEWS, *_FED)
         if entry.kind in _FED:
             source = self._sources[entry.name]
             names = [column.name for column in source.item.shape.columns]
             return [dict(zip(names, row, strict=True)) for row in source.rows()]
-        return self._caught_up(entry.name).shown()
+        return self._processed_target(entry.name).shown()
 
     def changes(self, name: str) -> list[tuple[int, dict[str, Any]]]:
-        """End the batch, and return the changes of a sink or view: -1 with a removed row, 1 with an added one."""
+        """Return the changes of the last batch in a sink's table or a view: −1 for a deleted row, 1 for a new one."""
         entry = find(self._catalog, as_name(name), "SINK", *_VIEWS)
-        return self._caught_up(entry.name).changes()
+        return self._processed_target(entry.name).changes()
 
     def set_time(self, moment: datetime | str) -> None:
-        """Set the time of mz_now() from the next batch on. Without it, the time is the machine's.
+        """Set the result of mz_now() from the next batch. Before the first call it is the machine's time.
 
-        A text is read as a timestamptz. Raise SQ2661 if the time is earlier than the previous one.
+        A text is parsed as a timestamptz. Raise SQ2661 for a time before the last one.
         """
         zoned = moment.replace(tzinfo=UTC) if isinstance(moment, datetime) and moment.tzinfo is None else moment
         at = (value_of(zoned, _TIME) - _EPOCH) // timedelta(milliseconds=1)
@@ -185,11 +189,11 @@ class Pipeline:
         self._time = at
 
     def skipped(self, source: str) -> int:
-        """Return the number of records that ON ERROR = SKIP left out."""
-        return self._fed(source)[0].skipped()
+        """Return the number of records that ON ERROR = SKIP skipped because they did not decode."""
+        return self._input(source)[0].skipped()
 
     def close(self) -> None:
-        """Delete the pipeline's temporary files. This also happens when the pipeline is garbage collected."""
+        """Delete the temporary files. Garbage collection of the pipeline does the same."""
         self._close()
 
     def __enter__(self) -> Pipeline:
@@ -198,18 +202,18 @@ class Pipeline:
     def __exit__(self, *raised: object) -> None:
         self.close()
 
-    # --- how ---------------------------------------------------------------------------------------------------------
+    # --- jobs --------------------------------------------------------------------------------------------------------
 
     def _end_batch(self) -> None:
-        passed = self._time is not None and self._times[-1:] != [self._time]
-        if self._times and not passed and not any(source.waiting for source in self._sources.values()):
+        has_new_time = self._time is not None and self._times[-1:] != [self._time]
+        if self._times and not has_new_time and not any(source.waiting for source in self._sources.values()):
             return
         for source in self._sources.values():
             source.end_batch()
         now = machine_ms() if self._time is None else self._time
         self._times.append(max([now, *self._times[-1:]]))
 
-    def _caught_up(self, full_name: str) -> Target:
+    def _processed_target(self, full_name: str) -> Target:
         self._end_batch()
         target = self._target(full_name)
         target.run(len(self._times))
@@ -219,16 +223,18 @@ class Pipeline:
         if full_name not in self._targets:
             item = self._catalog.item(full_name)
             job = self._view_job(item) if isinstance(item, logical.View) else lower(full_name, self._catalog)
-            own = with_clock(job, {read.source: self._reader(read) for read in job.reads()}, lambda: self._times[-1])
+            readers = with_clock(
+                job, {read.source: self._reader(read) for read in job.reads()}, lambda: self._times[-1]
+            )
             folder = self._folder / str(len(self._targets))
             folder.mkdir()
-            made = ViewTarget if isinstance(item, logical.View) else Target
-            self._targets[full_name] = made(job, own, folder, self._times)
+            target_class = ViewTarget if isinstance(item, logical.View) else Target
+            self._targets[full_name] = target_class(job, readers, folder, self._times)
         return self._targets[full_name]
 
     def _reader(self, read: physical.Read) -> Reader:
-        given = {each.read.source: each for each in self._sources.values()}
-        return GivenReader(given[read.source]) if read.source in given else RowsOfQuery(read)
+        sources = {source.read.source: source for source in self._sources.values()}
+        return GivenReader(sources[read.source]) if read.source in sources else RowsOfQuery(read)
 
     def _view_job(self, view: logical.View) -> physical.Job:
         graph, texts = lower_view(view, self._catalog)
@@ -240,60 +246,60 @@ class Pipeline:
         write = physical.Write(body, "", nowhere, columns, "append", change, False, (), False, {})
         return physical.Job(view.name, view.name, "", "", {}, timedelta(), 0, write, texts, shared=graph.shared)
 
-    def _fed(self, name: str) -> tuple[GivenSource, TableTarget | None]:
+    def _input(self, name: str) -> tuple[GivenSource, TableTarget | None]:
         entry = find(self._catalog, as_name(name), *_FED, *_VIEWS, "SINK")
         if entry.kind not in _FED:
             raise SinkqlError(
                 "SQ2661",
                 f'"{name}" is {with_article(entry.kind)}: its rows are computed',
-                hint="Give rows to the sources and tables that it reads.",
+                hint="Insert rows into the sources and tables that it reads.",
             )
         source = self._sources[entry.name]
         statement = entry.statement
         return source, TableTarget(source.item, statement) if isinstance(statement, ast.CreateTable) else None
 
-    def _retracting(self, name: str, what: str) -> tuple[GivenSource, TableTarget | None]:
-        source, table = self._fed(name)
+    def _retractable_input(self, name: str, what: str) -> tuple[GivenSource, TableTarget | None]:
+        source, table = self._input(name)
         if not source.retracts and not source.key:
-            raise SinkqlError("SQ2661", f'rows of source "{name}" only come, and cannot be {what}', hint="Insert rows.")
+            raise SinkqlError(
+                "SQ2661", f'source "{name}" only appends rows, so they cannot be {what}', hint="Insert rows."
+            )
         return source, table
 
-    def _values(self, given: Given, source: GivenSource) -> dict[int, Any]:
-        """Return the values of a row that a test wrote, by the places of their columns."""
+    def _values(self, row: Given, source: GivenSource) -> dict[int, Any]:
+        """Return the values of a test's row by the indexes of their columns."""
         columns = source.item.shape.columns
-        names_of(given, columns)
-        return {
-            place: value_of(given[column.name], column) for place, column in enumerate(columns) if column.name in given
-        }
+        names_of(row, columns)
+        return {place: value_of(row[column.name], column) for place, column in enumerate(columns) if column.name in row}
 
-    def _row(self, given: Given, source: GivenSource, table: TableTarget | None) -> Row:
+    def _row(self, row: Given, source: GivenSource, table: TableTarget | None) -> Row:
         columns = source.item.shape.columns
-        found = self._values(given, source)
+        values = self._values(row, source)
         if table is not None:
-            defaults = self._defaults(table) if len(found) < len(columns) else [None] * len(columns)
-            return RowConverter(table).row([found.get(place, default) for place, default in enumerate(defaults)])
-        row = tuple(found.get(place) for place in range(len(columns)))
-        for value, column in zip(row, columns, strict=True):
+            defaults = self._defaults(table) if len(values) < len(columns) else [None] * len(columns)
+            return RowConverter(table).row([values.get(place, default) for place, default in enumerate(defaults)])
+        stored = tuple(values.get(place) for place in range(len(columns)))
+        for value, column in zip(stored, columns, strict=True):
             if value is None and not column.nullable:
                 name = short_name(source.item.name, self._catalog)
                 message = f'null value in column "{column.name}" of source "{name}", which is NOT NULL'
-                raise SinkqlError("SQ2421", message, hint="Give it a value.")
-        return row
+                raise SinkqlError("SQ2421", message, hint="Insert a value.")
+        return stored
 
     def _defaults(self, table: TableTarget) -> list[Any]:
         text = f"INSERT INTO {print_name(as_name(table.item.name))} VALUES (DEFAULT)"
         (statement,) = parse(text, self._catalog.words)
         assert isinstance(statement, ast.Insert)
         planned = plan_insert(statement, self._catalog, rows_now())
-        return [each.value if each.expression is None else _computed(each.expression) for each in planned.defaults]
+        return [cell.value if cell.expression is None else _computed(cell.expression) for cell in planned.defaults]
 
 
-def _several(rows: Rows) -> list[Given]:
+def _as_list(rows: Rows) -> list[Given]:
     return [rows] if isinstance(rows, Mapping) else list(rows)
 
 
-def _shown(given: Given) -> str:
-    return ", ".join(f"{name} = {value!r}" for name, value in given.items())
+def _condition(row: Given) -> str:
+    return ", ".join(f"{name} = {value!r}" for name, value in row.items())
 
 
 def _computed(expression: logical.Expression) -> Any:
@@ -303,20 +309,20 @@ def _computed(expression: logical.Expression) -> Any:
             return function(())
     except NotEvaluableError:
         pass
-    raise SinkqlError("SQ2663", "only Spark computes this DEFAULT", hint="Give the column a value in the test.")
+    raise SinkqlError("SQ2663", "only Spark can compute this DEFAULT", hint="Set the column in the test.")
 
 
 def _check_keys(rows: Iterable[Row], table: TableTarget | None) -> None:
-    """Raise SQ2420 for two rows of one key."""
+    """Raise SQ2420 for two rows with one key."""
     if table is None:
         return
     names = [column.name for column in table.columns]
-    there = list(rows)
+    all_rows = list(rows)
     for key in unique_keys(table.statement):
         places = [names.index(name) for name in key]
-        seen = set()
-        for row in there:
+        keys = set()
+        for row in all_rows:
             values = alike(tuple(row[place] for place in places))
-            if None not in values and values in seen:
-                raise duplicate(table, places, row, hint="Use upsert, which replaces the row that is there.")
-            seen.add(values)
+            if None not in values and values in keys:
+                raise duplicate(table, places, row, hint="Use upsert, which replaces the existing row.")
+            keys.add(values)

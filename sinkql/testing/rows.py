@@ -1,7 +1,4 @@
-"""A test's rows, which are dictionaries, ↔ rows of typed values.
-
-Rows that are there beside rows that were expected → nothing, or an AssertionError that shows how they differ.
-"""
+"""Convert the rows of a test, which are dictionaries, to typed values, and compare rows."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ from sinkql.planner.expression.literal import literal
 from sinkql.table.row import Row, normal
 
 Given = Mapping[str, Any]
-"""A row as a test writes it: values by column."""
+"""A row of a test: values by column."""
 _NOWHERE = Span(0, 0)
 _MICROSECOND = timedelta(microseconds=1)
 _PYTHON = {
@@ -38,118 +35,118 @@ _PYTHON = {
 }  # fmt: skip
 
 
-def names_of(given: Given, columns: Sequence[logical.Column]) -> None:
-    """Raise SQ2204 for a name that no column has."""
-    known = [column.name for column in columns]
-    for name in given:
-        if name not in known:
-            near = nearest(str(name), known)
-            hint = f'Did you mean "{near}"?' if near else f"The columns are {', '.join(known)}."
+def names_of(row: Given, columns: Sequence[logical.Column]) -> None:
+    """Raise SQ2204 for a name without a column."""
+    names = [column.name for column in columns]
+    for name in row:
+        if name not in names:
+            match = nearest(str(name), names)
+            hint = f'Did you mean "{match}"?' if match else f"The columns are {', '.join(names)}."
             raise SinkqlError("SQ2204", f'column "{name}" does not exist', hint=hint)
 
 
-def value_of(given: Any, column: logical.Column) -> Any:
-    """Return a value as rows hold it; raises SQ2212 for a text that is none of the type, SQ2422 for what does not fit.
+def value_of(value: Any, column: logical.Column) -> Any:
+    """Return a value in the form of stored rows. Raise SQ2212 for an invalid text, and SQ2422 for a wrong value.
 
-    A text is read as SQL reads a string that stands for a value of the column's type.
+    A text is parsed as SQL parses a string literal of the column's type.
     """
     type_ = column.type
-    if given is None:
+    if value is None:
         return None
-    if isinstance(given, str) and type_.name not in ("text", "jsonb"):
-        found = literal(given, type_, _NOWHERE).tree
-        assert isinstance(found, logical.Literal)
-        return show_interval(found.value) if isinstance(found.value, logical.Interval) else found.value
+    if isinstance(value, str) and type_.name not in ("text", "jsonb"):
+        converted = literal(value, type_, _NOWHERE).tree
+        assert isinstance(converted, logical.Literal)
+        return show_interval(converted.value) if isinstance(converted.value, logical.Interval) else converted.value
     if type_.name in ("map", "record"):
-        return _composite(given, column)
-    if type_.element is not None and isinstance(given, list | tuple):
-        items = [value_of(each, logical.Column(column.name, type_.element)) for each in given]
+        return _composite(value, column)
+    if type_.element is not None and isinstance(value, list | tuple):
+        items = [value_of(item, logical.Column(column.name, type_.element)) for item in value]
         try:
             return tuple(squared(items, type_))
         except UnevenError:
-            message = f'{given!r} is no value for column "{column.name}" of type {type_}: {UNEVEN}'
+            message = f'{value!r} is no value for column "{column.name}" of type {type_}: {UNEVEN}'
             raise SinkqlError("SQ2422", message) from None
-    found = _python(given, type_)
-    if found is None:
+    converted = _from_python(value, type_)
+    if converted is None:
         kind = _PYTHON[type_.name] if type_.element is None else "a list of its elements"
-        wanted = f"Give {kind}, or the text that SQL would have."
-        raise SinkqlError("SQ2422", f'{given!r} is no value for column "{column.name}" of type {type_}', hint=wanted)
-    return found
+        hint = f"Use {kind}, or the text of an SQL literal."
+        raise SinkqlError("SQ2422", f'{value!r} is no value for column "{column.name}" of type {type_}', hint=hint)
+    return converted
 
 
-def _composite(given: Any, column: logical.Column) -> tuple[Any, ...]:
-    """Return a dictionary as a map or a record, whose fields may be left out where they may be NULL."""
+def _composite(value: Any, column: logical.Column) -> tuple[Any, ...]:
+    """Return a dictionary as a map or record. Nullable fields of a record may be missing."""
     type_ = column.type
-    if type_.name == "map" and isinstance(given, Mapping):
+    if type_.name == "map" and isinstance(value, Mapping):
         inner = logical.Column(column.name, type_.value)
-        return entries((str(key), value_of(each, inner)) for key, each in given.items())
-    names = [each.name for each in type_.fields]
-    if isinstance(given, list | tuple) and len(given) == len(names):
-        given = dict(zip(names, given, strict=True))
-    fitting = isinstance(given, Mapping) and set(given) <= set(names) and type_.name == "record"
+        return entries((str(key), value_of(item, inner)) for key, item in value.items())
+    names = [item.name for item in type_.fields]
+    if isinstance(value, list | tuple) and len(value) == len(names):
+        value = dict(zip(names, value, strict=True))
+    is_match = isinstance(value, Mapping) and set(value) <= set(names) and type_.name == "record"
     missing = (
-        [] if not fitting else [each for each in type_.fields if not each.nullable and given.get(each.name) is None]
+        [] if not is_match else [item for item in type_.fields if not item.nullable and value.get(item.name) is None]
     )
-    if not fitting or missing:
-        wanted = "Give a dict, or the text that SQL would have."
+    if not is_match or missing:
+        hint = "Use a dict, or the text of an SQL literal."
         reason = f': field "{missing[0].name}" is NOT NULL' if missing else ""
-        message = f'{given!r} is no value for column "{column.name}" of type {type_}{reason}'
-        raise SinkqlError("SQ2422", message, hint=wanted)
-    return tuple(value_of(given.get(each.name), logical.Column(column.name, each.type)) for each in type_.fields)
+        message = f'{value!r} is no value for column "{column.name}" of type {type_}{reason}'
+        raise SinkqlError("SQ2422", message, hint=hint)
+    return tuple(value_of(value.get(item.name), logical.Column(column.name, item.type)) for item in type_.fields)
 
 
-def _python(given: Any, type_: logical.Type) -> Any:
-    """Return a value of Python's as one of a type; None where it is of another kind, or has no room in it."""
-    match type_.name, given:
+def _from_python(value: Any, type_: logical.Type) -> Any:
+    """Return a Python value in the form of a type. Return None if it has another kind or is out of range."""
+    match type_.name, value:
         case "boolean", bool():
-            return given
+            return value
         case _, bool():
             return None
         case name, int() if name in RANGES:
-            return given if given in RANGES[name] else None
+            return value if value in RANGES[name] else None
         case "numeric", int() | Decimal():
-            return _numeric(Decimal(given), type_)
+            return _numeric(Decimal(value), type_)
         case (("real" | "double precision"), int() | float()):
-            return normal(float(given), type_)
-        case "date", date() if not isinstance(given, datetime):
-            return given
-        case "time", time() if given.tzinfo is None:
-            return given
-        case "timestamp", datetime() if given.tzinfo is None:
-            return given
-        case "timestamptz", datetime() if given.tzinfo is not None:
-            return normal(given, type_)
+            return normal(float(value), type_)
+        case "date", date() if not isinstance(value, datetime):
+            return value
+        case "time", time() if value.tzinfo is None:
+            return value
+        case "timestamp", datetime() if value.tzinfo is None:
+            return value
+        case "timestamptz", datetime() if value.tzinfo is not None:
+            return normal(value, type_)
         case "text", str():
-            return given
+            return value
         case "jsonb", _:
-            return _json(given)
+            return _json(value)
         case "uuid", UUID():
-            return str(given)
+            return str(value)
         case "interval", timedelta():
-            return show_interval(logical.Interval(days=given.days, micros=given // _MICROSECOND % DAY))
+            return show_interval(logical.Interval(days=value.days, micros=value // _MICROSECOND % DAY))
         case "bytea", bytes() | bytearray():
-            return bytes(given)
+            return bytes(value)
         case _:
             return None
 
 
-def _numeric(given: Decimal, type_: logical.Type) -> Decimal | None:
-    if not given.is_finite():
+def _numeric(number: Decimal, type_: logical.Type) -> Decimal | None:
+    if not number.is_finite():
         return None
     scale = type_.scale or 0
-    fits = abs(given) < Decimal(10) ** ((type_.precision or 38) - scale)
-    return normal(given, type_) if fits and given == round(given, scale) else None
+    is_in_range = abs(number) < Decimal(10) ** ((type_.precision or 38) - scale)
+    return normal(number, type_) if is_in_range and number == round(number, scale) else None
 
 
-def _json(given: Any) -> str | None:
+def _json(value: Any) -> str | None:
     try:
-        return jsonb(given if isinstance(given, str) else json.dumps(given))
+        return jsonb(value if isinstance(value, str) else json.dumps(value))
     except (TypeError, ValueError, RecursionError):
         return None
 
 
 def in_order(rows: Iterable[Row], by: Sequence[int]) -> list[Row]:
-    """Return rows ordered by the columns at these places, then by the others."""
+    """Return rows sorted by the columns with these indexes, then by the remaining columns."""
 
     def key(row: Row) -> list[tuple[bool, Any]]:
         places = [*by, *(place for place in range(len(row)) if place not in by)]
@@ -159,43 +156,43 @@ def in_order(rows: Iterable[Row], by: Sequence[int]) -> list[Row]:
 
 
 def ordered(values: Iterable[Any]) -> list[tuple[bool, Any]]:
-    """Return what rows of these values are ordered by; NULL comes last, as in Postgres."""
+    """Return the sort key of values. NULL is last, as in Postgres."""
     return [(value is None, "" if value is None else comparable(value)) for value in values]
 
 
 def alike(row: Row) -> Row:
-    """Return what stands for a row among rows that are compared: NaN equals NaN."""
+    """Return a row in a form that compares by SQL equality, in which NaN equals NaN."""
     return tuple(map(comparable, row))
 
 
 def assert_rows(actual: Iterable[Given], expected: Iterable[Given]) -> None:
-    """Raise AssertionError unless both have the same rows, in any order and in the same number.
+    """Raise AssertionError unless both sides have the same rows, in any order and with the same number of copies.
 
-    The message has a line for each row that is missing (-) or not expected (+).
+    The message has a line for each missing row (-) and each unexpected row (+).
     """
     __tracebackhide__ = True
-    there, wanted = list(actual), list(expected)
-    missing, extra = _without(wanted, there), _without(there, wanted)
+    actual_rows, expected_rows = list(actual), list(expected)
+    missing, extra = _subtract(expected_rows, actual_rows), _subtract(actual_rows, expected_rows)
     if missing or extra:
-        equal = len(wanted) - len(missing)
-        head = f"{_many(missing)} missing (-), {_many(extra)} not expected (+), {equal} as expected"
+        equal = len(expected_rows) - len(missing)
+        head = f"{_row_count(missing)} missing (-), {_row_count(extra)} not expected (+), {equal} as expected"
         raise AssertionError("\n".join([head, *_table(missing, extra)]))
 
 
-def _many(rows: Sequence[Given]) -> str:
+def _row_count(rows: Sequence[Given]) -> str:
     return f"{len(rows)} row{'' if len(rows) == 1 else 's'}"
 
 
-def _without(rows: Sequence[Given], others: Sequence[Given]) -> list[Given]:
-    """Return the rows for which there is none among the others; each of these stands for one."""
-    left = [_comparable(each) for each in others]
-    found = []
+def _subtract(rows: Sequence[Given], others: Sequence[Given]) -> list[Given]:
+    """Return the rows without an equal one in `others`, which matches one row only."""
+    remaining = [_comparable(row) for row in others]
+    unmatched = []
     for row in rows:
-        if _comparable(row) in left:
-            left.remove(_comparable(row))
+        if _comparable(row) in remaining:
+            remaining.remove(_comparable(row))
         else:
-            found.append(row)
-    return found
+            unmatched.append(row)
+    return unmatched
 
 
 def _comparable(row: Given) -> dict[str, Any]:
@@ -203,11 +200,11 @@ def _comparable(row: Given) -> dict[str, Any]:
 
 
 def _table(missing: Sequence[Given], extra: Sequence[Given]) -> list[str]:
-    """Return a table of the rows, like ones beside each other; a column that a row has not is empty."""
+    """Return a table of the rows, similar rows next to each other. A missing column is empty."""
     columns = list(dict.fromkeys(name for row in (*extra, *missing) for name in row))
     marked = [*(("-", row) for row in missing), *(("+", row) for row in extra)]
-    shown = [[mark, *(repr(row[name]) if name in row else "" for name in columns)] for mark, row in marked]
-    shown.sort(key=lambda line: (line[1:2], line[1:], line[0]))
-    lines = [["", *columns], *shown]
+    cells = [[mark, *(repr(row[name]) if name in row else "" for name in columns)] for mark, row in marked]
+    cells.sort(key=lambda line: (line[1:2], line[1:], line[0]))
+    lines = [["", *columns], *cells]
     widths = [max(len(line[place]) for line in lines) for place in range(len(columns) + 1)]
     return ["  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in lines]

@@ -1,6 +1,6 @@
-"""What a test gives a source, batch by batch → what the source's reader gives a job.
+"""Store the rows that a test inserts into a source, and read them batch by batch for a job.
 
-The rows that a query says itself, as a source of a test: all of them are in the first batch.
+The constant rows of a query are in the first batch.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Change = tuple[Row, int] | Refused
 
 @dataclass(slots=True)
 class GivenSource:
-    """The changes of a source: those of each batch, and those that no batch has yet."""
+    """The changes of a source by batch, and the changes that wait for the next batch."""
 
     item: logical.Source
     read: physical.Read
@@ -45,79 +45,79 @@ class GivenSource:
 
     @property
     def retracts(self) -> bool:
-        """Tell whether its rows come and go."""
+        """Return whether the source retracts rows."""
         return self.read.change == "retract"
 
     @property
     def key(self) -> list[int]:
-        """Return the places of the columns by which its rows overwrite each other."""
+        """Return the indexes of the key columns, by which rows overwrite each other."""
         return [place for place, column in enumerate(self.read.columns) if column.name in self.read.key]
 
     def rows(self) -> list[Row]:
-        """Return the rows that are there, in the order in which they came."""
+        """Return the present rows in insertion order."""
         changes = [
-            each
-            for each in (*(each for batch in self.batches for each in batch), *self.waiting)
-            if not isinstance(each, Refused)
+            change
+            for change in (*(change for batch in self.batches for change in batch), *self.waiting)
+            if not isinstance(change, Refused)
         ]
         if self.key:
-            return self._left(changes)
-        found: dict[Row, Row] = {}
+            return self._rows_by_key(changes)
+        rows: dict[Row, Row] = {}
         counts: Counter[Row] = Counter()
         for row, diff in changes:
-            found.setdefault(alike(row), row)
+            rows.setdefault(alike(row), row)
             counts[alike(row)] += diff
-        return [found[key] for key, count in counts.items() for _ in range(count)]
+        return [rows[key] for key, count in counts.items() for _ in range(count)]
 
-    def _left(self, changes: Iterable[tuple[Row, int]]) -> list[Row]:
-        found: dict[Row, Row] = {}
+    def _rows_by_key(self, changes: Iterable[tuple[Row, int]]) -> list[Row]:
+        rows: dict[Row, Row] = {}
         for row, diff in changes:
             key = alike(tuple(row[place] for place in self.key))
-            found.pop(key, None)
+            rows.pop(key, None)
             if diff > 0:
-                found[key] = row
-        return list(found.values())
+                rows[key] = row
+        return list(rows.values())
 
-    def gone(self, row: Row) -> Change:
-        """Return the change that takes a row out: of rows by key it says no more than the key."""
+    def deletion(self, row: Row) -> Change:
+        """Return the change that deletes a row. For rows by key it has only the key."""
         if not self.key:
             return row, -1
         return tuple(value if place in self.key else None for place, value in enumerate(row)), -1
 
     def decode(self, data: bytes, decoding: Decoding) -> None:
-        """Take records in as the source's format has them; what does not decode is told when a batch reads it."""
+        """Decode records in the source's format. The next batch reports records that do not decode."""
         options = self.read.options
         stream = BytesIO(data.removeprefix(b"\xef\xbb\xbf"))
         try:
             for decoded in decoding.open(options["format"], self.read.columns).decode(stream):
                 columns = map(python_values, decoded.batch.columns)
                 self.waiting += [(row, 1) for row in zip(*columns, strict=True)]
-                for each in decoded.failures:
-                    self.waiting.append(Refused(RowError(str(each.line), "SQ3101", each.message, each.raw)))
+                for failure in decoded.failures:
+                    self.waiting.append(Refused(RowError(str(failure.line), "SQ3101", failure.message, failure.raw)))
         except UndecodableError as error:
             message = f"the text cannot be read as {options['format']['name']}: {error}"
             raise SinkqlError("SQ3102", message, hint="Correct the text.") from error
 
     def skipped(self) -> int:
-        """Return how many records were left out because they did not decode."""
+        """Return the number of skipped records, which did not decode."""
         if on_error(self.read.options) == "fail":
             return 0
-        return sum(isinstance(each, Refused) for batch in self.batches for each in batch)
+        return sum(isinstance(change, Refused) for batch in self.batches for change in batch)
 
     def end_batch(self) -> None:
-        """Make the changes that wait a batch."""
+        """End the batch of the waiting changes."""
         self.batches.append(self.waiting)
         self.waiting = []
 
 
 @dataclass(frozen=True, slots=True)
 class GivenReader(Reader):
-    """Read what a test gave. Offsets: `batch`, how many batches were read."""
+    """A reader of the rows of a test. Its offset `batch` is the number of read batches."""
 
     source: GivenSource
 
     def initial(self, *, at_end: bool) -> Offsets:
-        """Return the beginning: sinks are there before the test's rows, also those that want no rows from before."""
+        """Return the start. All sinks exist before the rows of a test, even sinks without a snapshot."""
         return {"batch": 0}
 
     def target(self, start: Offsets) -> Offsets:
@@ -125,43 +125,45 @@ class GivenReader(Reader):
         return {"batch": len(self.source.batches)}
 
     def latest(self, start: Offsets, limit: Limit, until: Offsets | None = None) -> Offsets:
-        """Return the present end: a test's batches have no limit."""
+        """Return the present end, as the batches of a test have no limit."""
         return until if until is not None else self.target(start)
 
     def splits(self, start: Offsets, end: Offsets) -> list[Split]:
-        """Return one split of all batches between the two."""
+        """Return one split with all batches of the range."""
         return [{"from": start["batch"], "to": end["batch"]}]
 
     def read(self, split: Split, tally: Tally) -> Iterator[Any]:
-        """Yield the rows; those that come and go between the two offsets are left out, as a table's reader does."""
+        """Yield the rows, without rows inserted and deleted in the range, as a table's reader does."""
         import pyarrow as pa
 
-        changes = [each for batch in self.source.batches[split["from"] : split["to"]] for each in batch]
+        changes = [change for batch in self.source.batches[split["from"] : split["to"]] for change in batch]
         tally.rows += len(changes)
         read = self.source.read
-        kept = list(self._decoded(changes, tally))
+        rows_and_diffs = list(self._decoded(changes, tally))
         if self.source.retracts:
-            kept = _consolidated(decoded := kept)
-            tally.dropped += len(decoded) - len(kept)
-        rows = list(zip(*(row for row, _ in kept), strict=True)) or [()] * len(read.columns)
-        arrays = [pa.array(values, arrow_type(each.type)) for values, each in zip(rows, read.columns, strict=True)]
-        names = [each.name for each in read.columns]
+            rows_and_diffs = _consolidated(decoded := rows_and_diffs)
+            tally.dropped += len(decoded) - len(rows_and_diffs)
+        rows = list(zip(*(row for row, _ in rows_and_diffs), strict=True)) or [()] * len(read.columns)
+        arrays = [pa.array(values, arrow_type(column.type)) for values, column in zip(rows, read.columns, strict=True)]
+        names = [column.name for column in read.columns]
         if read.change != "append":
-            arrays.append(pa.array([diff for _, diff in kept], pa.int64()))
+            arrays.append(pa.array([diff for _, diff in rows_and_diffs], pa.int64()))
             names.append("$diff")
-        if read.holes:  # a test gives whole rows
-            key = pa.struct([(each.name, arrow_type(each.type)) for each in read.columns if each.name in read.key])
-            arrays += [pa.nulls(len(kept), pa.binary()), pa.nulls(len(kept), key)]
+        if read.holes:  # a test inserts complete rows
+            key = pa.struct(
+                [(column.name, arrow_type(column.type)) for column in read.columns if column.name in read.key]
+            )
+            arrays += [pa.nulls(len(rows_and_diffs), pa.binary()), pa.nulls(len(rows_and_diffs), key)]
             names += ["$hole", "$from"]
         yield pa.record_batch(arrays, names=names)
 
     def _decoded(self, changes: Iterable[Change], tally: Tally) -> Iterator[tuple[Row, int]]:
-        bad = RecordErrorPolicy(self.source.read.name, on_error(self.source.read.options))
-        for each in changes:
-            if not isinstance(each, Refused):
-                yield each
+        policy = RecordErrorPolicy(self.source.read.name, on_error(self.source.read.options))
+        for change in changes:
+            if not isinstance(change, Refused):
+                yield change
             else:
-                bad.take(tally, each.error)
+                policy.take(tally, change.error)
 
 
 def _consolidated(changes: list[tuple[Row, int]]) -> list[tuple[Row, int]]:
@@ -175,16 +177,16 @@ def _consolidated(changes: list[tuple[Row, int]]) -> list[tuple[Row, int]]:
 
 @dataclass(frozen=True, slots=True)
 class RowsOfQuery(Reader):
-    """Read them. Offsets: `batch`, how many batches were read."""
+    """A reader of the constant rows of a query. Its offset `batch` is the number of read batches."""
 
     read_: physical.Read
 
     def initial(self, *, at_end: bool) -> Offsets:
-        """Return the beginning."""
+        """Return the start."""
         return {"batch": 0}
 
     def target(self, start: Offsets) -> Offsets:
-        """Return a batch further."""
+        """Return the end of the first batch, or a later start."""
         return {"batch": max(1, start["batch"])}
 
     def latest(self, start: Offsets, limit: Limit, until: Offsets | None = None) -> Offsets:
@@ -192,7 +194,7 @@ class RowsOfQuery(Reader):
         return until if until is not None else self.target(start)
 
     def splits(self, start: Offsets, end: Offsets) -> list[Split]:
-        """Return the rows as one split where the first batch is among those."""
+        """Return one split with all rows if the range has the first batch."""
         return [{}] if start["batch"] == 0 < end["batch"] else []
 
     def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""One sink or view of a pipeline: its job, run batch by batch into rows that are kept in memory."""
+"""Run the job of one sink or view of a pipeline batch by batch, and store its rows in memory."""
 
 from __future__ import annotations
 
@@ -38,40 +38,40 @@ DIFF = "_mz_diff"
 
 
 @dataclass(frozen=True, slots=True)
-class Taking:
-    """Take a bucket's rows; a `WriteTask`."""
+class CollectRows:
+    """A `WriteTask` that returns the rows of a bucket."""
 
     commit: str
     buckets: int | None
     key: tuple[str, ...]
 
     def __call__(self, bucket: int, attempt: str, batches: Iterator[pa.RecordBatch]) -> WriteResult:
-        """Return the rows, each with its `$seq`, its `$diff` or both."""
+        """Return the rows, each with `$seq`, `$diff` or both."""
         rows = [row for batch in batches for row in zip(*map(python_values, batch.columns), strict=True)]
         return WriteResult(bucket, len(rows), rows)
 
 
 @dataclass(slots=True)
 class MemoryWriter(Writer):
-    """Keep a sink's rows as its table would: by key, as they came, or as a changelog.
+    """A writer that stores rows in memory as the sink's table does: by key, appended, or as a changelog.
 
-    `rows` has each row with how often it is there, or in a changelog what came and went, in order. `last` are the
-    changes of the last batch.
+    `rows` has each row with its number of copies, or the changes of a changelog in order. `last` has the changes of the
+    last batch.
     """
 
     write: physical.Write
     sink: str
     rows: list[tuple[Row, int]] = field(default_factory=list)
     last: list[tuple[Row, int]] = field(default_factory=list)
-    _marker: Checkpoint | None = None
+    _checkpoint: Checkpoint | None = None
     _by_key: dict[Row, Row] = field(default_factory=dict)
 
     def open(self) -> None:
-        """Nothing is to be opened."""
+        """Do nothing."""
 
     def load_checkpoint(self) -> Checkpoint | None:
-        """Return the marker of the last commit."""
-        return self._marker
+        """Return the checkpoint of the last commit."""
+        return self._checkpoint
 
     def claim(
         self,
@@ -81,52 +81,52 @@ class MemoryWriter(Writer):
         switch: PlanChange | None = None,
         renew: Callable[[], None] | None = None,
     ) -> Checkpoint:
-        """Begin."""
-        self._marker = claim_checkpoint(
-            self._marker, sink=self.sink, claim=uuid.uuid4().hex, initial=initial, epoch=epoch, switch=switch
+        """Create the first checkpoint."""
+        self._checkpoint = claim_checkpoint(
+            self._checkpoint, sink=self.sink, claim=uuid.uuid4().hex, initial=initial, epoch=epoch, switch=switch
         )
-        return self._marker
+        return self._checkpoint
 
     def refresh(self) -> Checkpoint:
-        """Return the marker: nobody else writes."""
-        assert self._marker is not None
-        return self._marker
+        """Return the checkpoint. No other process writes."""
+        assert self._checkpoint is not None
+        return self._checkpoint
 
     def begin(self, *, bucketing: str, buckets: int, cleared: bool = False) -> WriteTask:
-        """Return a task of rows by key, or in any order; no source of a test is cleared."""
+        """Return a task that collects rows by key or in any order. Sources of a test are never cleared."""
         keyed = self.write.mode == "upsert"
-        return Taking(uuid.uuid4().hex, buckets if keyed else None, self.write.key)
+        return CollectRows(uuid.uuid4().hex, buckets if keyed else None, self.write.key)
 
     def commit(self, task: WriteTask, results: Sequence[WriteResult], marker: Checkpoint) -> Committed:
-        """Put the batch into the table, all of it or nothing."""
-        ends = [1] if not physical.internal_of(self.write.input) else []  # rows in no order come alone
-        changes = [(tuple(row), end) for result in results for *row, end in ((*each, *ends) for each in result.data)]
+        """Commit the batch atomically."""
+        ends = [1] if not physical.internal_of(self.write.input) else []  # rows without an order have no such column
+        changes = [(tuple(row), end) for result in results for *row, end in ((*data, *ends) for data in result.data)]
         if self.write.change == "upsert":
-            self.last = self._overwritten(changes)
+            self.last = self._overwrite(changes)
         else:
-            self.last = self._upserted(changes) if self.write.mode == "upsert" else self._appended(changes)
-        self._marker = replace(marker, commit=task.commit)
-        return Committed(self._marker, 0, len(changes), 0, 0)
+            self.last = self._upsert(changes) if self.write.mode == "upsert" else self._append(changes)
+        self._checkpoint = replace(marker, commit=task.commit)
+        return Committed(self._checkpoint, 0, len(changes), 0, 0)
 
-    def _appended(self, changes: list[tuple[Row, int]]) -> list[tuple[Row, int]]:
-        found = [(row, end if self.write.change == "retract" else 1) for row, end in changes]
-        self.rows += found
-        return found
+    def _append(self, changes: list[tuple[Row, int]]) -> list[tuple[Row, int]]:
+        appended = [(row, end if self.write.change == "retract" else 1) for row, end in changes]
+        self.rows += appended
+        return appended
 
-    def _upserted(self, changes: list[tuple[Row, int]]) -> list[tuple[Row, int]]:
+    def _upsert(self, changes: list[tuple[Row, int]]) -> list[tuple[Row, int]]:
         places, after = self._key_places(), dict(self._by_key)
         retract = self.write.change == "retract"
-        for row, end in sorted(changes, key=lambda change: change[1]):  # what goes first, or in the order of `$seq`
+        for row, end in sorted(changes, key=lambda change: change[1]):  # deletions first, or in the order of `$seq`
             key = alike(tuple(row[place] for place in places))
             if not retract or end > 0:
-                assert not retract or (key not in after and end == 1), "of each key one row comes"
+                assert not retract or (key not in after and end == 1), "a batch inserts one row per key"
                 after[key] = row
             else:
                 after.pop(key, None)
-        return self._became(after, places)
+        return self._replace_rows(after, places)
 
-    def _overwritten(self, changes: list[tuple[Row, int]]) -> list[tuple[Row, int]]:
-        """Take rows that end with `$diff`, each with its `$seq`."""
+    def _overwrite(self, changes: list[tuple[Row, int]]) -> list[tuple[Row, int]]:
+        """Apply rows that end with `$diff`, in the order of `$seq`."""
         places, after = self._key_places(), dict(self._by_key)
         for (*row, diff), _ in sorted(changes, key=lambda change: change[1]):
             key = alike(tuple(row[place] for place in places))
@@ -134,23 +134,23 @@ class MemoryWriter(Writer):
                 after[key] = tuple(row)
             else:
                 after.pop(key, None)
-        return self._became(after, places)
+        return self._replace_rows(after, places)
 
     def _key_places(self) -> list[int]:
         names = [column.name for column in self.write.columns]
         return [names.index(name) for name in self.write.key]
 
-    def _became(self, after: dict[Row, Row], places: list[int]) -> list[tuple[Row, int]]:
-        """Return what the rows by key became others by."""
+    def _replace_rows(self, after: dict[Row, Row], places: list[int]) -> list[tuple[Row, int]]:
+        """Replace the rows by key and return the changes."""
         before, self._by_key = self._by_key, after
         self.rows = [(row, 1) for row in in_order(after.values(), places)]
-        gone = [(row, -1) for key, row in before.items() if key not in after or alike(after[key]) != alike(row)]
-        come = [(row, 1) for key, row in after.items() if key not in before or alike(before[key]) != alike(row)]
-        return sorted(gone + come, key=lambda change: (ordered(change[0][place] for place in places), change[1]))
+        deleted = [(row, -1) for key, row in before.items() if key not in after or alike(after[key]) != alike(row)]
+        inserted = [(row, 1) for key, row in after.items() if key not in before or alike(before[key]) != alike(row)]
+        return sorted(deleted + inserted, key=lambda change: (ordered(change[0][place] for place in places), change[1]))
 
 
 class Unwatched(CommitLog):
-    """Keep no statistics."""
+    """A commit log that discards the statistics."""
 
     def committed(
         self,
@@ -171,7 +171,7 @@ class Unwatched(CommitLog):
 
 
 class Target:
-    """A job whose batches are those of the test, at its `times`, whenever somebody asks for its rows."""
+    """The job of a sink, which runs the batches of the test at its `times` when its rows are requested."""
 
     def __init__(self, job: physical.Job, readers: Mapping[str, Reader], folder: Path, times: Sequence[int]) -> None:
         self._times = times
@@ -180,20 +180,20 @@ class Target:
         self._started = self._failed = False
 
     def run(self, batches: int) -> None:
-        """Process the batches up to that number which were not yet; after a failure those that are left go together."""
+        """Process the remaining batches up to a number. After a failure, process them as one batch."""
         loop = self._loop
         if not self._started:
             loop.start(epoch=1)
             self._started = True
             if loop.has_unread_output():
                 loop.process(loop.marker.end, loop.marker.end)
-        for number in range(self._done() + 1, batches + 1):
+        for number in range(self._processed_batches() + 1, batches + 1):
             if number == batches or not self._failed:
                 self._process(number)
 
-    def _done(self) -> int:
+    def _processed_batches(self) -> int:
         ends = self._loop.marker.end
-        return max((int(each["batch"]) for name, each in ends.items() if name != CLOCK), default=0)
+        return max((int(offsets["batch"]) for name, offsets in ends.items() if name != CLOCK), default=0)
 
     def _process(self, number: int) -> None:
         end: dict[str, Offsets] = {name: {"batch": number} for name in self._loop.readers}
@@ -211,13 +211,13 @@ class Target:
         return [dict(zip(names, row, strict=True)) for row, diff in self.writer.rows for _ in range(diff)]
 
     def changes(self) -> list[tuple[int, dict[str, Any]]]:
-        """Return what the last batch changed."""
+        """Return the changes of the last batch."""
         names = [column.name for column in self.writer.write.columns]
         return [(diff, dict(zip(names, row, strict=True))) for row, diff in self.writer.last]
 
 
 class ViewTarget(Target):
-    """A view's rows: those that came and have not gone."""
+    """The job of a view, whose rows are the sum of its changes."""
 
     def shown(self) -> list[dict[str, Any]]:
         """Return the rows in the order of their values."""
@@ -227,9 +227,9 @@ class ViewTarget(Target):
         for row, diff in self.writer.rows:
             rows.setdefault(alike(row), row)
             counts[alike(row)] += diff
-        there = [rows[key] for key, count in counts.items() for _ in range(count)]
-        return [dict(zip(names, row, strict=True)) for row in in_order(there, ())]
+        present = [rows[key] for key, count in counts.items() for _ in range(count)]
+        return [dict(zip(names, row, strict=True)) for row in in_order(present, ())]
 
     def changes(self) -> list[tuple[int, dict[str, Any]]]:
-        """Return what the last batch changed in the order of the rows' values."""
+        """Return the changes of the last batch in the order of the rows' values."""
         return sorted(super().changes(), key=lambda change: (ordered(change[1].values()), change[0]))

@@ -75,7 +75,7 @@ def test_what_two_files_create_is_told_with_both_places() -> None:
     one, other = "CREATE SOURCE n FROM LOAD GENERATOR COUNTER;", "\n CREATE SOURCE n FROM LOAD GENERATOR COUNTER;"
     (found,) = lint_folder([("a.sql", one), ("b.sql", other)])
     assert (found.level, found.error.code) == ("warning", "SQ2770")
-    assert str(found.error).startswith('b.sql:2:16: error[SQ2770]: source "n" is created at a.sql:1:15 too')
+    assert str(found.error).startswith('b.sql:2:16: error[SQ2770]: source "n" is also created at a.sql:1:15')
     (found,) = lint_folder([("a.sql", one), ("b.sql", other.replace("COUNTER", "COUNTER (UP TO 7)"))])
     assert (found.level, found.error.code) == ("error", "SQ2014")
     assert (found.error.detail or "").startswith("it is created at a.sql:1:15\n")

@@ -90,7 +90,10 @@ def test_a_full_disk_is_named_and_leaves_no_file(
         monkeypatch.setattr(os, "open", full)
     with pytest.raises(SinkqlError) as refused:
         session.execute("CREATE TABLE t (a int)")
-    assert (refused.value.code, refused.value.message) == ("SQ4306", "no room is left for the file of a table's rows")
+    assert (refused.value.code, refused.value.message) == (
+        "SQ4306",
+        "could not write the file of a table: no space left on device",
+    )
     assert list(Path(".sinkql/tables").iterdir()) == []
 
 

@@ -126,7 +126,7 @@ def test_a_row_whose_key_is_there_is_told_of_upsert_which_takes_it(pipeline: Pip
     pipeline.insert("rates", {"country": "de", "name": "a"})
     with pytest.raises(SinkqlError) as raised:
         pipeline.insert("rates", {"country": "de", "name": "b"})
-    assert (raised.value.code, raised.value.hint) == ("SQ2420", "Use upsert, which replaces the row that is there.")
+    assert (raised.value.code, raised.value.hint) == ("SQ2420", "Use upsert, which replaces the existing row.")
     pipeline.upsert("rates", {"country": "de", "name": "b"})
     assert [row["name"] for row in pipeline.rows("rates")] == ["b"]
 

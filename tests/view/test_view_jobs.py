@@ -88,7 +88,7 @@ def test_a_sink_that_has_begun_goes_on_by_itself(session: Session) -> None:
     run(session)
     (told,) = sink(session, "b")
     assert told.notices[0].hint is not None
-    assert '"a" computes it by itself' in told.notices[0].hint
+    assert '"a" still computes the view' in told.notices[0].hint
     sink(session, "c")
     found = jobs(session)
     assert {name: sources(job) for name, job in found.items()} == {"a": {"t"}, "b": {"v"}, "c": {"v"}, "v": {"t"}}

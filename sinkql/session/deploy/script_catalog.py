@@ -126,8 +126,8 @@ class ScriptNotice:
 class ScriptCatalog:
     """The catalog that scripts describe. `statements` has the original statements by full name.
 
-    `implied` has the full names of items that another statement creates. `kept` has those of items that no script
-    names and that stay unchanged. `reach` returns the access with which new sources are sampled.
+    `implied` has the full names of items that another statement creates. `kept` has the full names of unchanged items
+    that no script names. `reach` returns the access with which new sources are sampled.
     """
 
     catalog: MemoryCatalog

@@ -17,7 +17,7 @@ from sinkql.planner.name import short_name
 
 
 def sinks_of_destination(name: str, catalog: MemoryCatalog) -> Iterator[str]:
-    """Yield the other sinks of a sink's destination. Yield none if the connector does not name destinations."""
+    """Yield all further sinks of a sink's destination. Yield none if the connector does not name destinations."""
     identity = place_of(name, catalog)
     if identity is not None:
         yield from (sink for sink in catalog.planned("SINK") if sink != name and place_of(sink, catalog) == identity)

@@ -183,7 +183,7 @@ def _check_replay(job: physical.Job, read: physical.Read, statement: ast.ReplayE
         reason = f'source "{short_name(read.name)}" sends changes of rows, and the rows may have changed again since'
         hint = "Correct the rows on the server. The capture then reads the changes."
     elif job.write.final:
-        reason = f'sink "{short_name(job.sink)}" cannot change what it has written, including its dead letters'
+        reason = f'sink "{short_name(job.sink)}" cannot change its output, including its dead letters'
         hint = "Create another source that reads the dead letters, and a sink of that source."
     elif not may_replay_late(job, read) and not can_reread_source(job, read):
         reason = f'sink "{short_name(job.sink)}" can neither add late records nor compute its rows again'
