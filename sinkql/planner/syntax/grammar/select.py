@@ -36,6 +36,7 @@ def read_strings(lexemes: list[Lexeme], functions: Collection[str]) -> tuple[tup
 
 class _Queries(Expressions):
     """The reader of queries and their clauses. Large: one grammar, whose rules call each other."""
+
     functions: Collection[str] = ()
 
     def __init__(self, lexemes: list[Lexeme]) -> None:
