@@ -142,7 +142,7 @@ class Direct:
 
     bucketing, buckets = "bench", 2
 
-    def run(self, job: physical.Job, batch: Batch) -> Outcome:
+    def execute(self, job: physical.Job, batch: Batch) -> Outcome:
         """Run the batch."""
         (source,) = batch.readers
         tally = Tally()

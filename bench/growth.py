@@ -150,8 +150,8 @@ def open_loop(folder: Path, text: str, kind: str, reader: Reader, engine: Engine
 
 def _stepper(loop: BatchLoop) -> Callable[[], None]:
     def step() -> None:
-        start: JobOffsets = loop.marker.end
-        loop.process(start, {name: reader.latest(start[name], Limit(1)) for name, reader in loop.readers.items()})
+        start: JobOffsets = loop.checkpoint.end
+        loop.commit_batch(start, {name: reader.latest(start[name], Limit(1)) for name, reader in loop.readers.items()})
 
     return step
 

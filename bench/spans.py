@@ -29,7 +29,7 @@ def _end_of_log(arguments: tuple[Any, ...], result: Any) -> Any:
 
 
 def _end_of_batch(arguments: tuple[Any, ...], result: Any) -> Any:
-    return arguments[0].marker.end if result is not None else None
+    return arguments[0].checkpoint.end if result is not None else None
 
 
 PUBLISHING, BATCH, COMMITTING = "publishes an entry", "batch", "commits"
@@ -40,12 +40,12 @@ _FUNCTIONS: Mapping[str, tuple[str, Note | None]] = {
     "sinkql.capture.session:CaptureSession.read_chunks": ("reads chunks", None),
     "sinkql.runtime.batch.scheduler:BatchScheduler._run_round": ("round", None),
     "sinkql.runtime.batch.pacing:Pacer.next_end": ("looks for what is new", None),
-    "sinkql.runtime.batch.loop:BatchLoop.process": (BATCH, _end_of_batch),
+    "sinkql.runtime.batch.loop:BatchLoop.commit_batch": (BATCH, _end_of_batch),
     "sinkql.runtime.batch.attempt:BatchAttempt.execute": ("batch, other", None),
     "sinkql.runtime.batch.metrics:CommitReport.record": ("tells what was committed", None),
     "sinkql.runtime.batch.maintenance:TableMaintenance.maintain": ("maintenance, other", None),
-    "sinkql.runtime.batch.attempt:run_batch": ("reads and writes rows", None),
-    "sinkql.runtime.spark.engine:SparkEngine._run": ("reads and writes rows in Spark", None),
+    "sinkql.runtime.batch.attempt:execute_batch": ("reads and writes rows", None),
+    "sinkql.runtime.spark.engine:SparkEngine._execute_once": ("reads and writes rows in Spark", None),
     "sinkql.connectors.iceberg.write.writer:IcebergWriter.refresh": ("reads the marker", None),
     "sinkql.connectors.iceberg.write.writer:commit_proposal": (COMMITTING, None),
     "sinkql.connectors.iceberg.write.writer:expire": ("expires snapshots", None),

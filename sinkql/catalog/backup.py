@@ -18,7 +18,7 @@ from sinkql.catalog.store import Store
 from sinkql.catalog.system import LAYOUT
 from sinkql.errors import NoCatalogError, SinkqlError
 from sinkql.storage import failpoint
-from sinkql.table.file import FOLDER, OtherLogError, put_back, remove, table_path
+from sinkql.table.file import FOLDER, OtherLogError, remove, restore_rows, table_path
 
 
 def back_up_all(address: Address, target: Path) -> Path | None:
@@ -110,7 +110,7 @@ def _restore_tables(copy: Path, folder: Path) -> None:
 def _restore_table(mine: Path, theirs: Path) -> None:
     if mine.exists():
         try:
-            put_back(mine, theirs)
+            restore_rows(mine, theirs)
         except OtherLogError:
             remove(mine)
         else:

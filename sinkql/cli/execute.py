@@ -27,7 +27,7 @@ from sinkql.session import Session
 def execute(session: Session, output: Output, text: str, path: str) -> list[str]:
     """Run a script's statements, print what they answer, and return the full names of its sinks and views."""
     names: list[str] = []
-    session.telling = output.note
+    session.progress_listener = output.note
     shown: str | None = None
     for result in session.stream(text, path):
         if shown is None and result.notices:

@@ -186,7 +186,7 @@ def _missing_error(kind: str, ident: ast.Ident, names: list[str]) -> MissingErro
     return MissingError("SQ2004", f'{kind} "{ident.value}" does not exist', ident.span, name=ident.value, hint=hint)
 
 
-def system(full_name: str) -> bool:
+def is_system(full_name: str) -> bool:
     """Return whether a full name is in a system schema."""
     return split_name(full_name)[0] in SYSTEM_SCHEMAS
 

@@ -58,57 +58,57 @@ TYPE_NAMES = {
 }  # fmt: skip
 
 
-def number(type_: Type) -> bool:
+def is_number(type_: Type) -> bool:
     """Return whether the type is numeric."""
     return type_.name in _NUMBERS or type_.name in _UNSIGNED
 
 
-def whole(type_: Type) -> bool:
+def is_signed_integer(type_: Type) -> bool:
     """Return whether the type is smallint, integer or bigint."""
     return type_.name in SIGNED
 
 
-def unsigned(type_: Type) -> bool:
+def is_unsigned(type_: Type) -> bool:
     """Return whether the type is uint2, uint4 or uint8."""
     return type_.name in _UNSIGNED
 
 
-def floating(type_: Type) -> bool:
+def is_floating(type_: Type) -> bool:
     """Return whether the type is real or double precision."""
     return type_.name in ("real", "double precision")
 
 
-def instant(type_: Type) -> bool:
+def is_instant(type_: Type) -> bool:
     """Return whether the type is date, timestamp or timestamptz."""
     return type_.name in _TIMES
 
 
-def comparable(type_: Type) -> bool:
+def is_comparable(type_: Type) -> bool:
     """Return whether equal values of a type are always identical."""
     return type_ not in (JSONB, INTERVAL) and not type_.nested
 
 
 def compared(type_: Type) -> bool:
     """Return whether values of a type support = and <; arrays do if their elements do."""
-    return comparable(type_) or (type_.name == "array" and comparable(leaf(type_)) and not ranged(leaf(type_)))
+    return is_comparable(type_) or (type_.name == "array" and is_comparable(leaf(type_)) and not is_range(leaf(type_)))
 
 
-def ordered(type_: Type) -> bool:
+def is_ordered(type_: Type) -> bool:
     """Return whether a view can order rows by values of a type, with the same order as Postgres."""
-    return compared(type_) and not ranged(type_)
+    return compared(type_) and not is_range(type_)
 
 
-def grouped(type_: Type) -> bool:
+def is_groupable(type_: Type) -> bool:
     """Return whether rows can be grouped by values of a type: equal values are identical."""
-    return comparable(type_) or (compared(type_) and not floating(leaf(type_)))
+    return is_comparable(type_) or (compared(type_) and not is_floating(leaf(type_)))
 
 
-def ranged(type_: Type) -> bool:
+def is_range(type_: Type) -> bool:
     """Return whether the type is a range type."""
     return type_.name in SUBTYPES
 
 
-def implicit(source: Type, target: Type) -> bool:
+def is_implicit(source: Type, target: Type) -> bool:
     """Return whether Postgres converts `source` to `target` implicitly."""
     if source.name == "unknown" or source == target:
         return True
@@ -135,9 +135,9 @@ def common(types: Sequence[Type]) -> Type | None:
             continue
         if type_.name == result.name and not result.nested:
             result = NUMERIC
-        elif implicit(result, type_):
+        elif is_implicit(result, type_):
             result = type_
-        elif not implicit(type_, result):
+        elif not is_implicit(type_, result):
             wider = _wider_integer(result, type_)
             if wider is None:
                 return None
@@ -150,7 +150,7 @@ def common(types: Sequence[Type]) -> Type | None:
 def _wider_integer(one: Type, other: Type) -> Type | None:
     """Return the smallest type that a signed and an unsigned integer both convert to."""
     return next(
-        (wider for wider in (INTEGER, BIGINT, NUMERIC) if implicit(one, wider) and implicit(other, wider)), None
+        (wider for wider in (INTEGER, BIGINT, NUMERIC) if is_implicit(one, wider) and is_implicit(other, wider)), None
     )
 
 
@@ -158,7 +158,7 @@ def operand(left: Type, right: Type) -> Type | None:
     """Return the type in which an operator computes or compares, None without a common type."""
     if left == right:
         return left
-    if number(left) and number(right) and (floating(left) or floating(right)):
+    if is_number(left) and is_number(right) and (is_floating(left) or is_floating(right)):
         return DOUBLE
     return common((left, right))
 
@@ -205,7 +205,7 @@ def _parse_part(text: str) -> Type | None:
     return None if parsed is None else parsed[0]
 
 
-def known(text: str) -> bool:
+def is_type_name(text: str) -> bool:
     """Return whether a text is a type name."""
     try:
         return parse_type_name(text) is not None

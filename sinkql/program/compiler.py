@@ -28,7 +28,7 @@ from sinkql.planner.edit.rename import find_altered, find_commented, plan_rename
 from sinkql.planner.item.setting import plan_setting
 from sinkql.planner.item.sink import expand
 from sinkql.planner.item.source import sampled
-from sinkql.planner.item.statement import built_in, definition_diff, existing_item, implied, item_name, kind_of
+from sinkql.planner.item.statement import definition_diff, existing_item, implied, is_built_in, item_name, kind_of
 from sinkql.planner.name import RELATION_KINDS, find, short_name
 from sinkql.planner.scope import Scope
 from sinkql.printer import to_sql
@@ -125,7 +125,7 @@ def compile_text(
         compiler = Compiler(connectors, facts or {})
         for statement in parse(text, connectors.vocabulary):
             try:
-                compiler.run(statement)
+                compiler.compile_statement(statement)
             except RecursionError:
                 raise too_deep(statement.span) from None
         return compiler.program()
@@ -145,7 +145,7 @@ class Compiler:
         self.before: MemoryCatalog | None = None
         self.modes: tuple[str, ...] = ()
 
-    def run(self, statement: ast.Statement) -> None:
+    def compile_statement(self, statement: ast.Statement) -> None:
         """Compile a statement. A statement that only returns rows has no effect."""
         if self.before is not None:
             transaction.check_allowed(statement, self.modes)
@@ -176,7 +176,7 @@ class Compiler:
                     self.catalog.set(name, value)
                 self.notices.extend(setting.notices)
             case ast.Transaction():
-                self.transact(statement)
+                self.run_transaction(statement)
             case ast.CreateSinks():
                 for sink in expand(statement, self.catalog):
                     self.create(sink)
@@ -217,7 +217,7 @@ class Compiler:
             ):
                 self.create(statement)
 
-    def transact(self, statement: ast.Transaction) -> None:
+    def run_transaction(self, statement: ast.Transaction) -> None:
         """Run BEGIN, COMMIT or ROLLBACK. `before` is the catalog before the open transaction."""
         before = self.before
         if statement.action == "BEGIN":
@@ -235,7 +235,7 @@ class Compiler:
     def create(self, statement: ast.Create) -> None:
         full_name = item_name(statement, self.catalog)
         present = self.catalog.entry(full_name)
-        is_kept = statement.if_not_exists and built_in(statement, present)
+        is_kept = statement.if_not_exists and is_built_in(statement, present)
         if present is not None and (is_kept or present.id.startswith("u")):
             different = self.difference(statement, present)
             replaces = isinstance(statement, ast.CreateView) and statement.or_replace

@@ -132,7 +132,7 @@ class Linter:
             return
         notice_count, earlier = len(self._compiler.notices), self._earlier_site(statement)
         try:
-            self._compiler.run(statement)
+            self._compiler.compile_statement(statement)
             self._check_plan(statement)
         except SinkqlError as error:
             if isinstance(error, MissingError):

@@ -67,7 +67,7 @@ class Workspace(Protocol):
     def spark(self) -> AdhocSpark:
         """Return the query engine, which starts Spark on the first query."""
 
-    def tell(self, text: str) -> None:
+    def report_progress(self, text: str) -> None:
         """Report the progress of a slow statement."""
 
     def context(self, job: physical.Job) -> Context:

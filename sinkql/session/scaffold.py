@@ -196,7 +196,7 @@ def preview_server(written: str, name: str, limit: int, *, registry: str | None 
         return draft.session.preview(next(iter(draft.relations.values())), limit=limit)
 
 
-def examine(written: str, *, registry: str | None = None) -> Iterator[HealthCheck]:
+def check_address(written: str, *, registry: str | None = None) -> Iterator[HealthCheck]:
     """Yield the checks of the server at an address, and leave no resources there. Raise SQ4039."""
     with _connect(written, registry=registry, validate=False) as (draft, wanted):
         failure = None

@@ -64,7 +64,7 @@ class Session:
         self._transaction: Transaction | None = None
         self.access = CatalogAccess(self._committed)
         self._spark: AdhocSpark | None = None
-        self.telling: Callable[[str], None] | None = None
+        self.progress_listener: Callable[[str], None] | None = None
         """The listener for progress lines of slow statements."""
         dropping.finish_interrupted_drop(self._committed)
 
@@ -102,10 +102,10 @@ class Session:
             masked = mask(text, words)  # parses the text again, which only an error needs
             raise masked.cover(error.within(path=path, text=masked.text)) from error.__cause__
 
-    def tell(self, text: str) -> None:
+    def report_progress(self, text: str) -> None:
         """Report the progress of a slow statement."""
-        if self.telling is not None:
-            self.telling(text)
+        if self.progress_listener is not None:
+            self.progress_listener(text)
 
     def run_statement(self, statement: ast.Statement) -> Result:
         """Run one statement. Errors have spans in its text but no text."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from sinkql.catalog.address import Address
 from sinkql.planner.name import short_name
-from sinkql.session.sink.process import COMMAND, SinkProcess, told_error
+from sinkql.session.sink.process import COMMAND, SinkProcess, reported_error
 
 
 @dataclass(slots=True)
@@ -68,7 +68,7 @@ class Background:
 
     def listened(self) -> None:
         """Wait until all that the ended process said is taken in."""
-        self._running.listened()
+        self._running.wait_for_events()
 
     def kill(self) -> None:
         """End the process and all it started at once; its sinks go on from their last commit when they start."""
@@ -89,9 +89,9 @@ class Background:
 
     def _ended(self, code: int, errors: Sequence[str]) -> None:
         self.activity = None
-        if code == 0 or self._running.ending:
+        if code == 0 or self._running.is_stopping:
             return
-        told = told_error(errors)
+        told = reported_error(errors)
         reason = _error(told) if told is not None else (errors[-1] if errors else f"exit code {code}")
         self.tell(f"the process that runs the sinks ended: {reason}\nhint: Run \\start to start them again.")
 
@@ -126,7 +126,7 @@ class Background:
                 job.state = str(event.get("why", "stopped"))
                 if event.get("error") is not None:
                     self._tell_error(job, f"{name} ended", event["error"])
-                elif not self._running.ending:
+                elif not self._running.is_stopping:
                     self.tell(f"{name} ended: {job.state}")
             case _:
                 pass

@@ -116,7 +116,7 @@ class Shell:
                 error.span = error.span.shifted(span.start)
             raise
         try:
-            with self.screen.busy() as self.session.telling:
+            with self.screen.busy() as self.session.progress_listener:
                 results = self.session.execute(new.text)
             for result in results:
                 self._show(result, text, path)

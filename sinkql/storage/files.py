@@ -88,7 +88,7 @@ def write_stream(path: Path) -> Iterator[BinaryIO]:
     sync_folder(path.parent)
 
 
-def settle(paths: Iterable[Path]) -> None:
+def sync_files(paths: Iterable[Path]) -> None:
     """Make closed files durable, with the folders that contain them, several in parallel.
 
     Raises OSError if a file may not be durable. Such a file must not be named or synced again: the kernel reports an

@@ -22,16 +22,16 @@ from sinkql.storage import failpoint
 
 Column = NDArray[Any]
 """64-bit integers that distinguish or order rows, such as a half of a hash."""
-Places = NDArray[np.int64]
+Indices = NDArray[np.int64]
 
 _LARGE = 1 << 16
 _GUESSES, _STEPS = 4, 24
 """The first guess misses by the square root of the number of rows, each next one by the root of the miss before."""
 
 
-def sort_indices(*columns: Column) -> Places:
+def sort_indices(*columns: Column) -> Indices:
     """Return the stable sort order by the columns. Ties of the first column are assumed to be rare."""
-    order: Places = np.argsort(columns[0], kind="stable")
+    order: Indices = np.argsort(columns[0], kind="stable")
     first = columns[0][order]
     tied = first[1:] == first[:-1]
     if not tied.any() or not _ties_differ(columns[1:], order, tied):
@@ -44,7 +44,7 @@ def sort_indices(*columns: Column) -> Places:
     return order
 
 
-def _ties_differ(columns: Sequence[Column], order: Places, tied: NDArray[np.bool_]) -> bool:
+def _ties_differ(columns: Sequence[Column], order: Indices, tied: NDArray[np.bool_]) -> bool:
     """Return whether tied neighbours differ in one of the columns."""
     for column in columns:
         ordered = column[order]
@@ -62,14 +62,14 @@ def duplicates_mask(*columns: Column) -> NDArray[np.bool_]:
     return is_duplicate
 
 
-def newest(h1: Column, h2: Column) -> Places:
+def newest(h1: Column, h2: Column) -> Indices:
     """Return the index of the newest row of each key, in key order; the rows come newest first."""
     order = sort_indices(h1, h2)
-    first: Places = order[~duplicates_mask(h1[order], h2[order])]
+    first: Indices = order[~duplicates_mask(h1[order], h2[order])]
     return first
 
 
-def find(run_h1: Column, run_h2: Column, h1: Column, h2: Column) -> Places:
+def find(run_h1: Column, run_h2: Column, h1: Column, h2: Column) -> Indices:
     """Return the row index of each key in a run of distinct keys, or -1.
 
     Keys may come in any order; sorted keys read memory in order. In a large run, interpolation search (Perl, Itai and
@@ -84,7 +84,7 @@ def find(run_h1: Column, run_h2: Column, h1: Column, h2: Column) -> Places:
     return indices
 
 
-def _binary_search(run_h1: Column, run_h2: Column, h1: Column, h2: Column) -> Places:
+def _binary_search(run_h1: Column, run_h2: Column, h1: Column, h2: Column) -> Indices:
     candidates = np.searchsorted(run_h1, h1)
     indices = np.full(len(h1), -1, np.int64)
     open_ = np.arange(len(h1))
@@ -100,7 +100,7 @@ def _binary_search(run_h1: Column, run_h2: Column, h1: Column, h2: Column) -> Pl
     return indices
 
 
-def _interpolation_search(run_h1: Column, run_h2: Column, h1: Column, h2: Column) -> tuple[Places, Places]:
+def _interpolation_search(run_h1: Column, run_h2: Column, h1: Column, h2: Column) -> tuple[Indices, Indices]:
     """Return the result of `find`, and the keys that are not solved, whose index is -1 as well."""
     rows, per = len(run_h1), len(run_h1) / 2.0**64
     at = (h1 * per).astype(np.int64)
@@ -127,15 +127,15 @@ def _interpolation_search(run_h1: Column, run_h2: Column, h1: Column, h2: Column
     return indices, np.concatenate([*unsolved, open_])
 
 
-def _compare_h2(run_h2: Column, h2: Column, keys: Places, at: Places, indices: Places) -> Places:
+def _compare_h2(run_h2: Column, h2: Column, keys: Indices, at: Indices, indices: Indices) -> Indices:
     """Set the indices of keys whose h2 is equal too; return the other keys, which may be at the next row."""
     hit = np.take(run_h2, at, mode="clip") == h2[keys]
     indices[keys[hit]] = at[hit]
-    unequal: Places = keys[~hit]
+    unequal: Indices = keys[~hit]
     return unequal
 
 
-def matches(runs: Iterable[tuple[Column, Column]], h1: Column, h2: Column) -> Iterator[tuple[Places, Places]]:
+def matches(runs: Iterable[tuple[Column, Column]], h1: Column, h2: Column) -> Iterator[tuple[Indices, Indices]]:
     """Yield for each run, newest first, the keys that it has and no newer run has, and their row indices."""
     open_ = np.arange(len(h1))
     for run_h1, run_h2 in runs:

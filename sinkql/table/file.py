@@ -322,7 +322,7 @@ def _width(row: Row) -> int:
     return next((len(row) - place for place, value in enumerate(reversed(row)) if value is not None), 0)
 
 
-def put_back(path: Path, copy: Path) -> None:
+def restore_rows(path: Path, copy: Path) -> None:
     """Restore the rows of a table from a copy of its file by a statement in the log, so that readers can continue.
 
     Raise OtherLogError if the copy belongs to another log.

@@ -32,11 +32,11 @@ from sinkql.session.deploy.script_catalog import Script, read_scripts
 from sinkql.session.row.dml import RowConverter, duplicate
 from sinkql.session.row.query import rows_now
 from sinkql.table.row import Row
-from sinkql.testing.rows import Given, alike, names_of, value_of
-from sinkql.testing.sources import GivenReader, GivenSource, RowsOfQuery
+from sinkql.testing.rows import RowValues, alike, names_of, value_of
+from sinkql.testing.sources import ConstantRows, PipelineReader, PipelineSource
 from sinkql.testing.target import Target, ViewTarget
 
-Rows = Given | Iterable[Given]
+Rows = RowValues | Iterable[RowValues]
 """One row or several, each a dictionary of values by column."""
 _FED = ("SOURCE", "TABLE")
 _VIEWS = ("VIEW", "MATERIALIZED VIEW")
@@ -77,12 +77,12 @@ class Pipeline:
         self._folder = Path(tempfile.mkdtemp(prefix="sinkql-"))
         self._close = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self._targets: dict[str, Target] = {}
-        self._sources: dict[str, GivenSource] = {}
+        self._sources: dict[str, PipelineSource] = {}
         for kind in _FED:
             for name in catalog.names(kind):
                 item = catalog.item(name)
                 assert isinstance(item, logical.Source)
-                self._sources[name] = GivenSource(item, lower_relation(item, catalog))
+                self._sources[name] = PipelineSource(item, lower_relation(item, catalog))
         self._times: list[int] = []
         self._time: int | None = None
 
@@ -234,7 +234,7 @@ class Pipeline:
 
     def _reader(self, read: physical.Read) -> Reader:
         sources = {source.read.source: source for source in self._sources.values()}
-        return GivenReader(sources[read.source]) if read.source in sources else RowsOfQuery(read)
+        return PipelineReader(sources[read.source]) if read.source in sources else ConstantRows(read)
 
     def _view_job(self, view: logical.View) -> physical.Job:
         graph, texts = lower_view(view, self._catalog)
@@ -246,7 +246,7 @@ class Pipeline:
         write = physical.Write(body, "", nowhere, columns, "append", change, False, (), False, {})
         return physical.Job(view.name, view.name, "", "", {}, timedelta(), 0, write, texts, shared=graph.shared)
 
-    def _input(self, name: str) -> tuple[GivenSource, TableTarget | None]:
+    def _input(self, name: str) -> tuple[PipelineSource, TableTarget | None]:
         entry = find(self._catalog, as_name(name), *_FED, *_VIEWS, "SINK")
         if entry.kind not in _FED:
             raise SinkqlError(
@@ -258,7 +258,7 @@ class Pipeline:
         statement = entry.statement
         return source, TableTarget(source.item, statement) if isinstance(statement, ast.CreateTable) else None
 
-    def _retractable_input(self, name: str, what: str) -> tuple[GivenSource, TableTarget | None]:
+    def _retractable_input(self, name: str, what: str) -> tuple[PipelineSource, TableTarget | None]:
         source, table = self._input(name)
         if not source.retracts and not source.key:
             raise SinkqlError(
@@ -266,13 +266,13 @@ class Pipeline:
             )
         return source, table
 
-    def _values(self, row: Given, source: GivenSource) -> dict[int, Any]:
+    def _values(self, row: RowValues, source: PipelineSource) -> dict[int, Any]:
         """Return the values of a test's row by the indexes of their columns."""
         columns = source.item.shape.columns
         names_of(row, columns)
         return {place: value_of(row[column.name], column) for place, column in enumerate(columns) if column.name in row}
 
-    def _row(self, row: Given, source: GivenSource, table: TableTarget | None) -> Row:
+    def _row(self, row: RowValues, source: PipelineSource, table: TableTarget | None) -> Row:
         columns = source.item.shape.columns
         values = self._values(row, source)
         if table is not None:
@@ -294,11 +294,11 @@ class Pipeline:
         return [cell.value if cell.expression is None else _computed(cell.expression) for cell in planned.defaults]
 
 
-def _as_list(rows: Rows) -> list[Given]:
+def _as_list(rows: Rows) -> list[RowValues]:
     return [rows] if isinstance(rows, Mapping) else list(rows)
 
 
-def _condition(row: Given) -> str:
+def _condition(row: RowValues) -> str:
     return ", ".join(f"{name} = {value!r}" for name, value in row.items())
 
 

@@ -21,7 +21,7 @@ from sinkql.logical.type import DAY
 from sinkql.planner.expression.literal import literal
 from sinkql.table.row import Row, normal
 
-Given = Mapping[str, Any]
+RowValues = Mapping[str, Any]
 """A row of a test: values by column."""
 _NOWHERE = Span(0, 0)
 _MICROSECOND = timedelta(microseconds=1)
@@ -35,7 +35,7 @@ _PYTHON = {
 }  # fmt: skip
 
 
-def names_of(row: Given, columns: Sequence[logical.Column]) -> None:
+def names_of(row: RowValues, columns: Sequence[logical.Column]) -> None:
     """Raise SQ2204 for a name without a column."""
     names = [column.name for column in columns]
     for name in row:
@@ -165,7 +165,7 @@ def alike(row: Row) -> Row:
     return tuple(map(comparable, row))
 
 
-def assert_rows(actual: Iterable[Given], expected: Iterable[Given]) -> None:
+def assert_rows(actual: Iterable[RowValues], expected: Iterable[RowValues]) -> None:
     """Raise AssertionError unless both sides have the same rows, in any order and with the same number of copies.
 
     The message has a line for each missing row (-) and each unexpected row (+).
@@ -179,11 +179,11 @@ def assert_rows(actual: Iterable[Given], expected: Iterable[Given]) -> None:
         raise AssertionError("\n".join([head, *_table(missing, extra)]))
 
 
-def _row_count(rows: Sequence[Given]) -> str:
+def _row_count(rows: Sequence[RowValues]) -> str:
     return f"{len(rows)} row{'' if len(rows) == 1 else 's'}"
 
 
-def _subtract(rows: Sequence[Given], others: Sequence[Given]) -> list[Given]:
+def _subtract(rows: Sequence[RowValues], others: Sequence[RowValues]) -> list[RowValues]:
     """Return the rows without an equal one in `others`, which matches one row only."""
     remaining = [_comparable(row) for row in others]
     unmatched = []
@@ -195,11 +195,11 @@ def _subtract(rows: Sequence[Given], others: Sequence[Given]) -> list[Given]:
     return unmatched
 
 
-def _comparable(row: Given) -> dict[str, Any]:
+def _comparable(row: RowValues) -> dict[str, Any]:
     return dict(zip(row, alike(tuple(row.values())), strict=True))
 
 
-def _table(missing: Sequence[Given], extra: Sequence[Given]) -> list[str]:
+def _table(missing: Sequence[RowValues], extra: Sequence[RowValues]) -> list[str]:
     """Return a table of the rows, similar rows next to each other. A missing column is empty."""
     columns = list(dict.fromkeys(name for row in (*extra, *missing) for name in row))
     marked = [*(("-", row) for row in missing), *(("+", row) for row in extra)]

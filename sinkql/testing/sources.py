@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class FailedRecord:
     """A record that did not decode."""
 
     error: RowError
 
 
-Change = tuple[Row, int] | Refused
+Change = tuple[Row, int] | FailedRecord
 
 
 @dataclass(slots=True)
-class GivenSource:
+class PipelineSource:
     """The changes of a source by batch, and the changes that wait for the next batch."""
 
     item: logical.Source
@@ -58,7 +58,7 @@ class GivenSource:
         changes = [
             change
             for change in (*(change for batch in self.batches for change in batch), *self.waiting)
-            if not isinstance(change, Refused)
+            if not isinstance(change, FailedRecord)
         ]
         if self.key:
             return self._rows_by_key(changes)
@@ -93,7 +93,9 @@ class GivenSource:
                 columns = map(python_values, decoded.batch.columns)
                 self.waiting += [(row, 1) for row in zip(*columns, strict=True)]
                 for failure in decoded.failures:
-                    self.waiting.append(Refused(RowError(str(failure.line), "SQ3101", failure.message, failure.raw)))
+                    self.waiting.append(
+                        FailedRecord(RowError(str(failure.line), "SQ3101", failure.message, failure.raw))
+                    )
         except UndecodableError as error:
             message = f"the text cannot be read as {options['format']['name']}: {error}"
             raise SinkqlError("SQ3102", message, hint="Correct the text.") from error
@@ -102,7 +104,7 @@ class GivenSource:
         """Return the number of skipped records, which did not decode."""
         if on_error(self.read.options) == "fail":
             return 0
-        return sum(isinstance(change, Refused) for batch in self.batches for change in batch)
+        return sum(isinstance(change, FailedRecord) for batch in self.batches for change in batch)
 
     def end_batch(self) -> None:
         """End the batch of the waiting changes."""
@@ -111,10 +113,10 @@ class GivenSource:
 
 
 @dataclass(frozen=True, slots=True)
-class GivenReader(Reader):
+class PipelineReader(Reader):
     """A reader of the rows of a test. Its offset `batch` is the number of read batches."""
 
-    source: GivenSource
+    source: PipelineSource
 
     def initial(self, *, at_end: bool) -> Offsets:
         """Return the start. All sinks exist before the rows of a test, even sinks without a snapshot."""
@@ -160,7 +162,7 @@ class GivenReader(Reader):
     def _decoded(self, changes: Iterable[Change], tally: Tally) -> Iterator[tuple[Row, int]]:
         policy = RecordErrorPolicy(self.source.read.name, on_error(self.source.read.options))
         for change in changes:
-            if not isinstance(change, Refused):
+            if not isinstance(change, FailedRecord):
                 yield change
             else:
                 policy.take(tally, change.error)
@@ -176,7 +178,7 @@ def _consolidated(changes: list[tuple[Row, int]]) -> list[tuple[Row, int]]:
 
 
 @dataclass(frozen=True, slots=True)
-class RowsOfQuery(Reader):
+class ConstantRows(Reader):
     """A reader of the constant rows of a query. Its offset `batch` is the number of read batches."""
 
     read_: physical.Read

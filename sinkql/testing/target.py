@@ -149,7 +149,7 @@ class MemoryWriter(Writer):
         return sorted(deleted + inserted, key=lambda change: (ordered(change[0][place] for place in places), change[1]))
 
 
-class Unwatched(CommitLog):
+class NoCommitLog(CommitLog):
     """A commit log that discards the statistics."""
 
     def committed(
@@ -176,7 +176,7 @@ class Target:
     def __init__(self, job: physical.Job, readers: Mapping[str, Reader], folder: Path, times: Sequence[int]) -> None:
         self._times = times
         self.writer = MemoryWriter(job.write, job.sink)
-        self._loop = BatchLoop(job, readers, self.writer, LocalEngine(buckets=1), folder, Unwatched())
+        self._loop = BatchLoop(job, readers, self.writer, LocalEngine(buckets=1), folder, NoCommitLog())
         self._started = self._failed = False
 
     def run(self, batches: int) -> None:
@@ -186,13 +186,13 @@ class Target:
             loop.start(epoch=1)
             self._started = True
             if loop.has_unread_output():
-                loop.process(loop.marker.end, loop.marker.end)
+                loop.commit_batch(loop.checkpoint.end, loop.checkpoint.end)
         for number in range(self._processed_batches() + 1, batches + 1):
             if number == batches or not self._failed:
                 self._process(number)
 
     def _processed_batches(self) -> int:
-        ends = self._loop.marker.end
+        ends = self._loop.checkpoint.end
         return max((int(offsets["batch"]) for name, offsets in ends.items() if name != CLOCK), default=0)
 
     def _process(self, number: int) -> None:
@@ -200,7 +200,7 @@ class Target:
         if CLOCK in end:
             end[CLOCK] = {"at": self._times[number - 1]}
         self._failed = True
-        self._loop.process(self._loop.marker.end, end)
+        self._loop.commit_batch(self._loop.checkpoint.end, end)
         self._failed = False
 
     def shown(self) -> list[dict[str, Any]]:

@@ -169,11 +169,11 @@ def test_running_sink_starts_a_full_refresh(tmp_path: Path, server: Server) -> N
     with _running(sinks) as running:
         running.until(lambda: running.host.reports and running.host.reports[-1].status == "stalled")
         _skip(sinks)
-        reader, start = loop.readers["t"], loop.marker.end
+        reader, start = loop.readers["t"], loop.checkpoint.end
         running.until(lambda: messages.latest_epoch(sinks.directory.messages).begin)
         running.until(lambda: reader.wants_full_refresh(start["t"]) and reader.latest(start["t"], _MANY) != start["t"])
         with pytest.raises(SinkqlError) as failed:
-            loop.process(start, {"t": reader.latest(start["t"], _MANY)})
+            loop.commit_batch(start, {"t": reader.latest(start["t"], _MANY)})
         assert (failed.value.code, failed.value.retryable) == ("SQ3438", True)
         once(sinks)
     assert sinks.rows() == server.rows()
@@ -222,7 +222,7 @@ def test_sink_that_cannot_refresh_continues_with_later_changes(tmp_path: Path, s
     with _running(sinks):
         loop = once(sinks)
     _lose_log(sinks, ("t", 1, "lost"))
-    start = loop.marker.end["t"]
+    start = loop.checkpoint.end["t"]
     reader = loop.readers["t"]
     with _running(sinks) as running:
         running.until(lambda: running.host.reports and running.host.reports[-1].status == "stalled")
@@ -242,7 +242,7 @@ def test_sink_with_unchanged_values_continues_with_all_rows(tmp_path: Path, serv
     with _running(sinks):
         loop = once(sinks)
     _lose_log(sinks, ("t", 1, "lost"))
-    start, known = loop.marker.end["t"], loop.readers["t"]
+    start, known = loop.checkpoint.end["t"], loop.readers["t"]
     assert isinstance(known, LogReader)
     reader = replace(known, unchanged_values=True)
     with _running(sinks) as running:
@@ -299,8 +299,8 @@ def _first_batch(loop: BatchLoop) -> None:
     rows, reader, deadline = 0, loop.readers["t"], Deadline()
     while not rows:
         deadline.check("a chunk of the first snapshot")
-        start = loop.marker.end
-        committed = loop.process(start, {"t": reader.latest(start["t"], Limit(50))})
+        start = loop.checkpoint.end
+        committed = loop.commit_batch(start, {"t": reader.latest(start["t"], Limit(50))})
         rows += committed.rows if committed is not None else 0
 
 
@@ -334,7 +334,7 @@ def test_folder_lost_after_an_accepted_loss_begins_again(tmp_path: Path, server:
     server.commit([("t", 1, "after"), ("t", 2, None)])
     shutil.rmtree(sinks.directory.folder)
     running = _unslotted(sinks)
-    running.host.offsets["id-a"] = loop.marker.end["t"]
+    running.host.offsets["id-a"] = loop.checkpoint.end["t"]
     with running:
         loop = sinks.loop("a")
         drain(loop)

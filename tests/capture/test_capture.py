@@ -36,9 +36,9 @@ def _read_on(loop: BatchLoop) -> None:
     deadline, reader = Deadline(), loop.readers["t"]
     while True:
         deadline.check("a failure")
-        end = {"t": reader.latest(loop.marker.end["t"], _MANY)}
-        if end != loop.marker.end:
-            loop.process(loop.marker.end, end)
+        end = {"t": reader.latest(loop.checkpoint.end["t"], _MANY)}
+        if end != loop.checkpoint.end:
+            loop.commit_batch(loop.checkpoint.end, end)
 
 
 def _late(running: Running) -> list[str]:

@@ -61,14 +61,14 @@ def test_a_batch_with_stored_dead_letters_ends_where_it_did(
     with Running(sinks, QUICK, stream) as running:
         loop = once(sinks)
         server.commit([("t", -10, "bad"), ("t", 1, "new")])
-        start, reader = loop.marker.end, loop.readers["t"]
+        start, reader = loop.checkpoint.end, loop.readers["t"]
         running.until(lambda: reader.latest(start["t"], Limit(50)) != start["t"])
         end = {"t": reader.latest(start["t"], Limit(50))}
 
         with monkeypatch.context() as patched:
             patched.setattr(loop.writer, "commit", _dies)
             with pytest.raises(_DeadError):
-                loop.process(start, end)
+                loop.commit_batch(start, end)
     assert _dead_letters(tmp_path) == [-10]
     discard(sinks.directory)
     if longer:  # an entry of the log passes the end of that batch

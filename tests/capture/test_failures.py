@@ -76,7 +76,7 @@ def test_batch_ends_before_a_table_is_truncated(tmp_path: Path, server: Server) 
         loop = sinks.loop("a")
         loop.start(epoch=1)
         reader = loop.readers["t"]
-        start = loop.marker.end["t"]
+        start = loop.checkpoint.end["t"]
         before = reader.latest(start, _MANY)
         after = reader.latest(before, _MANY)
         cleared = [reader.truncated_between(start, before), reader.truncated_between(before, after)]
@@ -136,7 +136,7 @@ def test_all_files_of_a_source_may_be_lost(tmp_path: Path, server: Server) -> No
     server.commit([("t", 2, "two")])
     shutil.rmtree(sinks.directory.folder)
     again = Running(sinks)
-    again.host.offsets["id-a"] = loop.marker.end["t"]
+    again.host.offsets["id-a"] = loop.checkpoint.end["t"]
     with again:
         once(sinks)
     assert sinks.rows() == server.rows()

@@ -44,9 +44,9 @@ class _Engine(LocalEngine):
     buckets: int = 2
     snapshotting: list[frozenset[str]] = field(default_factory=list)
 
-    def run(self, job: physical.Job, batch: Batch) -> Outcome:
+    def execute(self, job: physical.Job, batch: Batch) -> Outcome:
         self.snapshotting.append(batch.snapshotting)
-        return super().run(job, batch)
+        return super().execute(job, batch)
 
 
 def test_state_is_recovered_from_a_complete_log(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_sink_that_moved_to_another_host_is_at_its_position_in_the_catalog(tmp_p
         told = sinks.directory.folder / "at" / "id-a.t.json"
         before = told.read_bytes()
         server.commit([("t", 2, "two")])
-        known = once(sinks).marker.end["t"]
+        known = once(sinks).checkpoint.end["t"]
         told.write_bytes(before)
         running.host.offsets = {"id-a": known}
         running.until(lambda: server.confirmed() == server.end())
@@ -179,7 +179,7 @@ def test_run_with_an_end_raises_the_permanent_error_of_its_capture(tmp_path: Pat
         once(sinks)
         loop = sinks.loop("a")
         loop.start(epoch=2)
-        reader, place = loop.readers["t"], [loop.marker.end["t"]]
+        reader, place = loop.readers["t"], [loop.checkpoint.end["t"]]
         target = {"until": position(server.end() + 1)}
         fails["receive"] = fails["check"] = [SinkqlError("SQ4011", "refused")] * 1000
         with pytest.raises(SinkqlError) as failed:

@@ -42,11 +42,11 @@ def test_initial_snapshot_is_measured_in_rows_and_chunks_until_its_commit(tmp_pa
         assert not any(each.done for each in seen)
         assert running.host.reports[-1].details["offset_committed"] is None  # not the distance from the beginning
         loop = once(sinks)
-        whole = reader.measure(loop.marker.end["t"]).snapshot
+        whole = reader.measure(loop.checkpoint.end["t"]).snapshot
         running.confirms()
         details = running.host.reports[-1].details
     assert whole == FirstSnapshot(95, 95, 10, 10, done=True)
-    assert loop.marker.consistent
+    assert loop.checkpoint.consistent
     assert "snapshots" not in details
     assert (details["unit"], details["offset_known"], details["offset_committed"]) == ("commits", 1, 1)
 
@@ -61,15 +61,15 @@ def test_table_is_inconsistent_until_its_initial_snapshot_is_complete(tmp_path: 
         deadline = Deadline()
         while not said or not said[-1]:
             deadline.check("the whole first snapshot")
-            start = loop.marker.end
+            start = loop.checkpoint.end
             end = {"t": loop.readers["t"].latest(start["t"], Limit(30))}
             if end != start:
-                loop.process(start, end)
-                said.append(loop.marker.consistent)
+                loop.commit_batch(start, end)
+                said.append(loop.checkpoint.consistent)
         target = loop.readers["t"]
     assert said[0] is False
     assert said[-1] is True
-    assert target.is_consistent(loop.marker.end["t"])
+    assert target.is_consistent(loop.checkpoint.end["t"])
     lake = load_catalog("default", type="sql", uri=f"sqlite:///{tmp_path}/lake.db", warehouse=f"file://{tmp_path}/lake")
     table = lake.load_table("n.a")
     found = [each.summary.get("sinkql.consistent") for each in table.snapshots() if each.summary]

@@ -46,9 +46,9 @@ def _read(running: Running, name: str, chunks: int) -> None:
     loop = running.sinks.loop(name)
     loop.start(epoch=1)
     reader = loop.readers["t"]
-    while (start := loop.marker.end)["t"].get("chunks", 0) < chunks:
+    while (start := loop.checkpoint.end)["t"].get("chunks", 0) < chunks:
         running.until(lambda start=start: reader.latest(start["t"], Limit(1)) != start["t"])  # type: ignore[misc]  # of the lambda's default
-        loop.process(start, {"t": reader.latest(start["t"], Limit(1))})
+        loop.commit_batch(start, {"t": reader.latest(start["t"], Limit(1))})
 
 
 @pytest.mark.parametrize(("far", "near"), [("a", "b"), ("b", "a")])
@@ -126,7 +126,7 @@ def test_entry_ends_at_the_position_of_a_sink(tmp_path: Path, server: Server) ->
     with Running(sinks) as running:
         once(sinks, "b")
         server.commit([("t", 1, "new")])
-        at = once(sinks, "a").marker.end["t"]
+        at = once(sinks, "a").checkpoint.end["t"]
         server.commit([("t", 2, "newer")])
         running.until(lambda: running.captured() == server.end())
     discard(sinks.directory)
@@ -141,7 +141,7 @@ def test_entry_ends_at_the_position_of_a_sink(tmp_path: Path, server: Server) ->
 def test_entry_deleted_while_a_sink_resolves_its_position_is_not_needed(tmp_path: Path, server: Server) -> None:
     sinks = Sinks(tmp_path)
     with Running(sinks):
-        at = once(sinks).marker.end["t"]
+        at = once(sinks).checkpoint.end["t"]
     discard(sinks.directory)
     server.commit([("t", 1, "new")])
     with Running(sinks) as running:
@@ -157,7 +157,7 @@ def test_log_that_ends_at_a_sink_has_its_position(tmp_path: Path, server: Server
     with Running(sinks):
         once(sinks, "b")
         server.commit([("t", 1, "new")])
-        at = once(sinks, "a").marker.end["t"]
+        at = once(sinks, "a").checkpoint.end["t"]
     discard(sinks.directory)
     with Running(sinks) as running:
         running.until(lambda: running.captured() == server.end())

@@ -20,7 +20,7 @@ from sinkql.capture.control import SubscribedSink
 from sinkql.connector_api.cdc import CapturedTable, RowsChanged, TableRows, Transactions, source_options, table_options
 from sinkql.errors import LostStateError
 from sinkql.runtime.batch.loop import BatchLoop
-from sinkql.runtime.batch.state import rebuild_state
+from sinkql.runtime.batch.state import recover_state
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import KeyedRuns, RunLocation, bucket_folder
 from sinkql.state_store.directory import StateDirectory
@@ -106,13 +106,13 @@ def _contents(found: state.Manifest, folder: Path) -> list[Any]:
 
 def _check(loop: BatchLoop) -> None:
     """Compare the sink's state with the state recovered from the log."""
-    kept = state.load(loop.folder, str(loop.marker.state))
-    again = rebuild_state(
+    kept = state.load(loop.folder, str(loop.checkpoint.state))
+    again = recover_state(
         loop.job,
         loop.readers,
         loop.computation.engine,
         StateDirectory(loop.folder),
-        loop.marker,
+        loop.checkpoint,
         LostStateError("SQ3402", "it is lost"),
     )
     assert _contents(again, loop.folder) == _contents(kept, loop.folder)

@@ -118,13 +118,13 @@ def test_very_many_sinks_take_no_more_statements_than_one(
         monkeypatch.setattr(kind, "execute", counting)
         statements.clear()
         assert control.renew_all({each: f"owner of {each}" for each in names}) == {}
-        wishes = control.wishes_of([*names, "gone"])
+        wishes = control.desired_states([*names, "gone"])
         counts.append(len(statements))
         monkeypatch.undo()
         assert (wishes["sink0"], wishes["sink1"], wishes["gone"]) == (
-            ("running", control.asked("sink0")), ("stopped", None), ("dropped", None),
+            ("running", control.optimize_request("sink0")), ("stopped", None), ("dropped", None),
         )  # fmt: skip
-        assert control.wishes_of(["sink0"]) == {"sink0": wishes["sink0"]}
+        assert control.desired_states(["sink0"]) == {"sink0": wishes["sink0"]}
     assert counts[0] == counts[1]
 
 
@@ -137,7 +137,7 @@ def test_of_many_leases_those_are_told_that_others_took(control: Control, clock:
     clock.time += 29
     assert {each: error.code for each, error in control.renew_all(owners).items()} == {"sink1100": "SQ5202"}
     clock.time += 2
-    assert [each for each in owners if not control.held(each)] == ["sink1100"]
+    assert [each for each in owners if not control.is_held(each)] == ["sink1100"]
 
 
 def test_takeover_ends_the_first_ones_lease(control: Control) -> None:

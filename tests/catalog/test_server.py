@@ -293,7 +293,7 @@ def test_connections_that_were_lost_are_opened_again(tmp_path: Path) -> None:
         assert raised.value.code == "SQ4150"
         server.start()
         control.renew("s", owner="a")
-        assert control.held("s")
+        assert control.is_held("s")
 
 
 def test_connection_that_is_lost_in_a_transaction_leaves_nothing(postgres: Postgres, url: ServerUrl) -> None:
@@ -350,7 +350,7 @@ def test_leases_go_by_the_servers_clock(
             assert [row[1] for row in session.status()[1]] == ["running"]
             with session.catalog.database.write() as connection:
                 connection.execute("UPDATE leases SET expires = expires - 31")
-            assert not control.held(job.sink_id)
+            assert not control.is_held(job.sink_id)
             assert [row[1] for row in session.status()[1]] == ["failed"]
 
 
@@ -376,7 +376,7 @@ def test_lease_of_a_process_of_another_host_is_valid_until_it_runs_out(url: Serv
         control.acquire("s", owner="b", takeover=False)
     assert raised.value.code == "SQ5201"
     until = time.monotonic() + 10
-    while control.held("s"):
+    while control.is_held("s"):
         assert time.monotonic() < until
         time.sleep(0.05)
     assert control.acquire("s", owner="b", takeover=False) == 2
@@ -424,7 +424,7 @@ def test_password_of_the_url_is_in_no_argument_of_a_process(tmp_path: Path) -> N
     process = SinkProcess(url, found.append, lambda code, errors: None, command=(sys.executable, "-c", told))
     process.start()
     process.wait()
-    process.listened()
+    process.wait_for_events()
     assert found == [{"arguments": ["-c", "--output", "json", "up"], "catalog": f"postgresql://alice:{_PASSWORD}@h/d"}]
 
 

@@ -89,10 +89,10 @@ def _then(deed: str, loop: BatchLoop) -> None:
 def drain(loop: BatchLoop, tries: int, done: Callable[[], None] = lambda: None) -> int:
     """Process batches up to all there is now, each until it succeeds; return how many attempts failed."""
     pacer = Pacer(loop.readers)
-    orders = PacingOrders(loop.marker.end, timedelta(0), loop.job.max_rows_per_commit, loop.targets)
+    orders = PacingOrders(loop.checkpoint.end, timedelta(0), loop.job.max_rows_per_commit, loop.targets)
     failures = 0
     while not loop.caught_up():
-        start = loop.marker.end
+        start = loop.checkpoint.end
         failures += _process(loop, start, pacer.next_end(start, orders, time.time_ns() // 1_000_000), tries)
         done()
     return failures
@@ -101,7 +101,7 @@ def drain(loop: BatchLoop, tries: int, done: Callable[[], None] = lambda: None) 
 def _process(loop: BatchLoop, start: JobOffsets, end: JobOffsets, tries: int) -> int:
     for failed in range(tries):
         try:
-            loop.process(start, end)
+            loop.commit_batch(start, end)
             return failed
         except failpoint.FaultError:
             if failed == tries - 1:

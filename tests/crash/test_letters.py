@@ -102,7 +102,9 @@ def test_a_batch_that_was_begun_ends_where_its_letters_say(
         with pytest.raises(failpoint.FaultError):
             drain(loop)
     needed = {
-        Path(name).name for read in loop.readers for name in loop.readers[read].required_files(loop.marker.end[read])
+        Path(name).name
+        for read in loop.readers
+        for name in loop.readers[read].required_files(loop.checkpoint.end[read])
     }
     if what == "late":
         for path in (one.state / "files").rglob("files-*.json"):

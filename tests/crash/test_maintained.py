@@ -81,11 +81,11 @@ def _opened(folder: Path) -> Table:
 
 def drain(loop: BatchLoop) -> None:
     """Commit all that is there now, on the claim that the loop has."""
-    loop.targets = {name: reader.target(loop.marker.end[name]) for name, reader in loop.readers.items()}
+    loop.targets = {name: reader.target(loop.checkpoint.end[name]) for name, reader in loop.readers.items()}
     pacer = Pacer(loop.readers)
-    orders = PacingOrders(loop.marker.end, timedelta(0), loop.job.max_rows_per_commit, loop.targets)
+    orders = PacingOrders(loop.checkpoint.end, timedelta(0), loop.job.max_rows_per_commit, loop.targets)
     while not loop.caught_up():
-        start = loop.marker.end
+        start = loop.checkpoint.end
         _process(loop, start, pacer.next_end(start, orders, time.time_ns() // 1_000_000))
 
 
@@ -93,7 +93,7 @@ def _process(loop: BatchLoop, start: JobOffsets, end: JobOffsets) -> None:
     """Try as a running sink does while nothing but what passes keeps it from it."""
     for _ in range(_TRIES):
         try:
-            loop.process(start, end)
+            loop.commit_batch(start, end)
             return
         except SinkqlError as error:
             if error.code != "SQ5206":

@@ -45,7 +45,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _drain(loop: BatchLoop, process: Any) -> None:
     while not loop.caught_up():
-        start = loop.marker.end
+        start = loop.checkpoint.end
         end = {
             name: reader.latest(start[name], Limit(BATCH_ROWS), (loop.targets or {})[name])
             for name, reader in loop.readers.items()
@@ -66,11 +66,11 @@ def test_sink_goes_on_when_there_is_room_again(tmp_path: Path, kind: str) -> Non
         for limit in LIMITS:
             try:
                 with _room(limit):
-                    loop.process(start, end)
+                    loop.commit_batch(start, end)
                 return
             except SinkqlError as error:
                 refusals.append(error)
-        loop.process(start, end)
+        loop.commit_batch(start, end)
 
     _drain(loop, process)
     assert len(refusals) >= 8
@@ -89,7 +89,7 @@ def test_sink_starts_when_there_is_room_again(tmp_path: Path, kind: str) -> None
     pipeline = Pipeline(tmp_path, kind)
     first = open_loop(pipeline)
     first.start(epoch=1, once=True)
-    _drain(first, first.process)
+    _drain(first, first.commit_batch)
     for index in (pipeline.state / "index").glob("*"):
         index.unlink()
     write_input(tmp_path, first=200)
@@ -99,7 +99,7 @@ def test_sink_starts_when_there_is_room_again(tmp_path: Path, kind: str) -> None
     assert caught.value.retryable
     again = open_loop(pipeline)
     again.start(epoch=1, once=True)
-    _drain(again, again.process)
+    _drain(again, again.commit_batch)
     verify.check_rows(pipeline)
 
 
@@ -109,7 +109,7 @@ def test_state_that_cannot_be_rebuilt_for_want_of_room_is_rebuilt_later(tmp_path
     pipeline = Pipeline(tmp_path, "view")
     loop = open_loop(pipeline)
     loop.start(epoch=1, once=True)
-    _drain(loop, loop.process)
+    _drain(loop, loop.commit_batch)
     for run in (pipeline.state / "state").rglob("*.arrow"):
         run.unlink()
     write_input(tmp_path, first=200)
@@ -120,10 +120,10 @@ def test_state_that_cannot_be_rebuilt_for_want_of_room_is_rebuilt_later(tmp_path
     def process(start: Any, end: Any) -> None:
         try:
             with _room(100):
-                again.process(start, end)
+                again.commit_batch(start, end)
         except SinkqlError as error:
             refusals.append(error.code)
-        again.process(start, end)
+        again.commit_batch(start, end)
 
     _drain(again, process)
     assert set(refusals) == {"SQ4306"}
@@ -149,9 +149,9 @@ def test_folder_that_is_read_only_is_no_lost_state(
         with monkeypatch.context() as patch:
             patch.setattr(os, "open", closed)
             with pytest.raises(SinkqlError, match="cannot be read or written") as caught:
-                loop.process(start, end)
+                loop.commit_batch(start, end)
         assert (caught.value.code, caught.value.retryable) == ("SQ4307", True)
-        loop.process(start, end)
+        loop.commit_batch(start, end)
 
     _drain(loop, process)
     verify.check_rows(pipeline)

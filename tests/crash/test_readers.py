@@ -88,8 +88,8 @@ def test_all_readers_find_the_same_after_hundreds_of_commits(
     loop = BatchLoop(job, {source: churn}, writer, LocalEngine(2), context.folder, control)
     loop.start(epoch=1)
     for number in range(1, COMMITS + 1):
-        start = loop.marker.end
-        loop.process(start, {source: churn.latest(start[source], Limit(1))})
+        start = loop.checkpoint.end
+        loop.commit_batch(start, {source: churn.latest(start[source], Limit(1))})
         if number % _LOOK_EVERY == 0:
             _check(tmp_path, churn.rows(), spark)
     assert len(control.compactions) > 5

@@ -21,7 +21,7 @@ def _run(moving: Pipeline, sink: str) -> tuple[bool, int | None]:
     anew = loop.needs_full_refresh()
     drain(loop)
     moving.check(sink)
-    state = loop.marker.state
+    state = loop.checkpoint.state
     return anew, int(manifest.load(loop.folder, state)["buckets"]) if state is not None else None
 
 

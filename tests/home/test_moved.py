@@ -115,12 +115,12 @@ def test_sweeping_on_another_host_leaves_what_the_last_two_markers_reach(
         loop = moving.run("joined")
         moving.move()
     monkeypatch.setattr(maintenance, "_SWEEP_EVERY", 1)
-    before = loop.marker
+    before = loop.checkpoint
     moving.put(50)
     loop = moving.run("joined")
-    home = loop.state.home
+    home = loop.state.directory
     live = {"table.uuid"}
-    for marker in (before, loop.marker):
+    for marker in (before, loop.checkpoint):
         assert marker.state is not None
         live |= {manifest.file(marker.state), *manifest.files(manifest.load(home.folder, marker.state))}
     assert live == {name for name in moving.kept("joined") if not name.startswith("index/")}
@@ -130,8 +130,8 @@ def test_sweeping_on_another_host_leaves_what_the_last_two_markers_reach(
     moving.check("joined")
     assert not _rebuilt(moving)
     index = StateDirectory(loop.folder / "index", moving.store("joined"))
-    assert loop.marker.index is not None
-    assert {f"index/{name}" for name in files(index.folder, loop.marker.index)} <= moving.kept("joined")
+    assert loop.checkpoint.index is not None
+    assert {f"index/{name}" for name in files(index.folder, loop.checkpoint.index)} <= moving.kept("joined")
 
 
 def test_a_sink_that_starts_for_each_batch_sweeps_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,7 +260,7 @@ def test_a_sink_whose_store_does_not_answer_for_a_while_goes_on(behind: tuple[Pi
         drain(again)
     assert (caught.value.code, caught.value.retryable) == ("SQ3308", True)
     rule.denied = False
-    assert again.marker.end == loop.marker.end
+    assert again.checkpoint.end == loop.checkpoint.end
     drain(again)
     moving.check("sums")
     moving.move()
@@ -312,7 +312,7 @@ def test_a_commit_makes_its_requests_in_two_waves(behind: tuple[Pipeline, Rule])
 
 def _asked(loop: BatchLoop, rule: Rule) -> int:
     """Return how many requests the commit of what is there takes."""
-    loop.targets = {name: reader.target(loop.marker.end[name]) for name, reader in loop.readers.items()}
+    loop.targets = {name: reader.target(loop.checkpoint.end[name]) for name, reader in loop.readers.items()}
     rule.paths.clear()
     assert drain(loop) == 1
     return len(rule.paths)

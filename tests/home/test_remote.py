@@ -91,18 +91,18 @@ def test_the_driver_has_no_runs_of_tasks(remote: tuple[Pipeline, Elsewhere], sin
     assert {name for name in here if not name.startswith("base-")} == set()  # an index of an empty table is made here
     assert _runs(engine.folder)
     kept = moving.kept(sink)
-    if loop.marker.state is not None:
-        assert manifest.files(manifest.load(loop.folder, loop.marker.state)).keys() <= kept
-    assert loop.marker.index is not None
-    assert {f"index/{name}" for name in files(loop.folder / "index", loop.marker.index)} <= kept
+    if loop.checkpoint.state is not None:
+        assert manifest.files(manifest.load(loop.folder, loop.checkpoint.state)).keys() <= kept
+    assert loop.checkpoint.index is not None
+    assert {f"index/{name}" for name in files(loop.folder / "index", loop.checkpoint.index)} <= kept
 
 
 def test_what_tasks_fetched_is_told(remote: tuple[Pipeline, Elsewhere]) -> None:
     moving, engine = remote
     moving.put(40)
     loop = moving.run("sums")
-    assert loop.marker.state is not None
-    needed = manifest.files(manifest.load(loop.folder, loop.marker.state))
+    assert loop.checkpoint.state is not None
+    needed = manifest.files(manifest.load(loop.folder, loop.checkpoint.state))
     for machine in engine.machines:
         shutil.rmtree(machine, ignore_errors=True)
     moving.put(40)

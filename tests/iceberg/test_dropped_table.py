@@ -81,7 +81,7 @@ def _refused(session: Session) -> SinkqlError:
     assert _catalog(session).table_exists("a.t")
     assert _NAME in session.sinks()
     assert session.catalog.control.desired(job.sink_id) == before
-    assert not session.catalog.control.held(job.sink_id)
+    assert not session.catalog.control.is_held(job.sink_id)
     return raised.value
 
 

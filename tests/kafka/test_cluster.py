@@ -88,7 +88,7 @@ def test_a_partition_without_a_leader_is_waited_for(
     loop = pipeline.drain("s")
     broker.send(topic, "3", partition=1)
     (reader,) = loop.readers.values()
-    (end,) = loop.marker.end.values()
+    (end,) = loop.checkpoint.end.values()
     target = reader.target(end)
     second.stop()
     (split,) = reader.splits(end, target)

@@ -84,7 +84,7 @@ def test_messages_that_are_not_read_yet_are_counted(broker: Kafka, pipeline: Pip
     broker.send(topic, *_texts(*range(6)))
     _numbers(pipeline, topic)
     loop = pipeline.drain("s")
-    (reader,), (end,) = loop.readers.values(), loop.marker.end.values()
+    (reader,), (end,) = loop.readers.values(), loop.checkpoint.end.values()
     assert isinstance(reader, KafkaReader)
     assert reader.measure(end) == Measure(6, 6, "messages")
     assert reader.lag(end) == 0.0
@@ -156,7 +156,7 @@ def test_place_that_the_catalog_was_not_told_of_is_skipped(broker: Kafka, pipeli
     topic = broker.topic()
     broker.send(topic, "1", "2")
     _numbers(pipeline, topic)
-    early = pipeline.drain("s").marker
+    early = pipeline.drain("s").checkpoint
     broker.send(topic, "3", "4")
     pipeline.drain("s")
     pipeline.session.catalog.control.committed(
@@ -251,8 +251,8 @@ class _Meanwhile:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.engine, name)
 
-    def run(self, *arguments: Any) -> Any:
-        found = self.engine.run(*arguments)
+    def execute(self, *arguments: Any) -> Any:
+        found = self.engine.execute(*arguments)
         self.deed()
         return found
 
@@ -362,7 +362,7 @@ def test_a_broker_that_is_killed_and_comes_back_is_read_on(broker: Kafka, pipeli
     broker.stop()
     (reader,) = loop.readers.values()
     with pytest.raises(SinkqlError) as caught:
-        reader.target(loop.marker.end["materialize.public.s"])
+        reader.target(loop.checkpoint.end["materialize.public.s"])
     assert caught.value.retryable
     broker.start()
     broker.send(topic, *_texts(3))
@@ -376,7 +376,7 @@ def test_a_topic_that_goes_while_a_sink_looks_for_more_is_told(broker: Kafka, pi
     _numbers(pipeline, topic)
     loop = pipeline.drain("s")
     (reader,) = loop.readers.values()
-    (end,) = loop.marker.end.values()
+    (end,) = loop.checkpoint.end.values()
     broker.delete(topic)
     with pytest.raises(SinkqlError, match="SQ3371"):
         all(reader.latest(end, Limit(100)) for _ in itertools.count())  # until the broker, too, has heard of it
@@ -388,7 +388,7 @@ def test_a_partition_that_lost_its_end_stops_the_sink(broker: Kafka, pipeline: P
     _numbers(pipeline, topic)
     loop = pipeline.drain("s")
     (reader,) = loop.readers.values()
-    (end,) = loop.marker.end.values()
+    (end,) = loop.checkpoint.end.values()
     reader.verify(end)
     with pytest.raises(SinkqlError, match=f"SQ3372.*{topic}/0 .* ends at offset 2, and was read to 3"):
         reader.verify({**end, "partitions": {"0": 3}})
@@ -401,7 +401,7 @@ def test_a_batch_looks_at_the_last_messages_once(
     for partition in range(2):
         broker.send(topic, "1", partition=partition)
     _numbers(pipeline, topic)
-    (start,) = pipeline.drain("s").marker.end.values()
+    (start,) = pipeline.drain("s").checkpoint.end.values()
     broker.send(topic, "2", partition=1)
     (reader,) = pipeline.loop("s").readers.values()
     looked: list[tuple[int, int]] = []
@@ -438,10 +438,10 @@ def test_a_topic_is_another_one_after_letters_were_committed(
     pipeline.sink("s")
     loop = pipeline.drain("s")
     broker.send(topic, "bad", "3")
-    start, ((name, reader),) = loop.marker.end, loop.readers.items()
+    start, ((name, reader),) = loop.checkpoint.end, loop.readers.items()
     monkeypatch.setattr(loop.writer, "commit", _breaks)
     with pytest.raises(OSError, match="gone"):
-        loop.process(start, {name: reader.target(start[name])})
+        loop.commit_batch(start, {name: reader.target(start[name])})
     broker.delete(topic)
     broker.topic(name=topic)
     broker.send(topic, *_texts(4, 5))

@@ -228,7 +228,7 @@ class Pipeline:
         task = Taking(commit, self.engine.buckets, tuple(self.names))
         clock = self.since, self.now
         batch = Batch(task, splits, self.readers, arrangements, clock=clock, cleared=frozenset(self.cleared))
-        outcome = self.engine.run(self.job, batch)
+        outcome = self.engine.execute(self.job, batch)
         check_account(self.job, outcome)
         name = state.save(self.folder, state.next_manifest(manifest, outcome.runs), epoch=1)
         return [row for result in outcome.results for row in result.data], name

@@ -90,7 +90,7 @@ def test_how_far_a_source_is_can_be_asked(tmp_path: Path, database: psycopg.Conn
         with capturing(session):
             loop = loop_of(job, session.context(job), session.catalog.registry, engine=LocalEngine())
             drain(loop)
-            meter.sample(job.sink, loop.readers, loop.marker.end, waits=False, last=True)
+            meter.sample(job.sink, loop.readers, loop.checkpoint.end, waits=False, last=True)
         assert _asked(session, "statistics", "snapshot_records_known, snapshot_records_staged, snapshot_committed") == {
             "s": (1000, 1000, True),
             "orders": (1000, 1000, True),

@@ -98,9 +98,9 @@ class Stepped:
         """Have a sink commit what there is, entry by entry; return where it is."""
         loop = self.loops[name]
         reader = loop.readers["t"]
-        while (end := reader.latest(loop.marker.end["t"], Limit(1))) != loop.marker.end["t"]:
-            loop.process(loop.marker.end, {"t": end})
-        return LogPosition(**loop.marker.end["t"])
+        while (end := reader.latest(loop.checkpoint.end["t"], Limit(1))) != loop.checkpoint.end["t"]:
+            loop.commit_batch(loop.checkpoint.end, {"t": end})
+        return LogPosition(**loop.checkpoint.end["t"])
 
     def reader(self, name: str) -> LogReader:
         found = self.loops[name].readers["t"]

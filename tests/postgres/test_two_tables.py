@@ -56,10 +56,10 @@ def _commits_changes_of(loop: BatchLoop, table: str) -> None:
     """Commit a batch with changes of a table, and none of the other one, of which there are none."""
     loop.start(epoch=1)
     (source,) = (read.source for read in loop.job.reads() if read.options["table"]["name"][-1] == table)
-    start, deadline = loop.marker.end, Deadline()
+    start, deadline = loop.checkpoint.end, Deadline()
     while (end := loop.readers[source].latest(start[source], Limit(100))) == start[source]:
         deadline.check("the changes")
-    assert loop.process(start, {**start, source: end})
+    assert loop.commit_batch(start, {**start, source: end})
 
 
 def test_log_that_is_lost_begins_again_where_the_sink_is_in_the_table_that_it_read_less_far(

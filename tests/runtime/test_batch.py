@@ -83,7 +83,7 @@ def test_a_batch_that_the_table_has_is_finished_and_not_written_again(tmp_path: 
     loop = open_loop(job(counter(up_to=25), tmp_path), tmp_path)
     start = loop.start(epoch=1, once=True).end
     drain(loop)
-    assert loop.process(start, loop.marker.end) is None
+    assert loop.commit_batch(start, loop.checkpoint.end) is None
     assert len(rows(tmp_path)) == 25
 
 
@@ -91,7 +91,7 @@ def test_a_batch_that_the_table_does_not_know_is_not_written(tmp_path: Path) -> 
     loop = open_loop(job(counter(up_to=25), tmp_path), tmp_path)
     begin = loop.start(epoch=1).end["counter"]
     with pytest.raises(OutdatedStartError):
-        loop.process({"counter": {**begin, "count": 7}}, {"counter": {**begin, "count": 9}})
+        loop.commit_batch({"counter": {**begin, "count": 7}}, {"counter": {**begin, "count": 9}})
     assert rows(tmp_path) == []
 
 
@@ -256,7 +256,9 @@ def test_a_sink_that_idles_writes_again_what_cleaners_take_for_forgotten(
     loop.start(epoch=1, once=True)
     drain(loop)
     folder = tmp_path / "lake" / "n" / "t" / "metadata"
-    own = [path for path in folder.glob("_sinkql-*") if "-offsets" not in path.name or loop.marker.commit in path.name]
+    own = [
+        path for path in folder.glob("_sinkql-*") if "-offsets" not in path.name or loop.checkpoint.commit in path.name
+    ]
     newest = {path: path.read_bytes() for path in own}
     assert len(newest) == 2
     old = time.time() - 2 * 86400
@@ -289,9 +291,9 @@ def test_a_sink_whose_files_cannot_be_written_again_goes_on(
     loop.start(epoch=1, once=True)
     drain(loop)
     folder = tmp_path / "lake" / "n" / "t" / "metadata"
-    (source,) = loop.marker.end
-    (kept,) = loop.readers[source].required_files(loop.marker.end[source])
-    (offsets,) = folder.glob(f"_sinkql-*{loop.marker.commit}-offsets*")
+    (source,) = loop.checkpoint.end
+    (kept,) = loop.readers[source].required_files(loop.checkpoint.end[source])
+    (offsets,) = folder.glob(f"_sinkql-*{loop.checkpoint.commit}-offsets*")
     (copy,) = folder.glob(f"_sinkql-*{Path(kept).name}*")
     whole = copy.read_bytes()
     os.utime(copy, (1, 1))

@@ -54,7 +54,7 @@ class _Family:
         self._parent = multiprocessing.get_context("fork").Process(target=self._run, args=(workload,), daemon=False)
         self._parent.start()
         os.close(self._held)
-        for _ in workload.roster.now():
+        for _ in workload.workload.now():
             self._pids.append(int.from_bytes(self._read(4), "big"))
 
     def there(self) -> None:
@@ -78,7 +78,7 @@ class _Family:
 
     def _run(self, workload: RunSpec) -> None:
         children: list[Child] = []
-        for work in workload.roster.now():
+        for work in workload.workload.now():
             children.append(Child.start([work], workload, children))
         os.close(self._held)
         threading.Event().wait()
@@ -214,11 +214,13 @@ class _Desk:
 def test_a_run_whose_sources_nobody_captures_any_more_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped(cluster: str, workload: RunSpec, stopping: threading.Event) -> list[SinkOutcome]:
         assert stopping.wait(PATIENCE_S)
-        return [SinkOutcome(each.job.sink, "stopped") for each in workload.roster.now() if each.job.cluster == cluster]
+        return [
+            SinkOutcome(each.job.sink, "stopped") for each in workload.workload.now() if each.job.cluster == cluster
+        ]
 
     monkeypatch.setattr(child, "run_application", stopped)
     monkeypatch.setattr(supervisor, "run_application", stopped)
-    workload = replace(_workload(tmp_path, "one", "two"), desk=cast(Any, _Desk()))
+    workload = replace(_workload(tmp_path, "one", "two"), captures=cast(Any, _Desk()))
     outcomes = supervisor.run_until_done(workload)
     assert [(each.ending, each.error and each.error.code) for each in outcomes] == [("failed", "SQ4004")] * 2
 
@@ -245,16 +247,16 @@ def test_source_that_a_sink_reads_while_it_runs_is_captured(tmp_path: Path, monk
         deadline = Deadline()
         while not desk.found.exists():
             deadline.check("somebody who captures")
-        return [SinkOutcome(each.job.sink, "stopped") for each in workload.roster.now()]
+        return [SinkOutcome(each.job.sink, "stopped") for each in workload.workload.now()]
 
     monkeypatch.setattr(supervisor, "run_application", altered)
-    outcomes = supervisor.run_until_done(replace(_workload(tmp_path, "one"), desk=cast(Any, desk), once=False))
+    outcomes = supervisor.run_until_done(replace(_workload(tmp_path, "one"), captures=cast(Any, desk), once=False))
     assert [(each.ending, each.error) for each in outcomes] == [("stopped", None)]
 
 
 def _ended(workload: RunSpec) -> list[SinkOutcome]:
     """Run a child for all there is, and wait for its outcomes."""
-    started = Child.start(workload.roster.now(), workload)
+    started = Child.start(workload.workload.now(), workload)
     outcomes: list[SinkOutcome] = []
     waiting = threading.Thread(target=lambda: outcomes.extend(started.outcomes()), daemon=True)
     waiting.start()

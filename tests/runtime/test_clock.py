@@ -51,23 +51,23 @@ class Timed:
 
     def start(self, *, epoch: int = 1, once: bool = False) -> None:
         self.loop = loop_of(self.job, contexts(self.folder, self.job), discover(), now_ms=lambda: self.now)
-        self.pacer = Pacer(self.loop.readers, comes=lambda: self.loop.next_temporal_change)
+        self.pacer = Pacer(self.loop.readers, next_temporal_change=lambda: self.loop.next_temporal_change)
         self.loop.start(epoch=epoch, once=once)
 
     def run(self) -> int:
         """Commit what is due; return how many batches that were."""
-        orders = PacingOrders(self.loop.marker.end, timedelta(0), 1_000_000, self.loop.targets)
+        orders = PacingOrders(self.loop.checkpoint.end, timedelta(0), 1_000_000, self.loop.targets)
         batches = 0
         if self.loop.needs_full_refresh():
             self.loop.full_refresh()
-        while (end := self.pacer.next_end(self.loop.marker.end, orders, self.now)) != self.loop.marker.end:
-            self.loop.process(self.loop.marker.end, end)
+        while (end := self.pacer.next_end(self.loop.checkpoint.end, orders, self.now)) != self.loop.checkpoint.end:
+            self.loop.commit_batch(self.loop.checkpoint.end, end)
             batches += 1
         return batches
 
     @property
     def at(self) -> int:
-        return int(self.loop.marker.end[CLOCK]["at"])
+        return int(self.loop.checkpoint.end[CLOCK]["at"])
 
     def due(self) -> int | None:
         return self.loop.next_temporal_change
@@ -109,9 +109,9 @@ def test_a_start_goes_on_at_the_time_of_the_last_commit(tmp_path: Path) -> None:
 def test_a_batch_that_is_in_the_table_already_is_not_done_again(tmp_path: Path) -> None:
     sink = Timed(tmp_path)
     sink.start()
-    begin = sink.loop.marker.end
+    begin = sink.loop.checkpoint.end
     sink.run()
-    assert sink.loop.process(begin, sink.loop.marker.end) is None
+    assert sink.loop.commit_batch(begin, sink.loop.checkpoint.end) is None
     assert sink.numbers() == [1, 2, 3, 4, 5]
 
 
@@ -156,7 +156,7 @@ def test_a_clock_that_is_a_minute_behind_is_waited_for(tmp_path: Path) -> None:
     )
     later(sink, -60)
     with pytest.raises(SinkqlError, match="60 seconds behind"):
-        sink.loop.process(sink.loop.marker.end, {**sink.loop.marker.end, CLOCK: {"at": START + 1000}})
+        sink.loop.commit_batch(sink.loop.checkpoint.end, {**sink.loop.checkpoint.end, CLOCK: {"at": START + 1000}})
 
 
 def test_lost_state_is_made_again_for_the_time_of_the_marker(tmp_path: Path) -> None:

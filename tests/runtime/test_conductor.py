@@ -452,7 +452,7 @@ def test_a_worn_lane_makes_place_for_another_where_there_is_always_something_to_
         for sink in sinks:
             found.add(sink.seat(interval_ms=0))
         sinks[0].has(3)
-        lanes[0].worn = True
+        lanes[0].is_worn = True
         assert lanes[0].ended.wait(PATIENCE_S)
         for sink in sinks:
             sink.has(len(sink.batches) + 3)
@@ -467,7 +467,7 @@ def test_a_worn_lane_makes_place_for_another() -> None:
     with _conductor(lanes, tend_seconds=0.01, round_seconds=0.01) as found:
         found.add(sink.seat())
         sink.has(1)
-        lanes[0].worn = True
+        lanes[0].is_worn = True
         sink.size = 3
         sink.has(3)
         while not lanes[0].stopped:

@@ -103,8 +103,8 @@ class _Losing(LocalEngine):
         super().__init__(2)
         self.change = change
 
-    def run(self, job: physical.Job, batch: Batch) -> Outcome:
-        return super().run(job, replace(batch, task=_Changing(batch.task, self.change)))
+    def execute(self, job: physical.Job, batch: Batch) -> Outcome:
+        return super().execute(job, replace(batch, task=_Changing(batch.task, self.change)))
 
 
 @pytest.mark.parametrize("mode", ["MODE APPEND", "KEY (k) NOT ENFORCED MODE UPSERT"])

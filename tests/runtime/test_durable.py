@@ -104,12 +104,12 @@ def test_files_of_others_are_synced_before_the_folders_that_list_them(
         done.append(os.readlink(f"/proc/self/fd/{handle}"))
 
     monkeypatch.setattr(os, "fsync", note)
-    storage_files.settle(paths)
+    storage_files.sync_files(paths)
     folders = [tmp_path / "new" / "a", tmp_path / "new" / "b", tmp_path / "new", tmp_path]
     assert {str(path) for path in paths} == set(done[:4])
     assert {str(folder) for folder in folders} <= set(done[4:])
     again = len(done)
-    storage_files.settle(paths[:2])
+    storage_files.sync_files(paths[:2])
     assert sorted(map(str, (*paths[:2], paths[0].parent))) == sorted(done[again:])
 
 
@@ -127,7 +127,7 @@ def test_a_file_that_cannot_be_synced_is_an_error(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OSError, match="Input/output error"):
-        storage_files.settle(paths)
+        storage_files.sync_files(paths)
 
 
 def test_a_private_file_is_its_owners_alone_and_others_keep_their_mode(tmp_path: Path) -> None:

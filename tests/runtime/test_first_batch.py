@@ -48,10 +48,10 @@ class _Engine(LocalEngine):
     gate: _Gate | None = None
     buckets: int = 2
 
-    def run(self, job: physical.Job, batch: Batch) -> Outcome:
+    def execute(self, job: physical.Job, batch: Batch) -> Outcome:
         if self.gate is not None:
             self.gate.wait()
-        return super().run(job, batch)
+        return super().execute(job, batch)
 
 
 @dataclass
@@ -111,7 +111,7 @@ class _Run:
     def batch(self, loop: BatchLoop, gate: _Gate) -> threading.Thread:
         """Begin an incarnation's next batch, of one number, in a thread; return it once it is at the gate."""
         process = self.runner.incarnation().process(loop)
-        begin, end = loop.marker.end, _after(loop.marker.end)
+        begin, end = loop.checkpoint.end, _after(loop.checkpoint.end)
 
         def call() -> None:
             try:

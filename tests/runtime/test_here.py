@@ -35,8 +35,8 @@ def _loop(folder: Path, body: physical.Operator, **more: Any) -> BatchLoop:
 
 
 def _commit(loop: BatchLoop, to: int) -> None:
-    start = loop.marker.end
-    loop.process(start, {name: {**offsets, "count": to} for name, offsets in start.items()})
+    start = loop.checkpoint.end
+    loop.commit_batch(start, {name: {**offsets, "count": to} for name, offsets in start.items()})
 
 
 def test_small_batches_need_no_spark(tmp_path: Path) -> None:

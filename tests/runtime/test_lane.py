@@ -26,7 +26,7 @@ def test_a_lane_runs_a_round_a_call_and_keeps_no_tick(spark: SparkSession, tmp_p
     lane = SparkWorker(spark, tmp_path / "[my] {own} *?\\ folder", played.release)
     try:
         for _ in range(3):
-            lane.call()
+            lane.start_round()
             assert played.acquire(timeout=PATIENCE_S)
         assert lane.failure() is None
     finally:
@@ -43,7 +43,7 @@ def test_a_lane_whose_round_fails_says_why(spark: SparkSession, tmp_path: Path) 
         raise ValueError("no round")
 
     lane = SparkWorker(spark, tmp_path / "lane", play)
-    lane.call()
+    lane.start_round()
     deadline = Deadline()
     while (failure := lane.failure()) is None:
         deadline.check("its failure")
@@ -57,7 +57,7 @@ def test_a_lane_without_room_names_its_folder(spark: SparkSession, tmp_path: Pat
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     lane = SparkWorker(spark, tmp_path / "lane", play)
-    lane.call()
+    lane.start_round()
     deadline = Deadline()
     while (failure := lane.failure()) is None:
         deadline.check("its failure")
@@ -77,7 +77,7 @@ def test_a_lane_may_be_stopped_while_its_round_ends(spark: SparkSession, tmp_pat
 
     lane = SparkWorker(spark, tmp_path / "lane", play)
     stopping = threading.Event()
-    lane.call()
+    lane.start_round()
     assert begun.wait(PATIENCE_S)
     stop = threading.Thread(target=lane.stop, daemon=True)
     stop.start()

@@ -36,10 +36,10 @@ class _Engine(LocalEngine):
     buckets: int = 2
     failing: set[str] = field(default_factory=set)
 
-    def run(self, job: physical.Job, batch: Batch) -> Outcome:
+    def execute(self, job: physical.Job, batch: Batch) -> Outcome:
         if job.write.options["table"] in self.failing:
             raise SinkqlError("SQ3304", "the source does not answer")
-        return super().run(job, batch)
+        return super().execute(job, batch)
 
 
 @dataclass

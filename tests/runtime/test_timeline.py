@@ -80,7 +80,7 @@ class Job:
     at: JobOffsets = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.timeline = Timeline(Ticks(FolderNumberedLog(self.folder)), self.below, self.readers, keeps=True)
+        self.timeline = Timeline(Ticks(FolderNumberedLog(self.folder)), self.below, self.readers, keeps_log=True)
         self.at = {name: {"at": 0} for name in self.readers}
 
     def step(self, limit: Limit = _LIMIT) -> bool:

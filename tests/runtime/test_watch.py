@@ -20,11 +20,11 @@ class Counting(MemoryControl):
     looks: list[int] = []  # noqa: RUF012  # each test has its own
     late = False
 
-    def wishes_of(self, sink_ids: Collection[str]) -> Mapping[str, tuple[Desired, int | None]]:
+    def desired_states(self, sink_ids: Collection[str]) -> Mapping[str, tuple[Desired, int | None]]:
         self.looks.append(len(sink_ids))
         if self.late:
             raise SinkqlError("SQ4104", "the catalog is locked")
-        return super().wishes_of(sink_ids)
+        return super().desired_states(sink_ids)
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_all_sinks_are_asked_for_at_once(control: Counting) -> None:
     control.wanted["sink7"], control.asking["sink8"] = "stopped", 1
     control.looks.clear()
     assert [sink for sink in SINKS if watch.desired(sink) != "running"] == ["sink7"]
-    assert [sink for sink in SINKS if watch.asked(sink)] == ["sink8"]
+    assert [sink for sink in SINKS if watch.is_optimize_requested(sink)] == ["sink8"]
     assert control.looks == [len(SINKS)]
 
 

@@ -69,10 +69,10 @@ def test_what_is_wrong_changes_nothing(piped: Session) -> None:
 def test_who_runs_a_sink_sees_what_became_of_it(piped: Session, change: str, sign: str) -> None:
     piped.execute("CREATE CLUSTER c (SIZE = 'local[1]'); CREATE SOURCE m FROM LOAD GENERATOR COUNTER (UP TO 20);")
     following = _following(piped, NAME)
-    assert following.take() == "same"
+    assert following.update() == "same"
     Session().execute(f"ALTER SINK user_activity_iceberg {change};")
-    assert following.take() == sign
-    assert following.take() == ("moved" if sign == "moved" else "same")
+    assert following.update() == sign
+    assert following.update() == ("moved" if sign == "moved" else "same")
     assert following.work.job == piped.jobs([NAME])[0]
 
 
@@ -95,7 +95,7 @@ def test_a_new_value_of_a_secret_is_seen_by_the_sinks_that_use_it(piped: Session
     using, other = _following(piped, "t"), _following(piped, NAME)
     Session().execute("ALTER SECRET key AS 'two';")
     assert (using.differs(), other.differs()) == (True, False)
-    assert (using.take(), using.take()) == ("other", "same")
+    assert (using.update(), using.update()) == ("other", "same")
     job = using.work.job
     assert job.write.store is not None
     store = piped.context(job).store(job.write.store)

@@ -41,7 +41,7 @@ def _started(session: Session) -> BatchLoop:
 
 def _commit(loop: BatchLoop) -> None:
     """Commit all that there is by now."""
-    loop.targets = {name: reader.target(loop.marker.end[name]) for name, reader in loop.readers.items()}
+    loop.targets = {name: reader.target(loop.checkpoint.end[name]) for name, reader in loop.readers.items()}
     drain(loop)
 
 

@@ -189,5 +189,5 @@ def test_a_drop_ends_the_lease_and_takes_the_tag_of_the_table_along(session: Ses
     assert [name for name in target.load().metadata.refs if name.startswith("sinkql_")]
     (result,) = session.execute(_DROP)
     assert result.notices == ()
-    assert not control.held(id_)
+    assert not control.is_held(id_)
     assert set(target.load().metadata.refs) == {"main"}

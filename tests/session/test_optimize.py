@@ -107,7 +107,7 @@ def asking(session: Session, folder: Path) -> Iterator[list[tuple[Any, ...]]]:
 
     thread, deadline = threading.Thread(target=ask, daemon=True), Deadline()
     thread.start()
-    while control.asked(job.sink_id) is None:
+    while control.optimize_request(job.sink_id) is None:
         deadline.check("the OPTIMIZE")
         thread.join(0.01)
     yield results
@@ -126,12 +126,12 @@ def test_a_running_sink_compacts_its_table_itself(session: Session, tmp_path: Pa
     before, control = files(tmp_path), session.catalog.control
     with asking(session, tmp_path) as results:
         run_optimize_request(loop, control, threading.Lock(), lambda: True)
-        assert control.asked(loop.job.sink_id) is not None  # it is to be done after a stop
+        assert control.optimize_request(loop.job.sink_id) is not None  # it is to be done after a stop
         run_optimize_request(loop, control, threading.Lock(), lambda: False)
     assert results[0][:2] == (before[0] + before[1], files(tmp_path)[0])
     assert files(tmp_path)[0] < before[0]
     put(tmp_path, "b")
-    loop.targets = {name: reader.target(loop.marker.end[name]) for name, reader in loop.readers.items()}
+    loop.targets = {name: reader.target(loop.checkpoint.end[name]) for name, reader in loop.readers.items()}
     assert drain(loop) == 6  # it holds its table still
 
 
@@ -145,7 +145,7 @@ def test_it_tells_how_far_it_is(session: Session, tmp_path: Path, monkeypatch: p
     run(session)
     there = sum(files(tmp_path)[:2])
     told: list[str] = []
-    session.telling = told.append
+    session.progress_listener = told.append
     monkeypatch.setattr(maintenance, "_may_continue", _one_step)
     session.execute("OPTIMIZE SINK s")
     assert told[-1] == f"compacted {there} of at most {there} files"
@@ -193,7 +193,7 @@ def test_a_batch_that_stalls_keeps_no_sink_from_its_stop(session: Session, tmp_p
         assert control.outcome(sink_id, number) == (False, None)  # SQ5213 comes to who waits
         stopping.set()
         joined(answering)
-    assert control.asked(sink_id) == number
+    assert control.optimize_request(sink_id) == number
     run_optimize_request(loop, control, stalled, lambda: False)
     assert control.outcome(sink_id, number)[1] is not None
     assert not stalled.locked()
@@ -210,9 +210,9 @@ class Locked(Control):
         if self._locked.pop(name, False):
             raise LateError("SQ4104", "the catalog is locked")
 
-    def asked(self, sink_id: str) -> int | None:
+    def optimize_request(self, sink_id: str) -> int | None:
         self._now("asked")
-        return super().asked(sink_id)
+        return super().optimize_request(sink_id)
 
     def optimizing(self, sink_id: str, number: int, *, files: int, of: int) -> None:
         self._now("optimizing")
@@ -278,7 +278,7 @@ def test_the_lease_is_held_however_long_a_step_takes(
             session.execute("OPTIMIZE SINK s")
         assert caught.value.code == "SQ5208"
         assert files(tmp_path)[0] == before[0]
-    assert not control.held(sink_id)
+    assert not control.is_held(sink_id)
 
 
 def test_errors(session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,5 +299,5 @@ def test_errors(session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         session.execute("OPTIMIZE SINK s")
     assert caught.value.code == "SQ3553"
     assert ".parquet: " in str(caught.value.detail)
-    assert control.asked(loop.job.sink_id) is None
+    assert control.optimize_request(loop.job.sink_id) is None
     assert control.outcome(loop.job.sink_id, 1)[1] != Compacted()

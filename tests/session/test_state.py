@@ -49,7 +49,7 @@ def run(session: Session, sink: str = "s", epoch: int = 1) -> BatchLoop:
     loop.start(epoch=epoch, once=True)
     drain(loop)
     meter = ProgressMeter(job.sink_id, control, silent)
-    meter.sample(job.sink, loop.readers, loop.marker.end, waits=False, last=True, state=loop.report.metrics.now)
+    meter.sample(job.sink, loop.readers, loop.checkpoint.end, waits=False, last=True, state=loop.report.metrics.now)
     return loop
 
 
@@ -77,7 +77,7 @@ def test_arrangements_are_told_with_their_rows_and_widest_key(session: Session, 
     put(tmp_path, "a", [7] * 20 + [1, 2, 3])
     loop = run(session)
     groups, values = state(session)
-    entries = loop.state.load(loop.marker)["arrangements"]
+    entries = loop.state.load(loop.checkpoint)["arrangements"]
     assert {each["name"] for each in (groups, values)} == {"s"}
     assert {each["operator"] for each in (groups, values)} == {"aggregate"}
     assert (groups["rows"], values["rows"]) == (4, 23)
@@ -104,7 +104,7 @@ def test_the_status_tells_of_rows_that_become_many_and_of_a_wide_key(session: Se
     (first, *_) = loop.report.metrics.now["arrangements"].values()
     first["widest"] = 1_000_001
     ProgressMeter(loop.job.sink_id, session.catalog.control, silent).sample(
-        "s", loop.readers, loop.marker.end, waits=False, last=True, state=loop.report.metrics.now
+        "s", loop.readers, loop.checkpoint.end, waits=False, last=True, state=loop.report.metrics.now
     )
     assert status(session, "s")["hint"] == (
         "A key of the sink's state has 1000001 rows. A change of the key may read or write all of them. "

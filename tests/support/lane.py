@@ -12,7 +12,7 @@ class ThreadLane:
     """Run a round a call; `broken` is why it does not, if a test says so."""
 
     def __init__(self, round_: Callable[[], None]) -> None:
-        self.calls, self.worn, self.stopped = 0, False, False
+        self.calls, self.is_worn, self.stopped = 0, False, False
         self.broken: Exception | None = None
         self.asked: list[threading.Thread] = []
         self.ended = threading.Event()
@@ -27,7 +27,7 @@ class ThreadLane:
             self._round()
             self._played.release()
 
-    def call(self) -> None:
+    def start_round(self) -> None:
         """Begin a round; raises OSError where it is broken."""
         if self.broken is not None:
             raise OSError("no room for a tick")

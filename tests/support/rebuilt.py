@@ -16,7 +16,7 @@ import pytest
 from capture.pipeline import drained
 from sinkql.errors import LostStateError
 from sinkql.runtime.batch.loop import BatchLoop
-from sinkql.runtime.batch.state import rebuild_state
+from sinkql.runtime.batch.state import recover_state
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import bucket_folder
@@ -86,10 +86,10 @@ def _added_up(rows: list[dict[str, Any]]) -> Counter[str]:
 
 def check_rebuilt(loop: BatchLoop) -> int:
     """Compare the state that a sink keeps with that which is computed again; return how many rows it has."""
-    home = loop.state.home
-    kept = contents(state.load(loop.folder, str(loop.marker.state)), loop.folder)
+    home = loop.state.directory
+    kept = contents(state.load(loop.folder, str(loop.checkpoint.state)), loop.folder)
     lost = LostStateError("SQ3402", "it is lost")
-    rebuilt = rebuild_state(loop.job, loop.readers, loop.computation.engine, home, loop.marker, lost)
+    rebuilt = recover_state(loop.job, loop.readers, loop.computation.engine, home, loop.checkpoint, lost)
     again = contents(rebuilt, loop.folder)
     for name in kept.keys() | again.keys():
         assert kept.get(name) == again.get(name), name
@@ -114,7 +114,7 @@ def run_history(
     """
     rows = 0
     writers: dict[str, MemoryWriter] = {}
-    really = BatchLoop.process
+    really = BatchLoop.commit_batch
 
     def process(loop: BatchLoop, *arguments: Any) -> None:
         nonlocal rows
@@ -123,7 +123,7 @@ def run_history(
             rows += check_rebuilt(loop)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(BatchLoop, "process", process)
+        patch.setattr(BatchLoop, "commit_batch", process)
         for _ in range(turns):
             for _ in range(dice.randint(1, 3)):
                 change()

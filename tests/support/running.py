@@ -137,7 +137,7 @@ class FixedRoster:
         """Return all of them."""
         return [SinkAssignment(job) for job in self.jobs]
 
-    def work(self, sink_id: str) -> SinkAssignment | None:
+    def assignment(self, sink_id: str) -> SinkAssignment | None:
         """Return the job of that id."""
         return next((SinkAssignment(job) for job in self.jobs if job.sink_id == sink_id), None)
 
@@ -174,22 +174,22 @@ def use_engine(loop: BatchLoop, engine: Engine) -> None:
 
 def drain(loop: BatchLoop) -> int:
     """Commit all that there is now, or up to the loop's targets; return how many batches. `start` came before."""
-    pacer = Pacer(loop.readers, comes=lambda: loop.next_temporal_change, timeline=loop.timeline)
-    orders = PacingOrders(loop.marker.end, timedelta(0), loop.job.max_rows_per_commit, loop.targets)
+    pacer = Pacer(loop.readers, next_temporal_change=lambda: loop.next_temporal_change, timeline=loop.timeline)
+    orders = PacingOrders(loop.checkpoint.end, timedelta(0), loop.job.max_rows_per_commit, loop.targets)
     batches = 0
     if loop.needs_full_refresh():
         loop.full_refresh()
         batches += 1
-        orders = PacingOrders(loop.marker.end, timedelta(0), loop.job.max_rows_per_commit, loop.targets)
+        orders = PacingOrders(loop.checkpoint.end, timedelta(0), loop.job.max_rows_per_commit, loop.targets)
     if loop.has_unread_output():
-        loop.process(loop.marker.end, loop.marker.end)
+        loop.commit_batch(loop.checkpoint.end, loop.checkpoint.end)
         batches += 1
     while True:
-        start = loop.marker.end
+        start = loop.checkpoint.end
         end = pacer.next_end(start, orders, time.time_ns() // 1_000_000)
         if json.dumps(start, sort_keys=True) == json.dumps(end, sort_keys=True):
             return batches
-        loop.process(start, end)
+        loop.commit_batch(start, end)
         batches += 1
 
 
@@ -197,17 +197,17 @@ def catch_up(loop: BatchLoop, *, patience: float = PATIENCE_S) -> None:
     """Commit up to the loop's targets, waiting for what captures have not handed over yet. `start` came before."""
     if loop.needs_full_refresh():
         loop.full_refresh()
-    pacer = Pacer(loop.readers, comes=lambda: loop.next_temporal_change, timeline=loop.timeline)
-    orders = PacingOrders(loop.marker.end, timedelta(0), loop.job.max_rows_per_commit, loop.targets)
+    pacer = Pacer(loop.readers, next_temporal_change=lambda: loop.next_temporal_change, timeline=loop.timeline)
+    orders = PacingOrders(loop.checkpoint.end, timedelta(0), loop.job.max_rows_per_commit, loop.targets)
     until = time.monotonic() + patience
     while not loop.caught_up():
-        start = loop.marker.end
+        start = loop.checkpoint.end
         end = pacer.next_end(start, orders, time.time_ns() // 1_000_000)
         if end == start:
             assert time.monotonic() < until, f"no end: {start}, {loop.targets}"
             time.sleep(0.002)
         else:
-            loop.process(start, end)
+            loop.commit_batch(start, end)
 
 
 def _iceberg(type_: str) -> str:
@@ -250,7 +250,7 @@ class MemoryControl:
         self.epochs[sink_id] = self.epochs.get(sink_id, 0) + 1
         return self.epochs[sink_id]
 
-    def held(self, sink_id: str) -> bool:
+    def is_held(self, sink_id: str) -> bool:
         return sink_id in self.owners
 
     def failure(self, sink_id: str) -> str | None:
@@ -275,11 +275,11 @@ class MemoryControl:
     def measured(self, id_: str, figures: Mapping[str, Mapping[str, Any]]) -> None:
         self.figures[id_] = figures
 
-    def asked(self, sink_id: str) -> int | None:
+    def optimize_request(self, sink_id: str) -> int | None:
         return self.asking.get(sink_id)
 
-    def wishes_of(self, sink_ids: Collection[str]) -> Mapping[str, tuple[Desired, int | None]]:
-        return {each: (self.desired(each), self.asked(each)) for each in sink_ids}
+    def desired_states(self, sink_ids: Collection[str]) -> Mapping[str, tuple[Desired, int | None]]:
+        return {each: (self.desired(each), self.optimize_request(each)) for each in sink_ids}
 
     def optimizing(self, sink_id: str, number: int, *, files: int, of: int) -> None:
         self.begun.append(number)

@@ -23,7 +23,7 @@ from sinkql.session.deploy.apply import apply
 from sinkql.session.deploy.deployment import plan_deployment
 from sinkql.session.deploy.script_catalog import Script
 from sinkql.session.row.dml import run_dml
-from sinkql.table.file import TableFile, create, put_back
+from sinkql.table.file import TableFile, create, restore_rows
 from sinkql.table.row import Codec
 from support.readers import duckdb_folder, open_table, pyiceberg_rows
 from support.running import drain
@@ -100,10 +100,10 @@ def test_views_that_do_not_use_the_column_keep_their_plan_and_go_on(session: Ses
     session.execute(_SETUP)
     running = _sink(session, "counted", "KEY (v) MODE UPSERT")
     drain(running)
-    plan, state = running.job.plan, running.marker.state
+    plan, state = running.job.plan, running.checkpoint.state
     session.execute(_ADD + _LATER)
     running = _start(session, 2)
-    assert (running.job.plan, running.marker.state) == (plan, state)
+    assert (running.job.plan, running.checkpoint.state) == (plan, state)
     drain(running)
     assert Counter([(7, 1), (2, 1), (3, 1)]) == _written("v", "rows")
     assert "c" not in open_table(Path(), "n.s").schema().column_names
@@ -163,12 +163,12 @@ def test_rows_that_came_while_the_sink_was_claimed_stop_it_too(session: Session)
         return claim(*given, **named)
 
     new.writer.claim = late  # type: ignore[method-assign]  # the moment in between
-    before = old.marker
+    before = old.checkpoint
     with pytest.raises(SinkqlError) as stopped:
         new.start(epoch=3)
     assert stopped.value.code == "SQ3413"
-    assert old.marker.end != before.end
-    assert new.writer.load_checkpoint() == old.marker
+    assert old.checkpoint.end != before.end
+    assert new.writer.load_checkpoint() == old.checkpoint
 
 
 def test_two_changes_while_nobody_runs_the_sink_are_made_at_once(session: Session) -> None:
@@ -230,13 +230,13 @@ def test_state_goes_on_where_a_column_stands_above_it(session: Session) -> None:
     session.execute(_SETUP)
     running = _sink(session, "counted", "KEY (v) MODE UPSERT")
     drain(running)
-    state = running.marker.state
+    state = running.checkpoint.state
     session.execute(
         "CREATE OR REPLACE MATERIALIZED VIEW counted AS"
         " SELECT v, count(*) AS rows, NULL::text AS note FROM t GROUP BY v;"
     )
     running = _start(session, 2)
-    assert (running.marker.state, running.marker.plan) == (state, running.job.plan)
+    assert (running.checkpoint.state, running.checkpoint.plan) == (state, running.job.plan)
     session.execute("INSERT INTO t VALUES (3, 2)")
     drain(running)
     assert Counter([(1, 1, None), (2, 2, None)]) == _written("v", "rows", "note")
@@ -457,7 +457,7 @@ def test_a_table_put_back_from_before_a_column_is_read_on_without_it(tmp_path: P
         edit.insert((1, "one"))
         edit.insert((2, None))
     assert narrow.end(start, rows=100, size=1 << 20).change == 1
-    put_back(path, copy)
+    restore_rows(path, copy)
     end = narrow.end(start, rows=100, size=1 << 20)
     assert end == narrow.last()
     assert end.change > 4
@@ -483,7 +483,7 @@ def test_what_was_in_a_column_before_its_table_was_put_back_is_known_and_read_by
     held = text.last()
     with text.statement() as edit:
         edit.insert((2, None))
-    put_back(path, copy)
+    restore_rows(path, copy)
     back = narrow.last()
     assert (narrow.width(1), narrow.width(held.change), narrow.width(back.change), narrow.width()) == (1, 2, 1, 2)
     with day.statement() as edit:
@@ -506,7 +506,7 @@ def test_a_sink_that_wrote_rows_that_were_put_back_does_not_get_a_column_that_th
         before.backup(after)
     session.execute(_ADD + "UPDATE t SET c = 'x' WHERE id = 1;")
     drain(_start(session, 2))
-    put_back(path, Path("copy.db"))
+    restore_rows(path, Path("copy.db"))
     with pytest.raises(SinkqlError) as refused:
         session.execute("CREATE OR REPLACE MATERIALIZED VIEW listed AS SELECT id, v, c FROM t WHERE v > 0;")
     assert (refused.value.code, "may have a value" in refused.value.message) == ("SQ2985", True)

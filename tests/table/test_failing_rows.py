@@ -78,11 +78,13 @@ def _fails(session: Session, kind: str) -> bool:
 def _run(running: BatchLoop, session: Session, random_: random.Random) -> None:
     """Commit what there is; some batches are offered, and rows change before they are run."""
     pacer = Pacer(running.readers)
-    orders = PacingOrders(running.marker.end, timedelta(0), running.job.max_rows_per_commit)
-    while (end := pacer.next_end(running.marker.end, orders, time.time_ns() // 1_000_000)) != running.marker.end:
+    orders = PacingOrders(running.checkpoint.end, timedelta(0), running.job.max_rows_per_commit)
+    while (
+        end := pacer.next_end(running.checkpoint.end, orders, time.time_ns() // 1_000_000)
+    ) != running.checkpoint.end:
         if random_.random() < 0.2:
             _change(session, random_)
-        running.process(running.marker.end, end)
+        running.commit_batch(running.checkpoint.end, end)
 
 
 @pytest.mark.long
@@ -122,16 +124,16 @@ def test_in_spark_a_sink_recovers_once_the_failing_row_is_deleted(spark: SparkSe
     with pytest.raises(SinkqlError) as stalled:
         drain(running)
     assert stalled.value.code == "SQ3201"
-    start = running.marker.end
+    start = running.checkpoint.end
     pinned = {name: reader.latest(start[name], Limit(1)) for name, reader in running.readers.items()}
     session.execute(
         "INSERT INTO t VALUES (3, 3, 1, 'b'); DELETE FROM t WHERE id = 2; INSERT INTO t VALUES (4, 4, 1, '')"
     )
-    running.process(start, pinned)  # Spark offers the same batch again
+    running.commit_batch(start, pinned)  # Spark offers the same batch again
     assert written(False) == expected(session, _KINDS["divided"].expected)
     after = {name: reader.latest(pinned[name], Limit(1)) for name, reader in running.readers.items()}
     with pytest.raises(OutdatedStartError):
-        running.process(pinned, after)  # and then one that is in the table already: it begins anew
+        running.commit_batch(pinned, after)  # and then one that is in the table already: it begins anew
     assert drain(running) == 0
 
 

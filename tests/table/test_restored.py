@@ -61,7 +61,7 @@ def test_a_sink_goes_on_after_a_backup_only_if_the_backup_has_all_that_it_read(s
         with pytest.raises(SinkqlError) as refused:
             restarted.start(epoch=2)
         with pytest.raises(SinkqlError) as in_process:
-            running.process(running.marker.end, running.marker.end)
+            running.commit_batch(running.checkpoint.end, running.checkpoint.end)
         assert (refused.value.code, in_process.value.code) == ("SQ3421", "SQ3421")
         assert written(False) == before
         shutil.rmtree(".sinkql/tables")

@@ -181,8 +181,8 @@ def test_no_commit_holds_half_a_statement(session: Session) -> None:
     running.start(epoch=1)
     table = running.readers["materialize.public.t"]
     ends = []
-    while (end := table.latest(running.marker.end["materialize.public.t"], Limit(2)))["change"] < 12:
-        running.process(running.marker.end, {"materialize.public.t": end})
+    while (end := table.latest(running.checkpoint.end["materialize.public.t"], Limit(2)))["change"] < 12:
+        running.commit_batch(running.checkpoint.end, {"materialize.public.t": end})
         ends.append((end["change"], sum(written(False).values())))
     assert ends == [(3, 3), (9, 3)]
 

@@ -204,8 +204,8 @@ class Pipeline:
         self.plans.setdefault(job.sink, loop.start(epoch=epoch, once=True).plan)
         assert not loop.needs_full_refresh(), f"{job.sink} computes all rows again"
         if loop.has_unread_output():
-            assert loop.marker.plan == NO_PLAN, f"{job.sink} lacks what it had"
-            loop.process(loop.marker.end, loop.marker.end)
+            assert loop.checkpoint.plan == NO_PLAN, f"{job.sink} lacks what it had"
+            loop.commit_batch(loop.checkpoint.end, loop.checkpoint.end)
         catch_up(loop)
 
 

@@ -69,12 +69,12 @@ def open_loop(
 def catch_up(loop: BatchLoop) -> None:
     """Commit what there is, in batches as a running sink has them."""
     while True:
-        start = loop.marker.end
+        start = loop.checkpoint.end
         targets = {name: reader.target(start[name]) for name, reader in loop.readers.items()}
         if start == targets:
             return
         orders = PacingOrders(start, timedelta(0), loop.job.max_rows_per_commit, targets)
-        loop.process(start, Pacer(loop.readers).next_end(start, orders, 0))
+        loop.commit_batch(start, Pacer(loop.readers).next_end(start, orders, 0))
 
 
 def check(folder: Path, kind: str, lines: list[Line]) -> None:

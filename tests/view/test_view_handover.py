@@ -181,11 +181,11 @@ def test_an_entry_at_which_readers_stand_is_not_taken_back(tmp_path: Path) -> No
         pytest.raises(FencedError),
     ):
         drain(first)
-    at = copy.marker.end["mv"]
+    at = copy.checkpoint.end["mv"]
     assert log.numbers()[0] == at["at"]
     drain(copy)
     assert history.rebuilt == 0
-    assert copy.marker.end["mv"]["at"] == log.last()
+    assert copy.checkpoint.end["mv"]["at"] == log.last()
 
 
 def test_who_makes_an_entry_that_was_forgotten_is_told_that_it_is_not_there(tmp_path: Path) -> None:

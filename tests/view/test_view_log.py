@@ -88,7 +88,7 @@ def test_a_hole_in_the_log_is_never_filled(tmp_path: Path) -> None:
 
 def test_an_upsert_sink_that_comes_too_late_compares_its_rows_with_the_contents(tmp_path: Path) -> None:
     history = _loops(tmp_path)
-    at = history.loops.pop("copy").marker.end["mv"]["at"]
+    at = history.loops.pop("copy").checkpoint.end["mv"]["at"]
     history.listed.batches.append([((1, 9), 1), ((2, 4), 1)])
     history.turn("mv", failing=False)
     for number in range(1, at + 1):
@@ -103,7 +103,7 @@ def test_an_upsert_sink_that_comes_too_late_compares_its_rows_with_the_contents(
 def test_one_that_only_adds_rows_and_comes_too_late_is_told_so(tmp_path: Path) -> None:
     history = _loops(tmp_path)
     reader = REGISTRY.reader(reading(MV), contexts(tmp_path, COPY))
-    start = history.loops["copy"].marker.end["mv"]
+    start = history.loops["copy"].checkpoint.end["mv"]
     history.listed.batches.append([((1, 9), 1), ((2, 4), 1)])
     history.turn("mv", failing=False)
     history.log("mv").remove(start["at"])
@@ -115,7 +115,7 @@ def test_one_that_only_adds_rows_and_comes_too_late_is_told_so(tmp_path: Path) -
 def test_the_contents_of_a_commit_that_are_gone_are_read_as_they_are_now(tmp_path: Path) -> None:
     history = _loops(tmp_path)
     reader = REGISTRY.reader(reading(MV), contexts(tmp_path, COPY))
-    begin, end = reader.initial(at_end=False), history.loops["copy"].marker.end["mv"]
+    begin, end = reader.initial(at_end=False), history.loops["copy"].checkpoint.end["mv"]
     history.log("mv").remove(end["at"])
     with pytest.raises(SinkqlError) as gone:
         reader.splits(begin, end)
@@ -139,7 +139,7 @@ def test_what_no_reader_needs_goes(tmp_path: Path) -> None:
 
 def test_changes_stay_for_a_reader_that_waits(tmp_path: Path) -> None:
     history = _loops(tmp_path)
-    at = history.loops["copy"].marker.end["mv"]["at"]
+    at = history.loops["copy"].checkpoint.end["mv"]["at"]
     with patch("sinkql.connectors.view.writer._SWEEP_EVERY", 1):
         for number in range(10):
             history.listed.batches.append([((1, number), 1)])

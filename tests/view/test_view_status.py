@@ -29,8 +29,8 @@ def run(session: Session, *names: str) -> None:
         loop.start(epoch=1, once=True)
         drain(loop)
         ProgressMeter(job.sink_id, control, silent).sample(
-            job.sink, loop.readers, loop.marker.end, waits=False, last=True, state=loop.report.metrics.now,
-            tick=loop.marker.tick,
+            job.sink, loop.readers, loop.checkpoint.end, waits=False, last=True, state=loop.report.metrics.now,
+            tick=loop.checkpoint.tick,
         )  # fmt: skip
 
 

@@ -147,7 +147,7 @@ class TickHistory(History):
 
     def started(self, name: str) -> BatchLoop:
         loop = super().started(name)
-        loop.timeline.keeps = name != "snk"
+        loop.timeline.keeps_log = name != "snk"
         return loop
 
     def check(self, log: ViewLog, number: int, entry: Entry) -> None:

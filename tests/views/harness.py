@@ -25,8 +25,8 @@ from sinkql.lowering.job import lower
 from sinkql.runtime.batch.engine import Engine
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.local.engine import LocalEngine
-from sinkql.testing.sources import GivenReader, GivenSource, Refused, RowsOfQuery
-from sinkql.testing.target import MemoryWriter, Unwatched
+from sinkql.testing.sources import ConstantRows, FailedRecord, PipelineReader, PipelineSource
+from sinkql.testing.target import MemoryWriter, NoCommitLog
 from views.rows import Row, Rows, different, plain
 
 Change = tuple[Row, int]
@@ -174,7 +174,7 @@ class Views:
         self.catalog = self.pipeline._catalog
         given = self.pipeline._sources
         self.sources = {name.rpartition(".")[2]: Feed(each.item, each.read) for name, each in given.items()}
-        self.readers = {each.read.source: GivenReader(each) for each in self.sources.values()}
+        self.readers = {each.read.source: PipelineReader(each) for each in self.sources.values()}
         self.batches = 0
         self.checked: Counter[str] = Counter()
         self._running: dict[str, Running] = {}
@@ -213,7 +213,7 @@ class Views:
 
     def readers_of(self, job: physical.Job) -> dict[str, Reader]:
         """Return what reads the relations that a job reads, and the rows that its query says itself."""
-        return {read.source: self.readers.get(read.source) or RowsOfQuery(read) for read in job.reads()}
+        return {read.source: self.readers.get(read.source) or ConstantRows(read) for read in job.reads()}
 
     def batch(self, changes: Changes) -> None:
         """Give the relations changes, and check all views."""
@@ -269,9 +269,9 @@ class Views:
         for name, each in self.sources.items():
             feed = Feed(each.item, each.read)
             for batch in each.batches:
-                given = [change for change in batch if not isinstance(change, Refused)]
+                given = [change for change in batch if not isinstance(change, FailedRecord)]
                 feed.batches.append(list(alter(self.content.relations[name], given)))
-            readers[each.read.source] = GivenReader(feed)
+            readers[each.read.source] = PipelineReader(feed)
         for name, view in self._some(names):
             again = self.running(self.pipeline._view_job(self.planned(name)), name, readers)
             for number in range(1, self.batches):
@@ -302,23 +302,23 @@ class Running:
     def __init__(self, job: physical.Job, readers: Mapping[str, Reader], folder: Path, engine: Engine) -> None:
         self.job = job
         self.writer = MemoryWriter(job.write, job.sink)
-        self._loop = BatchLoop(job, readers, self.writer, engine, folder, Unwatched())
+        self._loop = BatchLoop(job, readers, self.writer, engine, folder, NoCommitLog())
         self._keyed = job.write.mode == "upsert"
         self._added: Rows = Counter()
         self._loop.start(epoch=1)
         if self._loop.has_unread_output():
-            self._process(self._loop.marker.end)
+            self._process(self._loop.checkpoint.end)
 
     def to(self, batch: int) -> Rows:
         """Process all batches up to one as one, and return the rows that are there then."""
         end = {name: {"batch": batch} for name in self._loop.readers}
-        if end != self._loop.marker.end:
+        if end != self._loop.checkpoint.end:
             self._process(end)
         return self.rows()
 
     def _process(self, end: Mapping[str, Any]) -> None:
         self.writer.last = []
-        self._loop.process(self._loop.marker.end, end)
+        self._loop.commit_batch(self._loop.checkpoint.end, end)
         for row, diff in self.writer.last:
             self._added[plain(row)] += diff
             if not self._added[plain(row)]:
@@ -331,7 +331,7 @@ class Running:
         return self._added
 
 
-class Feed(GivenSource):
+class Feed(PipelineSource):
     """A source whose batches have also what comes and goes within them."""
 
     @property

@@ -63,8 +63,8 @@ def _hold(
         if number in _FAILING:
             _fail(loop, end, _FAILING[number], monkeypatch)
             loop = _loop(views, folder, session)
-        if loop.marker.end != end:
-            loop.process(loop.marker.end, end)
+        if loop.checkpoint.end != end:
+            loop.commit_batch(loop.checkpoint.end, end)
         expected = views.content.ask(sql)
         found = different(_read(folder / "lake" / "n" / "v", changelog=loop.job.write.changelog), expected)
         assert not found, f"commit {number}: {found}"
@@ -78,7 +78,7 @@ def _loop(views: Views, folder: Path, session: SparkSession) -> BatchLoop:
     writer = views.catalog.registry.writer(job.write, context)
     engine = SparkEngine(lambda: session, buckets=2)
     readers = with_clock(job, views.readers_of(job), lambda: 0)
-    loop = BatchLoop(job, readers, writer, engine, context.folder, target.Unwatched())
+    loop = BatchLoop(job, readers, writer, engine, context.folder, target.NoCommitLog())
     loop.start(epoch=1)
     return loop
 
@@ -89,7 +89,7 @@ def _fail(loop: BatchLoop, end: Mapping[str, Any], point: str, monkeypatch: pyte
         for name, value in armed(f"{point}#{failpoint._passes[point] + 1}=fail").items():
             patch.setenv(name, value)
         with pytest.raises(failpoint.FaultError):
-            loop.process(loop.marker.end, end)
+            loop.commit_batch(loop.checkpoint.end, end)
 
 
 def _read(folder: Path, *, changelog: bool) -> Rows:
@@ -154,7 +154,7 @@ def test_first_rows_within_bounds_that_move(tmp_path: Path, session: SparkSessio
             each.batches.append(list(changes[name]))
         now = 100 * number
         end = {name: {"batch": number} for name in loop.readers} | {CLOCK: {"at": now}}
-        loop.process(loop.marker.end, end)
+        loop.commit_batch(loop.checkpoint.end, end)
         expected = views.content.ask(_WITHIN.replace("mz_now()", str(now)))
         assert not different(_read(tmp_path / "lake" / "n" / "v", changelog=False), expected), number
         shown.append(expected.total())

@@ -153,7 +153,7 @@ class Control:
             holder = _holder(connection, sink_id)
             return holder if holder is not None and holder.live(self._time(connection)) else None
 
-    def held(self, sink_id: str) -> bool:
+    def is_held(self, sink_id: str) -> bool:
         """Tell whether the sink's lease is valid."""
         return self.holder(sink_id) is not None
 
@@ -167,8 +167,8 @@ class Control:
         with self._database.read() as connection:
             return _desired(connection, sink_id)
 
-    def wishes_of(self, sink_ids: Collection[str]) -> dict[str, tuple[Desired, int | None]]:
-        """Return what `desired` and `asked` do of many sinks; of one it reads no more than these."""
+    def desired_states(self, sink_ids: Collection[str]) -> dict[str, tuple[Desired, int | None]]:
+        """Return what `desired` and `optimize_request` do of many sinks; of one it reads no more than these."""
         given = [*sink_ids] if len(sink_ids) == 1 else []
         those = "sink_id = ?" if given else "TRUE"
         with self._database.read() as connection:
@@ -279,7 +279,7 @@ class Control:
             connection.put("maintenance", "sink_id", {"sink_id": sink_id, "asked": number})
             return number
 
-    def asked(self, sink_id: str) -> int | None:
+    def optimize_request(self, sink_id: str) -> int | None:
         """Return the number of the OPTIMIZE SINK that is still to be done; None where there is none."""
         with self._database.read() as connection:
             found = connection.scalar("SELECT asked FROM maintenance WHERE sink_id = ? AND asked > done", sink_id)

@@ -47,7 +47,9 @@ class SqliteExpressions:
                 return exp.Null()
             case logical.Literal(text=str() as text) if tree.type.name in _LITERALS:
                 return _LITERALS[tree.type.name](text)
-            case logical.Cast() if types.whole(tree.type) and types.whole(tree.operand.type) and _widens(tree):
+            case logical.Cast() if (
+                types.is_signed_integer(tree.type) and types.is_signed_integer(tree.operand.type) and _widens(tree)
+            ):
                 return self.sql(tree.operand)
             case logical.Call() if tree.function in ("AND(boolean…)", "OR(boolean…)"):
                 class_ = exp.And if tree.function.startswith("AND") else exp.Or
@@ -68,7 +70,7 @@ class SqliteExpressions:
         known = self._atoms.get(name)
         if known is not None:
             return known.copy()
-        call = next(each for each in self._calls.found if each.name == name)
+        call = next(each for each in self._calls.aggregates if each.name == name)
         arguments: list[exp.Expr] = [exp.Star()]
         if call.argument is not None:
             self._check_aggregate(call)

@@ -13,7 +13,7 @@ from sinkql.catalog.system import ON_PATH, RELATIONS
 from sinkql.catalog.system.function import known, stored_type, taken
 from sinkql.catalog.system.relation import Relation
 from sinkql.planner import types
-from sinkql.planner.name import qualified_name, split_name, system
+from sinkql.planner.name import is_system, qualified_name, split_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,7 +42,7 @@ class SystemCatalog(OverlayCatalog[logical.CatalogReader]):
 
 def relation_of(full_name: str) -> Relation | None:
     """Return the system relation of a full name, if there is one."""
-    if not system(full_name):
+    if not is_system(full_name):
         return None
     schema, *rest = split_name(full_name)
     return RELATIONS.get((schema, ".".join(rest)))

@@ -133,7 +133,7 @@ class _Lowering:
             return left
         if left == types.UNKNOWN:
             return right
-        if types.whole(left) and types.whole(right):
+        if types.is_signed_integer(left) and types.is_signed_integer(right):
             return max(left, right, key=lambda each: types.INTEGER_DIGITS[each.name])
         if types.common((left, right)) is not None:
             raise self.refused(f"{node.key.upper()} of {left.name} and {right.name}", node, "Cast one of them.")
@@ -409,7 +409,7 @@ class _Select:
             subject = coerced(subject, types.TEXT if type_ == types.UNKNOWN else type_)
         other = column("other", type_, nullable=True, span=span)
         same = type_ == types.UNKNOWN or operators.alike((subject, other), span, "=")[0].type == subject.type
-        whole = types.whole(subject.type) and types.whole(type_)
+        whole = types.is_signed_integer(subject.type) and types.is_signed_integer(type_)
         if not whole and (not same or subject.type.name not in ORDERED):
             raise self.all.refused(f"IN of {subject.type.name} and {type_.name}", node, "Cast one of them.")
         copied = query.copy() if isinstance(query, exp.Subquery) else query.copy().subquery()
@@ -433,7 +433,7 @@ class _Select:
             return value if value.type == types.TEXT else None
         if target == "oid":
             value = translate(node.this)
-            if value.type == types.UNKNOWN or types.whole(value.type):
+            if value.type == types.UNKNOWN or types.is_signed_integer(value.type):
                 return coerced(value, types.BIGINT)
             raise SinkqlError("SQ2218", f"cannot cast type {value.type.name} to oid", span)
         if target == "regclass" and isinstance(node.this, exp.Literal) and node.this.is_string:
@@ -455,10 +455,10 @@ class _Rows(RowContext):
     def column(self, node: Any, span: Span) -> Typed:
         return self._select.column(node, span)
 
-    def known(self, node: Any) -> Typed | None:
+    def computed(self, node: Any) -> Typed | None:
         if isinstance(node, exp.Window):
             return _ranked(self._select, node, self._translator)
-        return super().known(node) or self._select.inner(node, self._translator.translate)
+        return super().computed(node) or self._select.inner(node, self._translator.translate)
 
 
 class _Grouped(GroupContext):
@@ -485,12 +485,12 @@ class _Grouped(GroupContext):
             raise SinkqlError("SQ2206", message, span, hint="Add it to GROUP BY, or use it in an aggregate.")
         return found or value
 
-    def known(self, node: Any) -> Typed | None:
+    def computed(self, node: Any) -> Typed | None:
         if isinstance(node, exp.Window):
             raise self._select.all.refused("a window function above GROUP BY", node)
         if isinstance(node, exp.Subquery | exp.Exists):
             return self._select.inner(node, self._translator.translate)
-        return super().known(node) or self._select.inner(node, self._translator.translate)
+        return super().computed(node) or self._select.inner(node, self._translator.translate)
 
 
 def _ranked(select: _Select, node: Any, translator: Translator) -> Typed:

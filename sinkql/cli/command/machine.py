@@ -49,7 +49,7 @@ def doctor(
     """
     from sinkql.catalog.address import address_of, project_of
     from sinkql.session.doctor import checks
-    from sinkql.session.scaffold import examine
+    from sinkql.session.scaffold import check_address
     from sinkql.session.server_check import checks_of_script
 
     name, output = context.obj
@@ -57,7 +57,7 @@ def doctor(
     if address is not None:
         if files:
             raise click.UsageError("a script and an address cannot be checked at once")
-        return _tell(output, examine(address, registry=registry))
+        return _tell(output, check_address(address, registry=registry))
     if files:
         return _tell(output, checks_of_script(*fill_scripts(files, output, variables), project_of(address_of(name))))
     return _tell(output, checks(address_of(name)))

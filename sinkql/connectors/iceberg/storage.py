@@ -263,4 +263,4 @@ def sync(locations: Iterable[str]) -> None:
 
     An object store has made durable what it has answered.
     """
-    files.settle(path for path in map(local_folder, locations) if path is not None)
+    files.sync_files(path for path in map(local_folder, locations) if path is not None)

@@ -10,7 +10,7 @@ from sinkql import ast, logical
 from sinkql.connector_api.registry import Registry
 from sinkql.errors import MissingError, Notice, SinkqlError, nearest
 from sinkql.planner.dependency import in_order, reached
-from sinkql.planner.name import named, short_name, sql_name, system, with_article
+from sinkql.planner.name import is_system, named, short_name, sql_name, with_article
 from sinkql.planner.unsupported import check_kind
 from sinkql.printer.clause import name as print_name
 
@@ -88,7 +88,7 @@ def _check(
     statement: ast.Drop, name: ast.Name, full_name: str, catalog: logical.CatalogReader, dependents: Dependents
 ) -> None:
     kind, entry = statement.kind, catalog.entry(full_name)
-    if (entry is not None and entry.id.startswith("s")) or system(full_name):
+    if (entry is not None and entry.id.startswith("s")) or is_system(full_name):
         raise SinkqlError(
             "SQ2007",
             f'{kind.lower()} "{name.text}" is built in',

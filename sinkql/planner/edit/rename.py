@@ -10,12 +10,12 @@ from sinkql.errors import MissingError, Notice, SinkqlError, nearest
 from sinkql.logical.type import shown_name
 from sinkql.planner.name import (
     SYSTEM_SCHEMAS,
+    is_system,
     missing,
     named,
     qualified_name,
     short_name,
     split_name,
-    system,
     with_article,
 )
 from sinkql.printer.clause import name as print_name
@@ -61,7 +61,7 @@ def find_altered(
         entry = None
     if entry is None and statement.if_exists:
         return None, (Notice("SQ2010", f'{kind.lower()} "{name.text}" does not exist, skipped', name.span),)
-    if (entry is not None and entry.id.startswith("s")) or system(named(kind, name, catalog)):
+    if (entry is not None and entry.id.startswith("s")) or is_system(named(kind, name, catalog)):
         message = f'{kind.lower()} "{name.text}" is built in'
         raise SinkqlError("SQ2007", message, name.span, hint=f"Create another one with CREATE {kind}.")
     if entry is None:

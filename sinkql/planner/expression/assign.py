@@ -122,10 +122,10 @@ def check_assignable(source: logical.Type, column: logical.Column, span: Span) -
         for source_part, wanted in zip(_parts(source), _parts(target), strict=False):
             check_assignable(source_part.type, logical.Column(column.name, wanted.type, wanted.nullable), span)
         return
-    families = (types.number, types.instant)
+    families = (types.is_number, types.is_instant)
     drops_date = target == types.TIME and source in (types.TIMESTAMP, types.TIMESTAMPTZ)
     if (
-        types.implicit(source, target)
+        types.is_implicit(source, target)
         or target == types.TEXT
         or drops_date
         or any(kind(source) and kind(target) for kind in families)
@@ -144,7 +144,7 @@ def _parts(type_: logical.Type) -> tuple[Field, ...]:
 
 
 def _hint(target: logical.Type) -> str:
-    if types.ranged(target):
+    if types.is_range(target):
         return f"Build it from its bounds: {target}(lower, upper)."
     return _HINTS.get(target.name, f"Cast it, as in (…)::{target}.")
 

@@ -81,9 +81,9 @@ def coerced(value: Typed, target: Type) -> Typed:
     if target == NUMERIC and value.raw.name == "numeric":
         check_scale(value)
     constant_ = value.constant
-    if types.floating(target) and isinstance(constant_, int | Decimal):
+    if types.is_floating(target) and isinstance(constant_, int | Decimal):
         return literal(str(constant_), target, value.span)
-    if types.whole(target) and isinstance(constant_, int):
+    if types.is_signed_integer(target) and isinstance(constant_, int):
         return constant(constant_, target, value.span)
     return cast_to(value, target)
 
@@ -98,7 +98,7 @@ def literal(text: str, target: Type, span: Span) -> Typed:
         return constant(_read_composite(text, target, span), target, span)
     if target.element is not None:
         return constant(_read_items(text, target, span), target, span)
-    if types.ranged(target):
+    if types.is_range(target):
         return constant(_read_range(text, target, span), target, span)
     if target == types.JSONB:
         document(text, span)

@@ -24,10 +24,10 @@ _FLIPPED = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 def arithmetic(operator: str, left: Typed, right: Typed, span: Span) -> Typed:
     """Plan `left operator right` for + - * / %."""
     left, right = _type_literal(left, right)
-    if any(types.instant(side) or side in (types.TIME, types.INTERVAL) for side in (left.type, right.type)):
+    if any(types.is_instant(side) or side in (types.TIME, types.INTERVAL) for side in (left.type, right.type)):
         return _time_arithmetic(operator, left, right, span).at(span)
-    type_ = types.operand(left.type, right.type) if types.number(left.type) and types.number(right.type) else None
-    if type_ is None or (operator == "%" and types.floating(type_)):
+    type_ = types.operand(left.type, right.type) if types.is_number(left.type) and types.is_number(right.type) else None
+    if type_ is None or (operator == "%" and types.is_floating(type_)):
         raise no_operator(operator, (left, right), span)
     if type_.name == "numeric":
         return _numeric_arithmetic(operator, left, right, span)
@@ -79,7 +79,7 @@ def negative(value: Typed, span: Span) -> Typed:
         return Typed(logical.literal(-constant_, value.raw, span), value.type)
     if isinstance(constant_, Interval):
         return constant(Interval(-constant_.months, -constant_.days, -constant_.micros), types.INTERVAL, span)
-    if not types.number(value.type) or types.unsigned(value.type):
+    if not types.is_number(value.type) or types.is_unsigned(value.type):
         raise no_operator("-", (value,), span)
     negated = call(f"-({value.type.name})", (value,), span, type_=value.raw)
     return Typed(negated.tree, NUMERIC if value.type.name == "numeric" else value.type, value.scale)
@@ -87,7 +87,7 @@ def negative(value: Typed, span: Span) -> Typed:
 
 def complement(value: Typed, span: Span) -> Typed:
     """Plan `~value`."""
-    if not types.whole(value.type) and not types.unsigned(value.type):
+    if not types.is_signed_integer(value.type) and not types.is_unsigned(value.type):
         raise no_operator("~", (value,), span)
     return call(f"~({value.type.name})", (value,), span)
 
@@ -96,7 +96,11 @@ def bits(operator: str, left: Typed, right: Typed, span: Span) -> Typed:
     """Plan & | # << >> over integers."""
     type_ = types.operand(left.type, right.type)
     shift = operator in ("<<", ">>")
-    if type_ is None or not (types.whole(type_) or types.unsigned(type_)) or (shift and types.unsigned(left.type)):
+    if (
+        type_ is None
+        or not (types.is_signed_integer(type_) or types.is_unsigned(type_))
+        or (shift and types.is_unsigned(left.type))
+    ):
         raise no_operator(operator, (left, right), span)
     if shift:
         left = coerced(left, type_) if left.type == types.UNKNOWN else left
@@ -130,7 +134,7 @@ def alike(values: Sequence[Typed], span: Span, operator: str) -> tuple[Typed, ..
         raise SinkqlError("SQ2214", f"values of type {type_} cannot be compared exactly", span, hint=hint)
     if type_ is None:
         raise no_operator(operator, values, span)
-    if types.ranged(type_) and operator not in _EQUALITIES:
+    if types.is_range(type_) and operator not in _EQUALITIES:
         return tuple(_sort_value(coerced(value, type_)) for value in values)
     if type_.name == "numeric":
         typed = [coerced(value, NUMERIC) if value.type == types.UNKNOWN else value for value in values]
@@ -159,10 +163,10 @@ def _time_arithmetic(operator: str, left: Typed, right: Typed, span: Span) -> Ty
         return _multiply_interval(*((right, left) if right.type == types.INTERVAL else (left, right)), span)
     if operator == "+" and (
         (left.type == types.INTERVAL and right.type != types.INTERVAL)
-        or (right.type == types.DATE and (types.whole(left.type) or left.type == types.TIME))
+        or (right.type == types.DATE and (types.is_signed_integer(left.type) or left.type == types.TIME))
     ):
         return _time_arithmetic(operator, right, left, span)
-    if operator in ("+", "-") and types.instant(left.type) and right.type == types.INTERVAL:
+    if operator in ("+", "-") and types.is_instant(left.type) and right.type == types.INTERVAL:
         start = coerced(left, types.TIMESTAMP) if left.type == types.DATE else left
         return shift(start, right, sign=operator)
     if operator in ("+", "-") and left.type == types.DATE and right.type in (types.SMALLINT, types.INTEGER):
@@ -173,7 +177,7 @@ def _time_arithmetic(operator: str, left: Typed, right: Typed, span: Span) -> Ty
         return call("+(date,time)", (left, right), span)
     if kinds == ("date", "-", "date"):
         return call("-(date,date)", (left, right), span)
-    if operator == "-" and types.instant(left.type) and types.instant(right.type):
+    if operator == "-" and types.is_instant(left.type) and types.is_instant(right.type):
         type_ = types.operand(left.type, right.type) or left.type
         return call(f"-({type_.name},{type_.name})", (coerced(left, type_), coerced(right, type_)), span)
     raise no_operator(operator, (left, right), span)
@@ -181,7 +185,7 @@ def _time_arithmetic(operator: str, left: Typed, right: Typed, span: Span) -> Ty
 
 def _multiply_interval(interval: Typed, factor: Typed, span: Span) -> Typed:
     value = interval.constant
-    if not isinstance(value, Interval) or not types.whole(factor.type):
+    if not isinstance(value, Interval) or not types.is_signed_integer(factor.type):
         raise no_operator("*", (factor, interval), span)
     if isinstance(factor.constant, int):
         scaled = Interval(*(part * factor.constant for part in (value.months, value.days, value.micros)))
@@ -222,10 +226,10 @@ def no_operator(operator: str, operands: Sequence[Typed], span: Span) -> SinkqlE
     shown = f" {operator} ".join(names) if len(names) > 1 else f"{operator} {names[0]}"
     if operator == "BETWEEN":
         shown = "{} BETWEEN {} AND {}".format(*names)
-    if all(types.ranged(value.type) for value in operands) and operator in _OF_RANGES:
+    if all(types.is_range(value.type) for value in operands) and operator in _OF_RANGES:
         hint = "Compare lower() and upper() of the ranges."
         return SinkqlError("SQ2214", f"operator {operator} is not supported for ranges", span, hint=hint)
-    if any(types.ranged(value.type) for value in operands):
+    if any(types.is_range(value.type) for value in operands):
         return SinkqlError("SQ2211", f"operator does not exist: {shown}", span)
     return SinkqlError("SQ2211", f"operator does not exist: {shown}", span, hint=_cast_hint(operator, operands))
 
@@ -242,8 +246,8 @@ def _cast_hint(operator: str, operands: Sequence[Typed]) -> str | None:
     nested = [type_ for type_ in operand_types if type_.nested]
     if nested:
         elements = {type_.value if type_.name == "map" else type_.element or type_ for type_ in operand_types}
-        numbers = all(map(types.number, elements))
-        comparable = numbers or (len(elements) == 1 and all(types.comparable(element) for element in elements))
+        numbers = all(map(types.is_number, elements))
+        comparable = numbers or (len(elements) == 1 and all(types.is_comparable(element) for element in elements))
         has_operator = (operator in _ARITHMETIC[:4] and numbers) or (operator in _COMPARISONS and comparable)
         has_operator |= operator == "||" and elements == {types.TEXT}
         kinds = {type_.name for type_ in nested}

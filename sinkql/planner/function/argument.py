@@ -33,7 +33,7 @@ def _hint(name: str) -> str | None:
 
 def typed(name: str, value: Typed, wanted: Type) -> Typed:
     """Return an argument as the type that the function takes; raise SQ2211 for any other type."""
-    if not types.implicit(value.type, wanted):
+    if not types.is_implicit(value.type, wanted):
         raise SinkqlError("SQ2211", f"{name}() takes {wanted.name} here, found {value.type.name}", value.span)
     return coerced(value, wanted)
 

@@ -91,7 +91,7 @@ def call(name: str, arguments: Sequence[Typed], span: Span) -> Typed:
     """
     check(name, span, len(arguments))
     handler = HANDLERS.get(name)
-    if name in ("lower", "upper") and any(types.ranged(argument.type) for argument in arguments):
+    if name in ("lower", "upper") and any(types.is_range(argument.type) for argument in arguments):
         handler = function_range.bound
     if handler is not None:
         return handler(name, tuple(arguments), span).at(span)
@@ -219,7 +219,7 @@ def _overload_error(
 
 def _fits(parameters: Sequence[Type], arguments: Sequence[Typed]) -> bool:
     return len(parameters) == len(arguments) and all(
-        types.implicit(value.type, type_) for value, type_ in zip(arguments, parameters, strict=True)
+        types.is_implicit(value.type, type_) for value, type_ in zip(arguments, parameters, strict=True)
     )
 
 

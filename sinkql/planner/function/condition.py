@@ -29,9 +29,9 @@ def _coalesce(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
 def _extreme(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     arity(name, arguments, span, 1, 99)
     type_, values = settled(arguments, span, name.upper())
-    if types.ranged(type_):
+    if types.is_range(type_):
         raise SinkqlError("SQ2214", f"{name}() of ranges is not supported", span)
-    if not types.ordered(type_):
+    if not types.is_ordered(type_):
         raise SinkqlError("SQ2214", f"values of type {type_} cannot be compared exactly", span)
     return values[0] if len(values) == 1 else call(f"{name}(any…)", values, span, type_=type_)
 

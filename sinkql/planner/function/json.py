@@ -202,7 +202,7 @@ def or_null(name: str, value: Typed) -> Typed:
 
 def key(name: str, value: Typed) -> Typed:
     """Return the key of an object, which fails for NULL; raise SQ2211 unless it is text or an integer."""
-    if types.whole(value.type) or (value.type.name == "numeric" and value.raw != types.NUMERIC):
+    if types.is_signed_integer(value.type) or (value.type.name == "numeric" and value.raw != types.NUMERIC):
         value = cast_to(value, TEXT)
     if value.type != TEXT:
         message = f"the key of {name}() must be text, found {value.type.called}"

@@ -37,7 +37,7 @@ def element(value: Typed, index: Typed, span: Span, *, last: bool) -> Typed:
         raise SinkqlError(
             "SQ2214", f"a value of type {value.type} needs a subscript for each dimension", span, hint=hint
         )
-    if not types.whole(index.type) and index.type != types.UNKNOWN:
+    if not types.is_signed_integer(index.type) and index.type != types.UNKNOWN:
         raise SinkqlError("SQ2211", f"a subscript must be an integer, found {index.type.called}", index.span)
     if index.type == types.BIGINT:
         raise SinkqlError(
@@ -65,7 +65,7 @@ def part(value: Typed, first: Typed | None, last: Typed | None, span: Span) -> T
         raise SinkqlError("SQ2211", message, span, hint=part_of(value.type))
     ends = []
     for end, default in ((first, 1), (last, _LAST)):
-        if end is not None and not types.implicit(end.type, INTEGER) and end.type != types.UNKNOWN:
+        if end is not None and not types.is_implicit(end.type, INTEGER) and end.type != types.UNKNOWN:
             message = f"the ends of a slice must be integers, found {end.type.called}"
             raise SinkqlError("SQ2211", message, end.span, hint="Write (end)::int.")
         ends.append(constant(default, INTEGER, span) if end is None else coerced(end, INTEGER))
@@ -83,11 +83,11 @@ def among(operator: str, subject: Typed, value: Typed, span: Span, *, every: boo
     word = f"{operator} {'ALL' if every else 'ANY'}"
     if types.operand(subject.type, element_type) != element_type or not _fits(subject.raw, element_type):
         error = no_operator(word, (subject, value), span)
-        if types.number(subject.type) and types.number(element_type):
+        if types.is_number(subject.type) and types.is_number(element_type):
             error.hint = f"Cast the value to the type of the elements, as in x::{element_type}."
         raise error
-    if not types.comparable(element_type) or (
-        operator not in ("=", "<>") and (element_type.nested or types.ranged(element_type))
+    if not types.is_comparable(element_type) or (
+        operator not in ("=", "<>") and (element_type.nested or types.is_range(element_type))
     ):
         raise SinkqlError("SQ2214", f"values of type {element_type} cannot be compared exactly", span)
     sign = _NEGATED[operator] if every else operator
@@ -101,7 +101,7 @@ def _fits(raw: Type, element: Type) -> bool:
         return True
     if raw.name == "numeric":
         return (raw.scale or 0) <= (element.scale or 0) and raw.whole_digits <= element.whole_digits
-    return types.whole(raw) and element.whole_digits > _BIGINT_DIGITS
+    return types.is_signed_integer(raw) and element.whole_digits > _BIGINT_DIGITS
 
 
 def _element_type(value: Typed) -> Type | None:
@@ -118,7 +118,7 @@ def compared(operator: str, left: Typed, right: Typed, span: Span) -> Typed:
     element_type = _element_type(left)
     if element_type is None or left.type != right.type:
         raise no_operator(operator, (left, right), span)
-    if not types.comparable(element_type) or element_type.nested or types.ranged(element_type):
+    if not types.is_comparable(element_type) or element_type.nested or types.is_range(element_type):
         raise SinkqlError("SQ2214", f"values of type {element_type} cannot be compared exactly", span)
     values = (exact(right), exact(left)) if operator == "<@" else (exact(left), exact(right))
     return call("&&(array,array)" if operator == "&&" else "@>(array,array)", values, span)
@@ -152,9 +152,13 @@ def joined(left: Typed, right: Typed, span: Span) -> Typed:
         return _cat("||", (left, right), span)
     if right.type.name == "array" and left.type == types.UNKNOWN:
         return _cat("||", (left, right), span)
-    if left.type.name == "array" and left.type.element is not None and types.implicit(right.type, left.type.element):
+    if left.type.name == "array" and left.type.element is not None and types.is_implicit(right.type, left.type.element):
         return _append("||", (left, right), span)
-    if right.type.name == "array" and right.type.element is not None and types.implicit(left.type, right.type.element):
+    if (
+        right.type.name == "array"
+        and right.type.element is not None
+        and types.is_implicit(left.type, right.type.element)
+    ):
         return _prepend("||", (left, right), span)
     raise no_operator("||", (left, right), span)
 
@@ -202,7 +206,7 @@ def _replace(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
 def _comparable_arguments(name: str, arguments: tuple[Typed, ...]) -> tuple[Typed, ...]:
     """Return an array and values of its comparable element type."""
     value, element = _flat_array(name, arguments[0])
-    if not types.comparable(element) or element.nested:
+    if not types.is_comparable(element) or element.nested:
         raise SinkqlError("SQ2214", f"values of type {element} cannot be compared exactly", value.span)
     return (value, *(typed(name, argument, element) for argument in arguments[1:]))
 
@@ -220,7 +224,7 @@ def _flat_array(name: str, value: Typed) -> tuple[Typed, Type]:
 def _to_string(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     arity(name, arguments, span, 2, 3)
     value, element = _flat_array(name, arguments[0])
-    if element != types.TEXT and not types.whole(element):
+    if element != types.TEXT and not types.is_signed_integer(element):
         raise SinkqlError("SQ2214", f"{name}() takes arrays of text and of integers", value.span)
     texts = (typed(name, argument, types.TEXT) for argument in arguments[1:])
     return call(f"array_to_string(any{',text' * (len(arguments) - 1)})", (value, *texts), span)

@@ -49,7 +49,7 @@ def to_char(value: Typed, pattern: Typed, text: str) -> Typed:
     """Plan to_char(value, pattern) for a number."""
     with refused(pattern.span):
         number_format = parse_number_format(text)
-        if types.floating(value.type):
+        if types.is_floating(value.type):
             check_float(number_format)
     if value.type == types.SMALLINT:
         value = coerced(value, INTEGER)
@@ -61,7 +61,7 @@ def _power(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     arity(name, arguments, span, 2, 2)
     argument_types = [value.type for value in arguments]
     if any(type_.name == "numeric" for type_ in argument_types) and all(
-        type_ == types.UNKNOWN or (types.number(type_) and not types.floating(type_)) for type_ in argument_types
+        type_ == types.UNKNOWN or (types.is_number(type_) and not types.is_floating(type_)) for type_ in argument_types
     ):
         typed_ = [typed(name, value, NUMERIC) if value.type == types.UNKNOWN else value for value in arguments]
         return Typed(make_program(("^",), [decimal_operand(value).tree for value in typed_], span, NUMERIC), NUMERIC)

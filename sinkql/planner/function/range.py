@@ -25,7 +25,7 @@ def contains(value: Typed, wanted: Typed, span: Span) -> Typed:
     """Plan `value @> wanted` for ranges, arrays and jsonb."""
     if _is_array(value, wanted):
         return nested.compared("@>", value, wanted, span)
-    if not types.ranged(value.type) and not types.ranged(wanted.type):
+    if not types.is_range(value.type) and not types.is_range(wanted.type):
         return json.contains(value, wanted, span)
     return _contains("@>", value, wanted, span)
 
@@ -34,7 +34,7 @@ def contained(value: Typed, outer: Typed, span: Span) -> Typed:
     """Plan `value <@ outer`."""
     if _is_array(value, outer):
         return nested.compared("<@", value, outer, span)
-    if not types.ranged(value.type) and not types.ranged(outer.type):
+    if not types.is_range(value.type) and not types.is_range(outer.type):
         raise SinkqlError("SQ2214", "<@ is only supported for ranges and arrays", span)
     return _contains("<@", outer, value, span)
 
@@ -54,7 +54,7 @@ def _is_array(*values: Typed) -> bool:
 def _contains(operator: str, outer: Typed, inner: Typed, span: Span) -> Typed:
     subtype = SUBTYPES.get(outer.type.name)
     if subtype is not None and inner.type != outer.type and inner.type != types.UNKNOWN:
-        if not types.implicit(inner.type, subtype):
+        if not types.is_implicit(inner.type, subtype):
             operands = (outer, inner) if operator == "@>" else (inner, outer)
             raise no_operator(operator, operands, span)
         return call("@>(any,any)", (exact(outer), coerced(inner, subtype)), span)
@@ -78,14 +78,14 @@ def _is_literal_of(value: Typed, type_: Type) -> bool:
 
 
 def _as_ranges(operator: str, left: Typed, right: Typed, span: Span) -> tuple[Typed, Typed]:
-    type_ = next((side.type for side in (left, right) if types.ranged(side.type)), None)
+    type_ = next((side.type for side in (left, right) if types.is_range(side.type)), None)
     if type_ is None or any(side.type not in (type_, types.UNKNOWN) for side in (left, right)):
         raise no_operator(operator, (left, right), span)
     return coerced(left, type_), coerced(right, type_)
 
 
 def _checked_range(name: str, value: Typed) -> Typed:
-    if not types.ranged(value.type):
+    if not types.is_range(value.type):
         hint = "Write the type of its argument, as in '[1,5)'::int4range." if value.type == types.UNKNOWN else None
         raise SinkqlError("SQ2211", f"{name}() takes a range, found {value.type.called}", value.span, hint=hint)
     return exact(value)

@@ -37,11 +37,11 @@ def _unnest(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
 def _series(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     arity(name, arguments, span, 2, 3)
     argument_types = [argument.type for argument in arguments]
-    if types.INTERVAL in argument_types[2:] or any(map(types.instant, argument_types)):
+    if types.INTERVAL in argument_types[2:] or any(map(types.is_instant, argument_types)):
         return _time_series(name, arguments, span)
     type_ = (
         types.INTEGER
-        if all(types.implicit(argument_type, types.INTEGER) for argument_type in argument_types)
+        if all(types.is_implicit(argument_type, types.INTEGER) for argument_type in argument_types)
         else types.BIGINT
     )
     values = [typed(name, argument, type_) for argument in arguments]

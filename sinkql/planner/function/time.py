@@ -68,7 +68,7 @@ def extract(name: str, field: str, value: Typed, span: Span) -> Typed:
         return _interval_field(name, unit, value.constant, span)
     if value.difference is not None:
         supported: tuple[str, ...] = _DIFFERENCE_FIELDS
-    elif types.instant(value.type):
+    elif types.is_instant(value.type):
         supported = (*_DATE_FIELDS, *(() if value.type == DATE else _CLOCK_FIELDS), "epoch")
     elif value.type == TIME:
         supported = (*_CLOCK_FIELDS, "epoch")
@@ -225,9 +225,9 @@ def _make_interval(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed
             total = _add(total, Interval(micros=int((number * 1_000_000).to_integral_value())))
         elif isinstance(number, int) and not isinstance(number, bool):
             total = _add(total, _multiply(_ONE[unit], number))
-        elif types.whole(value.type):
+        elif types.is_signed_integer(value.type):
             computed.append((value, _ONE[unit]))
-        elif unit == "secs" and types.implicit(value.type, DOUBLE):
+        elif unit == "secs" and types.is_implicit(value.type, DOUBLE):
             seconds = typed(name, value, DOUBLE)
         else:
             message = f"argument {unit} of make_interval() takes an integer, found {value.type.called}"
@@ -284,7 +284,7 @@ def _to_timestamp(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     if len(arguments) == 2:
         return _parse_time(name, arguments, span)
     arity(name, arguments, span, 1, 1)
-    seconds = BIGINT if types.whole(arguments[0].type) else DOUBLE
+    seconds = BIGINT if types.is_signed_integer(arguments[0].type) else DOUBLE
     return call(f"to_timestamp({seconds.name})", (typed(name, arguments[0], seconds),))
 
 
@@ -299,9 +299,9 @@ def _parse_time(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
 def _to_char(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     arity(name, arguments, span, 2, 2)
     value, text = arguments[0], constant_text(name, arguments[1], "format")
-    if types.number(value.type):
+    if types.is_number(value.type):
         return to_char(value, arguments[1], text)
-    if not types.instant(value.type):
+    if not types.is_instant(value.type):
         raise SinkqlError("SQ2214", f"to_char() of {value.type.name} is not supported", value.span)
     with refused(arguments[1].span):
         if not read_to_char(text, zoned=value.type.name == "timestamptz"):

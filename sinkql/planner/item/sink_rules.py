@@ -8,10 +8,10 @@ from sinkql import ast, logical
 from sinkql.connector_api.options import option_span
 from sinkql.errors import Notice, SinkqlError, Span, nearest
 from sinkql.logical.type import shown_name
-from sinkql.planner.name import find, missing, short_name, split_name, system
+from sinkql.planner.name import find, is_system, missing, short_name, split_name
 from sinkql.planner.scope import Scope
 from sinkql.planner.subsource import check_readable, stand_in
-from sinkql.planner.types import ranged
+from sinkql.planner.types import is_range
 
 CHANGELOG = ("_mz_diff", "_mz_timestamp")
 """The columns that an append sink adds: the kind of a change, and its time."""
@@ -39,7 +39,7 @@ def exported_relation(statement: ast.CreateSink, scope: Scope) -> tuple[str, log
     name = statement.relation
     full_name = scope.catalog.resolve(name)
     entry = scope.catalog.entry(full_name)
-    if system(full_name) or (entry is None and split_name(full_name)[-1].startswith(("mz_", "pg_"))):
+    if is_system(full_name) or (entry is None and split_name(full_name)[-1].startswith(("mz_", "pg_"))):
         raise _not_exported(name, "system item", "A sink can read a source, a table or a materialized view.")
     if entry is None:
         raise missing(scope.catalog, name, *_EXPORTED)
@@ -96,10 +96,10 @@ def check_key_types(statement: ast.CreateSink, shape: logical.Shape) -> None:
             raise SinkqlError(
                 "SQ2305",
                 f'key column "{column.value}" has type {type_}, which '
-                f"{'cannot be in a key' if ranged(type_) else 'cannot be compared exactly'}",
+                f"{'cannot be in a key' if is_range(type_) else 'cannot be compared exactly'}",
                 column.span,
                 hint="Add columns with the values that identify a row, and use them as the key."
-                if type_.nested or ranged(type_)
+                if type_.nested or is_range(type_)
                 else f"Cast it to an exact type in a view: {column.value}::{'numeric' if floating else 'text'}.",
             )
 

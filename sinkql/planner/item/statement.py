@@ -22,11 +22,11 @@ from sinkql.planner.name import (
     SCHEMA,
     as_name,
     database_name,
+    is_system,
     qualified_name,
     resolve_schema,
     short_name,
     sql_name,
-    system,
 )
 from sinkql.planner.scope import Planned, Scope
 from sinkql.planner.subsource import plan_table_from, subsources
@@ -154,7 +154,7 @@ def own_name(statement: ast.Create) -> str:
 def _check_name_free(full_name: str, statement: ast.Create, catalog: logical.CatalogReader) -> None:
     name = statement.relation if isinstance(statement, ast.CreateIndex) and not statement.name else statement.name
     assert name is not None
-    if system(full_name):
+    if is_system(full_name):
         message = f'"{full_name}" is in a system schema'
         hint = f'Create it in schema "{SCHEMA}".'
         if isinstance(statement, ast.CreateSchema):
@@ -252,7 +252,7 @@ def definition_diff(old_redacted: str, new_redacted: str) -> str:
     return "\n".join(line for line in lines if not line.startswith("@@")) or "a hidden string changes"
 
 
-def built_in(statement: ast.Create, entry: logical.Entry | None) -> bool:
+def is_built_in(statement: ast.Create, entry: logical.Entry | None) -> bool:
     """Return whether a statement would create a built-in item."""
     return entry is not None and entry.kind == kind_of(statement) and entry.id.startswith("s")
 

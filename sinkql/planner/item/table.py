@@ -13,7 +13,7 @@ from sinkql.errors import MissingColumnError, MissingError, SinkqlError, Span, n
 from sinkql.logical.type import flat, shown_name
 from sinkql.planner.expression.assign import assign
 from sinkql.planner.name import check_columns
-from sinkql.planner.types import comparable, describe, ranged
+from sinkql.planner.types import describe, is_comparable, is_range
 
 KIND = "TABLE"
 _ANY_TIME = datetime(2000, 1, 1)
@@ -113,7 +113,7 @@ def _check_key_column(statement: ast.CreateTable, name: ast.Ident, key: tuple[as
         )
     type_ = written[name.value].type
     column_type_ = column_type(flat(type_.text)) if type_ is not None else None
-    if column_type_ is not None and (not comparable(column_type_) or ranged(column_type_)):
+    if column_type_ is not None and (not is_comparable(column_type_) or is_range(column_type_)):
         raise SinkqlError(
             "SQ2428",
             f'column "{name.value}" is of type {column_type_}, which cannot be in a key',

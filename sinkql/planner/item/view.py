@@ -73,7 +73,7 @@ class ViewOptions:
     retain_history: timedelta | None = option_field("the minimum time to keep changes", default=None)
 
 
-def own_job(statement: ast.CreateView) -> bool:
+def has_own_job(statement: ast.CreateView) -> bool:
     """Return whether a view's options create a materialized view job."""
     return statement.materialized and any(option.name in JOB_OPTIONS for option in statement.with_options)
 

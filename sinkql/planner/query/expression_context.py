@@ -38,7 +38,7 @@ class Context(Protocol):
     def aggregate(self, node: Any, span: Span, filter_: Any | None) -> Typed:
         """Return the value of an aggregate call."""
 
-    def known(self, node: Any) -> Typed | None:
+    def computed(self, node: Any) -> Typed | None:
         """Return the value of a subtree if the context has one, for example a GROUP BY expression."""
 
 
@@ -110,6 +110,6 @@ Handler = Callable[[Translation, Any], Typed]
 
 def _condition_suffix(type_: types.Type) -> str:
     """Return the text that turns a value of a type into a condition."""
-    if types.number(type_):
+    if types.is_number(type_):
         return "<> 0"
     return "<> ''" if type_ == types.TEXT else "IS NOT NULL"

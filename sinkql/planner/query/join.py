@@ -168,7 +168,7 @@ def comparable_sides(left: Expression, right: Expression, *, safe: bool) -> tupl
     If `safe`, both sides must also sort like their values.
     """
     if left.type == right.type:
-        return (left, right) if types.grouped(left.type) else None
+        return (left, right) if types.is_groupable(left.type) else None
     if left.type.name != "numeric" or right.type.name != "numeric":
         return None
     whole = max(left.type.whole_digits, right.type.whole_digits)

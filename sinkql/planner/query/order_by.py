@@ -90,7 +90,7 @@ class Terms:
         assert self._places is not None
         for place, term in zip(self._places, self._terms, strict=True):
             type_ = relation.shape.columns[place].type
-            if type_.nested and not types.ordered(type_):
+            if type_.nested and not types.is_ordered(type_):
                 message = f"values of type {type_} cannot be ordered"
                 raise SinkqlError("SQ2214", message, self._syntax.span(term.this), hint=part_of(type_))
         columns = relation.shape.columns
@@ -148,7 +148,7 @@ def sort(value: Typed, term: Any) -> logical.Sort:
     """Return a term of a view's order; raise SQ2214 if the type has no order."""
     if value.type == types.INTERVAL:
         value = interval_order(value)
-    if not types.ordered(value.type):
+    if not types.is_ordered(value.type):
         message = f"values of type {value.type} cannot be ordered in a view"
         raise SinkqlError(
             "SQ2214", message, value.span, hint=part_of(value.type) or "Order by parts of it, or by its text."

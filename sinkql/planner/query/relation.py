@@ -70,7 +70,7 @@ _INSTEAD = {"jsonb": "Use values of it, as j ->> 'key'.", "interval": "Use its t
 
 def check_group(type_: logical.Type, span: Span, where: str) -> None:
     """Raise SQ2214 if equal values of a type may differ."""
-    if not types.grouped(type_):
+    if not types.is_groupable(type_):
         message = f"{type_} is not allowed in {where}: its values cannot be compared exactly"
         raise SinkqlError("SQ2214", message, span, hint=_INSTEAD.get(type_.name) or part_of(type_))
 

@@ -277,7 +277,7 @@ class RowContext:
         hint = "Use HAVING." if self.where == "WHERE" else _IN_SUBQUERY if self.where in _OF_QUERIES else None
         raise SinkqlError("SQ2216", message, span, hint=hint)
 
-    def known(self, node: Any) -> Typed | None:
+    def computed(self, node: Any) -> Typed | None:
         return _clock(node, self.scope.now, Span(0, 0)) if self.scope.now is not None else None
 
 

@@ -297,7 +297,9 @@ def _plan_groups(
     for node in aggregates_in(having.this) if having is not None else ():
         above.translate(node)  # aggregates beside a subquery must exist before the subquery is planned
     grouped = subqueries.attached(relation)
-    grouped = grouping_sets.grouped(grouped, group_items, calls.found, groupings, syntax.span(select), calls.collected)
+    grouped = grouping_sets.grouped(
+        grouped, group_items, calls.aggregates, groupings, syntax.span(select), calls.collected
+    )
     if condition.plain is not None:
         grouped = query_relation.keep(grouped, condition.plain)
     grouped = over.attached(temporal_filter.temporal_filter(grouped, condition.times))

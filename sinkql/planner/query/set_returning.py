@@ -185,8 +185,8 @@ class SelectContext(RowContext):
         self.arrays: list[Typed] = []
         self.within = False
 
-    def known(self, node: Any) -> Typed | None:
-        value = super().known(node)
+    def computed(self, node: Any) -> Typed | None:
+        value = super().computed(node)
         if value is not None or not returns_set(node):
             return value
         span = self.syntax.span(node)

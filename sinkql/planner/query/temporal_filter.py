@@ -66,7 +66,7 @@ def split_condition(t: Translation, node: Any, where: str) -> Condition:
                 continue
             value = t.translate(right if _is_alone(left) else left)
             interval = _interval_of(value, operator if _is_alone(left) else _FLIPPED[operator], t.span(conjunct))
-            if (time := t.context.known(clock)) is not None:
+            if (time := t.context.computed(clock)) is not None:
                 assert isinstance(time.tree, logical.Literal)
                 plain += _conditions_at(interval, int(str(time.tree.text)))
             else:
@@ -176,15 +176,15 @@ def _milliseconds(value: Typed, operator: str, span: Span) -> tuple[Typed, Typed
         value = coerced(value, types.BIGINT if number else types.TIMESTAMPTZ)
     if value.type == types.DATE:
         value = cast_to(value, types.TIMESTAMP)
-    if types.instant(value.type):
+    if types.is_instant(value.type):
         seconds = functions_time.extract("EXTRACT", "epoch", value, value.span)
         exact = operators.wide(
             operators.arithmetic("*", seconds, constant(1000, types.INTEGER, value.span), value.span)
         )
         return _whole("ceil", exact), _whole("floor", exact)
-    if types.unsigned(value.type):
+    if types.is_unsigned(value.type):
         value = cast_to(value, NUMERIC)
-    if types.whole(value.type):
+    if types.is_signed_integer(value.type):
         whole = _clamp(coerced(value, types.BIGINT)) if value.type == types.BIGINT else coerced(value, types.BIGINT)
         return whole, whole
     if value.type.name != "numeric":

@@ -66,7 +66,7 @@ class Translator(Translation):
 
     def translate(self, node: Any) -> Typed:
         """Return the expression; raise SinkqlError with the span of the innermost wrong node."""
-        value = self.context.known(node)
+        value = self.context.computed(node)
         if value is not None:
             return value.at(self.syntax.span(node))
         handler = _HANDLERS.get(type(node))

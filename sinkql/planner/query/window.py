@@ -396,9 +396,9 @@ class _Bound:
             message = "a frame of RANGE with an offset requires exactly one ORDER BY column"
             raise _frame_error(message, self._span, "Order by one column, or use ROWS instead of RANGE.")
         (by,) = self._order
-        if types.instant(by.type) or by.type == types.TIME:
+        if types.is_instant(by.type) or by.type == types.TIME:
             return self._interval(offset, by, sign)
-        if not types.number(by.type):
+        if not types.is_number(by.type):
             message = f"a frame of RANGE with an offset is not supported for values of type {by.type}"
             raise _frame_error(message, self._span, "Order by a number or a time, or use ROWS.")
         if offset.type == types.UNKNOWN:
@@ -407,7 +407,7 @@ class _Bound:
         if isinstance(value, bool) or not isinstance(value, int | Decimal) or value < 0:
             message = f"a frame of RANGE over {by.type} takes a constant number, 0 or more"
             raise _frame_error(message, offset.span, "Write a number, such as 10 PRECEDING.")
-        if types.whole(by.type) and value != int(value):
+        if types.is_signed_integer(by.type) and value != int(value):
             message = f"a frame of RANGE over {by.type} takes an integer"
             raise _frame_error(message, offset.span, f"Order by {by.column or 'value'}::numeric.")
         if not value:

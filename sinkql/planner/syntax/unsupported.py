@@ -27,7 +27,7 @@ def unknown_type(written: str, span: Span) -> SinkqlError:
     later = later_type(written)
     if later is not None:
         return SinkqlError("SQ2935", f'type "{written}" is not supported yet', span, hint=later)
-    hint = _character_hint(written) or type_hint(written, types.known, "Use a Postgres type, as in value::text.")
+    hint = _character_hint(written) or type_hint(written, types.is_type_name, "Use a Postgres type, as in value::text.")
     shown = written if written.startswith('"') else f'"{written}"'
     return UnknownNameError("SQ2223", f"type {shown} is not supported", span, hint=hint)
 
@@ -40,7 +40,7 @@ def _character_hint(written: str) -> str | None:
     length = match[3]
     if length is not None:
         varchar = f"varchar({length})"
-        return f"Write {varchar}, which has no blanks at its end." if types.known(varchar) else "Write text."
+        return f"Write {varchar}, which has no blanks at its end." if types.is_type_name(varchar) else "Write text."
     return "Write text." if match[2] == "bpchar" else f"Write varchar(1): {match[0]} is one character."
 
 

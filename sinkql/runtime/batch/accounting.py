@@ -115,7 +115,7 @@ class _RowFlow:
     def _rows_of(self, operator: physical.Operator) -> _Rows:
         match operator:
             case physical.Read():
-                if self.outcome.settled and operator.key:
+                if self.outcome.deduplicated and operator.key:
                     return _Rows(None, exact=False)
                 return _Rows(self.outcome.tallies[operator.source].given, exact=True)
             case physical.Map():
@@ -155,7 +155,7 @@ def _reads(job: physical.Job) -> list[physical.Read]:
 def _is_row_by_row(job: physical.Job, outcome: Outcome) -> bool:
     """Return whether each row that was read becomes at most one row of the sink."""
     stateful = [operator for operator in job.operators() if isinstance(operator, physical.Stateful)]
-    if outcome.settled or not all(isinstance(operator, physical.Normalize) for operator in stateful):
+    if outcome.deduplicated or not all(isinstance(operator, physical.Normalize) for operator in stateful):
         return False
     if job.write.change == "retract":
         return bool(stateful) and len(stateful) == len(_reads(job))

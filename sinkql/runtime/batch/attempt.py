@@ -20,7 +20,7 @@ from sinkql.errors import LostIndexError, SinkqlError
 from sinkql.runtime.batch.accounting import check_account
 from sinkql.runtime.batch.clock import step
 from sinkql.runtime.batch.dead_letter import DeadLetterTable
-from sinkql.runtime.batch.engine import Batch, Engine, Outcome, run_batch
+from sinkql.runtime.batch.engine import Batch, Engine, Outcome, execute_batch
 from sinkql.runtime.batch.events import Progress, SinkRebuilding
 from sinkql.runtime.batch.full_refresh import loss_accepted_error
 from sinkql.runtime.batch.index import IndexMaintenance
@@ -33,8 +33,8 @@ from sinkql.runtime.batch.resume import (
     splits_between,
     truncated_between,
 )
-from sinkql.runtime.batch.state import JobState, can_rebuild_state
-from sinkql.runtime.batch.timeline import Timeline, extended
+from sinkql.runtime.batch.state import JobState, can_recover_state
+from sinkql.runtime.batch.timeline import Timeline, extend_end
 from sinkql.runtime.state import manifest
 from sinkql.runtime.state.arrangement import Arrangements
 from sinkql.storage import failpoint
@@ -65,7 +65,7 @@ class BatchComputation:
         saved = self.state.load(checkpoint)
         complete = self.indexes.backfill(saved, checkpoint)
         if complete is not saved:
-            self.state.hold(checkpoint, complete)
+            self.state.replace(checkpoint, complete)
         return complete
 
     def begin(self, state: manifest.Manifest, *, cleared: bool = False) -> WriteTask:
@@ -89,22 +89,22 @@ class BatchComputation:
     ) -> Outcome:
         """Run the operators over splits and write the rows; raises SQ3392 if records are unaccounted for."""
         indexes = self.lookup.indexes_at(start, end)
-        arrangements = Arrangements(self.state.home, state, self.table.checkpoint.epoch, task.commit, indexes)
+        arrangements = Arrangements(self.state.directory, state, self.table.checkpoint.epoch, task.commit, indexes)
         batch = Batch(
-            task, splits, readers or self.readers, arrangements, cleared, snapshotting, letters=dead_letters,
+            task, splits, readers or self.readers, arrangements, cleared, snapshotting, dead_letters=dead_letters,
             clock=step(start, end),
         )  # fmt: skip
-        outcome = run_batch(self.engine, self.job, batch)
+        outcome = execute_batch(self.engine, self.job, batch)
         check_account(self.job, outcome)
         return outcome
 
     def update_indexes(self, state: manifest.Manifest, outcome: Outcome) -> Outcome:
         """Return the outcome with the new runs of the job's indexes."""
-        return self.indexes.after(state, outcome, epoch=self.table.checkpoint.epoch)
+        return self.indexes.update(state, outcome, epoch=self.table.checkpoint.epoch)
 
     def save_state(self, state: manifest.Manifest, outcome: Outcome) -> str | None:
         """Save the state after a batch; return its name for the checkpoint, None if the job has no state."""
-        return self.state.after(state, outcome, epoch=self.table.checkpoint.epoch)
+        return self.state.save_next(state, outcome, epoch=self.table.checkpoint.epoch)
 
 
 @dataclass(slots=True)
@@ -180,7 +180,7 @@ class BatchAttempt:
         checkpoint = next_checkpoint(computation, self.timeline, start=start, end=end, state=state_name)
         self._table.prepare_commit(end)
         if self.dead_letters is not None and letters_task is not None:
-            self.dead_letters.commit(letters_task, outcome.letters(), start=start, end=end)
+            self.dead_letters.commit(letters_task, outcome.dead_letter_results(), start=start, end=end)
         return self._table.commit(task, outcome.results, replace(checkpoint, commit=task.commit)), outcome
 
     def _begin_dead_letters(self) -> WriteTask | None:
@@ -191,15 +191,15 @@ class BatchAttempt:
     def _end_after(self, error: SinkqlError) -> JobOffsets:
         """Repair what failed and return where the next try ends; raise the error if another try would not help."""
         computation = self.computation
-        if can_rebuild_state(computation.job, error):
-            computation.state.again(self._table.checkpoint, error)
+        if can_recover_state(computation.job, error):
+            computation.state.recover(self._table.checkpoint, error)
             return self.end
         if isinstance(error, LostIndexError) and self._table.invalidate_index():
             self.progress(SinkRebuilding(computation.job.sink, error))
             return self.end
         end = self.end
         if same(end, self._offered_end) and error.of_rows:
-            end = extended(computation.readers, self.timeline, end, self.targets)
+            end = extend_end(computation.readers, self.timeline, end, self.targets)
         if same(end, self.end):
             raise error
         return end

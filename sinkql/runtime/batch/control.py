@@ -63,7 +63,7 @@ class Control(CommitLog, Protocol):
     def release(self, sink_id: str, *, owner: str) -> None:
         """Release the lease; do nothing if the owner no longer has it."""
 
-    def held(self, sink_id: str) -> bool:
+    def is_held(self, sink_id: str) -> bool:
         """Return whether any owner holds the sink's lease now."""
 
     def failure(self, sink_id: str) -> str | None:
@@ -76,10 +76,10 @@ class Control(CommitLog, Protocol):
     def desired(self, sink_id: str) -> Desired:
         """Return the desired state; "dropped" for a sink that no longer exists."""
 
-    def wishes_of(self, sink_ids: Collection[str]) -> Mapping[str, tuple[Desired, int | None]]:
-        """Return the results of `desired` and `asked` for many sinks."""
+    def desired_states(self, sink_ids: Collection[str]) -> Mapping[str, tuple[Desired, int | None]]:
+        """Return the results of `desired` and `optimize_request` for many sinks."""
 
-    def asked(self, sink_id: str) -> int | None:
+    def optimize_request(self, sink_id: str) -> int | None:
         """Return the number of the pending OPTIMIZE SINK; None if there is none."""
 
     def optimizing(self, sink_id: str, number: int, *, files: int, of: int) -> None:

@@ -154,15 +154,15 @@ class DeadLetterTable:
         self._checkpoint = self.writer.refresh()
         yield from self.writer.rows_by_file()
 
-    def list(self, commit: str, listed: bytes) -> str:
+    def store_list(self, commit: str, listed: bytes) -> str:
         """Store a list of the records that a commit of the sink replays, by the commit's id; return its name."""
         name = f"{self._checkpoint.epoch}-{commit}-replayed"
         self.writer.store_file(name, listed)
         failpoint.point("replay-listed")
         return name
 
-    def listed(self, name: str) -> bytes | None:
-        """Return a list that `list` stored; None if its records and the list were deleted."""
+    def read_list(self, name: str) -> bytes | None:
+        """Return a list that `store_list` stored; None if its records and the list were deleted."""
         return self.writer.load_file(name)
 
     def remove(self, name: str, among: Callable[[pa.Table], pa.Array]) -> None:

@@ -19,8 +19,8 @@ class Batch:
 
     * `cleared`: sources that were truncated, so that all earlier rows are deleted.
     * `snapshotting`: sources whose initial snapshot is incomplete.
-    * `settled`: only the last row of each key is read.
-    * `letters`: the task that writes dead letters, if the sink keeps them.
+    * `deduplicated`: only the last row of each key is read.
+    * `dead_letters`: the task that writes dead letters, if the sink keeps them.
     * `clock`: the times at which the batch starts and ends, as in `InputEvents`.
     """
 
@@ -30,8 +30,8 @@ class Batch:
     arrangements: Arrangements
     cleared: frozenset[str] = frozenset()
     snapshotting: frozenset[str] = frozenset()
-    settled: bool = False
-    letters: WriteTask | None = None
+    deduplicated: bool = False
+    dead_letters: WriteTask | None = None
     clock: tuple[int, int] = (0, 0)
 
     def below(self, operator: physical.Operator, shared: physical.Shared) -> InputEvents:
@@ -46,7 +46,7 @@ class Outcome:
     """The result of a batch: write results, a tally for each source, and the new runs by arrangement and bucket.
 
     * `flows`: row counts of each stateful operator, by arrangement.
-    * `settled`: rows that the batch itself overwrites were not read.
+    * `deduplicated`: rows that the batch itself overwrites were not read.
     * `in_spark`: Spark tasks computed it, rather than this process.
     """
 
@@ -54,10 +54,10 @@ class Outcome:
     tallies: Mapping[str, Tally]
     runs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     flows: Mapping[str, RowCounts] = field(default_factory=dict)
-    settled: bool = False
+    deduplicated: bool = False
     in_spark: bool = False
 
-    def letters(self) -> list[WriteResult]:
+    def dead_letter_results(self) -> list[WriteResult]:
         """Return the write results of the dead letters."""
         return [result for tally in self.tallies.values() for result in tally.written]
 
@@ -68,17 +68,17 @@ class Engine(Protocol):
     bucketing: str
     buckets: int
 
-    def run(self, job: physical.Job, batch: Batch) -> Outcome:
+    def execute(self, job: physical.Job, batch: Batch) -> Outcome:
         """Execute reads, operators and the write task. The files count only once a commit names them."""
 
 
-def run_batch(engine: Engine, job: physical.Job, batch: Batch) -> Outcome:
+def execute_batch(engine: Engine, job: physical.Job, batch: Batch) -> Outcome:
     """Execute a batch. After a row error, execute it again without the rows that the batch itself overwrites."""
     try:
-        return engine.run(job, batch)
+        return engine.execute(job, batch)
     except SinkqlError as error:
         for reader in batch.readers.values():
             reader.on_task_failure(error)
         if not error.of_rows or all(read.change != "upsert" for read in job.reads()):
             raise
-        return replace(engine.run(job, replace(batch, settled=True)), settled=True)
+        return replace(engine.execute(job, replace(batch, deduplicated=True)), deduplicated=True)

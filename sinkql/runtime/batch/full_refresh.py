@@ -27,11 +27,11 @@ from sinkql.connector_api.stream import (
 from sinkql.errors import EndlessError, GoneError, SinkqlError
 from sinkql.runtime.batch.accounting import RecordAccount, check_account
 from sinkql.runtime.batch.clock import step
-from sinkql.runtime.batch.engine import Batch, Engine, Outcome, run_batch
+from sinkql.runtime.batch.engine import Batch, Engine, Outcome, execute_batch
 from sinkql.runtime.batch.lookup import IndexLookup
 from sinkql.runtime.batch.pacing import Pacer, PacingOrders
 from sinkql.runtime.batch.resume import snapshots_running_after, splits_between, truncated_between
-from sinkql.runtime.batch.timeline import Timeline, extended
+from sinkql.runtime.batch.timeline import Timeline, extend_end
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements
 from sinkql.state_store.directory import StateDirectory
@@ -50,17 +50,17 @@ class RefreshProgress:
     begin: JobOffsets
     manifest: state.Manifest
     results: list[WriteResult] = field(default_factory=list)
-    letters: list[WriteResult] = field(default_factory=list)
+    dead_letters: list[WriteResult] = field(default_factory=list)
     accounts: list[RecordAccount] = field(default_factory=list)
     read: int = 0
     parts: int = 0
 
-    def take(self, end: JobOffsets, outcome: Outcome, account: RecordAccount) -> None:
+    def add(self, end: JobOffsets, outcome: Outcome, account: RecordAccount) -> None:
         """Add a part."""
         self.at, self.parts = end, self.parts + 1
         self.manifest = state.next_manifest(self.manifest, outcome.runs)
         self.results += outcome.results
-        self.letters += outcome.letters()
+        self.dead_letters += outcome.dead_letter_results()
         self.accounts.append(account)
         self.read += account.read
 
@@ -82,7 +82,7 @@ class FullRefresh:
     engine: Engine
     writer: Writer
     home: StateDirectory
-    marker: Checkpoint
+    checkpoint: Checkpoint
     timeline: Timeline
     between: Callable[[int], None]
     onward: bool = True
@@ -108,7 +108,7 @@ class FullRefresh:
                 if error.of_rows or (error.retryable and not isinstance(error, GoneError)):
                     raise
                 raise self._unreadable_error(error) from error
-        target = self._await_target(done) if self.onward or (self.timeline.joint and not done.parts) else done.at
+        target = self._await_target(done) if self.onward or (self.timeline.is_joint and not done.parts) else done.at
         if done.parts == 0 or not self._reached(done.at, target):
             self._read(done, target)
         return done
@@ -118,24 +118,24 @@ class FullRefresh:
         return {name: self._begin_of(name, reader) for name, reader in self.readers.items()}
 
     def _begin_of(self, name: str, reader: Reader) -> Offsets:
-        at = self.marker.end.get(name)
+        at = self.checkpoint.end.get(name)
         if at is None:
             return reader.initial(at_end=False)
         if reader.wants_full_refresh(at):
             return reader.full_refresh_start(at)
-        return at if self.marker.plan == NO_PLAN else reader.restart_of(at)
+        return at if self.checkpoint.plan == NO_PLAN else reader.restart_of(at)
 
     def _table_ends(self) -> JobOffsets:
         """Return the offsets of the table, for the sources that can be read again up to them."""
         return {
             name: at
-            for name, at in self.marker.end.items()
+            for name, at in self.checkpoint.end.items()
             if name not in self.readers or not self.readers[name].wants_full_refresh(at)
         }
 
     def _target(self, start: JobOffsets) -> JobOffsets:
         """Return the current ends of the sources, for a refresh that has reached `start`."""
-        joint_targets = self.timeline.targets(start) if self.timeline.joint else {}
+        joint_targets = self.timeline.targets(start) if self.timeline.is_joint else {}
         targets: dict[str, Offsets] = dict(joint_targets or {name: start[name] for name in self.timeline.inputs})
         for name, reader in self.readers.items():
             if name in targets:
@@ -148,13 +148,15 @@ class FullRefresh:
 
     def _await_target(self, done: RefreshProgress) -> JobOffsets:
         """Wait until the view logs that are read at the same tick share one; return the target."""
-        while self.timeline.joint and self.timeline.targets(done.at) is None:
+        while self.timeline.is_joint and self.timeline.targets(done.at) is None:
             time.sleep(_LOOK_SECONDS)
             self.between(done.read)
         return self._target(done.at)
 
     def _read(self, done: RefreshProgress, target: JobOffsets) -> None:
-        pacer = Pacer(self.readers, comes=lambda: 0, timeline=self.timeline if self.timeline.joint else None)
+        pacer = Pacer(
+            self.readers, next_temporal_change=lambda: 0, timeline=self.timeline if self.timeline.is_joint else None
+        )
         while True:
             orders = PacingOrders(done.at, timedelta(0), self._most_rows(done), target)
             end = pacer.next_end(done.at, orders, time.time_ns() // 1_000_000)
@@ -174,8 +176,8 @@ class FullRefresh:
                 return
 
     def _unreadable_error(self, error: SinkqlError) -> SinkqlError:
-        skipped = set(self.marker.end) - set(self._table_ends())
-        if skipped and self.marker.plan == self.job.plan:
+        skipped = set(self.checkpoint.end) - set(self._table_ends())
+        if skipped and self.checkpoint.plan == self.job.plan:
             name = next(read.name for read in self.job.reads() if read.source in skipped)
             return SinkqlError(
                 "SQ3439",
@@ -223,7 +225,7 @@ class FullRefresh:
         return new_target
 
     def _extend(self, end: JobOffsets, target: JobOffsets) -> JobOffsets:
-        return extended(self.readers, self.timeline, end, target)
+        return extend_end(self.readers, self.timeline, end, target)
 
     def _truncated(self, done: RefreshProgress, end: JobOffsets) -> frozenset[str]:
         """Return the sources that were truncated in a part after rows of them had been read."""
@@ -247,17 +249,17 @@ class FullRefresh:
         snapshotting = snapshots_running_after(self.readers, done.at)
         task = self.writer.begin_refresh(done.parts, buckets=self.engine.buckets)
         indexes = IndexLookup(self.job, self.readers, self.engine, self.home).indexes_at(done.at, end)
-        arrangements = Arrangements(self.home, done.manifest, self.marker.epoch, task.commit, indexes)
+        arrangements = Arrangements(self.home, done.manifest, self.checkpoint.epoch, task.commit, indexes)
         batch = Batch(
-            task, splits, self.readers, arrangements, cleared, snapshotting, letters=self.failing,
+            task, splits, self.readers, arrangements, cleared, snapshotting, dead_letters=self.failing,
             clock=step(done.at, end),
         )  # fmt: skip
-        outcome = run_batch(self.engine, self.job, batch)
+        outcome = execute_batch(self.engine, self.job, batch)
         account = check_account(self.job, outcome)
         failpoint.point("rebuild-read")
         if cleared and physical.change_of(self.job.write.input) == "upsert":
             done.results.clear()
-        done.take(end, outcome, account)
+        done.add(end, outcome, account)
 
 
 def loss_accepted_error(job: physical.Job) -> SinkqlError:

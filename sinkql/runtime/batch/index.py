@@ -18,7 +18,7 @@ from sinkql.connector_api.stream import Checkpoint, Reader, Split, ViewLogWriter
 from sinkql.logical.function import call
 from sinkql.logical.type import parse_type
 from sinkql.lowering.index import log_of
-from sinkql.runtime.batch.engine import Batch, Engine, Outcome, run_batch
+from sinkql.runtime.batch.engine import Batch, Engine, Outcome, execute_batch
 from sinkql.runtime.batch.state import Discard
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements
@@ -58,7 +58,7 @@ class IndexMaintenance:
             complete = self._with_runs(complete, self._arrange(arrange, reader, splits, complete, marker.epoch))
         return complete
 
-    def after(self, manifest: state.Manifest, outcome: Outcome, *, epoch: int) -> Outcome:
+    def update(self, manifest: state.Manifest, outcome: Outcome, *, epoch: int) -> Outcome:
         """Return the outcome of a batch with the new runs of the indexes."""
         changes = self._log().changes(outcome.results) if self.job.indexes else None
         runs, flows = {**outcome.runs}, {**outcome.flows}
@@ -96,7 +96,7 @@ class IndexMaintenance:
         job = structs.replace(self.job, write=write, shared={}, timeline={}, indexes=())
         task = Discard(f"index-{uuid4().hex[:12]}", None, ())
         arrangements = Arrangements(self.home, manifest, epoch, task.commit)
-        return run_batch(self.engine, job, Batch(task, {read.source: splits}, {read.source: reader}, arrangements))
+        return execute_batch(self.engine, job, Batch(task, {read.source: splits}, {read.source: reader}, arrangements))
 
 
 def _log_sides(job: physical.Job) -> Iterator[tuple[physical.Arrange, str]]:

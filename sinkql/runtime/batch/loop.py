@@ -92,7 +92,7 @@ class BatchLoop:
         self.job = job
         self.folder = folder
         self.targets: JobOffsets | None = None
-        self.timeline = Timeline.of(job, readers, folder, ticks, since_ms=since_ms)
+        self.timeline = Timeline.from_job(job, readers, folder, ticks, since_ms=since_ms)
         self.table = SinkTable(writer, readers, before_commit)
         self.state = JobState(job, readers, engine, directory, progress)
         self.computation = BatchComputation(
@@ -123,7 +123,7 @@ class BatchLoop:
         return self.table.writer
 
     @property
-    def marker(self) -> Checkpoint:
+    def checkpoint(self) -> Checkpoint:
         """Return the table's latest checkpoint."""
         return self.table.checkpoint
 
@@ -136,7 +136,7 @@ class BatchLoop:
         `Reader.verify` raise.
         """
         with suppress(OSError):
-            self.state.home.touch()
+            self.state.directory.touch()
         self.writer.open()
         loaded = self.writer.load_checkpoint()
         start = self.resume_point.resume(loaded)
@@ -149,15 +149,15 @@ class BatchLoop:
             self.resume_point.check_plan(checkpoint)
             self._needs_refresh = (
                 self.resume_point.loss_accepted(checkpoint.end)
-                or self.state.forgotten(checkpoint)
-                or self.state.spread(checkpoint)
+                or self.state.is_unrecoverable(checkpoint)
+                or self.state.needs_other_buckets(checkpoint)
             )
         self.source_files.restore(checkpoint.end)
         if not self._needs_refresh:
             self.dead_letters.restore_pending()
             if loaded is not None and not same(loaded.end, checkpoint.end):
                 self.source_files.attach(checkpoint.end)
-            self.report.metrics.known(self.state.known(checkpoint))
+            self.report.metrics.begin(self.state.load_or_none(checkpoint))
         self.maintenance.start(self.targets)
         self.report.start()
         return checkpoint
@@ -180,16 +180,16 @@ class BatchLoop:
         reading(0)
         keeps_letters = self.dead_letters.table is not None
         refresh = FullRefresh(
-            self.job, self.readers, self.computation.engine, self.writer, self.state.home, self.marker, self.timeline,
-            reading, not keeps_letters, IdentityCollector() if keeps_letters else None,
+            self.job, self.readers, self.computation.engine, self.writer, self.state.directory, self.checkpoint,
+            self.timeline, reading, not keeps_letters, IdentityCollector() if keeps_letters else None,
         )  # fmt: skip
         try:
             refreshed = refresh.refresh()
         except SinkqlError as error:
             if not error.retryable:  # the user may also restore the state
-                self.state.remember()
+                self.state.clear_unrecoverable()
             raise
-        state = self.state.save(refreshed.manifest, epoch=self.marker.epoch)
+        state = self.state.save(refreshed.manifest, epoch=self.checkpoint.epoch)
         self.source_files.attach(refreshed.at)
         for _ in range(ATTEMPTS):
             self.table.refresh()
@@ -197,7 +197,7 @@ class BatchLoop:
             end = refreshed.at
             checkpoint = next_checkpoint(self.computation, self.timeline, start=end, end=end, state=state)
             if keeps_letters:
-                replayed = self.dead_letters.list_decoded(refreshed.letters, uuid4().hex)
+                replayed = self.dead_letters.list_decoded(refreshed.dead_letters, uuid4().hex)
                 checkpoint = replace(checkpoint, replayed=replayed)
             self.table.prepare_commit(checkpoint.end)
             try:
@@ -211,8 +211,8 @@ class BatchLoop:
 
     def _end_refresh(self, refreshed: RefreshProgress, committed: Committed) -> None:
         self._needs_refresh = False
-        self.state.remember()
-        self.report.metrics.known(refreshed.manifest)
+        self.state.clear_unrecoverable()
+        self.report.metrics.begin(refreshed.manifest)
         self.dead_letters.settle()
         if self.targets is not None and self.dead_letters.table is None:
             self.targets = {name: reader.target_at(refreshed.at[name]) for name, reader in self.readers.items()}
@@ -228,7 +228,7 @@ class BatchLoop:
 
         Raises SQ2405 for a source without an end, and what readers raise.
         """
-        return {name: reader.target(self.marker.end[name]) for name, reader in self.readers.items()}
+        return {name: reader.target(self.checkpoint.end[name]) for name, reader in self.readers.items()}
 
     def has(self, targets: JobOffsets) -> bool:
         """Return whether the table has all rows up to targets."""
@@ -237,7 +237,7 @@ class BatchLoop:
         return all(self._reached(name, target) for name, target in targets.items())
 
     def _reached(self, name: str, target: Offsets) -> bool:
-        offsets = self.marker.end.get(name)
+        offsets = self.checkpoint.end.get(name)
         if name == CLOCK and name in self.timeline.inputs:
             return offsets is not None and self.readers[name].target_reached(offsets, target)
         if name == CLOCK and (change_at := self.next_temporal_change) is not None:
@@ -252,7 +252,7 @@ class BatchLoop:
 
         Returns 0, which is always due, if the state is lost.
         """
-        state = self.state.known(self.marker)
+        state = self.state.load_or_none(self.checkpoint)
         return 0 if state is None else manifest.min_note(state, DUE)
 
     def has_unread_output(self) -> bool:
@@ -262,31 +262,31 @@ class BatchLoop:
         writers, if an index is missing, or if dead letters of an uncommitted batch are in their table. A batch that
         ends at its start commits it, like any other first batch.
         """
-        if self.marker.plan == NO_PLAN and not self._needs_refresh and self.writer.replaces_foreign_rows():
+        if self.checkpoint.plan == NO_PLAN and not self._needs_refresh and self.writer.replaces_foreign_rows():
             return True
         if self.dead_letters.pending_end() is not None:
             return True
         if self.job.indexes and not self._needs_refresh:
-            state = self.state.known(self.marker)
-            if self.computation.indexes.missing(state) if state is not None else self.marker.state is not None:
+            state = self.state.load_or_none(self.checkpoint)
+            if self.computation.indexes.missing(state) if state is not None else self.checkpoint.state is not None:
                 return True
-        return self.marker.state is None and any(
+        return self.checkpoint.state is None and any(
             isinstance(operator, physical.Aggregate) and not operator.group for operator in self.job.operators()
         )
 
     def conflicts(self) -> int:
         """Return how many keys break the promised KEY, that is, have more than one row."""
-        state = self.state.known(self.marker)
+        state = self.state.load_or_none(self.checkpoint)
         return manifest.sum_notes(state, CONFLICTS) if state is not None else 0
 
     @disk_full_as_error()
-    def process(self, start: JobOffsets, end: JobOffsets, *, more: bool = False) -> Committed | None:
+    def commit_batch(self, start: JobOffsets, end: JobOffsets, *, more: bool = False) -> Committed | None:
         """Commit the batch from `start` to `end`; return None if the table has it already.
 
         After a row error, the batch is extended to changes that may take the row back. Raises OutdatedStartError if
         the table is at neither end of the batch, and SinkqlError for what a user can fix.
         """
-        pending = self.dead_letters.pending_end() is not None and same(start, self.marker.end)
+        pending = self.dead_letters.pending_end() is not None and same(start, self.checkpoint.end)
         translated = self.dead_letters.translate_pending() if pending else None
         if pending and translated is None and same(start, end) and not self.has_unread_output():
             return None  # the batch had no other purpose
@@ -299,7 +299,7 @@ class BatchLoop:
             self.maintenance.release()
             return None
         committed, outcome = result
-        self.report.metrics.take(self.state.load(self.marker), outcome)
+        self.report.metrics.add(self.state.load(self.checkpoint), outcome)
         self._report(committed, check_account(self.job, outcome), more=more, in_spark=outcome.in_spark)
         self.maintenance.maintain(attempt.before_state, self.targets)
         return committed

@@ -86,7 +86,7 @@ class TableMaintenance:
         except (SinkqlError, OSError):
             pass  # a file of the table may be missing already
         with suppress(OSError):
-            self.computation.state.home.touch()
+            self.computation.state.directory.touch()
         with suppress(SinkqlError, OSError):
             self._table.writer.refresh_files(self.source_files.contents(self._table.checkpoint.end))
 

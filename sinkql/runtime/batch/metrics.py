@@ -146,12 +146,12 @@ class SinkMetrics:
     _read: int = 0
     _given: int = 0
 
-    def known(self, manifest: Manifest | None) -> None:
+    def begin(self, manifest: Manifest | None) -> None:
         """Set the state at the start of a run; None if it is lost."""
         if manifest is not None:
             self._update(manifest, {})
 
-    def take(self, manifest: Manifest, outcome: Outcome) -> None:
+    def add(self, manifest: Manifest, outcome: Outcome) -> None:
         """Add a batch and set the state after it."""
         self._read += sum(tally.given for tally in outcome.tallies.values())
         self._given += sum(counts.given for counts in outcome.flows.values())

@@ -19,7 +19,7 @@ from sinkql.runtime.batch.timeline import Timeline, TimelineStep
 class PacingOrders:
     """Where a sink begins, and its pacing. With `targets`, batches are due immediately and none passes the targets."""
 
-    begin: JobOffsets
+    start: JobOffsets
     commit_interval: timedelta
     max_rows_per_commit: int
     targets: JobOffsets | None = None
@@ -43,14 +43,14 @@ class Pacer:
 
     The first window begins at the first call, each later one at the end of the previous window. At the end of a window,
     a batch is due if there is new input; after a batch that a limit cut, the next one is due immediately. If the clock
-    is among the readers, a temporal change counts as new input from the time that `comes` returns. Inputs that are read
-    at ticks end where the `timeline` decides.
+    is among the readers, a temporal change counts as new input from the time that `next_temporal_change` returns.
+    Inputs that are read at ticks end where the `timeline` decides.
     """
 
     readers: Mapping[str, InputProbe]
     window_ms: int | None = None
     cut: bool = False
-    comes: Callable[[], int | None] = lambda: None
+    next_temporal_change: Callable[[], int | None] = lambda: None
     timeline: Timeline | None = None
 
     def due(self, orders: PacingOrders, now_ms: int) -> bool:
@@ -76,7 +76,7 @@ class Pacer:
         targets = {CLOCK: {"at": now_ms}} if orders.targets is None else orders.targets
         later = self.readers[CLOCK].latest(start[CLOCK], Limit(1), targets[CLOCK])
         has_data = any(end[name] != start[name] for name in readers)
-        change_at = None if has_data else self.comes()
+        change_at = None if has_data else self.next_temporal_change()
         advances = has_data or (change_at is not None and change_at <= later["at"])
         return {**end, CLOCK: later if advances else start[CLOCK]}
 
@@ -108,7 +108,7 @@ class Pacer:
         due = None
         if CLOCK in self.timeline.inputs:
             moved = any(end != start[name] for name, end in others.items())
-            due = 0 if moved else self.comes()
+            due = 0 if moved else self.next_temporal_change()
         return self.timeline.ahead(start, limit, targets, due=due)
 
     def _limited(self, name: str, start: Offsets, available: Offsets, limit: Limit) -> Offsets:

@@ -155,7 +155,7 @@ class DeadLetterReplay:
         name = self.computation.table.checkpoint.replayed
         if self.table is None or name is None:
             return
-        identities_json = self.table.listed(name)
+        identities_json = self.table.read_list(name)
         if identities_json is None:
             return
         failpoint.point("replayed")
@@ -202,7 +202,7 @@ class DeadLetterReplay:
                 readers={**computation.readers, source: reader}, dead_letters=IdentityCollector(),
             )  # fmt: skip
             outcome = computation.update_indexes(state, outcome)
-            decoded = (identity for result in outcome.letters() for identity in result.data)
+            decoded = (identity for result in outcome.dead_letter_results() for identity in result.data)
             name = _store_list(self._letters, task.commit, decoded)
             if name is None:
                 return None
@@ -230,7 +230,7 @@ def identities(records: pa.Table) -> list[Identity]:
 
 def _store_list(letters: DeadLetterTable, commit: str, records: Iterable[Identity]) -> str | None:
     listed = list(records)
-    return letters.list(commit, json.dumps(listed).encode()) if listed else None
+    return letters.store_list(commit, json.dumps(listed).encode()) if listed else None
 
 
 def _of_source(letters: DeadLetterTable, source: str) -> Iterator[pa.Table]:

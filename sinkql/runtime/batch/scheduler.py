@@ -53,13 +53,13 @@ exception ends the schedule of the sink.
 
 
 class Worker(Protocol):
-    """Runs scheduling rounds, one at a time, each after a `call`."""
+    """Runs scheduling rounds, one at a time, each after a `start_round`."""
 
     @property
-    def worn(self) -> bool:
+    def is_worn(self) -> bool:
         """Return whether another worker should replace it."""
 
-    def call(self) -> None:
+    def start_round(self) -> None:
         """Start a round soon; called while no round runs."""
 
     def failure(self) -> Exception | None:
@@ -92,7 +92,7 @@ class ScheduledSink:
     _turn: int = field(default=-1, init=False)
 
     def __post_init__(self) -> None:
-        self._offsets = self.orders.begin
+        self._offsets = self.orders.start
 
 
 class _DueQueue:
@@ -164,7 +164,7 @@ class _WorkerPool:
         for pooled in self.workers:
             if wanted > 0 and pooled.state == "idle":
                 try:
-                    pooled.worker.call()
+                    pooled.worker.start_round()
                 except OSError as error:
                     return pooled, error
                 pooled.state = "starting"
@@ -441,7 +441,7 @@ class BatchScheduler:
                 self._changed.wait(until - now)
             pooled.state, pooled.since = "idle", time.monotonic()
             if pooled in self._pool.workers:
-                if pooled.worker.worn:  # a busy worker is never checked while it is idle
+                if pooled.worker.is_worn:  # a busy worker is never checked while it is idle
                     self._pool.retire(pooled)
                 self._start_rounds(relief=self._needs_another_round(pooled, pooled.since))  # maybe this worker again
             return None

@@ -19,7 +19,7 @@ from sinkql.connector_api.stream import Checkpoint, JobOffsets, Reader, WriteRes
 from sinkql.errors import GoneError, LostStateError, SinkqlError
 from sinkql.runtime.batch.accounting import check_account
 from sinkql.runtime.batch.clock import step
-from sinkql.runtime.batch.engine import Batch, Engine, Outcome, run_batch
+from sinkql.runtime.batch.engine import Batch, Engine, Outcome, execute_batch
 from sinkql.runtime.batch.events import Progress, SinkRebuilding
 from sinkql.runtime.batch.full_refresh import state_unrecoverable_error
 from sinkql.runtime.batch.lookup import IndexLookup
@@ -42,12 +42,12 @@ class JobState:
     job: physical.Job
     readers: Mapping[str, Reader]
     engine: Engine
-    home: StateDirectory
+    directory: StateDirectory
     progress: Progress
     _loaded: tuple[str | None, manifest.Manifest] | None = None
     _fetched_again: str | None = None
 
-    def forgotten(self, marker: Checkpoint) -> bool:
+    def is_unrecoverable(self, marker: Checkpoint) -> bool:
         """Return whether the state is lost and cannot be recovered, so that a full refresh is needed.
 
         False if another host has recovered it since.
@@ -59,17 +59,17 @@ class JobState:
 
     @property
     def _forgotten_file(self) -> Path:
-        return self.home.folder / "forgotten"
+        return self.directory.folder / "forgotten"
 
-    def remember(self) -> None:
-        """Undo `forgotten`, after a full refresh or because the user may have restored the state."""
+    def clear_unrecoverable(self) -> None:
+        """Undo `is_unrecoverable`, after a full refresh or because the user may have restored the state."""
         self._forgotten_file.unlink(missing_ok=True)
 
     @property
     def fetched(self) -> Mapping[str, int]:
         """Return the bytes of each arrangement that were fetched from the state store since this run began."""
         sizes: Counter[str] = Counter()
-        for name, size in self.home.fetched.items():
+        for name, size in self.directory.fetched.items():
             arrangement = manifest.arrangement_of(name)
             if arrangement is not None:
                 sizes[arrangement] += size
@@ -81,17 +81,17 @@ class JobState:
             return self._loaded[1]
         if marker.state is None:
             loaded = manifest.empty(
-                bucketing=self.engine.bucketing, buckets=self.engine.buckets, hash_key=self.home.hash_key
+                bucketing=self.engine.bucketing, buckets=self.engine.buckets, hash_key=self.directory.hash_key
             )
         else:
             loaded = self._load_manifest(marker.state)
-            manifest.check(loaded, bucketing=self.engine.bucketing, hash_key=self.home.hash_key)
+            manifest.check(loaded, bucketing=self.engine.bucketing, hash_key=self.directory.hash_key)
         self._loaded = (marker.state, loaded)
         return loaded
 
     def _load_manifest(self, name: str) -> manifest.Manifest:
         """Return a manifest by name, after its files were fetched or, for remote tasks, found in the store."""
-        home = self.home
+        home = self.directory
         home.fetch({manifest.file(name): None})
         try:
             loaded = manifest.load(home.folder, name)
@@ -112,18 +112,18 @@ class JobState:
             raise lost_run(home.folder / missing[0], f"{home.store} does not have it either")
         return loaded
 
-    def known(self, marker: Checkpoint) -> manifest.Manifest | None:
+    def load_or_none(self, marker: Checkpoint) -> manifest.Manifest | None:
         """Return the manifest of a checkpoint; None if it is lost and the first batch will recover it."""
         try:
             return self.load(marker)
         except SinkqlError as error:
-            if not can_rebuild_state(self.job, error):
+            if not can_recover_state(self.job, error):
                 raise
             return None
 
-    def spread(self, marker: Checkpoint) -> bool:
+    def needs_other_buckets(self, marker: Checkpoint) -> bool:
         """Return whether the state must move to another number of buckets, which needs a full refresh."""
-        known = self.known(marker) if self.job.buckets is not None and self.job.stateful() else None
+        known = self.load_or_none(marker) if self.job.buckets is not None and self.job.stateful() else None
         return (
             known is not None
             and marker.state is not None
@@ -131,11 +131,11 @@ class JobState:
             and (int(known["buckets"]) != self.job.buckets)
         )
 
-    def hold(self, marker: Checkpoint, complete: manifest.Manifest) -> None:
+    def replace(self, marker: Checkpoint, complete: manifest.Manifest) -> None:
         """Use a manifest as the state of a checkpoint; it has more arrangements than the saved one."""
         self._loaded = (marker.state, complete)
 
-    def after(self, before: manifest.Manifest, outcome: Outcome, *, epoch: int) -> str | None:
+    def save_next(self, before: manifest.Manifest, outcome: Outcome, *, epoch: int) -> str | None:
         """Save the state after a batch; return its name for the checkpoint, None if the job has no state."""
         return self.save(manifest.next_manifest(before, outcome.runs), epoch=epoch)
 
@@ -143,13 +143,13 @@ class JobState:
         """Save a manifest and upload its files; return its name for the checkpoint, None if the job has no state."""
         if not self.job.stateful():
             return None
-        name = manifest.save(self.home.folder, new, epoch=epoch)
-        self.home.ensure_uploaded((*manifest.files(new), manifest.file(name)))
+        name = manifest.save(self.directory.folder, new, epoch=epoch)
+        self.directory.ensure_uploaded((*manifest.files(new), manifest.file(name)))
         failpoint.point("state-kept")
         self._loaded = (name, new)
         return name
 
-    def again(self, marker: Checkpoint, lost: SinkqlError) -> None:
+    def recover(self, marker: Checkpoint, lost: SinkqlError) -> None:
         """Recover the state of a checkpoint from the sources; raises `lost` if they can no longer be read.
 
         If a full refresh is possible instead, the next start runs it.
@@ -158,7 +158,7 @@ class JobState:
             return
         self.progress(SinkRebuilding(self.job.sink, lost))
         try:
-            recovered = rebuild_state(self.job, self.readers, self.engine, self.home, marker, lost)
+            recovered = recover_state(self.job, self.readers, self.engine, self.directory, marker, lost)
         except LostStateError:
             if not self.job.renewable or not any(reader.can_full_refresh() for reader in self.readers.values()):
                 raise
@@ -168,11 +168,11 @@ class JobState:
 
     def _fetch_again(self, marker: Checkpoint) -> bool:
         """Fetch all files of a checkpoint from the store, in place of damaged ones; return whether that helps. Once."""
-        if self.home.store is None or marker.state is None or self._fetched_again == marker.state:
+        if self.directory.store is None or marker.state is None or self._fetched_again == marker.state:
             return False
         self._fetched_again = marker.state
         if self._loaded is not None and self._loaded[0] == marker.state:
-            self.home.mark_lost((manifest.file(marker.state), *manifest.files(self._loaded[1])))
+            self.directory.mark_lost((manifest.file(marker.state), *manifest.files(self._loaded[1])))
             self._loaded = None
         try:
             self.load(marker)
@@ -182,14 +182,14 @@ class JobState:
 
     def sweep(self, marker: Checkpoint, before: str | None, states: Mapping[str, Collection[str]]) -> None:
         """Delete the files that neither a checkpoint nor the one before names, except the indexes of `states`."""
-        manifest.sweep_staged(self.home, epoch=marker.epoch)
+        manifest.sweep_staged(self.directory, epoch=marker.epoch)
         if marker.state is None and not states:
             return
         keep = {name for name in (before, marker.state) if name is not None}
-        manifest.sweep(self.home, keep, epoch=marker.epoch, states=states)
+        manifest.sweep(self.directory, keep, epoch=marker.epoch, states=states)
 
 
-def can_rebuild_state(job: physical.Job, error: SinkqlError) -> bool:
+def can_recover_state(job: physical.Job, error: SinkqlError) -> bool:
     """Return whether an error means lost state that can be recovered: the sink has a key and read all input."""
     return isinstance(error, LostStateError) and job.write.mode != "append" and job.snapshot
 
@@ -207,7 +207,7 @@ class Discard:
         return WriteResult(bucket, sum(batch.num_rows for batch in batches), None, superseded=0)
 
 
-def rebuild_state(
+def recover_state(
     job: physical.Job,
     readers: Mapping[str, Reader],
     engine: Engine,
@@ -257,6 +257,6 @@ def _advance(
     cleared = truncated_between(job, readers, start, end, fresh)
     snapshotting = snapshots_running_after(readers, start)
     batch = Batch(task, splits, readers, arrangements, cleared, snapshotting=snapshotting, clock=step(start, end))
-    outcome = run_batch(engine, job, batch)
+    outcome = execute_batch(engine, job, batch)
     check_account(job, outcome)
     return state.next_manifest(manifest, outcome.runs)

@@ -131,14 +131,14 @@ class _Candidate:
 class Timeline:
     """Decides where a job's batches end. `inputs` are read at ticks, and have the sources below each.
 
-    A run with `--once` began at `since_ms`. A job that `keeps` a view log also goes to ticks at which no row changed,
-    because a reader of the log may wait for such a tick.
+    A run with `--once` began at `since_ms`. A job that `keeps_log` a view log also goes to ticks at which no row
+    changed, because a reader of the log may wait for such a tick.
     """
 
     ticks: Ticks
     inputs: Mapping[str, tuple[str, ...]]
     readers: Mapping[str, Reader]
-    keeps: bool
+    keeps_log: bool
     since_ms: int = 0
     _sources: dict[str, Reader] = field(init=False)
     _logs: dict[str, ViewLogReader] = field(init=False)
@@ -148,7 +148,7 @@ class Timeline:
         self._sources = {name: self.readers[name] for name in self.inputs if name not in self._logs}
 
     @classmethod
-    def of(
+    def from_job(
         cls,
         job: physical.Job,
         readers: Mapping[str, Reader],
@@ -163,7 +163,7 @@ class Timeline:
         )
 
     @property
-    def joint(self) -> bool:
+    def is_joint(self) -> bool:
         """Return whether the job reads view logs and so goes from tick to tick with all inputs."""
         return any(name in self._logs for name in self.inputs)
 
@@ -174,7 +174,7 @@ class Timeline:
 
         A source that inputs have read up to different positions is left out.
         """
-        if not self.keeps and not self._logs:
+        if not self.keeps_log and not self._logs:
             return None
         positions: dict[str, Offsets] = {}
         ambiguous = set()
@@ -204,7 +204,7 @@ class Timeline:
 
     def agrees(self, offsets: JobOffsets) -> bool:
         """Return whether all inputs are of one state of the sources below."""
-        return not self.joint or self._common_positions(self._inputs_of(offsets)) is not None
+        return not self.is_joint or self._common_positions(self._inputs_of(offsets)) is not None
 
     def _inputs_of(self, offsets: JobOffsets) -> JobOffsets:
         return {name: offsets[name] for name in self.inputs}
@@ -238,7 +238,7 @@ class Timeline:
         begin, until = self._inputs_of(start), targets or {}
         if not begin:
             return TimelineStep({})
-        if self.joint and (snapshot_ends := self._snapshot_ends(begin, limit, until)):
+        if self.is_joint and (snapshot_ends := self._snapshot_ends(begin, limit, until)):
             return TimelineStep({**begin, **snapshot_ends})
         cut = False
         for _ in range(_TRIES):
@@ -246,7 +246,7 @@ class Timeline:
             if step is not None or not self._sources:
                 return replace(step, more=step.more or cut) if step is not None else TimelineStep(begin)
             unread = self._unread_positions(begin)
-            if self.joint and unread:  # the view logs must reach the newest tick first
+            if self.is_joint and unread:  # the view logs must reach the newest tick first
                 return TimelineStep(begin)
             ends, cut = self._latest_ends(begin, limit, until, due)
             positions = {
@@ -303,13 +303,14 @@ class Timeline:
         The end of a source that another job of the run has recorded holds for all.
         """
         targets = {name: reader.target(begin[name]) for name, reader in self.readers.items() if name not in self.inputs}
-        if self.joint:
+        if self.is_joint:
             self._create_common_tick(self._inputs_of(begin))
             candidate = next(self._candidates(self._inputs_of(begin), include_present=True), None)
             if candidate is None:
                 return None
             logs = {
-                name: at if self.keeps else self._logs[name].changed(at) for name, at in candidate.log_offsets.items()
+                name: at if self.keeps_log else self._logs[name].changed(at)
+                for name, at in candidate.log_offsets.items()
             }
             return {**targets, **logs, **{name: candidate.tick.sources[name] for name in self._sources}}
         _, newest = self.ticks.newest() or (0, Tick(0, {}))
@@ -391,16 +392,16 @@ class Timeline:
         """
         candidates = list(self._candidates(begin))
         while candidates:
-            chosen = max(candidates, key=lambda tick: roundness(tick.number)) if self.keeps else candidates[0]
+            chosen = max(candidates, key=lambda tick: roundness(tick.number)) if self.keeps_log else candidates[0]
             newer = candidates[: candidates.index(chosen)]
-            ends = self._ends_at_tick(begin, chosen) if self.joint else self._ends_towards(begin, chosen.tick, limit)
+            ends = self._ends_at_tick(begin, chosen) if self.is_joint else self._ends_towards(begin, chosen.tick, limit)
             if ends is None:
                 candidates = newer  # the older ones are behind the sources as well
                 continue
             positions = self._common_positions(ends)
             if positions is None or any(not same(at, chosen.tick.sources[name]) for name, at in positions.items()):
                 return TimelineStep(ends, more=True)
-            if self.keeps or self._has_changes(begin, ends, due):
+            if self.keeps_log or self._has_changes(begin, ends, due):
                 return TimelineStep(ends, more=bool(newer), at=chosen.tick.at)
             return None
         return None
@@ -435,11 +436,11 @@ class Timeline:
         )
 
 
-def extended(
+def extend_end(
     readers: Mapping[str, Reader], timeline: Timeline, end: JobOffsets, until: JobOffsets
 ) -> dict[str, Offsets]:
     """Return where a batch that ended at `end` and had a row error may end instead; `until` are the run's targets."""
-    joint_ends = timeline.extended(end) if timeline.joint else {}
+    joint_ends = timeline.extended(end) if timeline.is_joint else {}
     ends = {
         name: reader.extended(end[name], until.get(name)) for name, reader in readers.items() if name not in joint_ends
     }

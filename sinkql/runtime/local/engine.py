@@ -42,7 +42,7 @@ class LocalEngine:
     def __init__(self, buckets: int = 2) -> None:
         self.buckets = buckets
 
-    def run(self, job: physical.Job, batch: Batch) -> Outcome:
+    def execute(self, job: physical.Job, batch: Batch) -> Outcome:
         """Run the batch; raises SQ3201 for an expression that fails on a row, SQ2663 for what only Spark has."""
         work = _Work(job, batch, self.buckets, self.sent)
         results = work.write(work.rows(job.write.input))
@@ -103,11 +103,11 @@ class _Work:
         schema = _schema(read)
         tables = [schema.empty_table()]
         for number, split in enumerate(splits, first):
-            with count_split(read, self.batch.letters, uuid.uuid4().hex) as own:
+            with count_split(read, self.batch.dead_letters, uuid.uuid4().hex) as own:
                 tables += _split_rows(read, self.batch.readers[read.source], split, own, schema, number)
             tally.add(own)
         rows = pa.concat_tables(tables)
-        return _last(rows, read.key) if self.batch.settled and read.key and not read.holes else rows
+        return _last(rows, read.key) if self.batch.deduplicated and read.key and not read.holes else rows
 
     def union(self, union: physical.Union) -> pa.Table:
         tables = [self.rows(each) for each in union.inputs]

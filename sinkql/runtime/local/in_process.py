@@ -63,7 +63,7 @@ class InProcessBatch:
     def of(cls, job: physical.Job, batch: Batch) -> InProcessBatch | None:
         """Return it, None for one that is Spark's: by what is done with its rows, or how many there may be."""
         if (
-            batch.settled
+            batch.deduplicated
             or not _simple(job, batch)
             or (job.remote and (job.stateful() or batch.task.buckets is not None))
         ):

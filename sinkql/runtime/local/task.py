@@ -144,7 +144,7 @@ def read_task(read: physical.Read, used: Collection[str], batch: Batch, *, seque
         diff=read.change != "append",
         sequence=sequence,
         first=first,
-        letters=batch.letters,
+        letters=batch.dead_letters,
         places=_places(read, used) if narrow is None else None,
     )
 

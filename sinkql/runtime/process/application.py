@@ -45,17 +45,17 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class RunSpec:
-    """What a process runs: the sinks of the workload `roster`, with their contexts.
+    """What a process runs: the sinks of the workload `workload`, with their contexts.
 
     * `once`: a sink ends when it has committed the input that existed at its start.
     * `takeover`: a sink takes the lease of another process.
     * `stay`: sinks that are added later run too, and so do sinks that users start again. Without `stay` and `once`, a
       failed sink runs again if users start it or its assignment changes, as long as other sinks run here.
-    * `desk`: the sources to capture for the sinks.
+    * `captures`: the sources to capture for the sinks.
     * `submitted`: the cluster whose Spark is in the JVM that started this process.
     """
 
-    roster: Workload
+    workload: Workload
     contexts: Contexts
     registry: Registry
     control: Control
@@ -63,7 +63,7 @@ class RunSpec:
     once: bool
     takeover: bool
     stay: bool = False
-    desk: CaptureDirectory | None = None
+    captures: CaptureDirectory | None = None
     submitted: str | None = None
 
 
@@ -73,7 +73,7 @@ def run_application(name: str, workload: RunSpec, stopping: threading.Event) -> 
     Spark starts when the first sink has its lease; if Spark fails, each sink fails with SQ4003. With `stay` the run
     ends when no sink of the cluster has run for a while.
     """
-    assignments = _assignments_of(name, workload.roster)
+    assignments = _assignments_of(name, workload.workload)
     if not assignments:
         return []
     keep_freed()
@@ -212,7 +212,7 @@ class _Application:
                 if self.stopping.is_set():
                     for runner, _ in self.running.values():
                         runner.wake.set()
-                    for queue in list(host.claiming.values()):
+                    for queue in list(host.claim_queues.values()):
                         queue.look()
                     if self._is_stuck():
                         patience = _PATIENCE_SECONDS
@@ -241,7 +241,7 @@ class _Application:
             outcome = runner.release_for_move()
             if outcome is not None:
                 del self.running[sink_id]
-                self.ended[sink_id] = (runner.work, self._with_early(runner, outcome))
+                self.ended[sink_id] = (runner.assignment, self._with_early(runner, outcome))
 
     def _with_early(self, runner: SinkRunner, outcome: SinkOutcome) -> SinkOutcome:
         """Return the outcome, marked as early if the sink was stopped before it ran."""
@@ -255,7 +255,7 @@ class _Application:
             workload.registry,
             workload.control,
             workload.progress,
-            workload.roster,
+            workload.workload,
             workload.contexts,
             once=workload.once,
             stopping=self.stopping,
@@ -286,13 +286,13 @@ class _Application:
         for sink_id, (runner, future) in list(self.running.items()):
             if future.done():
                 del self.running[sink_id]
-                self.ended[sink_id] = (runner.work, self._with_early(runner, future.result()))
+                self.ended[sink_id] = (runner.assignment, self._with_early(runner, future.result()))
 
     def _begin_wanted(self, host: SinkHost) -> None:
         """Begin sinks that were added to the workload, and failed ones that must run again."""
         self._workload_read_at = time.monotonic()
         try:
-            assignments = _assignments_of(self.spark.cluster, self.workload.roster)
+            assignments = _assignments_of(self.spark.cluster, self.workload.workload)
             if assignments:
                 self._busy_at = self._workload_read_at
             for work in assignments:
@@ -312,7 +312,7 @@ class _Application:
         before = self.ended.get(work.job.sink_id)
         if before is not None and _is_permanent_failure(before[1]) and before[0] == work:
             return False
-        return not self.workload.control.held(work.job.sink_id)
+        return not self.workload.control.is_held(work.job.sink_id)
 
     def _measure(self, ended: threading.Event) -> None:
         """Report the progress of all sinks until the end, in a thread that a slow source may delay."""

@@ -36,11 +36,11 @@ def run_until_done(workload: RunSpec) -> list[SinkOutcome]:
     """
     check_java()
     workload = replace(workload, progress=_without_errors(workload.progress))
-    works = workload.roster.now()
+    works = workload.workload.now()
     workload = replace(workload, submitted=_submitted(works))
     first, *others = _by_cluster(works).items()
     stopping, children = StopSignal(), list[Child]()
-    capturing = captures_running(workload.desk, ahead=not workload.once)
+    capturing = captures_running(workload.captures, ahead=not workload.once)
     with _signals(stopping, children), capturing as captures, captures.watched(stopping.set):
         try:
             for _, assignments in others:
@@ -85,7 +85,7 @@ def run_until_stopped(workload: RunSpec) -> list[SinkOutcome]:
     check_java()
     fleet = _Fleet(replace(workload, stay=not workload.once, progress=_without_errors(workload.progress)))
     stopping = StopSignal()
-    with _signals(stopping, fleet.children), captures_running(workload.desk) as captures:
+    with _signals(stopping, fleet.children), captures_running(workload.captures) as captures:
         fleet.update()
         while fleet.children or not (stopping.is_set() or workload.once):
             time.sleep(_LOOK_SECONDS)
@@ -137,7 +137,7 @@ class _Fleet:
     def update(self) -> None:
         """Start processes for clusters that need one, and stop those with outdated settings."""
         try:
-            roster = self.workload.roster.now()
+            roster = self.workload.workload.now()
             if self.workload.submitted is None:
                 self.workload = replace(self.workload, submitted=_submitted(roster))
             clusters = _by_cluster(roster)
@@ -172,7 +172,7 @@ class _Fleet:
         """Return whether no process runs a sink; report once that another process does."""
         job = work.job
         runs_here = any(job.sink in child.sinks for child in self.children)
-        held = not runs_here and self.workload.control.held(job.sink_id)
+        held = not runs_here and self.workload.control.is_held(job.sink_id)
         if held and child is None and not self.workload.takeover and job.sink_id not in self._elsewhere:
             self._elsewhere.add(job.sink_id)
             self.workload.progress(SinkElsewhere(job.sink, view=job.view))

@@ -55,7 +55,7 @@ class SinkControl:
 
         If the catalog cannot be read, return "running": it is read again, and the lease decides.
         """
-        states = self.host.watch
+        states = self.host.desired_states
         try:
             return states.now(self._sink_id) if now else states.desired(self._sink_id)
         except SinkqlError:
@@ -104,7 +104,7 @@ class SinkControl:
                     loop.maintenance.refresh_files()
                 finally:
                     batch.release()
-            change = self.follower.take()
+            change = self.follower.update()
             if change == "moved":
                 return "moved"
             if change == "other":
@@ -123,7 +123,7 @@ class SinkControl:
 
     def _is_optimize_requested(self) -> bool:
         try:
-            return self.host.watch.asked(self._sink_id)
+            return self.host.desired_states.is_optimize_requested(self._sink_id)
         except SinkqlError:
             return False  # the catalog is read again
 
@@ -144,4 +144,4 @@ class SinkControl:
 def pacing_orders(loop: BatchLoop) -> PacingOrders:
     """Return how the next batches of a job are paced."""
     job = loop.job
-    return PacingOrders(loop.marker.end, job.commit_interval, job.max_rows_per_commit, loop.targets)
+    return PacingOrders(loop.checkpoint.end, job.commit_interval, job.max_rows_per_commit, loop.targets)

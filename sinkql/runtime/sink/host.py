@@ -110,7 +110,7 @@ class DesiredStates:
         """Return what users want of a sink; raises SQ41xx if the catalog cannot be read."""
         return self._state(sink_id)[0]
 
-    def asked(self, sink_id: str) -> bool:
+    def is_optimize_requested(self, sink_id: str) -> bool:
         """Return whether an OPTIMIZE SINK was pending at the last read."""
         return self._state(sink_id)[1] is not None
 
@@ -118,7 +118,7 @@ class DesiredStates:
         """Return what users want of a sink at this moment; an older state does not replace it."""
         with self._lock:
             self._ids.add(sink_id)
-            self._states |= self.control.wishes_of([sink_id])
+            self._states |= self.control.desired_states([sink_id])
             return self._states[sink_id][0]
 
     def _state(self, sink_id: str) -> tuple[Desired, int | None]:
@@ -133,7 +133,7 @@ class DesiredStates:
 
     def _read(self) -> None:
         try:
-            self._states, self._error = dict(self.control.wishes_of(self._ids)), None
+            self._states, self._error = dict(self.control.desired_states(self._ids)), None
         except SinkqlError as error:
             self._error = error  # waiting sinks do not each ask a catalog that does not answer
         self._read_at = time.monotonic()
@@ -200,18 +200,18 @@ class SinkHost:
     registry: Registry
     control: Control
     progress: Progress
-    roster: Workload
+    workload: Workload
     contexts: Callable[[physical.Job], Context]
     once: bool
     stopping: threading.Event = field(default_factory=threading.Event)
-    claiming: dict[str, ClaimQueue] = field(default_factory=lambda: defaultdict(ClaimQueue))
+    claim_queues: dict[str, ClaimQueue] = field(default_factory=lambda: defaultdict(ClaimQueue))
     ended: EndedSinks = field(default_factory=EndedSinks)
     since_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
     """When the run began: a run with `once` commits what was available then."""
     scheduler: BatchScheduler = field(init=False)
-    watch: DesiredStates = field(init=False)
+    desired_states: DesiredStates = field(init=False)
     waits: WaitRequests = field(default_factory=WaitRequests)
 
     def __post_init__(self) -> None:
         self.scheduler = BatchScheduler(self.spark.open_worker, self.spark.most_workers)
-        self.watch = DesiredStates(self.control)
+        self.desired_states = DesiredStates(self.control)

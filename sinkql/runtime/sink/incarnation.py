@@ -122,7 +122,7 @@ class Incarnation:
 
         Raises StoppedError and ReassignedError, OutdatedStartError, and the error of a batch.
         """
-        if self.follower.take() == "moved":
+        if self.follower.update() == "moved":
             return "moved"
         desired = self.control.desired(now=True)
         if desired != "running":  # also while the sink only waits for a retry
@@ -160,7 +160,7 @@ class Incarnation:
             dead_letters=open_dead_letter_table(host.registry, job, context),
             state_directory=StateDirectory.of(context), since_ms=host.since_ms, ticks=context.ticks, renew=self._renew,
         )  # fmt: skip
-        with host.claiming[job.write.connection.name].wait_turn(self.control.is_stopping):
+        with host.claim_queues[job.write.connection.name].wait_turn(self.control.is_stopping):
             loop.start(epoch=epoch, once=host.once)
         return loop
 
@@ -176,7 +176,7 @@ class Incarnation:
         self.status.conflicts = loop.conflicts()
         if loop.has_unread_output():
             with self.batches.hold():
-                loop.process(loop.marker.end, loop.marker.end)
+                loop.commit_batch(loop.checkpoint.end, loop.checkpoint.end)
         run_replay_request(loop, self._context.notes, self.batches.lock, self.control.is_stopping)
 
     def _refresh(self, loop: BatchLoop) -> None:
@@ -220,7 +220,7 @@ class Incarnation:
 
     def _run_batches(self, loop: BatchLoop) -> Ending | None:
         readers = self._readers()
-        pacer = Pacer(readers, comes=lambda: loop.next_temporal_change, timeline=self._timeline(readers))
+        pacer = Pacer(readers, next_temporal_change=lambda: loop.next_temporal_change, timeline=self._timeline(readers))
         scheduled = ScheduledSink(pacer, pacing_orders(loop), self.process(loop), self.control.wake)
         self.status.scheduled = scheduled
         if not self.host.once:
@@ -231,7 +231,7 @@ class Incarnation:
             self.status.report_stage("starting the query")
             self.host.scheduler.add(scheduled)
             self.batches.ran = True
-            self.host.progress(SinkStarted(self._job.sink, loop.marker.epoch, scheduled.orders.begin))
+            self.host.progress(SinkStarted(self._job.sink, loop.checkpoint.epoch, scheduled.orders.start))
             self.status.record("running")
             return self.control.watch(loop, scheduled, self.batches.lock)
         finally:
@@ -239,7 +239,7 @@ class Incarnation:
 
     def _timeline(self, readers: Mapping[str, Reader]) -> Timeline:
         context = self._context
-        return Timeline.of(self._job, readers, context.folder, context.ticks, since_ms=self.host.since_ms)
+        return Timeline.from_job(self._job, readers, context.folder, context.ticks, since_ms=self.host.since_ms)
 
     def process(self, loop: BatchLoop) -> Process:
         """Return the function by which the scheduler commits a batch of this incarnation."""
@@ -256,7 +256,7 @@ class Incarnation:
                 if self.control.is_stopping():
                     raise StoppedError
                 try:
-                    loop.process(start, end, more=more)
+                    loop.commit_batch(start, end, more=more)
                 except SinkqlError as error:
                     wait = self.retry.stall(error)
                     if wait is None:
@@ -267,6 +267,6 @@ class Incarnation:
                     self.status.record("running")
             if loop.caught_up():
                 self.control.wake.set()
-            return loop.marker.end
+            return loop.checkpoint.end
 
         return process

@@ -33,14 +33,14 @@ _LOOK = 0.2
 class OptimizeProgress:
     """The work of an OPTIMIZE SINK so far. A problem may pass: a file that fails twice is skipped, an index rebuilt."""
 
-    done: list[Compacted] = field(default_factory=list)
+    compactions: list[Compacted] = field(default_factory=list)
     finished: bool = False
     _problem: str | None = None
     _problems: int = 0
 
     def add(self, done: Sequence[Compacted], finished: bool) -> None:
         """Add the compactions of a step, and whether it was the last."""
-        self.done += done
+        self.compactions += done
         self._problem = next((compacted.problem for compacted in done if compacted.problem is not None), None)
         self._problems += self._problem is not None
         self.finished = finished or self._problems == _MOST_PROBLEMS
@@ -48,10 +48,10 @@ class OptimizeProgress:
     def total(self) -> Compacted:
         """Return the sum, with the last problem."""
         return Compacted(
-            sum(compacted.files_before for compacted in self.done),
-            sum(compacted.files_after for compacted in self.done),
-            sum(compacted.bytes_before for compacted in self.done),
-            sum(compacted.bytes_after for compacted in self.done),
+            sum(compacted.files_before for compacted in self.compactions),
+            sum(compacted.files_after for compacted in self.compactions),
+            sum(compacted.bytes_before for compacted in self.compactions),
+            sum(compacted.bytes_after for compacted in self.compactions),
             self._problem,
         )
 
@@ -65,7 +65,7 @@ def run_optimize_request(loop: BatchLoop, control: Control, batch: threading.Loc
     sink_id = loop.job.sink_id
     number = None
     with suppress(SinkqlError):
-        number = control.asked(sink_id)
+        number = control.optimize_request(sink_id)
     if number is None:
         return
     progress = OptimizeProgress()
@@ -124,7 +124,7 @@ def run_replay_request(loop: BatchLoop, notes: KeyValueStore, batch: threading.L
             return
         try:
             if loop.has_unread_output():
-                loop.process(loop.marker.end, loop.marker.end)
+                loop.commit_batch(loop.checkpoint.end, loop.checkpoint.end)
             done = loop.dead_letters.replay(reads[request.source])
         except SinkqlError as error:
             if error.retryable or isinstance(error, FencedError):

@@ -42,20 +42,20 @@ class SinkRunner:
     retry: RetryPolicy = field(init=False)
 
     def __post_init__(self) -> None:
-        self.follower = WorkloadFollower(self.host.roster, self.first, self.first.job.cluster, self.host.once)
+        self.follower = WorkloadFollower(self.host.workload, self.first, self.first.job.cluster, self.host.once)
         self.control = SinkControl(self.host, self.follower, self.wake)
         self.status = StatusReporter(self.host, self.follower, self.owner)
         self.retry = RetryPolicy(self.host, self.follower, self.control, self.status)
 
     @property
-    def work(self) -> SinkAssignment:
+    def assignment(self) -> SinkAssignment:
         """Return the present assignment."""
         return self.follower.work
 
     @property
     def job(self) -> physical.Job:
         """Return the job of the present assignment."""
-        return self.work.job
+        return self.assignment.job
 
     @property
     def sink_id(self) -> str:

@@ -92,7 +92,7 @@ class StatusReporter:
         loop, scheduled = self.loop, self.scheduled
         if loop is not None:
             stalls = scheduled is not None and scheduled.stalls
-            checkpoint, state = loop.marker, loop.report.metrics.now
+            checkpoint, state = loop.checkpoint, loop.report.metrics.now
             self._meter.sample(
                 loop.job.sink,
                 loop.readers,

@@ -27,7 +27,7 @@ def wait_for_views(job: physical.Job, host: SinkHost, stops: Callable[[], bool])
     Raises SQ3455 if the job of a view has failed.
     """
     for view in [read.options["view_id"] for read in job.reads() if read.connector == physical.VIEW]:
-        runs_here = any(work.job.sink_id == view and work.job.cluster == job.cluster for work in host.roster.now())
+        runs_here = any(work.job.sink_id == view and work.job.cluster == job.cluster for work in host.workload.now())
         has_caught_up: Callable[[], bool] | None = None
         while not stops() and view not in host.ended.ids:
             if not runs_here or view in host.ended.elsewhere:
@@ -46,8 +46,8 @@ def _await_tick(job: physical.Job, host: SinkHost, stops: Callable[[], bool]) ->
         return
     context = host.contexts(job)
     readers = with_clock(job, {read.source: host.registry.reader(read, context) for read in job.reads()})
-    timeline, began = Timeline.of(job, readers, context.folder, context.ticks), time.monotonic()
-    if not timeline.joint:
+    timeline, began = Timeline.from_job(job, readers, context.folder, context.ticks), time.monotonic()
+    if not timeline.is_joint:
         return
     begin = {name: readers[name].initial(at_end=False) for name in job.timeline}
     while not stops() and not timeline.meets(begin) and time.monotonic() < began + _ABSENT_SECONDS:
@@ -56,7 +56,7 @@ def _await_tick(job: physical.Job, host: SinkHost, stops: Callable[[], bool]) ->
 
 def _catch_up_check(view: str, host: SinkHost) -> Callable[[], bool]:
     """Return the predicate whether a view that another process runs has all present input."""
-    work = host.roster.work(view)
+    work = host.workload.assignment(view)
     if work is None:
         return lambda: True
     job, context = work.job, host.contexts(work.job)
@@ -74,7 +74,7 @@ def _catch_up_check(view: str, host: SinkHost) -> Callable[[], bool]:
                         targets[name] = reader.target(end[name])
                 if all(reader.target_reached(end[name], targets[name]) for name, reader in readers.items()):
                     return True
-        if host.control.held(view):
+        if host.control.is_held(view):
             return False
         waited = time.monotonic() - began
         if waited > _BEGUN_SECONDS and (error := host.control.failure(view)) is not None:
@@ -86,7 +86,7 @@ def _catch_up_check(view: str, host: SinkHost) -> Callable[[], bool]:
 
 def _failed_view_error(view: str, host: SinkHost, error: str) -> SinkqlError:
     """Return the error of a sink whose view has failed with `error`."""
-    work = host.roster.work(view)
+    work = host.workload.assignment(view)
     name = short_name(work.job.sink) if work is not None else view
     return SinkqlError(
         "SQ3455",

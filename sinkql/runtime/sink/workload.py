@@ -47,20 +47,20 @@ class Workload(Protocol):
     def now(self) -> Sequence[SinkAssignment]:
         """Return the assignments of all sinks that must run."""
 
-    def work(self, sink_id: str) -> SinkAssignment | None:
+    def assignment(self, sink_id: str) -> SinkAssignment | None:
         """Return a sink's assignment; None if it has none."""
 
 
 @dataclass(slots=True)
 class WorkloadFollower:
-    """Follows the workload for one sink in cluster `home`. `work` is its assignment as of the last `take`."""
+    """Follows the workload for one sink in cluster `home`. `work` is its assignment as of the last `update`."""
 
-    roster: Workload
+    workload: Workload
     work: SinkAssignment
     home: str
     once: bool
 
-    def take(self) -> Literal["same", "other", "moved"]:
+    def update(self) -> Literal["same", "other", "moved"]:
         """Update the sink's assignment; return whether the running query still matches it."""
         before, now = self.work, self._now()
         if now is None or (now.job is before.job and now.secrets == before.secrets and before.job.cluster == self.home):
@@ -71,7 +71,7 @@ class WorkloadFollower:
         return "other" if self.work.differs(before) else "same"
 
     def differs(self) -> bool:
-        """Return whether the workload has changed since the last `take`."""
+        """Return whether the workload has changed since the last `update`."""
         now = self._now()
         return now is not None and now.differs(self.work)
 
@@ -84,6 +84,6 @@ class WorkloadFollower:
         if self.once:
             return None
         try:
-            return self.roster.work(self.work.job.sink_id)
+            return self.workload.assignment(self.work.job.sink_id)
         except SinkqlError:
             return None  # the catalog is read again later

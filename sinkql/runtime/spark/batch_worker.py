@@ -47,11 +47,11 @@ class SparkWorker:
             raise self._placed(error) from error
 
     @property
-    def worn(self) -> bool:
+    def is_worn(self) -> bool:
         """Tell whether the checkpoint has become long."""
         return self._rounds >= _MOST_ROUNDS
 
-    def call(self) -> None:
+    def start_round(self) -> None:
         """Put a tick there; raises OSError."""
         self._rounds += 1
         (self._folder / str(self._rounds)).touch()

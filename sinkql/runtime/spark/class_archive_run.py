@@ -64,7 +64,7 @@ def _rehearse(draft: Path) -> None:
                     done.set()
 
             lane = SparkWorker(session, Path(folder) / "lane", play)
-            lane.call()
+            lane.start_round()
             done.wait(_PATIENCE_SECONDS)
             lane.stop()
         finally:

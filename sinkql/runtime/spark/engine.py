@@ -83,7 +83,7 @@ class SparkEngine:
         """Return how many tasks run at once."""
         return max(1, int(self.spark.sparkContext.defaultParallelism))
 
-    def run(self, job: physical.Job, batch: Batch) -> Outcome:
+    def execute(self, job: physical.Job, batch: Batch) -> Outcome:
         """Run the batch; raises the SinkqlError of a task as itself, SQ3201 for an expression that failed on a row."""
         here = InProcessBatch.of(job, batch)
         outcome = here.compute() if here is not None else None
@@ -93,7 +93,7 @@ class SparkEngine:
         with task_reports(self.spark.sparkContext, key) as (leave, words):
             frames = _Frames(self, job, batch, key, leave, words)
             try:
-                return self._run(frames)
+                return self._execute_once(frames)
             except SinkqlError:
                 raise
             except Exception as error:
@@ -107,7 +107,7 @@ class SparkEngine:
             finally:
                 frames.close()
 
-    def _run(self, frames: _Frames) -> Outcome:
+    def _execute_once(self, frames: _Frames) -> Outcome:
         context, job = self.spark.sparkContext, frames.job
         context.setJobGroup(job.sink_id, f"sink {job.sink}")
         context.setLocalProperty("spark.scheduler.pool", job.sink_id)
@@ -246,7 +246,7 @@ class _Frames:
         return self._shared[use.name]
 
     def _read(self, read: physical.Read, *, sequence: bool) -> DataFrame:
-        if not self.batch.settled or not read.key or read.holes:  # a row may have what the next one lacks
+        if not self.batch.deduplicated or not read.key or read.holes:  # a row may have what the next one lacks
             return self._rows(read, sequence=sequence)
         rows = self._rows(read, sequence=True)
         whole = F.struct(*[F.col(quoted(name)) for name in rows.columns])

@@ -20,7 +20,7 @@ from sinkql.physical.evolution import InPlaceError
 from sinkql.planner.edit.alter import Altering, plan_alter
 from sinkql.planner.edit.rename import find_altered, find_commented, plan_rename
 from sinkql.planner.item.connection import validation
-from sinkql.planner.item.view import own_job
+from sinkql.planner.item.view import has_own_job
 from sinkql.planner.name import short_name
 from sinkql.session.item.connector_access import CatalogAccess
 from sinkql.session.item.create import keys_secret, validate_connection, validate_state
@@ -58,7 +58,7 @@ def alter(statement: ast.Alter, catalog: Catalog) -> Result:
 def _store_change(statement: ast.Alter, altering: Altering, catalog: Catalog) -> tuple[Notice, ...]:
     """Change the catalog and return the notices."""
     is_usable = catalog.plans.entry(altering.name) is not None
-    if is_usable and isinstance(altering.statement, ast.CreateView) and own_job(altering.statement):
+    if is_usable and isinstance(altering.statement, ast.CreateView) and has_own_job(altering.statement):
         return begin_job(altering.name, altering.statement, catalog)
     _change(statement, altering, catalog)
     return ()

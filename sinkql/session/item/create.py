@@ -23,8 +23,8 @@ from sinkql.planner import Planned, plan
 from sinkql.planner.edit.qualify import qualify
 from sinkql.planner.item.sink import expand
 from sinkql.planner.item.source import sampled
-from sinkql.planner.item.statement import built_in, definition_diff, existing_item, item_name, kind_of, name_span
-from sinkql.planner.item.view import own_job
+from sinkql.planner.item.statement import definition_diff, existing_item, is_built_in, item_name, kind_of, name_span
+from sinkql.planner.item.view import has_own_job
 from sinkql.planner.scope import Scope
 from sinkql.printer import to_sql
 from sinkql.script.redaction import without_literal
@@ -54,7 +54,7 @@ def create(statement: ast.Create, catalog: Catalog) -> Result:
             rows = "table_id" in stored.facts
             notice = existing_item(statement, name, stored.kind, different, catalog.reader(), rows=rows)
             return _skip(statement, name, notice)
-        if stored is None and statement.if_not_exists and built_in(statement, catalog.plans.entry(name)):
+        if stored is None and statement.if_not_exists and is_built_in(statement, catalog.plans.entry(name)):
             return _skip(statement, name, existing_item(statement, name, kind_of(statement), "", catalog.reader()))
         try:
             if stored is not None:
@@ -130,7 +130,7 @@ def _new_facts(statement: ast.Create, catalog: Catalog) -> dict[str, Any]:
             return {"sink_id": str(uuid.uuid4())}
         case ast.CreateTable():
             return {"table_id": str(uuid.uuid4())}
-        case ast.CreateView() if own_job(statement):
+        case ast.CreateView() if has_own_job(statement):
             return {VIEW_ID: str(uuid.uuid4())}
         case _:
             return {}

@@ -28,7 +28,7 @@ from sinkql.lowering.materialized_view import (
     view_id,
 )
 from sinkql.physical.evolution import Evolution
-from sinkql.planner.item.view import own_job
+from sinkql.planner.item.view import has_own_job
 from sinkql.planner.name import short_name
 from sinkql.session.item.plan_history import dependent_plans, facts_with_history, stored_plan
 
@@ -74,7 +74,7 @@ def replace_view(name: str, statement: ast.Create, catalog: Catalog, span: Span)
     assert isinstance(statement, ast.CreateView)
     sharing = (
         _statement_change(name, statement, catalog)
-        if own_job(statement)
+        if has_own_job(statement)
         else ViewJobChange(_one_definition(name, statement, catalog))
     )
     after = catalog.plans.copy()

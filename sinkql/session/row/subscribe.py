@@ -63,7 +63,7 @@ def subscribe(statement: ast.Subscribe, workspace: Workspace) -> Result:
     subscription = _Subscription(
         contents, present_plan(contents, catalog), options, lambda: control.desired(contents.id) != "dropped"
     )
-    notices = () if control.held(contents.id) else (_not_running_notice(contents, catalog),)
+    notices = () if control.is_held(contents.id) else (_not_running_notice(contents, catalog),)
     return Result("SUBSCRIBE", notices, columns=columns, types=types, stream=subscription.rows())
 
 

@@ -42,13 +42,13 @@ class CatalogCaptureDirectory:
     """A `CaptureDirectory`: the sources that the sinks of a workload read from captures."""
 
     catalog: Catalog
-    roster: CatalogWorkload
+    workload: CatalogWorkload
     secret: Reveal
 
     def captures(self) -> Sequence[CaptureAssignment]:
         """Return the captured sources of the sinks that should run, without duplicates."""
         assignments: dict[str, CaptureAssignment] = {}
-        for assignment in self.roster.now():
+        for assignment in self.workload.now():
             for read in self._reads(assignment.job):
                 source, keeping = captured_source(read.connector, read.options, read.connection, read.log)
                 if source.id:
@@ -105,7 +105,7 @@ class CatalogCaptureDirectory:
         """Return all sinks of the catalog that read a source."""
         offsets = self.catalog.control.offsets()
         sinks = []
-        for assignment in self.roster.all():
+        for assignment in self.workload.all():
             for read in self._reads(assignment.job):
                 if read.options["source_id"] == source_id:
                     committed: dict[str, Offsets] = json.loads(offsets.get(assignment.job.sink_id, "{}"))
@@ -119,7 +119,7 @@ class CatalogCaptureDirectory:
 class CatalogCaptureHost:
     """The connection of a capture with the catalog; a `Host` of `sinkql.capture.control`."""
 
-    desk: CatalogCaptureDirectory
+    directory: CatalogCaptureDirectory
     source: CapturedSource
     owner: str = field(default_factory=lambda: uuid.uuid4().hex)
     _renewed_at: float = 0.0
@@ -128,20 +128,20 @@ class CatalogCaptureHost:
 
     def subscribed_sinks(self) -> Sequence[SubscribedSink]:
         """Return all sinks of the catalog that read the source, running or not."""
-        return self.desk.subscribed_sinks(self.source.id)
+        return self.directory.subscribed_sinks(self.source.id)
 
     def secret(self, name: str) -> str:
         """Return the value of a secret."""
-        return self.desk.secret(name)
+        return self.directory.secret(name)
 
     def acquire(self) -> int | None:
         """Lease the source. Return the epoch, None while another process holds the lease."""
         self._renewed_at = time.monotonic()
-        return self.desk.catalog.control.lease(self.source.id, owner=self.owner)
+        return self.directory.catalog.control.lease(self.source.id, owner=self.owner)
 
     def renew(self) -> bool:
         """Renew the lease when a third of its time has passed. Return whether this process still holds it."""
-        control = self.desk.catalog.control
+        control = self.directory.catalog.control
         if time.monotonic() < self._renewed_at + control.lease_seconds / 3:
             return True
         try:
@@ -153,7 +153,7 @@ class CatalogCaptureHost:
 
     def release(self) -> None:
         """Release the lease."""
-        control = self.desk.catalog.control
+        control = self.directory.catalog.control
         with suppress(SinkqlError):
             control.status(self.source.id, "stopped", owner=self.owner)
         control.release(self.source.id, owner=self.owner)
@@ -168,7 +168,7 @@ class CatalogCaptureHost:
         error = progress.error
         hint = error.hint if error is not None else None
         details = {name: value for name, value in progress.details.items() if name != "sinks"}
-        self.desk.catalog.control.status(
+        self.directory.catalog.control.status(
             self.source.id,
             progress.status,
             owner=self.owner,
@@ -177,4 +177,4 @@ class CatalogCaptureHost:
             details=details or None,
         )
         if progress.details:
-            self.desk.catalog.control.measured(self.source.id, {"": progress.details})
+            self.directory.catalog.control.measured(self.source.id, {"": progress.details})

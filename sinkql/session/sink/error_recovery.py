@@ -154,7 +154,7 @@ def replay(statement: ast.ReplayErrors, workspace: Workspace, *, wait_seconds: f
         answer = _wait_for_answer(job, read, id_, until, workspace)
         name = short_name(job.sink)
         if answer is None:
-            when = "when it can" if catalog.control.held(job.sink_id) else "when it is started"
+            when = "when it can" if catalog.control.is_held(job.sink_id) else "when it is started"
             notices.append(Notice("SQ2355", f'sink "{name}" replays the records {when}', statement.name.span))
             rows.append((name, None, None))
             continue
@@ -198,7 +198,7 @@ def _wait_for_answer(
 ) -> replaying.ReplayResult | None:
     """Return the answer of a sink, None if it does not run or the time is over."""
     while True:
-        is_waiting = workspace.catalog.control.held(job.sink_id) and time.monotonic() < until
+        is_waiting = workspace.catalog.control.is_held(job.sink_id) and time.monotonic() < until
         answer = replaying.replay_result(workspace.context(job).notes, read.source, id_)
         if answer is not None or not is_waiting:
             return answer

@@ -39,7 +39,7 @@ def optimize(statement: ast.OptimizeSink, workspace: Workspace, *, wait_seconds:
     while result is None:
         if not catalog.control.commits(job.sink_id) and catalog.control.desired(job.sink_id) != "dropped":
             result = _NOTHING
-        elif catalog.control.held(job.sink_id):
+        elif catalog.control.is_held(job.sink_id):
             result = _request(job, workspace, WAIT_SECONDS if wait_seconds is None else wait_seconds)
         else:
             result = _optimize_here(job, workspace)
@@ -72,7 +72,7 @@ def _request(job: physical.Job, workspace: Workspace, wait_seconds: float) -> Co
         has_begun, result = control.outcome(job.sink_id, number)
         if result is not None:
             return result
-        if not control.held(job.sink_id):
+        if not control.is_held(job.sink_id):
             return None
         if not has_begun and time.monotonic() > until:
             raise SinkqlError(
@@ -88,7 +88,7 @@ def _request(job: physical.Job, workspace: Workspace, wait_seconds: float) -> Co
 def _report(progress: tuple[int, int], reported: tuple[int, int], workspace: Workspace) -> tuple[int, int]:
     """Report the progress if it has changed."""
     if progress != reported:
-        workspace.tell(f"compacted {progress[0]:,} of at most {progress[1]:,} files")
+        workspace.report_progress(f"compacted {progress[0]:,} of at most {progress[1]:,} files")
     return progress
 
 
@@ -104,7 +104,7 @@ def _optimize_here(job: physical.Job, workspace: Workspace) -> Compacted | None:
         epoch = control.acquire(job.sink_id, owner=owner, takeover=False)
     except LeaseHeldError:
         return None
-    number = control.asked(job.sink_id)
+    number = control.optimize_request(job.sink_id)
     with _Lease(control, job.sink_id, owner) as lease:
         writer = workspace.catalog.registry.writer(job.write, workspace.context(job))
         writer.open()

@@ -29,16 +29,16 @@ _ERROR_LINES = 21
 class SinkProcess:
     """A child process `sinkql up` that runs the named sinks of a catalog, or all.
 
-    Another thread calls `take` with each event that the process prints. It then calls `ended` with the exit code and
-    the last lines of the error output.
+    Another thread calls `on_event` with each event that the process prints. It then calls `on_end` with the exit code
+    and the last lines of the error output.
     """
 
     catalog: Address
-    take: Callable[[dict[str, Any]], None]
-    ended: Callable[[int, Sequence[str]], None]
+    on_event: Callable[[dict[str, Any]], None]
+    on_end: Callable[[int, Sequence[str]], None]
     names: tuple[str, ...] = ()
     command: tuple[str, ...] = COMMAND
-    ending: bool = False
+    is_stopping: bool = False
     """Whether `stop` was called."""
     _process: subprocess.Popen[str] | None = None
     _listener: threading.Thread | None = None
@@ -51,7 +51,7 @@ class SinkProcess:
 
     def start(self) -> None:
         """Start the process."""
-        self.ending = False
+        self.is_stopping = False
         self._errors = []
         arguments, environment = ["--catalog", str(self.catalog)], None
         if isinstance(self.catalog, ServerUrl):  # other users can see arguments, which would show the password
@@ -75,7 +75,7 @@ class SinkProcess:
     def stop(self) -> None:
         """Ask the process to end after the running batches, without waiting for the end."""
         if self._process is not None and self.pid is not None:
-            self.ending = True
+            self.is_stopping = True
             self._process.send_signal(signal.SIGINT)
 
     def wait(self) -> None:
@@ -83,7 +83,7 @@ class SinkProcess:
         if self._process is not None:
             self._process.wait()
 
-    def listened(self) -> None:
+    def wait_for_events(self) -> None:
         """Wait until all events of the ended process are processed."""
         if self._listener is not None:
             self._listener.join()
@@ -106,11 +106,11 @@ class SinkProcess:
                 self._call_listener(event)
         code = process.wait()
         errors.join()
-        self.ended(code, self._errors)
+        self.on_end(code, self._errors)
 
     def _call_listener(self, event: dict[str, Any]) -> None:
         try:
-            self.take(event)
+            self.on_event(event)
         except Exception:  # a failing listener must not stop the reading, or the full pipe would block the sinks
             with suppress(OSError):
                 traceback.print_exc()
@@ -125,7 +125,7 @@ def json_object(line: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def told_error(lines: Sequence[str]) -> Any | None:
+def reported_error(lines: Sequence[str]) -> Any | None:
     """Return the last error in the lines, in the form of `sinkql.errors.as_data`."""
     objects = (json_object(line) for line in reversed(lines))
     return next((value["error"] for value in objects if value is not None and "error" in value), None)
@@ -172,7 +172,7 @@ class RunningSinks:
         except BaseException:
             self._process.kill()
             raise
-        self._process.listened()
+        self._process.wait_for_events()
         if kind is None:
             self._raise()
 
@@ -262,8 +262,8 @@ class RunningSinks:
 
     def _ended(self, code: int, errors: Sequence[str]) -> None:
         with self._changed:
-            if code != 0 and not self._process.ending and self._failed is None:
-                reported = told_error(errors)
+            if code != 0 and not self._process.is_stopping and self._failed is None:
+                reported = reported_error(errors)
                 message, detail = f"the process that runs the sinks ended with {code}", "\n".join(errors) or None
                 hint = "Start the sinks again; they continue where they stopped."
                 failure = SinkqlError("SQ4004", message, detail=detail, hint=hint)

@@ -125,7 +125,14 @@ def _run_spec(
     registry = workspace.catalog.registry
     directory = CatalogCaptureDirectory(workspace.catalog, workload, CatalogAccess(workspace.catalog).secret)
     return RunSpec(
-        workload, workspace.context, registry, control, progress or silent, once=once, takeover=takeover, desk=directory
+        workload,
+        workspace.context,
+        registry,
+        control,
+        progress or silent,
+        once=once,
+        takeover=takeover,
+        captures=directory,
     )
 
 

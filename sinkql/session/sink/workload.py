@@ -37,7 +37,7 @@ class CatalogWorkload:
         desired_states = self._catalog.control.wishes()
         requested_at = {sink_id: at for sink_id, (desired, at) in desired_states.items() if desired == "running"}
         if self._fixed_jobs is not None:
-            works = [work for sink_id in self._fixed_jobs if (work := self.work(sink_id)) is not None]
+            works = [work for sink_id in self._fixed_jobs if (work := self.assignment(sink_id)) is not None]
             return [replace(work, asked_at=requested_at.get(work.job.sink_id)) for work in works]
         with self._lock:
             self._refresh()
@@ -55,7 +55,7 @@ class CatalogWorkload:
         fixed = {id_: SinkAssignment(job) for id_, job in (self._fixed_jobs or {}).items()}
         return list({**fixed, **stored}.values())
 
-    def work(self, sink_id: str) -> SinkAssignment | None:
+    def assignment(self, sink_id: str) -> SinkAssignment | None:
         """Return the present assignment of a sink."""
         fixed = self._fixed_jobs
         with self._lock:

@@ -58,7 +58,7 @@ from sinkql.connectors.iceberg.key_index.run import Entries, live_rows, lives, o
 from sinkql.hash_key import HashKey
 from sinkql.row_hash import hash_rows
 from sinkql.storage import failpoint
-from sinkql.storage.sorted_run import Places
+from sinkql.storage.sorted_run import Indices
 
 _TRIED = 256
 """Rows of each file whose keys are compared with those that the index knows there."""
@@ -161,7 +161,7 @@ class UpsertCompaction:
         known = [(open_run(self._folder / run.name), run.may_name(there)) for run in runs]
         return _Copy(part, number, frozenset(run.name for run in runs), live_rows(known, there), index.hash_key)
 
-    def _read(self, copy: _Copy, file: int, mine: Places, moving: RewrittenRows) -> Iterator[tuple[pa.Table, Places]]:
+    def _read(self, copy: _Copy, file: int, mine: Indices, moving: RewrittenRows) -> Iterator[tuple[pa.Table, Indices]]:
         """Yield the live rows of a file in their order, a part at a time, and which of the copy's entries they are."""
         note, positions = copy.part.files[file], copy.entries.pos[mine]
         start = 0
@@ -177,7 +177,7 @@ class UpsertCompaction:
         if start != note.rows:
             raise UnreadableFileError(note.path, f"it has {start} rows, its manifest says {note.rows}")
 
-    def _check_keys(self, note: FileRecord, rows: pa.Table, copy: _Copy, live: Places) -> None:
+    def _check_keys(self, note: FileRecord, rows: pa.Table, copy: _Copy, live: Indices) -> None:
         """Raise where the first rows of a file are not those that the index knows there."""
         keys = cast(rows, target_schema(key_schema(self._table.schema(), self._key), rows.schema))
         h1, h2 = hash_rows(copy.hash_key, [keys.column(name) for name in self._key])

@@ -37,7 +37,7 @@ from pyiceberg.types import (
     TimeType,
 )
 
-from sinkql.storage.sorted_run import Places
+from sinkql.storage.sorted_run import Indices
 
 _UNITS = {YearTransform: "Y", MonthTransform: "M", DayTransform: "D", HourTransform: "h"}
 _HASHED_AS_LONG = (IntegerType, LongType, DateType, TimeType, TimestampType, TimestamptzType)
@@ -104,14 +104,14 @@ def parted_schema(metadata: TableMetadata, spec_id: int) -> Schema:
     )
 
 
-def divide(rows: pa.Table, schema: Schema, spec: PartitionSpec) -> list[tuple[PartitionValue, Places]]:
+def divide(rows: pa.Table, schema: Schema, spec: PartitionSpec) -> list[tuple[PartitionValue, Indices]]:
     """Return the partitions of rows that have the table's types, each with the numbers of its rows in their order."""
     if not rows.num_rows:
         return []
     if spec.is_unpartitioned():
         return [(PartitionValue(spec.spec_id), np.arange(rows.num_rows))]
     codes = np.zeros(rows.num_rows, np.int64)
-    fields: list[tuple[Places, list[bytes | None]]] = []
+    fields: list[tuple[Indices, list[bytes | None]]] = []
     for field in spec.fields:
         column = rows.column(schema.find_column_name(field.source_id)).combine_chunks()
         found, known = _transformed(column, field, schema.find_type(field.source_id))
@@ -126,7 +126,7 @@ def divide(rows: pa.Table, schema: Schema, spec: PartitionSpec) -> list[tuple[Pa
     ]
 
 
-def _transformed(column: pa.Array, field: PartitionField, type_: IcebergType) -> tuple[Places, list[bytes | None]]:
+def _transformed(column: pa.Array, field: PartitionField, type_: IcebergType) -> tuple[Indices, list[bytes | None]]:
     """Return the number of each row's partition value, and the values by number."""
     physical = _physical(column)
     quick = _quick(field, type_)
@@ -161,14 +161,14 @@ def _quick(field: PartitionField, type_: IcebergType) -> Callable[[pa.Array], pa
 
 
 def _in_units(column: pa.Array, unit: str, wanted: str) -> pa.Array:
-    def convert(values: Places) -> Places:
+    def convert(values: Indices) -> Indices:
         moments = values.astype(np.int64).astype(f"datetime64[{unit}]")
         return moments.astype(f"datetime64[{wanted}]").astype(np.int64)
 
     return _masked(column, convert)
 
 
-def _murmur3(values: Places) -> NDArray[np.uint32]:
+def _murmur3(values: Indices) -> NDArray[np.uint32]:
     """Return the 32-bit Murmur3 hash, of seed 0, of each number as 8 bytes."""
     whole = values.astype(np.int64).view(np.uint64)
     found = np.zeros(len(whole), np.uint32)
@@ -185,7 +185,7 @@ def _rotated(values: NDArray[np.uint32], by: int) -> NDArray[np.uint32]:
     return values << np.uint32(by) | values >> np.uint32(32 - by)
 
 
-def _masked(column: pa.Array, convert: Callable[[Places], Places]) -> pa.Array:
+def _masked(column: pa.Array, convert: Callable[[Indices], Indices]) -> pa.Array:
     null = column.is_null().to_numpy(zero_copy_only=False)
     values = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
     with np.errstate(over="ignore"):  # a number below the least one comes round, as in Java

@@ -22,13 +22,13 @@ from sinkql.connectors.iceberg.file.data_file import (
     write_data_file,
 )
 from sinkql.connectors.iceberg.file.partition import PartitionValue, divide
-from sinkql.storage.sorted_run import Places
+from sinkql.storage.sorted_run import Indices
 
 _IN_MEMORY, _AT_ONCE = 128 << 20, 32 << 20
 """Bytes of the rows that wait in memory to be sorted, and of those that are put in order at once."""
 
 
-def arrange(rows: pa.Table, table: TaskTable) -> list[tuple[PartitionValue, Places]]:
+def arrange(rows: pa.Table, table: TaskTable) -> list[tuple[PartitionValue, Indices]]:
     """Return the partitions of rows that have the table's types, each with the numbers of its rows in their order."""
     parts = divide(rows, table.schema(), table.spec())
     if not table.sorting or not parts:
@@ -46,7 +46,7 @@ class SortedWriter:
     """
 
     def __init__(self, table: TaskTable, name: str, place: PartitionValue) -> None:
-        self.order: Places | None = None
+        self.order: Indices | None = None
         self._table = table
         self._file = DataFileWriter(table, name, place)
         self._schema: pa.Schema | None = None
@@ -117,7 +117,7 @@ class _Waiting:
         self._tables, self._bytes = [], 0
 
 
-def _in_order(rows: pa.Table, numbers: Places) -> Iterator[pa.Table]:
+def _in_order(rows: pa.Table, numbers: Indices) -> Iterator[pa.Table]:
     """Yield the rows with these numbers, some at a time: Arrow's own `take` would copy all of them at first."""
     batches = rows.to_batches()
     starts = np.cumsum([0, *(batch.num_rows for batch in batches)])
@@ -135,13 +135,13 @@ def _in_order(rows: pa.Table, numbers: Places) -> Iterator[pa.Table]:
         yield gathered if _rise(some) else gathered.take(pa.array(np.argsort(rising)))
 
 
-def _taken(batch: pa.RecordBatch, places: Places) -> pa.RecordBatch:
+def _taken(batch: pa.RecordBatch, places: Indices) -> pa.RecordBatch:
     """Return the rows at rising places, without a copy where they are neighbours."""
     first, last = int(places[0]), int(places[-1])
     return batch.slice(first, len(places)) if last - first + 1 == len(places) else batch.take(pa.array(places))
 
 
-def _rise(numbers: Places) -> bool:
+def _rise(numbers: Indices) -> bool:
     return bool((numbers[1:] > numbers[:-1]).all())
 
 
@@ -150,7 +150,7 @@ def write_sorted(table: TaskTable, name: str, rows: pa.Table, place: PartitionVa
     return replace(write_data_file(table, name, rows, place), order_id=table.order_id)
 
 
-def sorted_numbers(rows: pa.Table, sorting: Sequence[Sorting]) -> Places:
+def sorted_numbers(rows: pa.Table, sorting: Sequence[Sorting]) -> Indices:
     """Return the numbers of rows in order; rows that are equal keep theirs."""
     if len(sorting) == 1 and not sorting[0].descending:
         values = _integers(rows.column(sorting[0].column))
@@ -164,7 +164,7 @@ def sorted_numbers(rows: pa.Table, sorting: Sequence[Sorting]) -> Places:
             keys.append((f"n{number}", "descending" if term.nulls_first else "ascending"))
         columns[f"v{number}"] = column
         keys.append((f"v{number}", "descending" if term.descending else "ascending"))
-    found: Places = pc.sort_indices(pa.table(columns), sort_keys=keys).to_numpy().astype(np.int64)
+    found: Indices = pc.sort_indices(pa.table(columns), sort_keys=keys).to_numpy().astype(np.int64)
     return found
 
 

@@ -37,7 +37,7 @@ from sinkql.connectors.iceberg.storage import missing
 from sinkql.errors import SinkqlError
 from sinkql.hash_key import HashKey
 from sinkql.row_hash import Hashes, collision_error, hash_rows
-from sinkql.storage.sorted_run import Places, duplicates_mask, sort_indices
+from sinkql.storage.sorted_run import Indices, duplicates_mask, sort_indices
 
 Mask = npt.NDArray[np.bool_]
 
@@ -51,7 +51,7 @@ class KeyChanges:
 
     h1: Hashes
     h2: Hashes
-    row: Places
+    row: Indices
     upsert: Mask
     fresh: Mask
 
@@ -91,7 +91,7 @@ def _hashed(rows: pa.Table, schema: Schema, key: tuple[str, ...], hash_key: Hash
     return keys, *hash_rows(hash_key, [keys.column(name) for name in key])
 
 
-def _check_single(keys: pa.Table, h1: Hashes, h2: Hashes, diff: Places, order: Places) -> None:
+def _check_single(keys: pa.Table, h1: Hashes, h2: Hashes, diff: Indices, order: Indices) -> None:
     twice = np.flatnonzero(duplicates_mask(h1, h2) & (diff > 0) & (np.roll(diff, 1) > 0) | (diff > 1))
     if len(twice):
         raise two_rows(keys, int(order[twice[0]]))

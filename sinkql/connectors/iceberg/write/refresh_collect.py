@@ -24,7 +24,7 @@ from sinkql.hash_key import HashKey
 from sinkql.row_hash import Hashes, hash_rows, is_hashable
 from sinkql.state_store.directory import StateDirectory
 from sinkql.storage import failpoint
-from sinkql.storage.sorted_run import Column, Places
+from sinkql.storage.sorted_run import Column, Indices
 
 _ROWS_A_BATCH = 1 << 14
 
@@ -91,7 +91,7 @@ class Part:
     d2: Hashes
     comes: Column
     fresh: Column
-    at: Places
+    at: Indices
     rows: pa.Table
 
     @classmethod
@@ -101,7 +101,7 @@ class Part:
         rows = pa.ipc.open_file(pa.memory_map(str(rows_file))).read_all()
         return cls(int(name.partition("-")[0]), **mapped(keys_file), rows=rows)
 
-    def taken(self, places: Places) -> pa.Table:
+    def taken(self, places: Indices) -> pa.Table:
         """Return the rows of the keys at these places, of which there are some; what lies around is not copied."""
         at = self.at[places]
         low, high = int(at.min()), int(at.max())

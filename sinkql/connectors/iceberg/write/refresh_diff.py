@@ -32,7 +32,7 @@ from sinkql.connectors.iceberg.key_index.run import Entries, Ids, map_run, open_
 from sinkql.connectors.iceberg.write.refresh_collect import Part, cuts, digests, mapped, put_by
 from sinkql.row_hash import Hashes, hash_rows
 from sinkql.storage import failpoint
-from sinkql.storage.sorted_run import Column, Places, duplicates_mask, find, sort_indices
+from sinkql.storage.sorted_run import Column, Indices, duplicates_mask, find, sort_indices
 
 _RANGE = 1 << 19
 """Rows of both sides that are compared at once, about."""
@@ -50,7 +50,7 @@ class _There(NamedTuple):
     file: Ids
     pos: Ids
 
-    def take(self, places: Places | npt.NDArray[np.bool_]) -> _There:
+    def take(self, places: Indices | npt.NDArray[np.bool_]) -> _There:
         return _There._make(column[places] for column in self)
 
 
@@ -61,10 +61,10 @@ class _Wanted(NamedTuple):
     h2: Hashes
     d1: Hashes
     d2: Hashes
-    part: Places
-    place: Places
+    part: Indices
+    place: Indices
 
-    def take(self, places: Places | npt.NDArray[np.bool_]) -> _Wanted:
+    def take(self, places: Indices | npt.NDArray[np.bool_]) -> _Wanted:
         return _Wanted._make(column[places] for column in self)
 
 

@@ -58,7 +58,7 @@ class Calls:
     grouped: bool
     scaled: bool
     """Whether sums and extremes of numerics have the scale that Postgres shows, if it is known."""
-    found: list[logical.AggregateCall] = field(default_factory=list)
+    aggregates: list[logical.AggregateCall] = field(default_factory=list)
     collected: list[logical.WindowCall] = field(default_factory=list)
     wanted: str | None = None
 
@@ -66,11 +66,11 @@ class Calls:
         """Return the column with a call's result."""
         expression = settled(argument) if argument is not None else None
         nullable = function != "count" and (not self.grouped or expression is None or expression.nullable)
-        for present in self.found:
+        for present in self.aggregates:
             if (present.function, present.argument, present.distinct) == (function, expression, distinct):
                 return column(present.name, present.type, nullable=nullable, span=span)
         name = self._name()
-        self.found.append(logical.AggregateCall(name, function, expression, distinct, type_))
+        self.aggregates.append(logical.AggregateCall(name, function, expression, distinct, type_))
         return column(name, type_, nullable=nullable, span=span)
 
     def _name(self) -> str:
@@ -78,7 +78,7 @@ class Calls:
         if wanted is not None and wanted not in self.names:
             self.names.add(wanted)
             return wanted
-        names = [*(call.name for call in self.found), *(call.name for call in self.collected)]
+        names = [*(call.name for call in self.aggregates), *(call.name for call in self.collected)]
         return f"$a{sum(name.startswith('$a') for name in names) + 1}"
 
     def collect(self, call: logical.WindowCall, span: Span) -> Typed:
@@ -123,13 +123,13 @@ class GroupContext:
         """Return the group column of a column that a subquery above the groups uses."""
         return self.grouped(value, value.column or "", value.span)
 
-    def known(self, node: Any) -> Typed | None:
+    def computed(self, node: Any) -> Typed | None:
         """Return the group column that equals a whole expression, None if no group column does."""
         if isinstance(node, (exp.Column, exp.Literal, exp.Null, exp.Boolean)):
             return None
         if (not self.planned(node)) if node.find(exp.Query) is not None else _has_aggregate(node):
             return None
-        clock = self.rows.context.known(node)
+        clock = self.rows.context.computed(node)
         if clock is not None:
             return clock
         try:
@@ -231,7 +231,7 @@ def _count(call: _Aggregate) -> Typed:
     argument = held(call.argument) if call.argument.type == types.INTERVAL else call.argument
     if call.distinct and argument.type.name == "record":
         argument = _comparable_record(argument)
-    elif call.distinct and not types.grouped(argument.type):
+    elif call.distinct and not types.is_groupable(argument.type):
         raise SinkqlError("SQ2214", f"count() of {argument.type.called} is not supported here", call.span)
     return call.add("count", argument, types.BIGINT, distinct=call.distinct)
 
@@ -241,7 +241,7 @@ def _comparable_record(row: Typed) -> Typed:
     parts = []
     for field_ in fields(row):
         check_group(field_.type, row.span, "count(DISTINCT …)")
-        parts.append(_with_one_zero(field_) if types.floating(field_.type) else field_)
+        parts.append(_with_one_zero(field_) if types.is_floating(field_.type) else field_)
     return _null_with_row(row, record(parts, row.span))
 
 
@@ -277,21 +277,21 @@ def _sum(call: _Aggregate) -> Typed:
 
 def _check_sum(call: _Aggregate) -> None:
     type_ = call.argument.type
-    if not types.number(type_):
+    if not types.is_number(type_):
         raise call.no_function()
     if type_.name == "numeric":
         check_scale(call.argument)
-    if call.distinct and types.floating(type_):
+    if call.distinct and types.is_floating(type_):
         message = f"{call.name}(DISTINCT …) of {type_.name} is not supported yet"
         raise SinkqlError("SQ2932", message, call.span, hint=f"Cast it: {call.name}(DISTINCT value::numeric(38,10)).")
-    if types.floating(type_) and call.calls.retracts:
+    if types.is_floating(type_) and call.calls.retracts:
         message = f"{call.name}() of {type_.name} is not exact over rows that can be removed"
         raise SinkqlError("SQ2220", message, call.span, hint=_as_numeric(call))
 
 
 def _numeric_sum(call: _Aggregate) -> Typed:
     argument = call.argument
-    if types.whole(argument.type) or types.unsigned(argument.type):
+    if types.is_signed_integer(argument.type) or types.is_unsigned(argument.type):
         argument = cast_to(argument, Type("numeric", 38, 0))
     elif call.calls.scaled and narrowed(argument) is not argument:
         argument = narrowed(argument)
@@ -315,7 +315,7 @@ def _plain(value: Typed) -> Typed:
 def _avg(call: _Aggregate) -> Typed:
     _check_sum(call)
     counted = call.add("count", call.argument, types.BIGINT, distinct=call.distinct)
-    if types.floating(call.argument.type):
+    if types.is_floating(call.argument.type):
         total, largest = _float_sum(call)
         return expression("$avg(double precision,double precision,bigint)", (total, largest, counted), call.span)
     # an integer divides by its count as exactly as a numeric does
@@ -326,13 +326,13 @@ def _avg(call: _Aggregate) -> Typed:
 def _variance(call: _Aggregate) -> Typed:
     """Plan variance from calls that support retraction: the count, the sum and the sum of squares."""
     _check_sum(call)
-    if call.distinct or types.floating(call.argument.type):
+    if call.distinct or types.is_floating(call.argument.type):
         what = "DISTINCT …" if call.distinct else call.argument.type.called
         message = f"{call.name}({what}) is not supported yet"
         hint = "Write SELECT DISTINCT in a subquery in FROM." if call.distinct else _as_numeric(call)
         raise SinkqlError("SQ2932", message, call.span, hint=hint)
     value, plain = call.argument, cast_to(call.argument, NUMERIC)
-    if types.whole(value.type) or types.unsigned(value.type):
+    if types.is_signed_integer(value.type) or types.is_unsigned(value.type):
         value = Typed(cast_to(value, Type("numeric", types.INTEGER_DIGITS[value.type.name], 0)).tree, NUMERIC)
     squares = call.add("sum", square(value, call.span), NUMERIC)
     rows = call.add("count", call.argument, types.BIGINT)
@@ -365,9 +365,9 @@ def _is_constant(subject: Typed, constant_: bool | int) -> Typed:
 
 def _extreme(call: _Aggregate) -> Typed:
     type_ = call.argument.type
-    if type_ == types.BYTEA or (type_.name == "array" and types.ordered(type_)):
+    if type_ == types.BYTEA or (type_.name == "array" and types.is_ordered(type_)):
         return _collected_extreme(call)
-    if not (types.number(type_) or types.instant(type_) or type_ in (types.TIME, types.TEXT)):
+    if not (types.is_number(type_) or types.is_instant(type_) or type_ in (types.TIME, types.TEXT)):
         raise call.no_function()
     argument = narrowed(call.argument) if call.calls.scaled else call.argument
     return call.add(call.name, argument, argument.type)

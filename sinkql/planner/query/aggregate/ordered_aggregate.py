@@ -144,13 +144,13 @@ def _term(rows: Translator, term: Any) -> logical.Sort:
 
 def _order_of_distinct(value: Typed, terms: list[logical.Sort], span: Span) -> list[logical.Sort]:
     """Return the order of distinct values: the values themselves, unless the query orders them."""
-    if not types.comparable(value.type):
+    if not types.is_comparable(value.type):
         raise SinkqlError("SQ2214", f"DISTINCT of {value.type.called} is not supported", span)
     expression = settled(value)
     if any(term.expression != expression for term in terms):
         message = "in an aggregate with DISTINCT, ORDER BY can only name the argument"
         raise SinkqlError("SQ2214", message, span, hint="Write SELECT DISTINCT in a subquery in FROM first.")
-    return terms or ([] if types.ranged(value.type) else [logical.Sort(expression)])
+    return terms or ([] if types.is_range(value.type) else [logical.Sort(expression)])
 
 
 # --- WITHIN GROUP ----------------------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ def _sorted(rows: Translator, written: OrderedAggregate, value: Typed, term: log
     if name == "mode" and value.type.nested:
         raise SinkqlError("SQ2214", f"mode() of {value.type.called} is not supported", value.span)
     if name == "percentile_cont":
-        if not types.number(value.type):
+        if not types.is_number(value.type):
             hint = "Write percentile_disc(), which takes values of any sortable type."
             message = f"percentile_cont() takes numbers, found {value.type.called}"
             raise SinkqlError("SQ2211", message, value.span, hint=hint)

@@ -254,7 +254,7 @@ class Apply:
         self, relation: logical.Relation, conditions: Sequence[Expression], value: logical.Column, span: Span
     ) -> tuple[logical.Relation, list[Expression], logical.Column, str]:
         """Return the minimum of the rows that meet conditions, and the number of these rows."""
-        if not types.comparable(value.type):
+        if not types.is_comparable(value.type):
             message = f"a subquery of type {value.type} that may return several rows is not supported yet"
             hint = "Aggregate it, or limit it to a key."
             raise SinkqlError("SQ2926", message, span, hint=hint)

@@ -160,7 +160,7 @@ def _aggregate(relation: logical.Aggregate, fresh: Fresh) -> Correlated | None:
     groups = [(group.name, Typed(group.expression, group.expression.type)) for group in relation.group]
     conditions = []
     for pair_ in pairs:
-        if pair_ is None or not types.grouped(pair_.inner.type):
+        if pair_ is None or not types.is_groupable(pair_.inner.type):
             return None
         name = fresh()
         groups.append((name, Typed(pair_.inner, pair_.inner.type)))
@@ -413,7 +413,7 @@ def decorrelate(
 def grouping(condition: Expression, relation: logical.Relation) -> bool:
     """Return whether a condition is an equality whose inner side rows can be grouped by."""
     sides = pair(condition, joins.names_of(relation))
-    return sides is not None and types.grouped(sides.inner.type)
+    return sides is not None and types.is_groupable(sides.inner.type)
 
 
 def _join_values(
