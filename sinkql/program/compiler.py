@@ -107,7 +107,7 @@ class Program:
         for job in jobs:
             changed_word = physical.meant_otherwise(job)
             if changed_word is not None:
-                message = f'the program was compiled for another version of "{changed_word}"'
+                message = f'the program was compiled for another meaning of "{changed_word}"'
                 raise SinkqlError("SQ4011", message, hint="Compile the SQL again.")
         return cls(file.items, jobs)
 
