@@ -102,7 +102,7 @@ class Program:
                 "SQ4011",
                 "the file is not a compiled program",
                 detail=str(error),
-                hint="Run sinkql compile first.",
+                hint="Make one with sinkql compile.",
             ) from error
         for job in jobs:
             changed_word = physical.meant_otherwise(job)

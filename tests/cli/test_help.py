@@ -254,10 +254,10 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
 
 @pytest.mark.long
 def test_a_terminal_draws_a_page(terminal: Terminal) -> None:
-    terminal.start("help", "SQ4115", environment={"SINKQL_PAGER": "sed s/^/paged/"})
+    terminal.start("help", "SQ2209", environment={"SINKQL_PAGER": "sed s/^/paged/"})
     shown = terminal.wait_for("exit=0")
-    assert "# SQ4115" not in shown
-    assert "SQ4115" in shown
+    assert "# SQ2209" not in shown
+    assert "SQ2209" in shown
     assert "](" not in shown
     assert "paged" not in shown
 

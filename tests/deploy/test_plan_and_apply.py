@@ -9,8 +9,6 @@ import pyarrow as pa
 import pytest
 
 from sinkql import ast
-from sinkql.cli.command.deploy import _print as print_plan
-from sinkql.cli.output import Output
 from sinkql.connector_api.registry import discover
 from sinkql.connectors.iceberg.table.catalog import open_catalog
 from sinkql.errors import SinkqlError
@@ -625,16 +623,3 @@ def test_a_column_less_of_a_source_that_names_its_values_goes_in_place(
     assert _plan(session, less).steps == ()
     swapped = less.replace("counter bigint, more text", "more text, counter bigint")
     assert {step.action for step in _plan(session, swapped).steps} == {"replace"}
-
-
-def test_the_page_shows_what_plan_says(session: Session, capsys: pytest.CaptureFixture[str]) -> None:
-    before = """
-CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');
-CREATE TABLE orders (id bigint PRIMARY KEY, total int);
-CREATE SINK orders_sink FROM orders INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'a', TABLE = 's')
-  KEY (id) MODE UPSERT WITH (COMMIT INTERVAL = '2s');
-"""
-    session.execute(before)
-    print_plan(_plan(session, before.replace("total int", "total int, note text")), Output("text"))
-    page = (Path(__file__).parents[2] / "docs" / "changing.md").read_text("utf-8")
-    assert page.split("```")[3].strip("\n") + "\n\n2 to alter\n" == capsys.readouterr().out

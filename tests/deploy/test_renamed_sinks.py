@@ -187,5 +187,6 @@ def test_notices_name_item_and_place(
         'b.sql:1:5: notice: setting "zzz" does not exist, skipped',
         'a.sql:4:91: notice: materialized view "v": ORDER BY without LIMIT does nothing in a view: its rows have '
         "no order",
-        'b.sql:3:8: notice: sink "k": the key is not proven to be unique: of rows with the same key, the last is kept',
+        'b.sql:3:8: notice: sink "k": the key is not proven to be unique: of rows with the same key, '
+        "the sink keeps the last",
     ]

@@ -89,7 +89,7 @@ def _warehouse(session: Session, project: Path) -> None:
 
 def _state(session: Session, project: Path) -> None:
     error = fails(session, "CREATE CLUSTER c (SIZE = 'local[2]', STATE = 'state');")
-    assert (error.code, error.hint is not None and "whole path" in error.hint) == ("SQ2615", True)
+    assert (error.code, error.hint is not None and "absolute path" in error.hint) == ("SQ2615", True)
 
 
 _CASES: dict[tuple[str, str], Callable[[Session, Path], None]] = {

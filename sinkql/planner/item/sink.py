@@ -241,6 +241,6 @@ def _check_keys(tables: Sequence[tuple[str, Span]], catalog: logical.CatalogRead
         f'table "{short}" has no key',
         span,
         detail=f"{further}{and_more} have no key either" if more else None,
-        hint=f"Add a key upstream, or write MODE APPEND. Or leave the table out with FOR TABLES (…) and create a sink "
+        hint=f"Add a key upstream, write MODE APPEND, or leave the table out with FOR TABLES (…) and create a sink "
         f'with a KEY for "{short}".',
     )
