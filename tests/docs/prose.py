@@ -17,7 +17,7 @@ CELL_WORDS = 25
 PAGE_LINES = 150
 LONG_PAGES = (
     "errors/", "functions/", "reference/", "connectors/", "sql/", "releases/",
-    "faq", "glossary", "index", "comparison",
+    "faq", "glossary", "index", "comparison", "ARCHITECTURE",
 )  # fmt: skip
 """Where a page may have more lines: what readers look things up in."""
 _PHRASES = Path(__file__).with_name("phrases.toml")
