@@ -29,9 +29,9 @@ def _followed(text: str, types: dict[str, str], hint: str) -> str | None:
     columns = r"\b[xy]\b"
     if cast := re.fullmatch(r"Cast the operands, as in value(::\w+)\.", hint):
         return re.sub(columns, rf"\g<0>{cast[1]}", text)
-    if hint == "Take an element of it, as x[1].":
+    if hint == "Use an element of it, as x[1].":
         return re.sub(columns, lambda name: f"{name[0]}[1]" if re.search("list|]", types[name[0]]) else name[0], text)
-    if hint == "Take a value of it, as m -> 'key'.":
+    if hint == "Use a value of it, as m -> 'key'.":
         return re.sub(columns, lambda name: f"({name[0]} -> 'k')" if "map" in types[name[0]] else name[0], text)
     if test := re.fullmatch(r"Compare it, as in value (.+)\.", hint):
         return text.replace("x", f"(x {test[1]})")

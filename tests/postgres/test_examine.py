@@ -148,7 +148,7 @@ def test_slots_are_those_of_sources_or_nobodys(
 def test_a_log_that_sinks_leave_behind_is_told_and_one_of_nobody(captured: Session, doctor: Doctor) -> None:
     assert doctor()["s: log"]["state"] == "ok"
     (place,) = (captured.catalog.database.folder / "capture").iterdir()
-    for size, why in ((1, "more than MAX RETAINED WAL"), (19 << 30, "once it is full")):
+    for size, why in ((1, "exceeded MAX RETAINED WAL"), (19 << 30, "when the log is full")):
         figures = {"kept_by": "log", "log_bytes": size, "retained_bytes": 5}
         captured.catalog.control.measured(place.name, {"": figures})
         found = doctor()["s: log"]
