@@ -91,7 +91,9 @@ def test_a_statement_that_the_server_works_on_is_awaited(
     with postgres.connect() as other, ThreadPoolExecutor() as pool, database.read() as connection:
         other.execute("SELECT pg_advisory_lock(7)")
         answer = pool.submit(connection.scalar, "SELECT 7 FROM pg_advisory_xact_lock(7)")
-        assert [said.get(timeout=PATIENCE_S) for _ in range(2)] == [True, True]
+        asked_while_working = 0
+        while asked_while_working < 2:  # on a loaded machine, the server is asked about what came before, too
+            asked_while_working += said.get(timeout=PATIENCE_S)
         monkeypatch.setattr(dead_connection, "SILENCE_S", PATIENCE_S)
         other.execute("SELECT pg_advisory_unlock(7)")
         assert answer.result(PATIENCE_S) == 7

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
 from importlib.resources import files
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import psycopg
@@ -100,7 +101,7 @@ def results() -> Mapping[tuple[str, str], Shown]:
     _, helps = read()
     plain = [each for each in helps if each.page not in (GROUPED, WINDOWS, CLOCK)]
     found = {}
-    with Session() as session:
+    with TemporaryDirectory() as folder, Session(folder) as session:
         for each in plain:
             for example in each.examples:
                 try:

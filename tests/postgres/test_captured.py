@@ -216,7 +216,7 @@ def test_rows_that_cannot_be_computed_again_are_kept_if_the_user_says_so(
             with pytest.raises(SinkqlError, match=r"SQ3701"):
                 run_once(session, "u")
             session.execute("ALTER SOURCE s SKIP;")
-            with pytest.raises(SinkqlError, match=r"SQ3439.*\n?.*\n?.*ALTER SOURCE … SKIP once more") as failed:
+            with pytest.raises(SinkqlError, match=r"SQ3439.*\n?.*\n?.*ALTER SOURCE … SKIP again") as failed:
                 run_once(session, "u")
             (job,) = session.jobs(("u",))
             session.catalog.control.status(job.sink_id, "failed", error=f"{failed.value.code}: {failed.value.message}")

@@ -198,7 +198,7 @@ def test_a_sink_that_is_renamed_goes_on_computing_its_rows_again(
         raise SinkqlError("SQ3415", "begun and not broken off")
 
     monkeypatch.setattr(BatchLoop, "full_refresh", rebuild)
-    roster: Any = SimpleNamespace(jobs=[after], work=lambda sink_id: FixedRoster(roster.jobs).assignment(sink_id))
+    roster: Any = SimpleNamespace(jobs=[after], assignment=lambda sink_id: FixedRoster(roster.jobs).assignment(sink_id))
     session: Any = SimpleNamespace  # no Spark gets anything to do
     host = SinkHost(
         SharedSpark(session, 2, tmp_path),

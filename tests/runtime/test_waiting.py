@@ -26,7 +26,7 @@ def _jobs(folder: Path) -> tuple[physical.Job, physical.Job]:
 
 def _host(folder: Path, *jobs: physical.Job, **more: Any) -> SinkHost:
     control = MemoryControl()
-    given = {"control": control, "roster": FixedRoster(jobs), "registry": discover(), "ended": EndedSinks()}
+    given = {"control": control, "workload": FixedRoster(jobs), "registry": discover(), "ended": EndedSinks()}
     given |= {"contexts": lambda each: contexts(folder, each), **more}
     return cast("SinkHost", SimpleNamespace(**given))
 

@@ -371,7 +371,7 @@ def test_a_sink_is_altered_before_its_table_has_the_columns_to_come(session: Ses
     [
         ("SELECT id, v, r, n::numeric(9, 3) AS n FROM t", "MODE APPEND", "changes from"),
         ("SELECT id, v::bigint, r, n FROM t", "KEY (id) MODE UPSERT PARTITION BY (v)", "partitioned"),
-        ("SELECT id, v + 1 AS w, r, n FROM t WHERE v > 1", "MODE APPEND", "in another way"),
+        ("SELECT id, v + 1 AS w, r, n FROM t WHERE v > 1", "MODE APPEND", "computed differently"),
         ("SELECT id, v::text, r, n FROM t", "KEY (id) MODE UPSERT", "changes from integer to text"),
         ("SELECT id, v + 1 AS v, r, n FROM t", "KEY (id) MODE UPSERT, EXISTING ROWS = KEEP", "it did not write"),
         ("SELECT id, v + 1 AS v, r, n FROM t", "KEY (id) MODE UPSERT, SNAPSHOT = false", "SNAPSHOT = false"),

@@ -76,7 +76,7 @@ def _hint(entry: logical.Entry, catalog: Catalog) -> str:
     """Return the hint for a view that stores the changes of an item."""
     name = sql_name(entry.name, catalog.plans)
     if entry.kind == "MATERIALIZED VIEW":
-        return f"Run ALTER MATERIALIZED VIEW {name} SET (COMMIT INTERVAL = '1s'), then subscribe again."
+        return f"Run ALTER MATERIALIZED VIEW {name} SET (COMMIT INTERVAL = '1s'), and subscribe again."
     view = sql_name(f"{entry.name}_changes", catalog.plans)
     return (
         f"Run CREATE MATERIALIZED VIEW {view} WITH (COMMIT INTERVAL = '1s') AS SELECT * FROM {name}, "
