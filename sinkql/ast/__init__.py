@@ -1,12 +1,11 @@
-"""The syntax of statements as frozen dataclasses: what was written and where, nothing that it means.
+"""The syntax of statements as frozen dataclasses, with spans: what was written, not what it means.
 
-* `value`: names and the values that options take.
-* `clause`: what statements are made of.
-* `dml`: tables, indexes, and the statements that change rows.
-* `create`: sources, formats, and tables that are fed by a source.
-* `create`: views and sinks.
-* `alter`: ALTER, and what it may do.
-* `statement`: all other statements, and the union of all.
+* `value`: Names, and the values of options.
+* `clause`: The clauses of statements.
+* `create`: CREATE of sources, tables from sources, views and sinks.
+* `dml`: Tables, indexes, and the statements that change rows.
+* `alter`: ALTER and its actions.
+* `statement`: All other statements, and the union of all.
 """
 
 from sinkql.ast.alter import AddColumn as AddColumn

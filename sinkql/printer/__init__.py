@@ -1,12 +1,11 @@
-"""ast → canonical SQL: parsed again, it is the same statement.
+"""Print statements as canonical SQL; parsed again, the text gives the same statement.
 
-* `redaction`: a statement to the same without its secrets.
-* `statement`: a statement to its text; those that have no family are written here.
-* `dml`: tables, indexes, and the statements that change rows.
-* `create`: sources, formats, tables that a source feeds.
-* `create`: views and sinks.
-* `alter`: ALTER and its actions.
-* `clause`: names, values and options to their text.
+* `statement`: Print a statement; other modules print families of statements.
+* `create`: Print CREATE of sources, tables from sources, views and sinks.
+* `dml`: Print tables, indexes, and the statements that change rows.
+* `alter`: Print ALTER and its actions.
+* `clause`: Print names, values and options.
+* `redaction`: Replace the secrets of a statement before it is printed.
 """
 
 from sinkql.printer.statement import to_sql as to_sql

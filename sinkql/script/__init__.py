@@ -1,8 +1,7 @@
-"""Scripts as text.
+"""Scripts as text, before they are parsed.
 
-* `split`: paths to scripts.
-* `variable`: a text with variables to the same with their values, and where each place came from.
-* `split`: what was typed to statements and backslash commands.
-* `redaction`: a script to the same without its secrets.
-* `format`: a script to its canonical form, every comment at its place.
+* `split`: Find the scripts of paths, and split typed text into statements and backslash commands.
+* `variable`: Replace the variables of a script, and map positions back to the original.
+* `redaction`: Replace the secrets of a script.
+* `format`: Format a script canonically and keep every comment.
 """

@@ -1,8 +1,7 @@
-"""What the processes that use one catalog tell each other through it.
+"""Coordination of the processes that use one catalog.
 
-* `process`: the time as text, and what tells a process from others.
-* `control`: leases, desired states, statuses and progress of running sinks.
-* `shared_store`: what those who run sinks, capture sources and ask for something leave for each other.
-* `shared_store`: those of the timeline.
-* `intent_log`: statements of several steps, finished after a crash.
+* `process`: Identify a process, and format times.
+* `control`: Leases, desired states, statuses and progress of sinks.
+* `shared_store`: The key-value stores and timelines that processes share.
+* `intent_log`: Finish statements of several steps after a crash.
 """

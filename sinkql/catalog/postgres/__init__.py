@@ -1,7 +1,8 @@
-"""A catalog in a Postgres database, for processes of several hosts: the same tables, by psycopg.
+"""A catalog in a Postgres database, for processes of several hosts.
 
-* `database`: `ServerDatabase`: an open one and its transactions. `failure`: what keeps it from answering, as an error.
-* `connection`: a transaction's connection; `connection`: SQLite's statements as Postgres has them.
-* `schema`: the schema of the tables, made and upgraded.
-* `schema`: the rows of all tables ↔ a copy in memory, over which the system relations are.
+* `database`: An open catalog and its transactions.
+* `connection`: A connection that runs the statements of SQLite in Postgres.
+* `schema`: Create and upgrade the tables, and copy their rows to memory for system relations.
+* `failure`: Convert the errors of a server that does not answer.
+* `item_names`: The names of items, for completion in an operating system's shell.
 """

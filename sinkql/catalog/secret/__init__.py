@@ -1,7 +1,7 @@
-"""Secrets: what is stored of them, and their values at the moment of their use.
+"""Secrets: their stored form, and their values at the time of use.
 
-* `value`: a value as a type that does not show it; what CREATE SECRET gives.
-* `cipher`: `Cipher`: values and texts ↔ what the catalog file holds of them, encrypted.
-* `providers`: a reference → the value that is kept elsewhere; `providers`, `providers`: those of such servers.
-* `cipher`: literals of options that take secrets ↔ the same in the file's text of a statement, encrypted.
+* `value`: Types that do not print their value.
+* `cipher`: Encrypt and decrypt secrets and the secret literals of statements.
+* `providers`: Resolve references to secrets in the environment, files, keyrings, Vault and AWS.
+* `hash_key`: The catalog's secret key of row hashes.
 """

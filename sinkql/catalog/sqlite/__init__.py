@@ -1,7 +1,8 @@
-"""The catalog file: SQLite, opened, kept up to date, and written by many processes.
+"""A catalog in a SQLite file, which several processes may write.
 
-* `database`: `Database`: an open file and its transactions. `connection`: one of SQLite, with rows by name.
-* `schema`: the tables and views that it has; `schema`: its tables.
-* `private_file`: what is checked and made before a file is open. `database`: copies of it.
-* `item_names`: names of items for a shell that completes commands, without any of this.
+* `private_file`: Check and create the file, readable by its owner alone.
+* `database`: An open catalog, its transactions, and copies of it.
+* `connection`: A connection that returns rows by name.
+* `schema`: The tables and views, and their upgrades.
+* `item_names`: The names of items, for completion in an operating system's shell.
 """

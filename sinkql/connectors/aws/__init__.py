@@ -1,11 +1,9 @@
-"""AWS connections: access to S3 and to catalogs of AWS, for whoever reads or writes there.
+"""Connections to AWS: access to S3 and to catalogs of AWS.
 
-* `plan`: the statement's options → the plan's, checked.
-* `store`: the planned options and secrets → an object store's properties; a role is assumed, and assumed anew in time.
-* `store`: do the keys, or the role, get in.
-* `store`: clients of AWS's services.
+PrivateLink and Glue's schema registry are declared, and refused.
 
-PrivateLink and the schema registry of Glue are declared, and not supported yet.
+* `plan`: Check the options of the statement.
+* `store`: Open an object store or a client, assume roles, and check the credentials.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Google Cloud connections: access to Cloud Storage and to BigLake's catalog, for whoever reads or writes there.
+"""Connections to Google Cloud: access to Cloud Storage and to BigLake's catalog.
 
-* `store`: the key of a service account → tokens, renewed in time, as an object store's properties.
-* `store`: an exception of google-auth → one coded error.
+* `store`: Exchange a service account's key for tokens, renew them, and convert errors.
 """
 
 from __future__ import annotations

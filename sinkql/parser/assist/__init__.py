@@ -1,8 +1,6 @@
-"""Text that is being typed → what helps with it.
+"""Help with text that is being typed.
 
-* `completion`: a text and a cursor to what may stand there, by the grammar.
-* `completion`: a statement up to a name to the kinds of items that the name may be of.
-* `completion`: a query up to the cursor to what may stand there, by its clauses.
-* `highlight`: a text, right or wrong, to what each part of it is.
-* `syntax_help`: the grammar to a statement's syntax, as manuals write it.
+* `completion`: Complete a text at the cursor by the grammar: words, kinds of items, and clauses of queries.
+* `highlight`: Classify the parts of a text, right or wrong.
+* `syntax_help`: Print the grammar of a statement as a synopsis.
 """

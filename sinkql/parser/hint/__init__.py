@@ -1,7 +1,5 @@
-"""What cannot be read → an error that says what is wrong and how it is written.
+"""Errors for text that does not parse.
 
-* `syntax_error`: a token that cannot stand where it stands to an error: what was expected, what was found, and the fix.
-* `other_dialects`, `other_dialects.toml`: forms of other SQLs, and what is written instead; those of queries, functions
-  and types too.
-* `syntax_error`: an error behind a string without an end to one at that string.
+* `syntax_error`: The error for an unexpected token or an unclosed string, with the fix.
+* `other_dialects`: Hints for forms of other SQL dialects, from `other_dialects.toml`.
 """

@@ -1,7 +1,9 @@
-"""Text → the tree of a statement.
+"""Read statements: text to lexemes, and lexemes to trees.
 
-* `lexer`, `lexer`: text to lexemes; strings, comments and names are whole and valid after it.
-* `automaton`, `tables`, `automaton`: the files of the grammar to tables, which Lark makes; tokens to a tree by them.
-* `reader`, `lookahead`: one statement's lexemes to a tree; here a word becomes a keyword or a name.
-* `tree`: the parts of a tree.
+* `lexer`: Split text into lexemes, and check strings, comments and names.
+* `tables`: Generate the tables of the grammar with Lark.
+* `automaton`: Load the cached tables, and drive them.
+* `lookahead`: Decide by the next words whether a word is a keyword.
+* `reader`: Read the lexemes of one statement to a tree.
+* `tree`: The nodes of a tree.
 """

@@ -1,9 +1,8 @@
-"""Lark's tree → ast, a module for each module of `ast`.
+"""Transform the parser's trees to statements, a module for each module of `ast`.
 
-* `statement`: a statement's tree to the statement; those that have no family are built here.
-* `dml`: tables, indexes, schemas, and the statements that change rows.
-* `create`: sources, tables that are fed by one, formats and envelopes.
-* `create`: views and sinks.
-* `alter`: ALTER and its actions.
-* `value`: values, options, and the values of secrets.
+* `statement`: Transform a statement's tree; other modules transform families of statements.
+* `create`: Transform CREATE of sources, tables from sources, views and sinks.
+* `dml`: Transform tables, indexes, schemas, and the statements that change rows.
+* `alter`: Transform ALTER and its actions.
+* `value`: Transform values, options, and the values of secrets.
 """

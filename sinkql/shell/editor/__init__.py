@@ -1,9 +1,7 @@
-"""What happens while somebody types.
+"""The line editor of the shell.
 
-* `prompt`: the line editor, what Enter does in it, and its colours.
-* `prompt`: what was typed before, without secrets.
-* `highlight`: typed text to styled text.
-* `completer`: the text before the cursor to the menu of what may stand there.
-* `candidates`, `candidates`, `completer`: names of the catalog, options and their values, backslash commands for that
-  menu.
+* `prompt`: The prompt, the keys, and the history without secrets.
+* `highlight`: Style the typed text.
+* `completer`: Complete the text before the cursor: SQL, names and backslash commands.
+* `candidates`: The names of the catalog, and options with their values, that complete a text.
 """

@@ -1,8 +1,9 @@
-"""What the shell and the command line show.
+"""Output of the shell and the command line.
 
-* `screen`: results, notices and errors to the terminal, a file or the pager.
-* `table`, `grid`, `value`: columns and rows to text, in each format; those that rich draws; values to text.
-* `screen`: a line with the seconds that a statement takes so far.
-* `pager`: a long text to the user's pager.
-* `keyboard`: the terminal between two prompts, and while another program has it.
+* `screen`: Print results, notices and errors to the terminal, a file or the pager, and the seconds of a statement.
+* `table`: Format columns and rows in each output format.
+* `grid`: Draw tables with rich.
+* `value`: Format values as text.
+* `pager`: Show a long text in the user's pager.
+* `keyboard`: Set the terminal between two prompts, and for other programs.
 """
