@@ -1,4 +1,4 @@
-"""A catalog → a copy of it in a file, with the rows of its tables beside it; a copy → put back."""
+"""Copy a catalog to a file, with the rows of its tables beside it, and restore such a copy."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _restore_server(url: ServerUrl, copy: Path, kept: Path) -> Path | None:
 
 
 def _brought_up_to_date(copy: Path) -> Memory:
-    """Return what a copy has, with the tables of this version, as opening it would; the copy stays as it is."""
+    """Return the content of a copy, upgraded to the tables of this version; the copy stays unchanged."""
     with tempfile.TemporaryDirectory(prefix="sinkql-restore-") as folder, coded(copy):
         place = Path(folder) / copy.name
         shutil.copy(copy, place)

@@ -187,7 +187,7 @@ class Catalog:
                 note_planned(connection, names, planner)
 
     def stored(self, full_name: str) -> Stored | None:
-        """Return an item as it is stored; None for the built-in ones."""
+        """Return the stored form of an item; None if it is built in."""
         with self.database.read() as connection:
             row = connection.first("SELECT * FROM items WHERE full_name = ?", full_name)
         if row is None:

@@ -58,7 +58,7 @@ def adding(
 
 
 def rotating(full_name: str, given: Given) -> Operation[None]:
-    """Give a secret a new value; items that use it stay as they are. Raises SQ2001 if it is gone.
+    """Change the value of a secret; items that use it stay unchanged. Raise SQ2001 if it does not exist.
 
     The next `refresh` reads the secret's new text.
     """

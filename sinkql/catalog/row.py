@@ -35,7 +35,7 @@ OWNER = "materialize"
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """An item as it is stored; `create_sql` has its literals, also those that the file holds encrypted."""
+    """The stored form of an item; `create_sql` has its literals, decrypted if the file holds them encrypted."""
 
     id: str
     name: str

@@ -58,7 +58,7 @@ class TakenError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Access:
-    """Keys as they are now tell one access from another, in one process."""
+    """The current credentials, which identify one access to a store in a process."""
 
     process: int
     known: tuple[tuple[str, str], ...] = field(repr=False)

@@ -139,7 +139,7 @@ def _take(copy: FileConnection, connection: Connection, table: str, where: str =
 def _take_newer(copy: FileConnection, connection: Connection, table: str) -> None:
     bounds = f"SELECT coalesce(min(number), 0) AS oldest, coalesce(max(number), 0) AS newest FROM {table}"
     theirs, mine = connection.first(bounds), copy.first(bounds)
-    if theirs.newest < mine.newest:  # the catalog was put back
+    if theirs.newest < mine.newest:  # the catalog was restored
         copy.execute(f"DELETE FROM {table}")
         mine = copy.first(bounds)
     _take(copy, connection, table, "number > ?", mine.newest)

@@ -38,7 +38,7 @@ _ONE_TEXT = ("env_var", "file")
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """What is stored of a secret: a reference as it is, a literal encrypted."""
+    """The stored form of a secret: a plain reference, or an encrypted literal."""
 
     kind: str
     version: int

@@ -10,7 +10,7 @@ from sinkql.catalog.store import Connection
 
 
 def record(connection: Connection, event: Literal["create", "alter", "drop"], item_id: str) -> None:
-    """Write down that an item was made, got another text or owner, or is to be deleted."""
+    """Record that an item was created, that its text or owner changed, or that it will be deleted."""
     row = connection.first("SELECT kind, database_name, schema_name, name, owner FROM items WHERE id = ?", item_id)
     details = {"id": item_id, "database": row.database_name, "schema": row.schema_name, "name": row.name}
     connection.insert(

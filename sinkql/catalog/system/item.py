@@ -56,7 +56,7 @@ class SystemRows:
     database: Store
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows as they are now."""
+        """Yield the current rows."""
         import pyarrow as pa
 
         from sinkql.table.row import Codec
