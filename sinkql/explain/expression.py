@@ -1,8 +1,6 @@
-"""An expression's tree → the SQL that a user would write for it: planned again, it is the same tree.
+"""Expressions, window frames, names and options as SinkQL's own SQL.
 
-The frame of a window function → its SQL.
-
-Names, values and options → the words that all plans share.
+Planning the SQL of an expression again gives the same expression.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from sinkql.logical.expression import text_of
 from sinkql.logical.nested import write_nested
 from sinkql.logical.type import DAY, INTERVAL, SECOND
 
-# how strongly SQL binds a text; an operand that binds more weakly stands in parentheses
+# binding strength of a text; an operand that binds more weakly gets parentheses
 _OR, _AND, _NOT, _PREDICATE, _OTHER, _SUM, _PRODUCT, _SIGN, _ATOM = range(9)
 _FIELDS = ("->", "->>", "#>", "#>>")
 _INFIX = {
@@ -32,7 +30,7 @@ _INFIX = {
     "AND": _AND,
     "OR": _OR,
 }
-# operators that take their operands' common type, so that beside a column a constant needs no type of its own
+# operators that bring their operands to a common type, so that a constant beside a column needs no cast
 _COMPARED = (
     "=", "<>", "<", "<=", ">", ">=", "IS NOT DISTINCT FROM", "BETWEEN", "IN", "nullif", "coalesce", "greatest", "least",
 )  # fmt: skip
@@ -48,7 +46,7 @@ def sql(expression: Expression) -> str:
 
 
 def name(text: str) -> str:
-    """Return a column's name, in quotes where SQL wants them; names of SinkQL's own, which begin with $, have none."""
+    """Return a column's name, in quotes if SQL requires them; SinkQL's internal names (with $) have none."""
     if re.fullmatch(r"\$?[a-z_0-9]*|[a-z_][a-z_0-9]*", text) and text.upper() not in QUOTED:
         return text
     return quoted(text)
@@ -119,13 +117,13 @@ def _literal(literal: Literal) -> _Text:
 
 
 def _part(value: Any, type_: Type) -> str:
-    """Return the text of a value as it is written within another."""
+    """Return the text of a value inside an array or another container."""
     text = text_of(value, type_)
     return f"\\x{text}" if type_.name == "bytea" else text
 
 
 def _natural(text: str) -> Type | None:
-    """Return the type that a number has by its digits alone."""
+    """Return the type of a number by its digits alone."""
     match = re.fullmatch(r"-?(\d+)(?:\.(\d+))?", text)
     if match is None:
         return None
@@ -180,7 +178,7 @@ def _call(call: Call) -> _Text:
             return f"(regexp_match({text}, {pattern}))[{place}]", _ATOM
         case "[]":
             text = _bracketed(operands[0], _ATOM)
-            # behind a type, a subscript would be read as the type's
+            # after a type name, a subscript would belong to the type
             of = call.arguments[0]
             cast = isinstance(of, Cast | Literal) or (isinstance(of, Call) and of.function.startswith("[:]"))
             return f"({text})[{operands[1][0]}]" if cast else f"{text}[{operands[1][0]}]", _ATOM
@@ -225,7 +223,7 @@ def _parts(arguments: Sequence[Expression], operands: Sequence[_Text]) -> str:
 
 
 def _program(call: Call, operands: Sequence[_Text]) -> _Text:
-    """Return the steps of a program as they may have been written."""
+    """Return the calls that a compiled program stands for."""
     text, stack = call.arguments[0], list[_Text]()
     assert isinstance(text, Literal)
     for word in str(text.value).split():
@@ -259,7 +257,7 @@ def _negated(operand: Expression) -> _Text:
 
 
 def _between(operator: str, operands: Sequence[_Text]) -> _Text:
-    """Put an operator between operands; only a left operand of its own kind needs no parentheses."""
+    """Put an operator between operands; only a left operand of the same operator needs no parentheses."""
     binds = _INFIX[operator]
     tight = _ATOM if binds == _OTHER else binds + 1
     left = _bracketed(operands[0], binds if binds in (_SUM, _PRODUCT) else tight)
@@ -269,7 +267,7 @@ def _between(operator: str, operands: Sequence[_Text]) -> _Text:
 
 
 def _beside(function: str, arguments: Sequence[Expression]) -> list[_Text]:
-    """Return operands; a constant beside an operand that says its type is written without it."""
+    """Return the operands; a constant beside an operand of known type has no cast."""
     compared = function in _COMPARED
     if not compared and (function not in _COMPUTED or len(arguments) != 2):
         return [_text(each) for each in arguments]
@@ -292,7 +290,7 @@ def _bare(expression: Expression, told: set[str], *, compared: bool) -> _Text | 
 
 
 def frame_sql(frame: logical.Frame | physical.Frame | None) -> str:
-    """Return a frame with a space before it; nothing for the one that a window has without a word."""
+    """Return a frame with a space before it; an empty string for the default frame."""
     if frame is None:
         return ""
     start, end = _bound(frame.start.offset, "PRECEDING"), _bound(frame.end.offset, "FOLLOWING")
@@ -317,7 +315,7 @@ REDACTED = "<redacted>"
 
 
 def flat(options: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Yield `name: value` of options; a text that may be a secret shows its secrets' names alone."""
+    """Yield `name: value` for each option; an option that may hold a secret shows only the names of its secrets."""
     for name, value in sorted(options.items()):
         label = prefix + name.replace("_", " ")
         if isinstance(value, Mapping) and "secret_text" in value:
@@ -331,7 +329,7 @@ def flat(options: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 def without_literals(data: Any) -> Any:
-    """Return JSON-able data without the literals of texts that may be secrets."""
+    """Return JSON-able data without the literals of options that may hold secrets."""
     match data:
         case {"secret_text": parts}:
             return {"secret_text": [part if isinstance(part, Mapping) else REDACTED for part in parts]}
@@ -349,7 +347,7 @@ def _secret_text(value: Mapping[str, Any]) -> str:
 
 
 def scalar(value: Any) -> str:
-    """Return a value as plans show it."""
+    """Return a value as plans print it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list | tuple):
@@ -358,6 +356,6 @@ def scalar(value: Any) -> str:
 
 
 def duration(time: timedelta) -> str:
-    """Return a time as a text, exact to the millisecond."""
+    """Return a duration as text, exact to the millisecond."""
     ms = time // timedelta(milliseconds=1)
     return f"{ms} ms" if ms % 1000 else f"{ms // 1000} s"

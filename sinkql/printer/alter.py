@@ -1,4 +1,4 @@
-"""ALTER → canonical SQL."""
+"""Print ALTER as canonical SQL."""
 
 from __future__ import annotations
 

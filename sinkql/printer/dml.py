@@ -1,4 +1,4 @@
-"""Tables, indexes and the statements that change rows → canonical SQL."""
+"""Print tables, indexes, and the statements that change rows as canonical SQL."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def create_table(statement: ast.CreateTable) -> str:
 
 
 def table_parts(columns: tuple[ast.ColumnDef, ...], constraints: tuple[ast.TableConstraint, ...]) -> str:
-    """Return a table's columns and constraints in brackets, nothing for none."""
+    """Return a table's columns and constraints in brackets, an empty text if there are none."""
     parts = [column(each) for each in columns] + [_constraint(each) for each in constraints]
     return clause.bracketed(parts) if parts else ""
 
 
 def column(given: ast.ColumnDef) -> str:
-    """Return a column as it is declared."""
+    """Return a column's declaration."""
     return clause.line(
         clause.ident(given.name),
         given.type and given.type.text,
@@ -52,7 +52,7 @@ def _constraint(given: ast.ColumnConstraint | ast.TableConstraint) -> str:
 
 
 def create_index(statement: ast.CreateIndex) -> str:
-    """Return the index's text; without a key it is the default one."""
+    """Return the index's text; without a key, that of CREATE DEFAULT INDEX."""
     head = clause.line(
         "CREATE",
         statement.key is None and "DEFAULT",

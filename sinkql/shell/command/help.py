@@ -1,4 +1,4 @@
-"""The commands, and the statements with their syntax from the grammar → the texts of `\\?` and `\\h`."""
+"""The texts of `\\?` and `\\h`: the commands, and the statements with their syntax from the grammar."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sinkql.shell.shell import BackslashCommand
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """What `\\h` says of a statement: the grammar's rule, what the statement means, and an example that parses."""
+    """A statement in `\\h`: the grammar's rule, its meaning, and an example that parses."""
 
     name: str
     rule: str
@@ -56,17 +56,17 @@ def help_on_commands(actions: Iterable[BackslashCommand]) -> str:
 
 
 def help_on_statement(text: str, registry: Registry) -> str:
-    """Return the help on a statement, the list of all without a text; SQ4037 where there is none of that name.
+    """Return the help on a statement, or without a text the list of statements; raises SQ4037 for an unknown statement.
 
-    Of what connectors add to it, the kinds of the registry are told with their options: those alone that are named
-    behind the statement, as in `CREATE CONNECTION ICEBERG CATALOG`.
+    The kinds that connectors add to the statement follow with their options: all kinds, or those named after the
+    statement, as in `CREATE CONNECTION ICEBERG CATALOG`.
     """
     wanted = " ".join(text.upper().rstrip(";").split())
     if not wanted:
         return _list(topics()) + "\nFor help on a statement use \\h STATEMENT, as in \\h CREATE SINK.\n"
     named = {each.name: each for each in topics()}
     exact = named.get(wanted)
-    # more words than the name has, as in \h DROP SINK
+    # more words than the statement's name, as in \h DROP SINK
     longer = [each for each in topics() if f"{wanted} ".startswith(f"{each.name} ")]
     if exact is not None or longer:
         found = exact if exact is not None else max(longer, key=lambda each: len(each.name))
@@ -107,7 +107,7 @@ _HEADS = {
 
 
 def _offered(registry: Registry) -> dict[str, dict[str, tuple[type | None, type | None]]]:
-    """Return the dataclasses of options of every kind, those of WITH (…) last, by statement and kind."""
+    """Return the dataclasses of options of each kind, WITH (…) last, by statement and kind."""
     return {
         "CREATE CONNECTION": {name: (kind.options, None) for name, kind in registry.connections.items()},
         "CREATE SOURCE": {name: (kind.options, kind.with_options) for name, kind in registry.sources.items()},

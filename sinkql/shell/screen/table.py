@@ -1,4 +1,4 @@
-"""Columns and rows → text: table, vertical, csv, json, jsonl, markdown."""
+"""Format rows as text: table, vertical, csv, json, jsonl, markdown."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from sinkql.shell.setting import RowFormat, Settings
 
 
 def render(columns: Sequence[str], rows: Rows, settings: Settings, *, width: int, colour: bool) -> str:
-    """Return the rows in the format of the settings, each line ended; `width` is the screen's in characters."""
+    """Return the rows in the format of the settings; each line is ended. `width` is the screen's in characters."""
     match _format(columns, rows, settings, width):
         case "table":
-            from sinkql.shell.screen import grid  # rich loads only where it draws
+            from sinkql.shell.screen import grid  # loads rich
 
             return grid.table(columns, rows, settings.null, width=width, colour=colour)
         case "vertical":
