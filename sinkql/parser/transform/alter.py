@@ -1,4 +1,4 @@
-"""The tree of ALTER → ast."""
+"""Transform the tree of ALTER."""
 
 from __future__ import annotations
 
