@@ -1,4 +1,4 @@
-"""An expression's tree → a function of a row."""
+"""Turn an expression's tree into a function of a row."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ FORMS: Mapping[str, Make] = MappingProxyType(
         **json.FORMS,
     }
 )
-"""What is had of `logical.function`'s list, by id."""
+"""The implemented functions of `logical.function`, by id."""
 
 
 def function_of(expression: Expression, columns: Sequence[str]) -> Value | None:
-    """Return the value of an expression as a function of a row of these columns; None where only an engine has it.
+    """Return an expression as a function of a row of these columns; None if only an engine can compute it.
 
-    The function raises SQ3201 for a row on which the expression fails, UnsureError for one that an engine must do.
+    The function raises SQ3201 if the expression fails for a row, NotEvaluableError if an engine must compute the row.
     """
     return _value(expression, {name: place for place, name in enumerate(columns)})
 

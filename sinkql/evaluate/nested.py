@@ -1,7 +1,4 @@
-"""Arrays and lists, which are tuples: their elements, how many there are, and what is among them.
-
-Maps, which are keys and values by key, and records, which are tuples of their fields.
-"""
+"""Functions of arrays and lists (tuples), maps (pairs by key) and records (tuples of fields)."""
 
 from __future__ import annotations
 
@@ -56,7 +53,7 @@ def _length(value: tuple[Any, ...], dimension: int) -> int | None:
 
 
 def _among(test: Callable[[Any, Any], bool]) -> Make:
-    """Return a call that tells whether a comparison is true of any element."""
+    """Return a call that tests whether a comparison is true for any element."""
 
     def make(call: Call, operands: list[Value]) -> Value | None:
         subject, held = operands
@@ -65,7 +62,7 @@ def _among(test: Callable[[Any, Any], bool]) -> Make:
             return None
 
         def found(row: Row) -> bool | None:
-            value, values = subject(row), held(row)  # either may fail beside the other
+            value, values = subject(row), held(row)  # both are evaluated, since either may fail
             if values is None or not values:
                 return None if values is None else False
             if value is None:
@@ -86,7 +83,7 @@ def _slice(value: tuple[Any, ...], first: int, last: int) -> tuple[Any, ...]:
 
 
 def _within(holds: Callable[[set[Any], list[Any]], bool]) -> Make:
-    """Return a call on what elements of an array are compared by, and those of another one; NULL is equal to none."""
+    """Return a test on the elements of two arrays, by their comparison keys; NULL is equal to no element."""
 
     def make(call: Call, operands: list[Value]) -> Value | None:
         type_ = call.arguments[0].type
@@ -145,7 +142,7 @@ def _cat(call: Call, operands: list[Value]) -> Value | None:
 
 
 def _sought(give: Callable[..., Any]) -> Make:
-    """Return a call that is given an array, which elements of it are the one sought, and other operands' values."""
+    """Return a call on an array, the positions of a searched element in it, and the values of the other operands."""
 
     def make(call: Call, operands: list[Value]) -> Value | None:
         key = order_key(call.arguments[1].type)

@@ -1,4 +1,4 @@
-"""A relation → its rows, out of the rows of the items that it reads."""
+"""Compute the rows of a relation from the rows of the items that it reads."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from sinkql.evaluate.operator import comparable, order_key
 from sinkql.logical.numeric_type import RANGES
 
 Read = Callable[[str], Iterable[Row]]
-"""An item's full name → its rows."""
+"""Returns the rows of an item by its full name."""
 Run = Callable[[Read], Iterable[Row]]
-"""What gives the rows of a relation, out of those of the items that it asks for, one after the other."""
+"""Computes the rows of a relation; asks for the rows of each item one after another."""
 
 
 def rows_of(relation: logical.Relation, catalog: logical.CatalogReader) -> Run | None:
-    """Return what gives the rows of a relation over items of a catalog; None where it takes an engine.
+    """Return a function that computes the rows of a relation over items of a catalog; None if it needs an engine.
 
-    It raises SQ3201 for a row on which an expression fails, UnsureError where an engine must do it.
+    The function raises SQ3201 if an expression fails for a row, NotEvaluableError if an engine must compute the rows.
     """
     match relation:
         case logical.Get():
@@ -154,7 +154,7 @@ def _join(join: logical.Join, catalog: logical.CatalogReader) -> Run | None:
 
 
 def _key(values: Sequence[tuple[Value, bool]], row: Row) -> Row | None:
-    """Return what a row is joined by; None if a NULL in it equals nothing."""
+    """Return the join key of a row; None if a NULL in it equals nothing."""
     found = [(value(row), safe) for value, safe in values]
     if any(each is None and not safe for each, safe in found):
         return None
@@ -162,7 +162,7 @@ def _key(values: Sequence[tuple[Value, bool]], row: Row) -> Row | None:
 
 
 def _bound(relation: logical.Bound, catalog: logical.CatalogReader) -> Run | None:
-    """Return what gives the rows that show now."""
+    """Return a function that computes the visible rows at the present time."""
     below = rows_of(relation.input, catalog)
     begins = _values([relation.begin] if relation.begin is not None else [], relation.input)
     ends = _values([relation.end] if relation.end is not None else [], relation.input)
@@ -234,7 +234,7 @@ def _over_all(call: logical.AggregateCall) -> Callable[[list[Any]], Any] | None:
 
 def _sum(type_: logical.Type) -> Callable[[list[Any]], Any] | None:
     if type_.name not in RANGES and type_.name != "numeric":
-        return None  # a sum of floats depends on the order
+        return None  # the sum of floats depends on their order
 
     def found(values: list[Any]) -> Any:
         if not values:
