@@ -1,7 +1,4 @@
-"""A relation → one query in Spark SQL over named inputs: what a view gives when all its input is there at once.
-
-A job's operators → the Spark SQL that they run, to be read: EXPLAIN's last stage.
-"""
+"""Write a relation as one query over named inputs, for a single run, and a job's operators as text for EXPLAIN."""
 
 from __future__ import annotations
 
@@ -20,9 +17,9 @@ from sinkql.planner.query.plan import OneShotQuery
 
 @dataclass(slots=True)
 class QuerySql:
-    """Write a query; `inputs` are the relations that it reads, by the names of their tables in the text.
+    """Writes a query; `inputs` are the relations that it reads, by the names of their tables in the text.
 
-    Rows that show from a time until a time are those of `now_ms`, in milliseconds since 1970.
+    Rows with limited visibility are those visible at `now_ms`, in milliseconds since 1970.
     """
 
     catalog: logical.CatalogReader
@@ -142,7 +139,7 @@ def _call(call: logical.AggregateCall) -> str:
     type_ = spark_type(call.type)
     argument = "*" if call.argument is None else spark_sql(call.argument)
     if call.function == "sum":
-        argument = f"CAST({argument} AS {type_})"  # as wide as the result before it adds up
+        argument = f"CAST({argument} AS {type_})"  # the result's type, before the sum
     return f"CAST({call.function}({'DISTINCT ' if call.distinct else ''}{argument}) AS {type_})"
 
 
