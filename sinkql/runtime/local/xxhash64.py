@@ -1,8 +1,8 @@
-"""Columns of a batch → the hashes that Spark's `xxhash64` gives their rows.
+"""Hash the columns of a batch like Spark's `xxhash64`.
 
-It hashes one column after the other, each with the hash of the one before as its seed; NULL leaves that as it is.
-Numbers are hashed here for all rows at once; texts, bytes and numerics of more than 18 digits one by one. Of floats
-there is one zero and one NaN.
+It hashes one column after another, with the previous hash as the seed; NULL leaves the hash unchanged. Numbers are
+hashed for all rows together; texts, bytes and numerics of more than 18 digits one by one. Floats have one zero and one
+NaN.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from sinkql.runtime.local.murmur3 import INTS, TEXTS, is_hashable, numbers, unsc
 
 Hashes = NDArray[np.uint64]
 _BYTES = frozenset({"bytea", "jsonb", "interval"})
-"""Names of types that are bytes, or texts."""
+"""The types that are bytes or texts."""
 _SEED = 42
 _P1, _P2, _P3 = np.uint64(0x9E3779B185EBCA87), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0x165667B19E3779F9)
 _P4, _P5 = np.uint64(0x85EBCA77C2B2AE63), np.uint64(0x27D4EB2F165667C5)
 
 
 def hashable(preparation: TaskInput) -> bool:
-    """Tell whether all that goes into its hashes is hashed here, and no order of rows decides a sum."""
+    """Return whether this module can compute all hashes, and the order of rows decides no sum."""
     if isinstance(preparation, SidesPreparation):
         hashes = [each for side in preparation.sides for each in side.hashes]
         given = [value for side in preparation.sides for value in side.given]
@@ -50,7 +50,7 @@ def _hashable(value: Value) -> bool:
 
 
 def prepared(preparation: TaskInput, rows: pa.Table) -> pa.Table:
-    """Return rows as an operator's tasks take them, one by one: those of a group add up in its task.
+    """Return rows as an operator's tasks receive them, one by one: the rows of a group are added in its task.
 
     Raises ArrowInvalid for a summand that does not fit.
     """
@@ -73,7 +73,7 @@ def prepared(preparation: TaskInput, rows: pa.Table) -> pa.Table:
 
 
 def _measured(measure: Measure, value: Any, diff: Any) -> Any:
-    """Return what each row comes to."""
+    """Return each row's contribution to a measure."""
     match measure.kind:
         case "rows":
             return diff
@@ -96,7 +96,7 @@ def _multiples(value: Any, diff: Any, type_: pa.DataType) -> Any:
 
 
 def prepared_sides(preparation: SidesPreparation, inputs: Sequence[pa.Table]) -> pa.Table:
-    """Return the rows of all sides of a join as its tasks take them."""
+    """Return the rows of all sides of a join as its tasks receive them."""
     parts = [_side(preparation, side, rows) for side, rows in zip(preparation.sides, inputs, strict=True)]
     return pa.concat_tables(parts).combine_chunks()
 
