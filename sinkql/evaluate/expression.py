@@ -69,7 +69,7 @@ def _cast(cast: Cast, places: Mapping[str, int]) -> Value | None:
 
 
 def _case(case: Case, places: Mapping[str, int]) -> Value | None:
-    branches = [(_value(each.when, places), _value(each.then, places)) for each in case.branches]
+    branches = [(_value(branch.when, places), _value(branch.then, places)) for branch in case.branches]
     known = [(when, then) for when, then in branches if when is not None and then is not None]
     otherwise = _value(case.otherwise, places) if case.otherwise is not None else lambda row: None
     if len(known) < len(branches) or otherwise is None:
@@ -91,7 +91,7 @@ def _call(call: Call, places: Mapping[str, int]) -> Value | None:
     make = FORMS.get(call.function)
     if make is None:
         return None
-    operands = [_value(each, places) for each in call.arguments]
-    known = [each for each in operands if each is not None]
+    operands = [_value(argument, places) for argument in call.arguments]
+    known = [operand for operand in operands if operand is not None]
     value = make(call, known) if len(known) == len(operands) else None
     return None if value is None else placed(value, call)

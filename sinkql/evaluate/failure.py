@@ -59,8 +59,8 @@ def strict(function: Callable[..., Any]) -> Make:
 
                 def several(row: Row) -> Any:
                     values = []
-                    for each in operands:
-                        value = each(row)
+                    for operand in operands:
+                        value = operand(row)
                         if value is None:
                             return None
                         values.append(value)

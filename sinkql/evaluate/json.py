@@ -147,10 +147,10 @@ def _scalar(call: Call, operands: list[Value]) -> Value | None:
 
 
 def _object(call: Call, operands: list[Value]) -> Value | None:
-    types = [each.type.name for each in call.arguments]
+    types = [argument.type.name for argument in call.arguments]
 
     def found(row: Row) -> str:
-        values = [each(row) for each in operands]
+        values = [operand(row) for operand in operands]
         members = dict(zip(values[::2], map(_made, values[1::2], types[1::2]), strict=True))
         return object_text(members)
 
@@ -164,8 +164,10 @@ def object_text(members: dict[str, str]) -> str:
 
 
 def _array(call: Call, operands: list[Value]) -> Value | None:
-    types = [each.type.name for each in call.arguments]
-    return lambda row: f"[{', '.join(_made(each(row), type_) for each, type_ in zip(operands, types, strict=True))}]"
+    types = [argument.type.name for argument in call.arguments]
+    return lambda row: (
+        f"[{', '.join(_made(operand(row), type_) for operand, type_ in zip(operands, types, strict=True))}]"
+    )
 
 
 def _key(call: Call, operands: list[Value]) -> Value:

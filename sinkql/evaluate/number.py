@@ -80,7 +80,7 @@ def _remainder(x: int, y: int) -> int:
 
 
 def _types(call: Call) -> tuple[Type, Type]:
-    left, right = (each.type for each in call.arguments)
+    left, right = (argument.type for argument in call.arguments)
     return left, right
 
 
@@ -148,7 +148,7 @@ def _program(call: Call, operands: list[Value]) -> Value | None:
     text, type_ = call.arguments[0], str(call.type)
     assert isinstance(text, Literal)
     program = str(text.value)
-    return lambda row: program_value(program, type_, [each(row) for each in operands[1:]])
+    return lambda row: program_value(program, type_, [operand(row) for operand in operands[1:]])
 
 
 def program_value(program: str, type_: str, operands: Sequence[Decimal | None]) -> Decimal | float | None:

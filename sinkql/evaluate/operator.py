@@ -67,7 +67,7 @@ def comparable(value: Any) -> Any:
 
 def _keys(call: Call) -> Callable[[Any], Any] | None:
     """Return the key function for the operands of a comparison; None if their types differ."""
-    types = [each.type for each in call.arguments]
+    types = [argument.type for argument in call.arguments]
     if len({type_.name for type_ in types}) > 1:
         return None
     return order_key(types[0])
@@ -148,10 +148,10 @@ def _logic(decisive: bool) -> Make:
         def found(row: Row) -> bool | None:
             unknown = False
             value: bool | None = None
-            for place, each in enumerate(operands):
+            for place, operand in enumerate(operands):
                 if place in rows and value is None:
                     continue
-                value = each(row)
+                value = operand(row)
                 if value is decisive:
                     return decisive
                 unknown |= value is None
@@ -173,7 +173,7 @@ def _is(wanted: bool | None) -> Make:
 def _coalesce(call: Call, operands: list[Value]) -> Value | None:
     if not _alike(call):
         return None
-    return lambda row: next((value for each in operands if (value := each(row)) is not None), None)
+    return lambda row: next((value for operand in operands if (value := operand(row)) is not None), None)
 
 
 def _nullif(call: Call, operands: list[Value]) -> Value | None:
@@ -191,7 +191,7 @@ def _nullif(call: Call, operands: list[Value]) -> Value | None:
 
 def _alike(call: Call) -> bool:
     """Return whether the values of an operand are values of the call's type without a conversion."""
-    return all(each.type == call.type for each in call.arguments)
+    return all(argument.type == call.type for argument in call.arguments)
 
 
 def _most(choose: Callable[..., Any]) -> Make:
@@ -203,7 +203,7 @@ def _most(choose: Callable[..., Any]) -> Make:
             return None
 
         def found(row: Row) -> Any:
-            values: Iterable[Any] = [value for each in operands if (value := each(row)) is not None]
+            values: Iterable[Any] = [value for operand in operands if (value := operand(row)) is not None]
             return choose(values, key=key, default=None)
 
         return found
@@ -213,7 +213,7 @@ def _most(choose: Callable[..., Any]) -> Make:
 
 def _count(test: Callable[[Any], bool]) -> Make:
     def make(call: Call, operands: list[Value]) -> Value:
-        return lambda row: sum(test(each(row)) for each in operands)
+        return lambda row: sum(test(operand(row)) for operand in operands)
 
     return make
 

@@ -38,7 +38,7 @@ def _of(read: Callable[[Range], Any], empty: Any) -> Make:
 
 
 def _pair(call: Call) -> tuple[str, str]:
-    first, second = (each.type.name for each in call.arguments)
+    first, second = (argument.type.name for argument in call.arguments)
     return first, second
 
 

@@ -59,7 +59,7 @@ def _get(relation: logical.Get, catalog: logical.CatalogReader) -> Run | None:
 
 def _values(expressions: Iterable[logical.Expression], below: logical.Relation) -> list[Value] | None:
     columns = [column.name for column in below.shape.columns]
-    found = [function_of(each, columns) for each in expressions]
+    found = [function_of(expression, columns) for expression in expressions]
     known = [each for each in found if each is not None]
     return known if len(known) == len(found) else None
 
@@ -82,8 +82,8 @@ def _filter(relation: logical.Filter, catalog: logical.CatalogReader) -> Run | N
 
 
 def _union(relation: logical.Union, catalog: logical.CatalogReader) -> Run | None:
-    inputs = [rows_of(each, catalog) for each in relation.inputs]
-    known = [each for each in inputs if each is not None]
+    inputs = [rows_of(input_, catalog) for input_ in relation.inputs]
+    known = [input_ for input_ in inputs if input_ is not None]
     if len(known) < len(inputs):
         return None
     return lambda read: (row for each in known for row in each(read))
@@ -101,7 +101,7 @@ def _flatten(relation: logical.Flatten, catalog: logical.CatalogReader) -> Run |
         return found or ([(None, None)] if relation.outer else [])
 
     width = 2 if relation.ordinality else 1
-    return lambda read: ((*row, *each[:width]) for row in below(read) for each in elements(row))
+    return lambda read: ((*row, *element[:width]) for row in below(read) for element in elements(row))
 
 
 def _repeat(relation: logical.Repeat, catalog: logical.CatalogReader) -> Run | None:
@@ -185,7 +185,7 @@ def _aggregate(relation: logical.Aggregate, catalog: logical.CatalogReader) -> R
     group = _values((output.expression for output in relation.group), relation.input)
     arguments = _values((call.argument for call in relation.calls if call.argument is not None), relation.input)
     totals = [_total(call) for call in relation.calls]
-    known = [each for each in totals if each is not None]
+    known = [total for total in totals if total is not None]
     if below is None or group is None or arguments is None or len(known) < len(totals):
         return None
     remaining = iter(arguments)

@@ -229,7 +229,7 @@ def _to_char(call: Call, operands: list[Value]) -> Value | None:
 
     def shown(value: datetime) -> str:
         at = _in_utc(value)
-        return "".join(each if isinstance(each, str) else _shown(each, at) for each in parts)
+        return "".join(part if isinstance(part, str) else _shown(part, at) for part in parts)
 
     return strict(shown)(call, operands[:1])
 

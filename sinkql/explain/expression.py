@@ -84,7 +84,7 @@ def _operand(cast: Cast) -> str:
 
 
 def _case(case: Case) -> str:
-    parts = [f"WHEN {sql(each.when)} THEN {sql(each.then)}" for each in case.branches]
+    parts = [f"WHEN {sql(branch.when)} THEN {sql(branch.then)}" for branch in case.branches]
     if case.otherwise is not None:
         parts.append(f"ELSE {sql(case.otherwise)}")
     return f"CASE {' '.join(parts)} END"
@@ -160,10 +160,10 @@ def _call(call: Call) -> _Text:
         case "IS NULL" | "IS TRUE" | "IS FALSE":
             return f"{_bracketed(operands[0], _OTHER)} {function}", _PREDICATE
         case "BETWEEN":
-            value, low, high = (_bracketed(each, _OTHER) for each in operands)
+            value, low, high = (_bracketed(operand, _OTHER) for operand in operands)
             return f"{value} BETWEEN {low} AND {high}", _PREDICATE
         case "IN":
-            values = ", ".join(each[0] for each in operands[1:])
+            values = ", ".join(operand[0] for operand in operands[1:])
             return f"{_bracketed(operands[0], _OTHER)} IN ({values})", _PREDICATE
         case "-" | "~" if len(operands) == 1:
             return f"{function}{_bracketed(operands[0], _ATOM)}", _SIGN if function == "-" else _OTHER
@@ -174,7 +174,7 @@ def _call(call: Call) -> _Text:
         case "AT TIME ZONE":
             return f"{_bracketed(operands[0], _ATOM)} AT TIME ZONE {operands[1][0]}", _OTHER
         case "REGEXP_MATCH":
-            text, pattern, place = (each[0] for each in operands)
+            text, pattern, place = (operand[0] for operand in operands)
             return f"(regexp_match({text}, {pattern}))[{place}]", _ATOM
         case "[]":
             text = _bracketed(operands[0], _ATOM)
@@ -192,7 +192,7 @@ def _call(call: Call) -> _Text:
             assert isinstance(field, Literal)
             return f"({operands[0][0]}).{name(str(field.value))}", _ATOM
         case "ARRAY":
-            return f"ARRAY[{', '.join(each[0] for each in operands)}]", _ATOM
+            return f"ARRAY[{', '.join(operand[0] for operand in operands)}]", _ATOM
         case "$exact":
             return _program(call, operands)
         case "$interval":
@@ -203,12 +203,12 @@ def _call(call: Call) -> _Text:
         case _ if function.endswith(" ANY"):
             return f"{_bracketed(operands[0], _OTHER)} {function}({operands[1][0]})", _PREDICATE
         case "LIKE" | "ILIKE" if len(operands) == 3:
-            value, pattern, escape = (_bracketed(each, _ATOM) for each in operands)
+            value, pattern, escape = (_bracketed(operand, _ATOM) for operand in operands)
             return f"{value} {function} {pattern} ESCAPE {escape}", _PREDICATE
         case _ if function in _INFIX:
             return _between(function, operands)
         case _:
-            return f"{function.removeprefix('$')}({', '.join(each[0] for each in operands)})", _ATOM
+            return f"{function.removeprefix('$')}({', '.join(operand[0] for operand in operands)})", _ATOM
 
 
 def _parts(arguments: Sequence[Expression], operands: Sequence[_Text]) -> str:
@@ -216,8 +216,8 @@ def _parts(arguments: Sequence[Expression], operands: Sequence[_Text]) -> str:
     factors = ("months", ""), ("days", ""), ("secs", " * 0.000001")
     given = [
         f"{unit} => {_bracketed(text, _PRODUCT) if factor else text[0]}{factor}"
-        for (unit, factor), each, text in zip(factors, arguments, operands, strict=True)
-        if not (isinstance(each, Literal) and each.value == 0)
+        for (unit, factor), argument, text in zip(factors, arguments, operands, strict=True)
+        if not (isinstance(argument, Literal) and argument.value == 0)
     ]
     return f"make_interval({', '.join(given)})"
 
@@ -245,8 +245,8 @@ def _program(call: Call, operands: Sequence[_Text]) -> _Text:
 
 
 def _row(call: Call, operands: Sequence[_Text]) -> _Text:
-    text = f"ROW({', '.join(each[0] for each in operands)})"
-    plain = all(each.name == f"f{number}" and each.nullable for number, each in enumerate(call.type.fields, 1))
+    text = f"ROW({', '.join(operand[0] for operand in operands)})"
+    plain = all(field.name == f"f{number}" and field.nullable for number, field in enumerate(call.type.fields, 1))
     return (text if plain else f"{text}::{call.type}"), _ATOM
 
 
@@ -263,16 +263,16 @@ def _between(operator: str, operands: Sequence[_Text]) -> _Text:
     left = _bracketed(operands[0], binds if binds in (_SUM, _PRODUCT) else tight)
     if operator in _FIELDS:
         left = _bracketed(operands[0], binds)  # of jsonb, which no other operator gives
-    return f" {operator} ".join([left, *(_bracketed(each, tight) for each in operands[1:])]), binds
+    return f" {operator} ".join([left, *(_bracketed(operand, tight) for operand in operands[1:])]), binds
 
 
 def _beside(function: str, arguments: Sequence[Expression]) -> list[_Text]:
     """Return the operands; a constant beside an operand of known type has no cast."""
     compared = function in _COMPARED
     if not compared and (function not in _COMPUTED or len(arguments) != 2):
-        return [_text(each) for each in arguments]
-    told = {each.type.name for each in arguments if not isinstance(each, Literal)}
-    return [_bare(each, told, compared=compared) or _text(each) for each in arguments]
+        return [_text(argument) for argument in arguments]
+    told = {argument.type.name for argument in arguments if not isinstance(argument, Literal)}
+    return [_bare(argument, told, compared=compared) or _text(argument) for argument in arguments]
 
 
 def _bare(expression: Expression, told: set[str], *, compared: bool) -> _Text | None:

@@ -41,7 +41,7 @@ def sink_tree(sink: logical.Sink) -> Tree:
 
 def shape(found: logical.Shape) -> Iterator[str]:
     """Yield the known properties of a relation's rows."""
-    columns = (f"{name(each.name)} {each.type}{'' if each.nullable else ' not null'}" for each in found.columns)
+    columns = (f"{name(column.name)} {column.type}{'' if column.nullable else ' not null'}" for column in found.columns)
     yield f"columns: {', '.join(columns)}"
     yield from _unique(found)
     yield f"changes: {found.change}"

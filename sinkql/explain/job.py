@@ -36,7 +36,7 @@ def _index(index: physical.Arrange) -> Tree:
 
 def _timeline(job: physical.Job) -> str | None:
     """Return the line about sources that jobs read up to the same ticks."""
-    followed = [each for each in job.reads() if each.source in job.timeline]
+    followed = [read for read in job.reads() if read.source in job.timeline]
     names = [*(each.name for each in followed), *["mz_now()"] * (len(job.timeline) > len(followed))]
     if not names:
         return None
@@ -91,7 +91,7 @@ def operator_tree(operator: physical.Operator) -> Tree:
             return tree(title(operator), columns, changes, flat(operator.options))
         case physical.Map():
             where = f"where: {sql(operator.where.expression)}" if operator.where is not None else None
-            outputs = (f"{name(each.name)} {each.type}: {sql(each.expression)}" for each in operator.outputs)
+            outputs = (f"{name(output.name)} {output.type}: {sql(output.expression)}" for output in operator.outputs)
             return tree(title(operator), where, outputs, operator_tree(operator.input))
         case physical.Union():
             return tree(title(operator), map(operator_tree, operator.inputs))
@@ -156,7 +156,7 @@ def _key_of(side: physical.Side) -> Iterator[str]:
 def _key_of_index(arrange: physical.Arrange) -> Iterator[str]:
     """Yield the columns of an index's key; a computed column is shown by its expression."""
     below = arrange.input
-    computed = {each.name: each.expression for each in below.outputs} if isinstance(below, physical.Map) else {}
+    computed = {output.name: output.expression for output in below.outputs} if isinstance(below, physical.Map) else {}
     for each in arrange.key:
         expression = computed.get(each)
         yield name(each) if expression is None or isinstance(expression, Reference) else sql(expression)
@@ -165,7 +165,7 @@ def _key_of_index(arrange: physical.Arrange) -> Iterator[str]:
 def _named(side: physical.Side, column: str) -> str:
     """Return a column of a side's input, or the expression of a column computed for the join."""
     below = side.input
-    computed = {each.name: each.expression for each in below.outputs} if isinstance(below, physical.Map) else {}
+    computed = {output.name: output.expression for output in below.outputs} if isinstance(below, physical.Map) else {}
     expression = computed.get(column)
     return name(column) if expression is None or isinstance(expression, Reference) else sql(expression)
 
@@ -228,7 +228,7 @@ def title(operator: physical.Operator) -> str:
 
 
 def _columns(columns: tuple[physical.Column, ...]) -> str:
-    return ", ".join(f"{name(each.name)} {each.type}{'' if each.nullable else ' not null'}" for each in columns)
+    return ", ".join(f"{name(column.name)} {column.type}{'' if column.nullable else ' not null'}" for column in columns)
 
 
 Held = Mapping[str, Mapping[str, Any]]

@@ -118,7 +118,9 @@ class Case(_Node, frozen=True, tag="case"):
 
     @property
     def nullable(self) -> bool:
-        return self.otherwise is None or self.otherwise.nullable or any(each.then.nullable for each in self.branches)
+        return (
+            self.otherwise is None or self.otherwise.nullable or any(branch.then.nullable for branch in self.branches)
+        )
 
 
 class Call(_Node, frozen=True, tag="call"):
@@ -167,7 +169,7 @@ def depth(expression: Expression) -> int:
     while waiting:
         node, level = waiting.pop()
         deepest = max(deepest, level)
-        waiting.extend((each, level + 1) for each in children(node))
+        waiting.extend((child, level + 1) for child in children(node))
     return deepest
 
 
@@ -274,7 +276,7 @@ def value_of(text: str, type_: Type) -> Value:
 
 def held_types(type_: Type, count: int) -> Sequence[Type]:
     """Return the types of the parts of a nested value with `count` parts: intervals are texts, as in columns."""
-    own = (type_.element,) * count if type_.element is not None else [each.type for each in type_.fields]
+    own = (type_.element,) * count if type_.element is not None else [field.type for field in type_.fields]
     return [Type("text") if each.name == "interval" else each for each in own]
 
 

@@ -65,9 +65,9 @@ def call(function: str, arguments: Sequence[Expression], span: Span = NOWHERE, *
 def _nullable(function: Function, arguments: Sequence[Expression]) -> bool:
     match function.nullable:
         case Nullable.STRICT:
-            return any(each.nullable for each in arguments)
+            return any(argument.nullable for argument in arguments)
         case Nullable.ALL:
-            return all(each.nullable for each in arguments)
+            return all(argument.nullable for argument in arguments)
         case Nullable.FIRST:
             return arguments[0].nullable
         case Nullable.ALWAYS:

@@ -177,7 +177,7 @@ def _order_members(values: Sequence[Any]) -> None:
         members = map(dict.values, objects)
         parts = list(zip(*members, strict=True) if alike else map(tuple, members))
         parts += [tuple(chain.from_iterable(value for value in values if type(value) is list))]
-        values = [value for each in parts if not _NESTED.isdisjoint(map(type, each)) for value in each]
+        values = [value for part in parts if not _NESTED.isdisjoint(map(type, part)) for value in part]
         if not values:
             return
     raise ValueError

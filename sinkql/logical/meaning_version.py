@@ -19,7 +19,7 @@ FEW_DAYS = 100_000
 
 def meaning_offset(function: str, arguments: Sequence[Expression]) -> int:
     """Return the number of versions that a call's meaning is after its function's version."""
-    constants = [each.value if isinstance(each, Literal) else None for each in arguments]
+    constants = [argument.value if isinstance(argument, Literal) else None for argument in arguments]
     if function in _OF_DATES:
         return constants[0] in _ERAS and not isinstance(arguments[1], Reference)
     test = _LATER.get(function)

@@ -31,7 +31,7 @@ def taken(call: Call) -> Expression | None:
         return None
     name = call.arguments[1]
     assert isinstance(name, Literal)
-    found = dict(zip((each.name for each in row.type.fields), row.arguments, strict=True))[str(name.value)]
+    found = dict(zip((field.name for field in row.type.fields), row.arguments, strict=True))[str(name.value)]
     return found if found.type == call.type else None
 
 
@@ -258,10 +258,10 @@ def squared(items: list[Any], type_: Type) -> list[Any]:
     element = type_.element
     if type_.name != "array" or element is None or element.name != "array":
         return items
-    lengths = {_lengths(each, element) for each in items}
+    lengths = {_lengths(item, element) for item in items}
     if len(lengths) > 1 or None in lengths:
         raise UnevenError
-    return [] if any(0 in each for each in lengths if each) else items
+    return [] if any(0 in length for length in lengths if length) else items
 
 
 def _lengths(value: Any, type_: Type) -> tuple[int, ...] | None:

@@ -135,8 +135,8 @@ def parse_number_format(pattern: str) -> NumberFormat:
     words = _words(pattern)
     if PatternToken("EEEE") in words:
         return _with_exponent(words)
-    parts = [each for each in words if each != PatternToken("FM")]
-    core = [place for place, each in enumerate(parts) if each in _CORE]
+    parts = [word for word in words if word != PatternToken("FM")]
+    core = [place for place, part in enumerate(parts) if part in _CORE]
     if not core:
         raise PatternError("a number pattern of to_char() has digits, 9 or 0, or RN", hint=_EXAMPLE)
     before, middle, after = parts[: core[0]], parts[core[0] : core[-1] + 1], parts[core[-1] + 1 :]
@@ -146,7 +146,7 @@ def parse_number_format(pattern: str) -> NumberFormat:
     sign = "S" if sign == "s" and shift else sign  # as in Postgres
     blanks = len(parts) == len(words)
     texts = [each for each in whole if each not in (*DIGITS, ",")]
-    if whole[:1] != ("0",) and any(each.strip(" ") or not blanks for each in texts):
+    if whole[:1] != ("0",) and any(text.strip(" ") or not blanks for text in texts):
         raise PatternError("a text among the digits of a number takes 0 as the first digit", hint="Write '000-00'.")
     return NumberFormat(whole, places, kept, shift, sign, blanks, _beside_digits(before), _beside_digits(after), roman,
                    exponent=False)  # fmt: skip
@@ -168,20 +168,20 @@ def check_float(numeral: NumberFormat) -> None:
 
 def _with_exponent(words: Sequence[PatternToken | str]) -> NumberFormat:
     """Return a pattern with a power of ten: its digits before and after the point."""
-    parts = [each for each in words if isinstance(each, PatternToken)]
-    known = [each in (PatternToken("9"), PatternToken("0"), PatternToken("."), PatternToken(",")) for each in parts]
+    parts = [word for word in words if isinstance(word, PatternToken)]
+    known = [part in (PatternToken("9"), PatternToken("0"), PatternToken("."), PatternToken(",")) for part in parts]
     if known != [True] * (len(parts) - 1) + [False]:
         raise PatternError(
             "EEEE ends a number pattern of to_char(), and only digits and a point go with it", hint="Write '9.99EEEE'."
         )
-    digits = [each for each in parts[:-1] if each != PatternToken(",")]
+    digits = [part for part in parts[:-1] if part != PatternToken(",")]
     whole, places, kept, _ = _digits(digits)
     return NumberFormat(whole, places, kept, 0, "", True, (), (), "", exponent=True)
 
 
 def _beside_digits(parts: Sequence[PatternToken | str]) -> tuple[PatternToken | str, ...]:
     """Return the parts with separate places; S and PR go with the digits."""
-    return tuple(each for each in parts if each not in (PatternToken("S"), PatternToken("PR")))
+    return tuple(part for part in parts if part not in (PatternToken("S"), PatternToken("PR")))
 
 
 def _words(pattern: str) -> list[PatternToken | str]:

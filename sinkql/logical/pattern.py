@@ -179,7 +179,7 @@ class _Reader:
         if following[:1] != "-" or following[1:] in ("", "]", "\\", "["):
             return cases(char).replace(char, "")
         letters = set(map(chr, range(ord(char), ord(following[1]) + 1)))
-        return "".join(sorted({case for each in letters for case in cases(each)} - letters))
+        return "".join(sorted({case for letter in letters for case in cases(letter)} - letters))
 
 
 def _escaped(char: str) -> str:

@@ -310,7 +310,7 @@ def expressions_of(relation: Relation) -> tuple[Expression, ...]:
         case Get() | Union():
             return ()
         case Project():
-            return tuple(each.expression for each in relation.outputs)
+            return tuple(output.expression for output in relation.outputs)
         case Filter():
             return (relation.predicate,)
         case Aggregate():

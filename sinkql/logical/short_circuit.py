@@ -10,7 +10,7 @@ AND, OR = "AND(boolean…)", "OR(boolean…)"
 def is_decided(call: Call) -> bool:
     """Return whether a constant decides AND or OR, at any place."""
     deciding = call.function == OR
-    return any(isinstance(each, Literal) and each.value is deciding for each in call.arguments)
+    return any(isinstance(argument, Literal) and argument.value is deciding for argument in call.arguments)
 
 
 def evaluates_before(one: Expression, other: Expression) -> bool:
@@ -25,7 +25,7 @@ def evaluates_before(one: Expression, other: Expression) -> bool:
     tie = other.arguments[0]
     if not isinstance(tie, Call) or tie.function != f"={one.function[1:]}":
         return False
-    return [_plain(each) for each in one.arguments] == [_plain(each) for each in tie.arguments]
+    return [_plain(argument) for argument in one.arguments] == [_plain(argument) for argument in tie.arguments]
 
 
 def _plain(value: Expression) -> Expression:

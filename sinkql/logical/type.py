@@ -58,7 +58,7 @@ class Type:
                 return f"map[text=>{self.value}]"
             return f"{self.element}[]" if self.name == "array" else f"{self.element} list"
         if self.name == "record":
-            listed = (written_field(each.name, str(each.type), not_null=not each.nullable) for each in self.fields)
+            listed = (written_field(field.name, str(field.type), not_null=not field.nullable) for field in self.fields)
             return f"record({', '.join(listed)})"
         return f"{self.name}({self.precision},{self.scale})" if self.name == "numeric" else self.name
 

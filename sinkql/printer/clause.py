@@ -140,4 +140,4 @@ def secret(given: ast.SecretValue) -> str:
         case ast.Call(function=function, arguments=arguments):
             return f"{function}({', '.join(text(argument.value) for argument in arguments)})"
         case ast.Joined(parts=parts):
-            return " || ".join(secret(each) for each in parts)
+            return " || ".join(secret(part) for part in parts)

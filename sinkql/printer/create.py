@@ -127,19 +127,19 @@ def _pushed(statement: ast.CreateSource | ast.CreateTableFrom) -> tuple[str, ...
 
 
 def _header(include: ast.Include) -> str:
-    filters = [f"{'NOT ' if each.excluded else ''}{clause.text(each.name)}" for each in include.filters]
+    filters = [f"{'NOT ' if filter_.excluded else ''}{clause.text(filter_.name)}" for filter_ in include.filters]
     return clause.line(_included(include), filters and clause.bracketed(filters))
 
 
 def _check(check: ast.Check) -> str:
     inputs = [
         clause.line(
-            each.kind,
-            each.secret and clause.name(each.secret),
-            each.alias and f"AS {clause.ident(each.alias)}",
-            each.binary and "BYTES",
+            input_.kind,
+            input_.secret and clause.name(input_.secret),
+            input_.alias and f"AS {clause.ident(input_.alias)}",
+            input_.binary and "BYTES",
         )
-        for each in check.inputs
+        for input_ in check.inputs
     ]
     return f"({clause.line(inputs and f'WITH {clause.bracketed(inputs)}', check.expression.text)})"
 
@@ -233,7 +233,7 @@ def create_sink(statement: ast.CreateSink) -> str:
 
 def create_sinks(statement: ast.CreateSinks) -> str:
     """Return the text of CREATE SINKS, in the order of the grammar."""
-    tables = ", ".join(clause.name(each) for each in statement.tables)
+    tables = ", ".join(clause.name(table) for table in statement.tables)
     every = f"FOR ALL TABLES OF SOURCE {clause.name(statement.sink.relation)}"
     head = clause.line("CREATE SINKS", statement.sink.if_not_exists and "IF NOT EXISTS")
     return _sink(head, f"FOR TABLES ({tables})" if tables else every, statement.sink)

@@ -22,7 +22,7 @@ def create_table(statement: ast.CreateTable) -> str:
 
 def table_parts(columns: tuple[ast.ColumnDef, ...], constraints: tuple[ast.TableConstraint, ...]) -> str:
     """Return a table's columns and constraints in brackets, an empty text if there are none."""
-    parts = [column(each) for each in columns] + [_constraint(each) for each in constraints]
+    parts = [column(each) for each in columns] + [_constraint(constraint) for constraint in constraints]
     return clause.bracketed(parts) if parts else ""
 
 
@@ -33,7 +33,7 @@ def column(given: ast.ColumnDef) -> str:
         given.type and given.type.text,
         given.collation and f"COLLATE {clause.name(given.collation)}",
         given.not_null and "NOT NULL",
-        *(_constraint(each) for each in given.constraints),
+        *(_constraint(constraint) for constraint in given.constraints),
     )
 
 
@@ -80,7 +80,9 @@ def insert(statement: ast.Insert) -> str:
 
 def update(statement: ast.Update) -> str:
     """Return the text of UPDATE, without a semicolon."""
-    assigned = ", ".join(f"{clause.ident(each.column)} = {each.value.text}" for each in statement.assignments)
+    assigned = ", ".join(
+        f"{clause.ident(assignment.column)} = {assignment.value.text}" for assignment in statement.assignments
+    )
     return clause.clauses(
         clause.line("UPDATE", clause.name(statement.table), _alias(statement.alias)),
         f"SET {assigned}",

@@ -181,7 +181,9 @@ def _verbatim(node: object, text: str) -> Iterator[Span]:
 def _matched(lexemes: Sequence[Lexeme], targets: Sequence[Lexeme]) -> dict[int, int]:
     """Return, for each lexeme that is left in the canonical text, its index there."""
     thorough = max(len(lexemes), len(targets)) <= _CLOSE
-    matcher = SequenceMatcher(None, [_key(each) for each in lexemes], [_key(each) for each in targets], not thorough)
+    matcher = SequenceMatcher(
+        None, [_key(lexeme) for lexeme in lexemes], [_key(target) for target in targets], not thorough
+    )
     return {
         block.a + offset: block.b + offset for block in matcher.get_matching_blocks() for offset in range(block.size)
     }

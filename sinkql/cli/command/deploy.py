@@ -96,8 +96,8 @@ def _planned(
 
     texts = [Script(str(path), fill_script(path, output, variables)) for path in script_files(paths)]
     deployment = plan_deployment(texts, session, keep=keep)
-    for each in deployment.notices:
-        output.notice(each.notice, path=each.path, text=each.text)
+    for notice in deployment.notices:
+        output.notice(notice.notice, path=notice.path, text=notice.text)
     return deployment
 
 

@@ -155,7 +155,7 @@ def shell(
 
     session, _ = open_session(context)
     texts: list[tuple[str, str | None]] = [(read_script(path), str(path)) for path in files]
-    texts += [(each, None) for each in commands]
+    texts += [(command, None) for command in commands]
     if not texts and not (sys.stdin.isatty() and sys.stdout.isatty()):
         texts = [(read_script(Path("-")), None)]
     return run_shell(session, texts, format=format_, keep_going=keep_going)

@@ -167,7 +167,7 @@ def _findings(path: Path, output: Output, variables: dict[str, str]) -> tuple[Fi
 
     if not path.is_dir():
         return lint_script(fill_script(path, output, variables), str(path))
-    return lint_folder([(str(each), fill_script(each, output, variables)) for each in script_files([path])])
+    return lint_folder([(str(file), fill_script(file, output, variables)) for file in script_files([path])])
 
 
 @click.command(short_help="Format scripts.")

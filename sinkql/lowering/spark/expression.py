@@ -67,7 +67,7 @@ def _cast(cast: Cast) -> Text:
 
 
 def _case(case: Case) -> Text:
-    texts = [(_text(each.when), _text(each.then)) for each in case.branches]
+    texts = [(_text(branch.when), _text(branch.then)) for branch in case.branches]
     parts = [f"WHEN {when.sql} THEN {then.sql}" for when, then in texts]
     every = [text for pair in texts for text in pair]
     if case.otherwise is not None:

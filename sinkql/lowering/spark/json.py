@@ -218,7 +218,7 @@ def _build_object(call: Call) -> Form:
 
 
 def _build_array(call: Call) -> Form:
-    joined = ", ', ', ".join(_element(f"@{place}", each) for place, each in enumerate(call.arguments))
+    joined = ", ', ', ".join(_element(f"@{place}", argument) for place, argument in enumerate(call.arguments))
     return Form(f"concat('[', {joined}, ']')")
 
 

@@ -36,9 +36,9 @@ def _made(call: Call) -> Form:
 def _of_arrays(call: Call, within: int) -> Form:
     """Return an array of several dimensions, whose inner arrays have equal lengths; NULL counts as empty."""
     places = [f"@{place}" for place in range(len(call.arguments))]
-    first, *others = (f"array({', '.join(_size(each, level) for level in range(within))})" for each in places)
+    first, *others = (f"array({', '.join(_size(place, level) for level in range(within))})" for place in places)
     type_ = spark_type(call.type)
-    uneven = f"WHEN NOT ({' AND '.join(f'{first} = {each}' for each in others)}) THEN {raised(UNMATCHED, type_)} "
+    uneven = f"WHEN NOT ({' AND '.join(f'{first} = {other}' for other in others)}) THEN {raised(UNMATCHED, type_)} "
     return Form(
         f"CASE {uneven if others else ''}WHEN {_size('@0', 0)} = 0 THEN CAST(array() AS {type_}) "
         f"ELSE array({', '.join(places)}) END"
@@ -142,8 +142,8 @@ def _joined(call: Call) -> Form:
     """Return the elements of both arrays; a NULL array has no elements."""
     empty = f"CAST(array() AS {spark_type(call.type)})"
     parts = [
-        f"coalesce(@{place}, {empty})" if each.type == call.type else f"array(@{place})"
-        for place, each in enumerate(call.arguments)
+        f"coalesce(@{place}, {empty})" if argument.type == call.type else f"array(@{place})"
+        for place, argument in enumerate(call.arguments)
     ]
     joined = f"concat({', '.join(parts)})"
     return Form(f"IF(@0 IS NULL AND @1 IS NULL, NULL, {joined})" if call.function.startswith("array_cat") else joined)
@@ -185,7 +185,7 @@ _KEY_IS = "`$k` -> `$k`.key = @1"
 
 
 def _record(call: Call) -> Form:
-    fields = (f"{text_literal(each.name)}, @{place}" for place, each in enumerate(call.type.fields))
+    fields = (f"{text_literal(field.name)}, @{place}" for place, field in enumerate(call.type.fields))
     return Form(f"named_struct({', '.join(fields)})")
 
 

@@ -42,7 +42,7 @@ _FACTORIAL = (
     "CASE WHEN @0 IS NULL THEN NULL "
     f"WHEN @0 < 0 THEN {raised('factorial of a negative number is undefined', 'DECIMAL(38,10)')} "
     f"WHEN @0 >= {len(_FACTORIALS)} THEN {raised('value out of range for numeric', 'DECIMAL(38,10)')} "
-    f"ELSE element_at(array({', '.join(f'CAST({each}BD AS DECIMAL(38,10))' for each in _FACTORIALS)}), "
+    f"ELSE element_at(array({', '.join(f'CAST({factorial}BD AS DECIMAL(38,10))' for factorial in _FACTORIALS)}), "
     "CAST(@0 AS INT) + 1) END"
 )
 _UNITS = "CAST(replace(CAST(CAST({} AS DECIMAL(38,10)) AS STRING), '.', '') AS DECIMAL({},0))"
@@ -303,7 +303,7 @@ def _beside(numeral: NumberFormat, part: PatternToken | str, number: _Number, ov
         return _either(number.negative, numeral.beside(part))
     if numeral.places:
         return "''"
-    endings = [each.upper() if part.name == "TH" else each for each in ENDINGS]
+    endings = [ending.upper() if part.name == "TH" else ending for ending in ENDINGS]
     known = " ".join(f"WHEN {_DIGITS} RLIKE '(^|[^1]){digit}$' THEN '{endings[digit]}'" for digit in (1, 2, 3))
     if number.negative == _NEGATIVE:
         known += f" WHEN {_DIGITS} RLIKE '[a-z]' THEN {raised('infinity and NaN have no ordinal', 'STRING')}"

@@ -73,7 +73,7 @@ def _wide(type_: Type, place: str) -> str:
 def _numeric_sum(operator: str) -> Callable[[Call], Form]:
     def form(call: Call) -> Form:
         places = ["@0", "@1"]
-        if not sum_fits(*(each.type for each in call.arguments)):
+        if not sum_fits(*(argument.type for argument in call.arguments)):
             # a sum has one digit more: 37 digits leave room for it, and a longer value is an error
             places = [f"CAST({place} AS DECIMAL(37,10))" for place in places]
             moved = f"CAST({places[0]} {operator} {places[1]} AS DECIMAL(38,10))"
@@ -88,7 +88,7 @@ def _numeric_remainder(call: Call) -> Form:
 
     Spark first converts both numbers to the divisor's scale, which a dividend of 38 digits has no room for.
     """
-    left, right = (each.type for each in call.arguments)
+    left, right = (argument.type for argument in call.arguments)
     places = (right.scale or 0) - (left.scale or 0)
     digits = (right.precision or 38) + places
     if places <= 0 or left.whole_digits + (right.scale or 0) <= MOST_DIGITS or digits + 2 > MOST_DIGITS:
@@ -103,7 +103,7 @@ def _numeric_quotient(call: Call) -> Form:
     Spark itself rounds to 18 places. The result differs from rounding once only if the last eight digits are 50000000
     and the exact quotient is smaller. The remainder decides that; it requires a divisor below 10^26.
     """
-    types = [each.type for each in call.arguments]
+    types = [argument.type for argument in call.arguments]
     left, right = (_wide(type_, f"@{place}") for place, type_ in enumerate(types))
     form = _rounded_once(left, right, short=_short(*types))
     digits = (types[0].precision or 38) - (types[0].scale or 0)
@@ -148,7 +148,7 @@ def _short(left: Type, right: Type) -> bool:
 
 
 def _negative(call: Call) -> Form:
-    (type_,) = (each.type for each in call.arguments)
+    (type_,) = (argument.type for argument in call.arguments)
     return Form(f"CAST({_NEGATED} AS {spark_type(type_)})") if _long(type_) else Form("-@0", SIGN)
 
 
@@ -162,13 +162,13 @@ def _long(type_: Type) -> bool:
 
 def absolute(call: Call) -> Form:
     """Return the form of abs() of a numeric."""
-    (type_,) = (each.type for each in call.arguments)
+    (type_,) = (argument.type for argument in call.arguments)
     return Form(f"IF(@0 < 0, CAST({_NEGATED} AS {spark_type(type_)}), @0)" if _long(type_) else "abs(@0)")
 
 
 def _places(call: Call) -> list[str]:
     """Return the places of compared operands; decimals without a common type in Spark are split into two parts."""
-    types = [each.type for each in call.arguments]
+    types = [argument.type for argument in call.arguments]
     places = [f"@{place}" for place in range(len(types))]
     if types[0].name == "array" and call.function.startswith(("<", ">", "BETWEEN")) and call.function[1] != ">":
         return [ordered(place, type_) for place, type_ in zip(places, types, strict=True)]
@@ -336,16 +336,16 @@ def _or(call: Call) -> Form | Infix:
         return Form("true", operands=())
     parts: list[str] = []
     operands: list[Expression] = []
-    for place, each in enumerate(call.arguments):
+    for place, argument in enumerate(call.arguments):
         here = len(operands)
-        if place and isinstance(each, Call) and evaluates_before(call.arguments[place - 1], each):
-            tie, *rest = each.arguments
+        if place and isinstance(argument, Call) and evaluates_before(call.arguments[place - 1], argument):
+            tie, *rest = argument.arguments
             if any(map(can_fail, rest)):
-                behind = rest[0] if len(rest) == 1 else msgspec.structs.replace(each, arguments=tuple(rest))
+                behind = rest[0] if len(rest) == 1 else msgspec.structs.replace(argument, arguments=tuple(rest))
                 operands += [tie, behind]
                 parts.append(f"CASE @{here} WHEN true THEN @{here + 1} WHEN false THEN false END")
                 continue
-        operands.append(each)
+        operands.append(argument)
         parts.append(f"@{here}")
     if len(operands) == len(call.arguments):
         return Infix("OR", OR)

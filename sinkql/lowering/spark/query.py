@@ -47,7 +47,9 @@ class QuerySql:
             case logical.Get():
                 return self._get(relation)
             case logical.Project():
-                outputs = ", ".join(f"{spark_sql(each.expression)} AS {quoted(each.name)}" for each in relation.outputs)
+                outputs = ", ".join(
+                    f"{spark_sql(output.expression)} AS {quoted(output.name)}" for output in relation.outputs
+                )
                 return f"SELECT {outputs} FROM ({self.relation(relation.input)})"
             case logical.Filter():
                 return f"SELECT * FROM ({self.relation(relation.input)}) WHERE {spark_sql(relation.predicate)}"
@@ -55,7 +57,7 @@ class QuerySql:
                 return self._aggregate(relation)
             case logical.Union():
                 names = [column.name for column in relation.shape.columns]
-                return " UNION ALL ".join(self._renamed(each, names) for each in relation.inputs)
+                return " UNION ALL ".join(self._renamed(input_, names) for input_ in relation.inputs)
             case logical.Join():
                 return self._join(relation)
             case logical.Flatten():
@@ -76,7 +78,7 @@ class QuerySql:
 
     def _flatten(self, flatten: logical.Flatten) -> str:
         given = flatten.input.shape.columns
-        element, *number = (quoted(each.name) for each in flatten.shape.columns[len(given) :])
+        element, *number = (quoted(column.name) for column in flatten.shape.columns[len(given) :])
         explode = "posexplode_outer" if flatten.outer else "posexplode"
         flat = f"{explode}({spark_sql(flatten.array)}) AS (`$place`, {element})"
         shown = [
@@ -110,7 +112,7 @@ class QuerySql:
 
     def _aggregate(self, aggregate: logical.Aggregate) -> str:
         groups = [f"{spark_sql(each.expression)} AS {quoted(each.name)}" for each in aggregate.group]
-        calls = [f"{_call(each)} AS {quoted(each.name)}" for each in aggregate.calls]
+        calls = [f"{_call(call)} AS {quoted(call.name)}" for call in aggregate.calls]
         sql = f"SELECT {', '.join([*groups, *calls])} FROM ({self.relation(aggregate.input)})"
         if groups:
             sql += f" GROUP BY {', '.join(spark_sql(each.expression) for each in aggregate.group)}"

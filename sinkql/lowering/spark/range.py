@@ -38,7 +38,7 @@ def _of(number: int) -> Spelling:
 
 
 def _contains(call: Call) -> Form:
-    type_, other = (each.type.name for each in call.arguments)
+    type_, other = (argument.type.name for argument in call.arguments)
     if other in SUBTYPES:
         above = f"{_lower_order('@0', type_)} <= {_lower_order('@1', type_)}"
         below = f"{_upper_order('@1', type_)} <= {_upper_order('@0', type_)}"

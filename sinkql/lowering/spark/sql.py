@@ -91,7 +91,7 @@ def spark_type(type_: Type) -> str:
     if type_.element is not None:
         return f"ARRAY<{spark_type(type_.element)}>"
     if type_.name == "record":
-        return f"STRUCT<{', '.join(f'{quoted(each.name)}: {spark_type(each.type)}' for each in type_.fields)}>"
+        return f"STRUCT<{', '.join(f'{quoted(field.name)}: {spark_type(field.type)}' for field in type_.fields)}>"
     return f"DECIMAL({type_.precision},{type_.scale})" if type_.name == "numeric" else _TYPES[type_.name]
 
 
@@ -115,8 +115,8 @@ def infix(operator: Infix, operands: Sequence[Text]) -> Text:
         return first
     # Spark SQL does not nest predicates: x IS FALSE = y is invalid
     least = operator.binds + (operator.binds == PREDICATE)
-    parts = [first.within(least), *(each.within(operator.binds + 1) for each in others)]
-    return Text(f" {operator.operator} ".join(parts), operator.binds, any(each.apart for each in operands))
+    parts = [first.within(least), *(other.within(operator.binds + 1) for other in others)]
+    return Text(f" {operator.operator} ".join(parts), operator.binds, any(operand.apart for operand in operands))
 
 
 def fill(form: Form, operands: Sequence[Text]) -> Text:

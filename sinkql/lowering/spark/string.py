@@ -152,7 +152,7 @@ def _shown(values: tuple[Expression, ...]) -> tuple[list[str], tuple[Expression,
         for place, value in enumerate(values)
     ]
     kept = ("boolean", "text")
-    return places, tuple(each if each.type.name in kept else function.cast(each, TEXT) for each in values)
+    return places, tuple(value if value.type.name in kept else function.cast(value, TEXT) for value in values)
 
 
 def _concat(call: Call) -> Form:
@@ -264,7 +264,7 @@ def _match(call: Call) -> Form:
 
 
 def _replace(call: Call) -> Form:
-    pattern, replacement, *flags = (constant_text(each) for each in call.arguments[1:])
+    pattern, replacement, *flags = (constant_text(argument) for argument in call.arguments[1:])
     java, into = java_replacement(pattern, replacement, flags[0] if flags else "")
     return Form(f"regexp_replace(@0, {text_literal(java)}, {text_literal(into)})")
 

@@ -26,32 +26,32 @@ class SparkSteps:
 
 def spark_steps(preparation: TaskInput) -> SparkSteps:
     """Return the steps before an operator's tasks as Spark SQL."""
-    hashes = {each.name: hashed(each) if preparation.spreads(each) else "0L" for each in preparation.hashes}
+    hashes = {hash_.name: hashed(hash_) if preparation.spreads(hash_) else "0L" for hash_ in preparation.hashes}
     select = [f"{text} AS {quoted(name)}" for name, text in hashes.items()]
     shown = plain if preparation.ordered else normal
-    select += [f"{shown(each)} AS {quoted(each.name)}" for each in preparation.values]
+    select += [f"{shown(value)} AS {quoted(value.name)}" for value in preparation.values]
     if not preparation.append:
         select.append("`$diff`")
     if preparation.ordered:
         select.append("`$seq`")
-    types = {each.name: each.type for each in preparation.values}
+    types = {value.name: value.type for value in preparation.values}
     aggregates = (
-        f"{_measure(each, types.get(each.value, ''), append=preparation.append)} AS {quoted(each.name)}"
-        for each in preparation.measures
+        f"{_measure(measure, types.get(measure.value, ''), append=preparation.append)} AS {quoted(measure.name)}"
+        for measure in preparation.measures
     )
     return SparkSteps(tuple(select), tuple(map(quoted, preparation.group)), tuple(aggregates))
 
 
 def hashed(hash_: Hash) -> str:
     """Return Spark's hash of values, by which rows are distributed."""
-    parts = [_hashed(normal(each), parse_type(each.type)) for each in hash_.values]
+    parts = [_hashed(normal(value), parse_type(value.type)) for value in hash_.values]
     return f"xxhash64({', '.join([f'{hash_.domain}L', *parts])})"
 
 
 def _hashed(text: str, type_: Type, depth: int = 0) -> str:
     """Return the hashed form of a value: xxhash64 skips NULLs, and hashes an array like a sequence of its elements."""
     if type_.name == "record":
-        parts = (_hashed(f"{text}.{quoted(each.name)}", each.type, depth) for each in type_.fields)
+        parts = (_hashed(f"{text}.{quoted(field.name)}", field.type, depth) for field in type_.fields)
         return f"{text} IS NULL, {', '.join(parts)}"
     if type_.element is None:
         return f"{text} IS NULL, {text}"
@@ -124,8 +124,8 @@ def map_steps(map_: physical.Map) -> MapSteps:
     """Return the steps; for a removed row of an upsert relation the key is enough, and nothing else is computed."""
     where = spark_sql(map_.where.expression) if map_.where is not None else None
     if physical.change_of(map_) != "upsert":
-        return MapSteps(None, where, tuple((each.name, spark_sql(each.expression)) for each in map_.outputs))
-    outputs = tuple((each.name, _of_rows(each)) for each in map_.outputs)
+        return MapSteps(None, where, tuple((output.name, spark_sql(output.expression)) for output in map_.outputs))
+    outputs = tuple((output.name, _of_rows(output)) for output in map_.outputs)
     if where is None or physical.forgets(map_):
         return MapSteps(None, where, outputs)
     return MapSteps(f"CASE WHEN `$diff` < 0 THEN -1L WHEN {where} THEN 1L ELSE -1L END", None, outputs)
@@ -149,7 +149,7 @@ def side_steps(preparation: SidesPreparation, side: PreparedSide, buckets: Seque
     first, mark = hashed(side.hashes[0]), hashed(side.hashes[2])
     number = f"{side.number}L"
     loose = " OR ".join(f"{quoted(each.column)} IS NULL" for each in side.unsafe)
-    everywhere = f"explode(array({', '.join(f'{each}L' for each in buckets)}))"
+    everywhere = f"explode(array({', '.join(f'{bucket}L' for bucket in buckets)}))"
     if side.replicated and preparation.crossed:
         first = everywhere
     elif loose and side.preserved:
@@ -158,9 +158,9 @@ def side_steps(preparation: SidesPreparation, side: PreparedSide, buckets: Seque
     own = {each.name: each for each in side.given}
     shown = plain if side.latest else normal
     columns = {SIDE: number, "$h1": first, "$h2": "0L", "$r": "0L"}
-    for each in preparation.values:
-        kept = own.get(each.name)
-        columns[each.name] = f"CAST(NULL AS {spark_type(parse_type(each.type))})" if kept is None else shown(kept)
+    for value in preparation.values:
+        kept = own.get(value.name)
+        columns[value.name] = f"CAST(NULL AS {spark_type(parse_type(value.type))})" if kept is None else shown(kept)
     columns[physical.DIFF] = "1L" if side.change == "append" else quoted(physical.DIFF)
     if preparation.place == AT:
         columns[AT] = everywhere if side.replicated else mark

@@ -109,7 +109,7 @@ def _extract(spark: str) -> Callable[[Call], Form]:
             template = _EPOCHS[value.type.name] if field == "epoch" else _FIELDS[field]
             return Form(f"CAST({template} AS {spark})", operands=(value,))
         assert isinstance(value, Call)  # the difference of two timestamps
-        first, second = (_micros(f"@{place}", each.type.name) for place, each in enumerate(value.arguments))
+        first, second = (_micros(f"@{place}", argument.type.name) for place, argument in enumerate(value.arguments))
         shown = _FLOAT_EPOCH if (field, spark) == ("epoch", "DOUBLE") else _DIFFERENCES[field]
         template = shown.format(f"({first} - {second})")
         return Form(f"CAST({template} AS {spark})", operands=value.arguments)
@@ -163,7 +163,7 @@ def _date_bin(call: Call) -> Form:
 
 
 def _make_timestamp(call: Call) -> Form:
-    if all(isinstance(each, Literal) for each in call.arguments) and call.arguments[5].type.name == "numeric":
+    if all(isinstance(argument, Literal) for argument in call.arguments) and call.arguments[5].type.name == "numeric":
         return Form("make_timestamp_ntz(@0, @1, @2, @3, @4, @5)")
     micros = "rint(@5 * 1000000D)"
     clock = f"(@3 * 60L + @4) * 60000000L + CAST({micros} AS BIGINT)"
@@ -183,7 +183,7 @@ def _make_timestamp(call: Call) -> Form:
 
 def _make_date(call: Call) -> Form:
     # a negative year is before Christ in Postgres, and zero is an error
-    unknown = [place for place, each in enumerate(call.arguments) if not _positive(each)]
+    unknown = [place for place, argument in enumerate(call.arguments) if not _positive(argument)]
     if not unknown:
         return Form("make_date(@0, @1, @2)")
     wrong = " OR ".join(f"@{place} < 1" for place in unknown)
@@ -260,7 +260,7 @@ def _part(part: TimePart) -> str:
     if part.ending:
         letters = (_LETTERS if part.filled else _UNFILLED).get(part.name)
         number = f"date_format(@0, '{letters}')" if letters else _part(replace(part, ending=""))
-        endings = [each.upper() if part.ending == "TH" else each for each in ENDINGS]
+        endings = [ending.upper() if part.ending == "TH" else ending for ending in ENDINGS]
         cases = " ".join(f"WHEN `$n` RLIKE '(^|[^1]){digit}$' THEN '{endings[digit]}'" for digit in (1, 2, 3))
         return f"transform(array({number}), `$n` -> concat(`$n`, CASE {cases} ELSE '{endings[0]}' END))[0]"
     if part.number:

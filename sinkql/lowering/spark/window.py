@@ -30,16 +30,16 @@ def rank_sql(rank: logical.Rank, below: str) -> str:
 
 def window_sql(window: logical.Window, below: str) -> str:
     """Return the rows of a SELECT with window functions as further columns; SQ2934 for a function missing in Spark."""
-    calls = ", ".join(f"{_call(each, window.partition)} AS {quoted(each.name)}" for each in window.calls)
+    calls = ", ".join(f"{_call(call, window.partition)} AS {quoted(call.name)}" for call in window.calls)
     return f"SELECT *, {calls} FROM ({below})"
 
 
 def _call(call: logical.WindowCall, partition: Sequence[logical.Expression]) -> str:
-    arguments = [spark_sql(each) for each in call.arguments]
+    arguments = [spark_sql(argument) for argument in call.arguments]
     if call.function == "count" and not arguments:
         arguments = ["*"]
     elif call.function == "sum":
-        arguments = [f"CAST({each} AS {spark_type(call.type)})" for each in arguments]
+        arguments = [f"CAST({argument} AS {spark_type(call.type)})" for argument in arguments]
     if call.function in ("lag", "lead", "nth_value", "ntile") and not call.constants:
         message = f"{call.function}() with a number that differs by row is not supported in a query that runs once"
         raise SinkqlError("SQ2934", message, hint=_VIEW)
@@ -105,7 +105,7 @@ def collect_sql(collect: logical.Collect, below: str) -> str:
     places = [number for number, call in enumerate(collect.calls) if call.function in _GATHERED]
     numbers = [column for number in places for column in _numbers(number, collect.calls[number], by)]
     groups = [f"{text} AS {quoted(each.name)}" for text, each in zip(by, collect.group, strict=True)]
-    calls = [f"{_collect_call(number, each)} AS {quoted(each.name)}" for number, each in enumerate(collect.calls)]
+    calls = [f"{_collect_call(number, call)} AS {quoted(call.name)}" for number, call in enumerate(collect.calls)]
     sql = f"SELECT {', '.join([*groups, *calls])} FROM (SELECT {', '.join(['*', *numbers])} FROM ({below}))"
     return f"{sql} GROUP BY {', '.join(by)}" if by else sql
 

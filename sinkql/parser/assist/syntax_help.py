@@ -83,7 +83,7 @@ def syntax(rule: str, beginning: str = "") -> str:
         parts = _parts(choice, mine, [rule])
         needed = " ".join(part for part in parts if not part.startswith("["))
         forms.append((f"{needed} ".startswith(f"{beginning} "), _wrapped(parts), mine))
-    chosen = [each for each in forms if each[0]] or forms
+    chosen = [form for form in forms if form[0]] or forms
     for _, _, mine in chosen:
         below.extend(mine)
     blocks = ["\nor\n".join(dict.fromkeys(form for _, form, _ in chosen))]
@@ -127,7 +127,7 @@ def _text(node: _Part, below: list[str], inside: list[str]) -> str:
         case "sequence":
             return " ".join(_parts(node, below, inside))
         case "choice":
-            texts = list(dict.fromkeys(_bare(_text(each, below, inside)) for each in node.parts))
+            texts = list(dict.fromkeys(_bare(_text(part, below, inside)) for part in node.parts))
             return f"{{ {' | '.join(texts)} }}" if len(texts) > 1 else texts[0]
         case "optional":
             return f"[ {_bare(_text(node.parts[0], below, inside))} ]"

@@ -113,7 +113,7 @@ def syntax_error(stuck: StuckError) -> SinkqlError:
 def _no_connection(stuck: StuckError, words: Sequence[Lexeme]) -> SinkqlError | None:
     """Return the error for a kind that another word than CONNECTION follows; None if it is correct."""
     for count in range(len(words) - 1, 0, -1):
-        kind, other = " ".join(each.text for each in words[:count]), words[count]
+        kind, other = " ".join(word.text for word in words[:count]), words[count]
         if stuck.reading.knows_kind(kind):
             near = nearest(other.text, ["CONNECTION"]) is not None
             hint = "Did you mean CONNECTION?" if near else f"Write {kind.upper()} CONNECTION {other.text}."
@@ -176,7 +176,7 @@ def _listed(expected: frozenset[str]) -> str:
     if "$END" in rest:
         signs.append('";"')
     if len(described) + len(signs) > _LIMIT:  # a missing bracket or comma is the hardest to see
-        first = [each for each in signs if each not in ('"."', '";"')]
+        first = [sign for sign in signs if sign not in ('"."', '";"')]
         return one_of([*(*first, *described)[:_LIMIT], "…"])
     return one_of([*described, *signs]) if described or signs else ""
 
@@ -221,7 +221,7 @@ def _hint(stuck: StuckError, expected: frozenset[str]) -> str | None:
     ):
         return f"This name cannot be qualified: write {lexemes[place + 1].text} alone."
     if found.kind == "WORD" and found.keyword not in automaton.keywords():
-        choices = sorted(expected & automaton.keywords()) + [each for each in _QUERY_STARTS if "QUERY" in expected]
+        choices = sorted(expected & automaton.keywords()) + [start for start in _QUERY_STARTS if "QUERY" in expected]
         near = nearest(found.text, choices)
         if near is not None:
             return f"Did you mean {near}?"
@@ -234,7 +234,7 @@ def _misplaced(lexemes: Sequence[Lexeme], place: int, reading: Reading) -> str |
     if found not in automaton.keywords():
         return None
     clauses = [each for each in reading.token_places()[2:] if lexemes[each].keyword in automaton.keywords()]
-    readable = [each for each in clauses[-_CLAUSES:] if found in reading.expected(each)]
+    readable = [clause for clause in clauses[-_CLAUSES:] if found in reading.expected(clause)]
     for at in reversed(readable):
         if found != lexemes[at].keyword and _moves(lexemes, place, at, reading):
             return f"{found} … goes before {lexemes[at].keyword} …, not after it."
@@ -254,7 +254,7 @@ def _empty_brackets(lexemes: Sequence[Lexeme], place: int, reading: Reading) -> 
         return 'Leave out "," before ")".'
     if lexemes[place].kind != ")" or lexemes[place - 1].kind != "(":
         return None
-    if [each.keyword for each in lexemes[:2]] == ["CREATE", "SINK"]:  # its brackets are required
+    if [lexeme.keyword for lexeme in lexemes[:2]] == ["CREATE", "SINK"]:  # its brackets are required
         return "Write an option between the brackets."
     start = place - 2 if lexemes[place - 2].keyword == "WITH" else place - 1
     if reading.reach([*lexemes[:start], *lexemes[place + 1 :]], start) == start:

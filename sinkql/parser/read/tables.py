@@ -77,7 +77,7 @@ def make(text: str) -> Tables:
         }
         for row in conf.states.values()
     )
-    terminals = {each.name: each.pattern.value for each in whole.terminals}
+    terminals = {terminal.name: terminal.pattern.value for terminal in whole.terminals}
     return Tables(states, tuple(map(_rule, numbers)), terminals, order[conf.start_state], order[conf.end_state])
 
 

@@ -120,7 +120,7 @@ def value(node: Node) -> ast.Value:
 def phrase(node: Node) -> ast.Phrase:
     """Return the phrase of a `phrase` or `through` node of the grammar."""
     parts = [each for each in node.children if isinstance(each, Node) and each.data not in _NO_VALUES]
-    written = next((_phrase_value(each) for each in parts), None)
+    written = next((_phrase_value(part) for part in parts), None)
     expression = token(node, "EXPRESSION")
     then = next(iter(children(node, "through", "aligned")), None)
     return ast.Phrase(

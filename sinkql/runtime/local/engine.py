@@ -47,7 +47,7 @@ class LocalEngine:
         work = _Work(job, batch, self.buckets, self.sent)
         results = work.write(work.rows(job.write.input))
         operators = list(map(stateful, job.graph.stateful()))
-        buckets = {each.name: each.preparation.buckets(self.buckets) for each in operators}
+        buckets = {operator.name: operator.preparation.buckets(self.buckets) for operator in operators}
         left = collect(work.words, buckets)
         batch.arrangements.home.fetched.update(left.fetched)
         return Outcome(results, work.tallies, left.runs, left.flows)
@@ -110,7 +110,7 @@ class _Work:
         return _last(rows, read.key) if self.batch.deduplicated and read.key and not read.holes else rows
 
     def union(self, union: physical.Union) -> pa.Table:
-        tables = [self.rows(each) for each in union.inputs]
+        tables = [self.rows(input_) for input_ in union.inputs]
         schema = _schema(union)
         if physical.change_of(union) == "retract":
             tables = [_with_diff(table) for table in tables]
@@ -180,7 +180,7 @@ def _schema(operator: physical.Operator) -> pa.Schema:
 def _last(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     """Return the last change of each key."""
     values = zip(*(python_values(rows.column(name)) for name in key), strict=True)
-    last = {each: place for place, each in enumerate(values)}
+    last = {value: place for place, value in enumerate(values)}
     return rows.take(pa.array(sorted(last.values()), pa.int64()))
 
 

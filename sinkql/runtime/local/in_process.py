@@ -81,7 +81,7 @@ class InProcessBatch:
             return None
         totals, missing = source_tallies(self._words, self.batch.splits)
         assert not missing
-        operators = {each.name: self._buckets(each) for each in self._operators()}
+        operators = {operator.name: self._buckets(operator) for operator in self._operators()}
         left = report.collect(self._words, operators)
         self.batch.arrangements.home.fetched.update(left.fetched)
         return Outcome(results, totals, left.runs, left.flows)
@@ -95,7 +95,7 @@ class InProcessBatch:
         rows = self._rows(write.input, sequence=False)
         if self._operators():  # they may return more rows than they read
             rows = iter(self._table(write.input, sequence=False).to_batches())
-        return [self._written(0, (each.select(names) for each in rows))]
+        return [self._written(0, (row.select(names) for row in rows))]
 
     def _keyed(self, buckets: int) -> list[WriteResult]:
         """Write the rows of each bucket."""
@@ -144,7 +144,7 @@ class InProcessBatch:
                 yield from task.rows(range(len(task.splits)), self.attempt, self._words.append)
             case physical.Map() if (below := _handed_on(operator)) is not None:
                 for rows in self._rows(operator.input, sequence=sequence):
-                    yield _renamed(rows, below, [each.name for each in operator.outputs]) if below else rows
+                    yield _renamed(rows, below, [output.name for output in operator.outputs]) if below else rows
             case physical.Map():
                 yield from self._computed(operator, sequence=sequence)
             case physical.Union():
@@ -173,9 +173,9 @@ class InProcessBatch:
     def _union(self, union: physical.Union, *, sequence: bool) -> Iterator[pa.RecordBatch]:
         names = [column.name for column in physical.columns_of(union)]
         retract = physical.change_of(union) == "retract"
-        for each in union.inputs:
-            own = [column.name for column in physical.columns_of(each)]
-            for rows in self._rows(each, sequence=sequence):
+        for input_ in union.inputs:
+            own = [column.name for column in physical.columns_of(input_)]
+            for rows in self._rows(input_, sequence=sequence):
                 found = _renamed(rows, own, names)
                 if retract and DIFF not in rows.schema.names:
                     found = found.append_column(DIFF, pa.array(np.ones(len(rows), np.int64)))
@@ -220,30 +220,30 @@ class InProcessBatch:
         """Return whether the batch merges few rows of an operator's state."""
         known = self.batch.arrangements.manifest["arrangements"]
         return all(
-            rows_to_merge(entries, int(bucket), _BATCH_ROWS, grows=each.grows) <= _MERGED_ROWS
-            for each in stateful(struct).arrangements
-            if self._comes_to(each.name, struct)
-            for bucket, entries in known.get(each.name, {}).items()
+            rows_to_merge(entries, int(bucket), _BATCH_ROWS, grows=arrangement.grows) <= _MERGED_ROWS
+            for arrangement in stateful(struct).arrangements
+            if self._comes_to(arrangement.name, struct)
+            for bucket, entries in known.get(arrangement.name, {}).items()
         )
 
     def _comes_to(self, arrangement: str, struct: physical.Stateful) -> bool:
         """Return whether the batch may have rows for an arrangement; without rows nothing is merged."""
         sides = struct.leaves if isinstance(struct, physical.Join) else ()
         inputs = [side.input for side in sides if side.arrangement == arrangement] or struct.entering
-        reads = (read for each in inputs for read in physical.reads_below(each, self.job.shared))
+        reads = (read for input_ in inputs for read in physical.reads_below(input_, self.job.shared))
         return any(self.batch.splits.get(read.source) for read in reads)
 
 
 def _simple(job: physical.Job, batch: Batch) -> bool:
     """Return whether this process computes the same as Spark, and hashes the keys of rows like Spark."""
     operators = job.graph.running()
-    stateful_ = any(isinstance(each, physical.Stateful) for each in operators)
+    stateful_ = any(isinstance(operator, physical.Stateful) for operator in operators)
     if not all(map(_plain, operators)) or (batch.cleared and stateful_):
         return False
     task, write = batch.task, job.write
     if task.buckets is None:
         return write.mode == "append" and write.change == "append"
-    if write.change == "upsert" and any(isinstance(each, physical.Union) for each in operators):
+    if write.change == "upsert" and any(isinstance(operator, physical.Union) for operator in operators):
         return False
     types = {column.name: column.type for column in write.columns}
     return all(is_hashable(types[name]) for name in task.key)
@@ -269,9 +269,9 @@ def _plain(operator: physical.Operator) -> bool:
 def _handed_on(map_: physical.Map) -> list[str] | None:
     """Return the input names of columns that are only passed on; None if one is computed, or rows are filtered."""
     types = {column.name: column.type for column in physical.columns_of(map_.input)}
-    found = [each.expression.name for each in map_.outputs if isinstance(each.expression, logical.Reference)]
+    found = [output.expression.name for output in map_.outputs if isinstance(output.expression, logical.Reference)]
     same = len(found) == len(map_.outputs) and all(
-        types[name] == each.type for name, each in zip(found, map_.outputs, strict=True)
+        types[name] == output.type for name, output in zip(found, map_.outputs, strict=True)
     )
     return found if map_.where is None and same else None
 

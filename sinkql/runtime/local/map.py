@@ -43,7 +43,7 @@ def mapped(job: physical.Job, map_: physical.Map, below: pa.Table) -> pa.Table:
     alive = _alive(below) if overwrites else np.ones(len(below), np.bool_)
     rows = python_rows(below.filter(pa.array(alive))) if not all(map(_plain, map_.outputs)) else []
     places = pa.array(np.cumsum(alive) - 1, mask=~alive)
-    fields = [pa.field(each.name, arrow_type(each.type)) for each in map_.outputs]
+    fields = [pa.field(output.name, arrow_type(output.type)) for output in map_.outputs]
     arrays = [
         _taken(output.expression, below).cast(field.type)
         if _plain(output)

@@ -183,16 +183,16 @@ def source_tallies(
     Raises SQ3391 if two attempts at a split counted differently: a split must return the same rows each time.
     """
     found: dict[tuple[str, int], Tally] = {}
-    for each in words:
-        if not isinstance(each, SplitReport):
+    for word in words:
+        if not isinstance(word, SplitReport):
             continue
-        twin = found.setdefault((each.source, each.number), each.tally)
-        if _counts(twin) != _counts(each.tally):
+        twin = found.setdefault((word.source, word.number), word.tally)
+        if _counts(twin) != _counts(word.tally):
             raise SinkqlError(
                 "SQ3391",
-                f'source "{each.source}" returned different rows when part of it was read again',
-                detail=f"{twin.rows} rows, {twin.failed} of them failed, then {each.tally.rows} and "
-                f"{each.tally.failed}",
+                f'source "{word.source}" returned different rows when part of it was read again',
+                detail=f"{twin.rows} rows, {twin.failed} of them failed, then {word.tally.rows} and "
+                f"{word.tally.failed}",
             )
     totals = {source: Tally() for source in splits}
     missing = []
@@ -228,9 +228,9 @@ def _branches(operator: physical.Operator, names: tuple[str, ...]) -> tuple[Sour
         case physical.Union():
             first = [column.name for column in physical.columns_of(operator)]
             found: list[SourceColumns] = []
-            for each in operator.inputs:
-                own = [column.name for column in physical.columns_of(each)]
-                branches = _branches(each, tuple(own[first.index(name)] for name in names))
+            for input_ in operator.inputs:
+                own = [column.name for column in physical.columns_of(input_)]
+                branches = _branches(input_, tuple(own[first.index(name)] for name in names))
                 if branches is None:
                     return None
                 found.extend(branches)

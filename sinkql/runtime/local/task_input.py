@@ -31,13 +31,13 @@ _NEEDED = 1 << 64
 
 def prepared(preparation: TaskInput, rows: pa.Table) -> pa.Table:
     """Return the rows of a batch in groups with their sums, or one by one if their order matters."""
-    values = {each.name: normal(each, rows) for each in preparation.values}
+    values = {value.name: normal(value, rows) for value in preparation.values}
     columns: dict[str, Sequence[Any]] = {
-        each.name: hashed(each, values, len(rows)) if preparation.spreads(each) else [0] * len(rows)
-        for each in preparation.hashes
+        hash_.name: hashed(hash_, values, len(rows)) if preparation.spreads(hash_) else [0] * len(rows)
+        for hash_ in preparation.hashes
     }
     if preparation.ordered:
-        columns |= {each.name: as_is(each, rows) for each in preparation.values}
+        columns |= {value.name: as_is(value, rows) for value in preparation.values}
         own = {name: rows.column(name) for name in (physical.DIFF, physical.SEQ)}
         every: dict[str, Any] = {**columns, **own}
         schema = preparation.delivered()
@@ -79,7 +79,7 @@ def normal(value: Value, rows: pa.Table) -> list[Any]:
 def _has_floats(type_: Type) -> bool:
     if type_.element is not None:
         return _has_floats(type_.element)
-    return str(type_) in FLOATS or any(_has_floats(each.type) for each in type_.fields)
+    return str(type_) in FLOATS or any(_has_floats(field.type) for field in type_.fields)
 
 
 def _one(value: Any) -> Any:
@@ -92,7 +92,7 @@ def _one(value: Any) -> Any:
 
 def hashed(hash_: Hash, values: dict[str, list[Any]], count: int) -> list[int]:
     """Return a hash for each of `count` rows, of columns by name."""
-    columns = [values[each.name] for each in hash_.values]
+    columns = [values[value.name] for value in hash_.values]
     rows = zip(*columns, strict=True) if columns else [()] * count
     return [_signed(hash_of(row, hash_.domain)) for row in rows]
 

@@ -117,4 +117,4 @@ def _age(path: Path) -> str:
 
 def _others() -> bool:
     said = " ".join(os.environ.get(name, "") for name in _VARIABLES)
-    return any(each in said for each in _OTHERS)
+    return any(other in said for other in _OTHERS)

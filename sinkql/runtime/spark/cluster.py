@@ -287,7 +287,7 @@ class Executors:
                 master = jvm.org.apache.spark.SparkEnv.get().rpcEnv().setupEndpointRef(place, "Master")
                 state = master.askSync(asked, jvm.scala.reflect.ClassTag.Any())
                 if state.status().toString() == _LEADS:
-                    return all(each.id() != own for each in state.activeApps())
+                    return all(activeapp.id() != own for activeapp in state.activeApps())
         return False
 
     def _count(self) -> int:

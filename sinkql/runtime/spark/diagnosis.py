@@ -126,7 +126,7 @@ def _shown(value: Any, type_: Type) -> object:
     if isinstance(value, list) and type_.element is not None:
         return [_shown(each, type_.element) for each in value]
     if isinstance(value, Row):
-        return {each.name: _shown(value[place], each.type) for place, each in enumerate(type_.fields)}
+        return {field.name: _shown(value[place], field.type) for place, field in enumerate(type_.fields)}
     if isinstance(value, int) and type_ == TIME:
         return str((datetime.min + timedelta(microseconds=value)).time())
     return value

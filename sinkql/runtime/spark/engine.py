@@ -403,7 +403,7 @@ def _written(job: physical.Job, task: WriteTask) -> Callable[[int, Iterator[pa.R
     names = [*(column.name for column in job.write.columns), DIFF]
 
     def write(bucket: int, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        named = (pa.RecordBatch.from_arrays([each.column(name) for name in given], names=names) for each in rows)
+        named = (pa.RecordBatch.from_arrays([row.column(name) for name in given], names=names) for row in rows)
         yield _result(task(bucket, attempt_name(), named))
 
     return write

@@ -146,7 +146,7 @@ def _contents(left_out: frozenset[str] = _OF_SPARK | _OF_DRIVERS) -> tuple[Conte
 def _distributions(left_out: frozenset[str]) -> Iterator[Distribution]:
     """Yield SinkQL, connector packages, and all packages that their tasks need; optional ones if they are installed."""
     wanted = [Requirement(_OWN)]
-    wanted += [Requirement(each.dist.name) for each in entry_points(group=GROUP) if each.dist is not None]
+    wanted += [Requirement(point.dist.name) for point in entry_points(group=GROUP) if point.dist is not None]
     seen: set[tuple[str, frozenset[str]]] = set()
     yielded: set[str] = set()
     while wanted:
@@ -183,7 +183,7 @@ def _editable(found: Distribution) -> bool:
 
 def _modules_of(found: Distribution) -> Iterator[tuple[str, Path]]:
     """Yield the modules of a package in editable mode; raises SQ4053."""
-    names = {each.module.partition(".")[0] for each in found.entry_points if each.group == GROUP}
+    names = {point.module.partition(".")[0] for point in found.entry_points if point.group == GROUP}
     for name in names or {found.name.replace("-", "_")}:
         spec = importlib.util.find_spec(name)
         if spec is None or spec.origin is None:

@@ -185,7 +185,7 @@ def _facts(session: Session, item: logical.Item) -> Iterator[tuple[str, str]]:
                     item.kind.lower() + (f" over {_short(session, item.connection)}" if item.connection else ""),
                 )
             if item.tables:
-                yield "tables", ", ".join(".".join(each.name) for each in item.tables)
+                yield "tables", ", ".join(".".join(table.name) for table in item.tables)
             else:
                 yield from _shape(item.shape)
         case logical.Index():

@@ -112,9 +112,9 @@ def show_as(shell: Shell, command: Command, _: str | None) -> None:
 
 
 def _format_of(command: Command, word: str) -> RowFormat:
-    for each in FORMATS:
-        if each == word:
-            return each
+    for format_ in FORMATS:
+        if format_ == word:
+            return format_
     near = nearest(word, FORMATS)
     raise SinkqlError(
         "SQ4031",

@@ -37,11 +37,11 @@ def topics() -> tuple[Topic, ...]:
 def help_on_commands(actions: Iterable[BackslashCommand]) -> str:
     """Return the list of commands by groups."""
     actions = tuple(actions)
-    width = max(len(each.usage) for each in actions)
+    width = max(len(action.usage) for action in actions)
     lines = []
-    for group in dict.fromkeys(each.group for each in actions):
+    for group in dict.fromkeys(action.group for action in actions):
         lines.append(group)
-        lines += [f"  {each.usage:<{width}}  {each.meaning}" for each in actions if each.group == group]
+        lines += [f"  {action.usage:<{width}}  {action.meaning}" for action in actions if action.group == group]
         lines.append("")
     lines += [
         "Keys",
@@ -64,14 +64,14 @@ def help_on_statement(text: str, registry: Registry) -> str:
     wanted = " ".join(text.upper().rstrip(";").split())
     if not wanted:
         return _list(topics()) + "\nFor help on a statement use \\h STATEMENT, as in \\h CREATE SINK.\n"
-    named = {each.name: each for each in topics()}
+    named = {topic.name: topic for topic in topics()}
     exact = named.get(wanted)
     # more words than the statement's name, as in \h DROP SINK
-    longer = [each for each in topics() if f"{wanted} ".startswith(f"{each.name} ")]
+    longer = [topic for topic in topics() if f"{wanted} ".startswith(f"{topic.name} ")]
     if exact is not None or longer:
         found = exact if exact is not None else max(longer, key=lambda each: len(each.name))
         return _one(found, _kinds(found.name, wanted, registry))
-    begun = [each for each in topics() if each.name.startswith(wanted)]
+    begun = [topic for topic in topics() if topic.name.startswith(wanted)]
     if len(begun) == 1:
         return _one(begun[0], _kinds(begun[0].name, wanted, registry))
     if begun:

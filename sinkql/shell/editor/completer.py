@@ -64,20 +64,20 @@ class SqlCompleter(Completer):
         yield from names(found, self._session)
         if found.value_of is None:
             lower = typed.islower()
-            yield from ((each.lower() if lower else each, "") for each in found.keywords)
+            yield from ((keyword.lower() if lower else keyword, "") for keyword in found.keywords)
 
 
 def _kinds(role: Role, registry: Registry) -> Iterator[Suggestion]:
     """Yield the kinds that connectors offer."""
     match role:
         case "CONNECTION":
-            yield from ((each, "connection type") for each in sorted(registry.connections))
+            yield from ((connection, "connection type") for connection in sorted(registry.connections))
         case "SOURCE":
-            yield from ((each, "source") for each in sorted(registry.sources))
+            yield from ((source, "source") for source in sorted(registry.sources))
         case "SINK":
-            yield from ((each, "sink") for each in sorted(registry.sinks))
+            yield from ((sink, "sink") for sink in sorted(registry.sinks))
         case "FORMAT":
-            yield from ((each, "format") for each in sorted(registry.formats))
+            yield from ((format_, "format") for format_ in sorted(registry.formats))
 
 
 def _command(text: str) -> Command | None:
@@ -138,7 +138,7 @@ def _names(command: Command, actions: Mapping[str, BackslashCommand]) -> Iterato
 
 def _arguments(command: Command, session: Session, settings: Settings) -> Iterator[Completion]:
     if command.name in ("h", "help"):
-        typed, known = command.rest, [each.name for each in topics()]
+        typed, known = command.rest, [topic.name for topic in topics()]
     else:
         typed = command.rest.rpartition(" ")[2]
         known = list(_known(command, session, settings))

@@ -27,10 +27,10 @@ def render(columns: Sequence[str], rows: Rows, settings: Settings, *, width: int
         case "csv":
             return _csv(columns, rows)
         case "json":
-            objects = [_json(each) for each in _objects(columns, rows)]
-            return "[\n" + ",\n".join(f"  {each}" for each in objects) + "\n]\n" if objects else "[]\n"
+            objects = [_json(object_) for object_ in _objects(columns, rows)]
+            return "[\n" + ",\n".join(f"  {object_}" for object_ in objects) + "\n]\n" if objects else "[]\n"
         case "jsonl":
-            return "".join(f"{_json(each)}\n" for each in _objects(columns, rows))
+            return "".join(f"{_json(object_)}\n" for object_ in _objects(columns, rows))
         case "markdown":
             return _markdown(columns, rows)
 
@@ -63,7 +63,7 @@ def _csv(columns: Sequence[str], rows: Rows) -> str:
 
 def _markdown(columns: Sequence[str], rows: Rows) -> str:
     def line(cells: Sequence[str]) -> str:
-        safe = (each.replace("\\", "\\\\").replace("|", "\\|").replace("\n", "<br>") for each in cells)
+        safe = (cell.replace("\\", "\\\\").replace("|", "\\|").replace("\n", "<br>") for cell in cells)
         return for_terminal(f"| {' | '.join(safe)} |") + "\n"
 
     rule = ["---:" if numeric(rows, place) else "---" for place in range(len(columns))]

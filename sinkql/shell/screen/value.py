@@ -17,7 +17,7 @@ Rows = Sequence[Sequence[Any]]
 
 def shown_rows(rows: Rows, types: Sequence[Type]) -> Rows:
     """Return rows with maps and records as dictionaries; `types` may be empty."""
-    if not any(each.nested for each in types):
+    if not any(type_.nested for type_ in types):
         return rows
     return [[shown_value(value, type_) for value, type_ in zip(row, types, strict=True)] for row in rows]
 
@@ -104,5 +104,5 @@ def numeric(rows: Rows, place: int) -> bool:
     """Return whether all values of a column are numbers."""
     values = [row[place] for row in rows if row[place] is not None]
     return bool(values) and all(
-        isinstance(each, int | float | Decimal) and not isinstance(each, bool) for each in values
+        isinstance(value, int | float | Decimal) and not isinstance(value, bool) for value in values
     )
