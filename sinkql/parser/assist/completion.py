@@ -133,7 +133,7 @@ def candidates(text: str, cursor: int, words: Keywords) -> Candidates:
     if lexemes is None:
         return Candidates(cursor)
     walk = _Walk(text, cursor, start, lexemes, words)
-    found = walk.run()
+    found = walk.candidates()
     if quoted and found.value_of is None:
         return Candidates(cursor)
     return found
@@ -181,7 +181,7 @@ class _Walk:
         self._opened: list[int] = []
         self._names: list[QueriedRelation] = []
 
-    def run(self) -> Candidates:
+    def candidates(self) -> Candidates:
         parser: Ahead = automaton.start(self._words)
         place = 0
         while self._lexemes[place].kind != "END":
