@@ -89,7 +89,7 @@ def decoder(
     descriptors = compile_schema(text, references)
     access = None if registry is None else (f"m.p.{uuid4()}", (("url", registry.url),))
     found = columns(Types(descriptors).find(message))
-    made = ProtobufMessages(found, descriptors, message, access is not None, access)
+    made = ProtobufMessages(found, descriptors, message, access)
     copied: ProtobufMessages = pickle.loads(pickle.dumps(made))
     return copied
 

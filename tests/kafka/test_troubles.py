@@ -464,7 +464,7 @@ def test_a_transaction_that_kafka_has_not_ended_is_waited_for() -> None:
     error = Client("k", "a:1", "SSL", ()).failure(KafkaError(KafkaError.CONCURRENT_TRANSACTIONS), ConnectionErrors())
     assert (error.code, error.message) == ("SQ4277", "Kafka has not completed an earlier transaction of the sink")
     assert error.hint is not None
-    assert error.hint.startswith("SinkQL retries by itself")
+    assert error.hint.startswith("SinkQL retries")
 
 
 def test_each_range_gives_just_its_own_messages(broker: Kafka) -> None:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sinkql import ast, logical
-from sinkql.connector_api.planning import ConnectionKind, Connector, OutsideAccess, UnsupportedKind
+from sinkql import ast
+from sinkql.connector_api.planning import ConnectionKind, Connector, UnsupportedKind
 from sinkql.connectors.aws.plan import OWNER, AwsOptions, plan
-from sinkql.connectors.aws.store import open_store
+from sinkql.connectors.aws.store import open_store, validate
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,6 @@ files in S3 and AWS catalogs need boto3: `pip install 'sinkql[aws]'`. `WITH (VAL
 connection when it is created."""
 
 
-def _validate(connection: logical.Connection, access: OutsideAccess) -> None:
-    from sinkql.connectors.aws.store import validate  # only where AWS is asked
-
-    validate(connection, access)
-
-
 connector = Connector(
     "aws",
     connections=(
@@ -57,7 +51,7 @@ connector = Connector(
             AwsOptions,
             OWNER,
             ("ENDPOINT",),
-            validate=_validate,
+            validate=validate,
             validates_unasked=False,
             store=open_store,
             about=_ABOUT,

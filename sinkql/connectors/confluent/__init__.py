@@ -33,6 +33,7 @@ from sinkql.connector_api.stream import (
     MessageEncoder,
     MessageEncoding,
 )
+from sinkql.connectors.confluent.avro.plan import derive_schema
 from sinkql.connectors.confluent.avro.plan import plan_sink as plan_avro_sink
 from sinkql.connectors.confluent.avro.plan import plan_source as plan_avro
 from sinkql.connectors.confluent.connection import KIND, OWNER, RegistryOptions, plan
@@ -84,8 +85,6 @@ def _write_avro(options: Mapping[str, Any], columns: Sequence[physical.Column], 
 
 
 def _avro_schema(options: Mapping[str, Any], columns: Sequence[physical.Column]) -> Any:
-    from sinkql.connectors.confluent.avro.plan import derive_schema
-
     return derive_schema(columns, AvroWriteOptions.from_plan(options))
 
 

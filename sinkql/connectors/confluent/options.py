@@ -44,10 +44,17 @@ class RegistryAccess:
 
 
 @dataclass(frozen=True, slots=True)
-class FormatTuning:
-    """Options of a format that do not change rows."""
+class ReadTuning:
+    """Options of a format in sources that do not change rows."""
 
     registry: RegistryAccess | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTuning:
+    """Options of a format in sinks that do not change messages."""
+
+    registry: RegistryAccess
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +69,7 @@ class AvroReadOptions:
     references: tuple[str, ...]
     wire: bool
     name: str
-    tuning: FormatTuning = field(default_factory=FormatTuning)
+    tuning: ReadTuning = field(default_factory=ReadTuning)
 
     @classmethod
     def from_plan(cls, options: Mapping[str, Any]) -> AvroReadOptions:
@@ -78,9 +85,9 @@ class AvroWriteOptions:
     fullname: str
     debezium: bool
     null_defaults: bool
+    tuning: WriteTuning
     compatibility: str | None = None
     docs: dict[str, str] = field(default_factory=dict)
-    tuning: FormatTuning = field(default_factory=FormatTuning)
 
     @classmethod
     def from_plan(cls, options: Mapping[str, Any]) -> AvroWriteOptions:
@@ -99,7 +106,7 @@ class ProtobufOptions:
     schema: str
     references: tuple[tuple[str, str], ...]
     message: str
-    tuning: FormatTuning = field(default_factory=FormatTuning)
+    tuning: ReadTuning = field(default_factory=ReadTuning)
 
     @classmethod
     def from_plan(cls, options: Mapping[str, Any]) -> ProtobufOptions:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,17 +31,16 @@ _MOST_INDEXES = 64
 class ProtobufMessages:
     """A decoder of messages of one type in `descriptors`.
 
-    With `wire`, a header precedes each message: the id of a schema, and the indexes of the type in it.
+    With a registry, a header precedes each message: the id of a schema, and the indexes of the type in it.
     """
 
     columns: tuple[physical.Column, ...]
     descriptors: bytes = field(repr=False)
     message: str
-    wire: bool
     registry: Access | None = field(repr=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ProtobufMessages, (self.columns, self.descriptors, self.message, self.wire, self.registry)
+        return ProtobufMessages, (self.columns, self.descriptors, self.message, self.registry)
 
     @cached_property
     def _type(self) -> Descriptor:
@@ -59,7 +59,7 @@ class ProtobufMessages:
         planned = ProtobufOptions.from_plan(options)
         descriptors = compile_schema(planned.schema, dict(planned.references))
         registry = access_of(planned.tuning, context)
-        return ProtobufMessages(tuple(columns), descriptors, planned.message, registry is not None, registry)
+        return ProtobufMessages(tuple(columns), descriptors, planned.message, registry)
 
     @cached_property
     def _readers(self) -> list[Callable[[Any], Any]]:
@@ -113,31 +113,29 @@ class ProtobufMessages:
 
     def _body(self, message: bytes) -> bytes:
         """Return a message without its header. Raise ValueError for an invalid header."""
-        if not self.wire:
+        if self.registry is None:
             return message
         if len(message) <= _HEADER:
             raise ValueError("it is cut off before the id of its schema")
         if message[0]:
             raise ValueError(f"it begins with the byte 0x{message[0]:02x} instead of 0x00 and the id of its schema")
         indexes, end = _indexes(message)
-        header = message[:end]
+        header, id_ = message[:end], int.from_bytes(message[1:_HEADER], "big")
         if header not in self._header_errors:
-            self._header_errors[header] = self._header_error(int.from_bytes(message[1:_HEADER], "big"), indexes)
+            self._header_errors[header] = self._header_error(self.registry, id_, indexes)
         reason = self._header_errors[header]
         if reason is not None:
             raise ValueError(reason)
         return message[end:]
 
-    def _header_error(self, id_: int, indexes: tuple[int, ...]) -> str | None:
+    def _header_error(self, registry: Access, id_: int, indexes: tuple[int, ...]) -> str | None:
         """Return why messages with a header cannot be read; None if the header has the planned type."""
-        assert self.registry is not None
         try:
-            name = _type_name(self.registry, id_, indexes)
+            name = _type_name(registry, id_, indexes)
         except ValueError as error:
             return str(error)
-        return (
-            None if name == self._type.full_name else f"it is a message {name}, but {self._type.full_name} is expected"
-        )
+        expected = self._type.full_name
+        return None if name == expected else f"it is a message {name}, but {expected} is expected"
 
 
 def _indexes(message: bytes) -> tuple[tuple[int, ...], int]:
@@ -274,8 +272,6 @@ def _as_json(value: Any) -> str:
 
 def _json_reader(field: Descriptor) -> Callable[[Any], Any]:
     """Return a function that reads a field as JSON."""
-    import json
-
     name = field.name
 
     def read(message: Any) -> str | None:

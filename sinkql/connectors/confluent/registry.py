@@ -17,7 +17,7 @@ from sinkql.connector_api import identity
 from sinkql.connector_api.options import reveal
 from sinkql.connector_api.stream import Context
 from sinkql.connector_api.tunnel import OPTION, Tunnel
-from sinkql.connectors.confluent.options import FormatTuning, RegistryConnection
+from sinkql.connectors.confluent.options import ReadTuning, RegistryConnection
 from sinkql.errors import SinkqlError
 
 Access = tuple[str, tuple[tuple[str, str], ...]]
@@ -246,7 +246,7 @@ class Registry:
         return SinkqlError("SQ4265", f'the schema registry of connection "{self._name}" failed', detail=detail)
 
 
-def access_of(tuning: FormatTuning, context: Context) -> Access | None:
+def access_of(tuning: ReadTuning, context: Context) -> Access | None:
     """Return the access to the registry of a format; None if the format has none."""
     registry = tuning.registry
     if registry is None:

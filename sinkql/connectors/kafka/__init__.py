@@ -38,7 +38,7 @@ from sinkql.connector_api.stream import Context, Offsets, Reader, Writer
 from sinkql.connectors.kafka.connection import KIND, OWNER, KafkaOptions, plan_connection
 from sinkql.connectors.kafka.formats import FORMATS
 from sinkql.connectors.kafka.plan import TopicOptions, ask_formats, plan, topic_facts
-from sinkql.connectors.kafka.scaffold import draft_connection, draft_sources
+from sinkql.connectors.kafka.scaffold import scaffold_connection, scaffold_sources
 from sinkql.connectors.kafka.sink import plan as sink
 
 _CONNECTION = """\
@@ -109,8 +109,8 @@ its schema under `<topic>-key` and `<topic>-value` when it starts. Options: `AVR
 `NULL DEFAULTS`, `KEY COMPATIBILITY LEVEL`, `VALUE COMPATIBILITY LEVEL`. A `numeric` or `uint8` is a decimal, a `uint2`
 an `int`, a `uint4` a `long`, and a `timestamp` or `timestamptz` a `timestamp-micros`. A `jsonb`, an `interval` and a
 range are strings. `DOC ON TYPE name 'text'` and `DOC ON COLUMN name.column 'text'` add documentation to the schemas;
-with `KEY` or `VALUE` before them, to one of the schemas. By default, it is the comment that the relation or the column
-had when the sink was created. `EXPLAIN KEY SCHEMA FOR SINK name` and `EXPLAIN VALUE SCHEMA FOR CREATE SINK …` show the
+with `KEY` or `VALUE` before them, to one of the schemas. The default is the comment of the relation or the column at
+the sink's creation. `EXPLAIN KEY SCHEMA FOR SINK name` and `EXPLAIN VALUE SCHEMA FOR CREATE SINK …` show the
 schemas.
 
 Dead letters of sources with `ON ERROR = DEAD LETTER` are in the topic `<topic>__errors`, as JSON.
@@ -197,7 +197,7 @@ connector = Connector(
         ),
     ),
     messages=FORMATS,
-    addresses=(AddressKind(("kafka",), draft_connection, draft_sources),),
+    addresses=(AddressKind(("kafka",), scaffold_connection, scaffold_sources),),
     sinks=(
         SinkKind(
             "KAFKA",

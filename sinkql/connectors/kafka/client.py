@@ -114,7 +114,7 @@ class Client:
             return self._error(
                 "SQ4277",
                 "Kafka has not completed an earlier transaction of the sink",
-                "SinkQL retries by itself. If the error remains, read the log of the broker.",
+                "SinkQL retries. If the error remains, read the log of the broker.",
                 reason=f"{text} ({name})",
             )
         is_local = name.startswith("_")  # the library's own code, not a broker's
@@ -177,7 +177,7 @@ class Client:
         return self._error(
             "SQ4278",
             f'no broker of connection "{self.connection}" answers for {names}',
-            "Start the brokers that hold the partition. A running sink retries by itself.",
+            "Start the brokers that hold the partition. SinkQL retries the sinks.",
         )
 
     def _untrusted(self, text: str) -> SinkqlError:

@@ -26,7 +26,7 @@ _TUNNELS = "ssh_tunnels"
 class KafkaOptions:
     """The options of TO KAFKA; exactly one of BROKER and BROKERS is required."""
 
-    broker: str | None = option_field("a broker, as `host:9092`; SinkQL discovers the others", default=None)
+    broker: str | None = option_field("a broker, as `host:9092`; SinkQL discovers all other brokers", default=None)
     brokers: tuple[str, ...] = option_field("several brokers, as `('a:9092', 'b:9092')`", default=())
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] | None = option_field(
         "the protocol; by default `SASL_SSL` with a SASL option, else `SSL`", default=None
@@ -135,12 +135,9 @@ def _tunnels(statement: ast.CreateConnection, planning: PlanningContext) -> list
     """Return the SSH tunnels of single brokers."""
     tunnels = []
     for _, item in _items(statement):
-        if isinstance(item, ast.Phrase):
-            assert isinstance(item.value, ast.Text)
-            assert item.then is not None
-            assert isinstance(item.then.value, ast.Word)
-            name = planning.connection(item.then.value.name, "SSH TUNNEL").name
-            tunnels.append({"broker": item.value.value, "connection": name})
+        match item:
+            case ast.Phrase(value=ast.Text(value=broker), then=ast.Phrase(value=ast.Word(name=tunnel))):
+                tunnels.append({"broker": broker, "connection": planning.connection(tunnel, "SSH TUNNEL").name})
     return tunnels
 
 

@@ -303,7 +303,7 @@ def compacted_error(source: str, topic: str) -> GoneError:
         "SQ3370",
         f'messages of source "{source}" may be lost: topic "{topic}" keeps only the last message of each key',
         detail='The topic has cleanup.policy = "compact".',
-        hint="Use ENVELOPE UPSERT, which reads such topics as tables.",
+        hint="Use ENVELOPE UPSERT, which reads compacted topics as tables.",
     )
 
 
@@ -332,7 +332,7 @@ def changed_message_error(source: str, topic: str, partition: int, read: int, of
         f'{topic}/{partition} of source "{source}", read to {read}, has a different message at offset {offset}',
         detail="Brokers lost messages after an unclean leader election, or were restored from a backup. Other messages "
         "were written since.",
-        hint="Run ALTER SOURCE … SKIP to continue with the messages that are later than the last one that was read.",
+        hint="Run ALTER SOURCE … SKIP to continue with messages that are later than the last message that was read.",
     )
 
 

@@ -31,19 +31,26 @@ DecodedRows = tuple[pa.RecordBatch, list[FailedMessage], int]
 
 
 @dataclass(frozen=True, slots=True)
+class PartDecoder:
+    """A decoder of keys or values, with the names of its columns."""
+
+    decoder: MessageDecoder
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class MessageRows:
     """A decoder of a source's messages; picklable.
 
-    `key` and `value` are decoders with the names of their columns; `metadata` describes the remaining columns.
-    `changes` replaces `value` for ENVELOPE DEBEZIUM. `error` is the column for decoding errors of values, which are
-    then no failures. Keys may have schemas (`with_schemas`), as Kafka Connect writes them.
+    `value` decodes changes for ENVELOPE DEBEZIUM. `metadata` describes the columns that are not in keys or values.
+    `error` is the column for decoding errors of values, which are then no failures. Keys may have schemas
+    (`with_schemas`), as Kafka Connect writes them.
     """
 
     columns: tuple[physical.Column, ...]
     upsert: bool
-    key: tuple[MessageDecoder, tuple[str, ...]] | None
-    value: tuple[MessageDecoder, tuple[str, ...]] | None
-    changes: ChangeDecoder | None
+    key: PartDecoder | None
+    value: PartDecoder | ChangeDecoder
     metadata: tuple[tuple[str, Metadata], ...]
     error: str | None
     with_schemas: bool = False
@@ -52,21 +59,19 @@ class MessageRows:
     def from_plan(cls, read: physical.Read, options: ReadOptions, context: Context) -> MessageRows:
         """Return the decoder of a planned source."""
         by_name = {column.name: column for column in read.columns}
-        names = options.value.columns
-        columns = [by_name[name] for name in names]
+        columns = [by_name[name] for name in options.value.columns]
         decoding = context.messages[options.value.format]
-        decoder = change_decoder = None
+        value: PartDecoder | ChangeDecoder
         if options.envelope == "debezium":
             assert decoding.changes is not None
-            change_decoder = decoding.changes(read.options["value"], columns, read.key, context)
+            value = decoding.changes(read.options["value"], columns, read.key, context)
         else:
-            decoder = (decoding.open(read.options["value"], columns, context), names)
+            value = PartDecoder(decoding.open(read.options["value"], columns, context), options.value.columns)
         return cls(
             read.columns,
             read.change == "upsert",
             _key_decoder(read, options, context),
-            decoder,
-            change_decoder,
+            value,
             tuple(options.include.items()),
             options.error,
             _may_have_schemas(options.key),
@@ -100,11 +105,11 @@ class MessageRows:
         arrays: dict[str, pa.Array] = {}
         rowless: Sequence[int] = ()
         keys = self._decode_keys(messages, failures)
-        if self.changes is not None:
-            indexes, diffs, rowless = self._decode_changes(messages, keys, arrays, failures)
+        if not isinstance(self.value, PartDecoder):
+            indexes, diffs, rowless = _decode_changes(self.value, messages, keys, arrays, failures)
         else:
             indexes, diffs = None, None
-            self._decode_values(messages, arrays, failures)
+            self._decode_values(self.value, messages, arrays, failures)
             if keys is not None:
                 arrays |= dict(zip(keys.schema.names, keys.columns, strict=True))
             if self.upsert:
@@ -127,7 +132,7 @@ class MessageRows:
         """Return the columns of the key: NULLs for a message without a key, which fails if the rows have keys."""
         if self.key is None:
             return None
-        decoder, names = self.key
+        decoder, names = self.key.decoder, self.key.names
         raw = [message.key() for message in messages]
         if self.with_schemas:
             raw = [_payload(key) for key in raw]
@@ -138,19 +143,19 @@ class MessageRows:
                     failures.setdefault(index, "the message has no key")
         return batch.rename_columns(list(names))
 
-    def _decode_values(self, messages: Sequence[Any], arrays: dict[str, pa.Array], failures: dict[int, str]) -> None:
+    def _decode_values(
+        self, value: PartDecoder, messages: Sequence[Any], arrays: dict[str, pa.Array], failures: dict[int, str]
+    ) -> None:
         """Add the columns of the value: NULLs for a message without a value."""
-        assert self.value is not None
-        decoder, names = self.value
         raw = [message.value() for message in messages]
         reasons: dict[int, str] = {}
-        batch = _decode_present(decoder, raw, reasons)
-        arrays |= dict(zip(names, batch.columns, strict=True))
+        batch = _decode_present(value.decoder, raw, reasons)
+        arrays |= dict(zip(value.names, batch.columns, strict=True))
         if not self.upsert and None in raw:
-            required = [column.name for column in self.columns if column.name in names and not column.nullable]
+            required = [column.name for column in self.columns if column.name in value.names and not column.nullable]
             if required:
                 empty = f'null value in column "{required[0]}", which is NOT NULL: the message has no value'
-                reasons |= {index: empty for index, value in enumerate(raw) if value is None}
+                reasons |= {index: empty for index, message in enumerate(raw) if message is None}
         if self.error is None:
             failures |= {index: reason for index, reason in reasons.items() if index not in failures}
             return
@@ -160,37 +165,35 @@ class MessageRows:
         if reasons:
             right = np.ones(len(raw), bool)
             right[list(reasons)] = False
-            for name in names:
+            for name in value.names:
                 arrays[name] = _null_unless(arrays[name], right)
 
-    def _decode_changes(
-        self,
-        messages: Sequence[Any],
-        keys: pa.RecordBatch | None,
-        arrays: dict[str, pa.Array],
-        failures: dict[int, str],
-    ) -> tuple[np.ndarray, pa.Array, Sequence[int]]:
-        """Add the columns of changed rows. Return each row's message index and diff, and the messages without rows."""
-        assert self.changes is not None
-        raw = [message.value() for message in messages]
-        if failures:
-            raw = [None if index in failures else value for index, value in enumerate(raw)]
-        decoded = self.changes.decode(keys, raw)
-        failures |= decoded.failures
-        assert decoded.places is not None
-        arrays |= dict(zip(decoded.batch.schema.names, decoded.batch.columns, strict=True))
-        return decoded.places, arrays.pop("$diff"), decoded.rowless
+
+def _decode_changes(
+    decoder: ChangeDecoder,
+    messages: Sequence[Any],
+    keys: pa.RecordBatch | None,
+    arrays: dict[str, pa.Array],
+    failures: dict[int, str],
+) -> tuple[np.ndarray, pa.Array, Sequence[int]]:
+    """Add the columns of changed rows. Return each row's message index and diff, and the messages without rows."""
+    raw = [message.value() for message in messages]
+    if failures:
+        raw = [None if index in failures else value for index, value in enumerate(raw)]
+    decoded = decoder.decode(keys, raw)
+    failures |= decoded.failures
+    assert decoded.places is not None
+    arrays |= dict(zip(decoded.batch.schema.names, decoded.batch.columns, strict=True))
+    return decoded.places, arrays.pop("$diff"), decoded.rowless
 
 
-def _key_decoder(
-    read: physical.Read, options: ReadOptions, context: Context
-) -> tuple[MessageDecoder, tuple[str, ...]] | None:
+def _key_decoder(read: physical.Read, options: ReadOptions, context: Context) -> PartDecoder | None:
     key = options.key
     if key is None:
         return None
     by_name = {column.name: column for column in read.columns}
     columns = [by_name[name] for name in key.columns]
-    return context.messages[key.format].open(read.options["key"], columns, context), key.columns
+    return PartDecoder(context.messages[key.format].open(read.options["key"], columns, context), key.columns)
 
 
 class _WithSchema(msgspec.Struct, forbid_unknown_fields=True, gc=False):

@@ -102,17 +102,19 @@ def _check_retention(topic: str, config: Mapping[str, str], *, keyed: bool) -> H
     retention = "forever" if retention_ms < 0 else f"for {retention_ms / _DAY_MS:.1f} days"
     change = f"kafka-configs --alter --topic '{topic}' --bootstrap-server HOST:PORT --add-config"
     if "delete" in policy and 0 <= retention_ms < _DAY_MS:
-        message = f"messages are kept {retention}: a sink that is stopped for longer loses some"
+        message = f"Kafka keeps messages {retention}: a sink that is stopped for longer loses some"
         return HealthCheck(name, "warning", message, f"Run {change} retention.ms={7 * _DAY_MS}.")
     if "compact" in policy and not keyed:
         message = "Kafka deletes messages that a later one of the same key replaces: a sink that is behind misses them"
         fix = f"Read the topic with ENVELOPE UPSERT, or run {change} cleanup.policy=delete."
         return HealthCheck(name, "warning", message, fix)
     if "delete" in policy and keyed and retention_ms >= 0:
-        message = f"messages are kept {retention}: a sink that starts later misses rows that did not change since"
+        message = f"Kafka keeps messages {retention}: a sink that starts later misses rows that did not change since"
         return HealthCheck(name, "warning", message, f"Run {change} cleanup.policy=compact.")
     return HealthCheck(
-        name, "ok", f"messages are kept {retention}" if "delete" in policy else "the last message of each key is kept"
+        name,
+        "ok",
+        f"Kafka keeps messages {retention}" if "delete" in policy else "Kafka keeps the last message of each key",
     )
 
 
@@ -134,7 +136,7 @@ def _check_position(
     ]
     if behind_begin and "delete" in config.get("cleanup.policy", "delete"):
         missing = sum(begins[number] - read.get(number, 0) for number in behind_begin)
-        message = f"{missing:,} offsets that follow those in its table are lost"
+        message = f"{missing:,} offsets after its last commit are lost"
         return HealthCheck(
             name, "wrong", message, f"Run ALTER SOURCE {source} SKIP to continue with the remaining messages."
         )
@@ -149,7 +151,7 @@ def _check_position(
     return HealthCheck(
         name,
         "warning",
-        f"the next message was written {(time.time() - oldest) / 3600:.1f} hours ago, and messages are kept for "
+        f"the next message was written {(time.time() - oldest) / 3600:.1f} hours ago, and Kafka keeps messages for "
         f"{retention_ms / 3_600_000:.1f} hours",
         "Run the sink before Kafka deletes them, or increase retention.ms.",
     )

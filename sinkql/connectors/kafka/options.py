@@ -106,7 +106,7 @@ class WriteOptions:
     """The options of a sink.
 
     `partitions`, `replication` and `config` apply to a topic that the sink creates. `row` is the type of a whole row,
-    with ENVELOPE DEBEZIUM. `letters` marks the dead-letter topic of a sink. Large: a job has a field for each option.
+    with ENVELOPE DEBEZIUM. `letters` marks the topic for dead letters. Large: a job has a field for each option.
     """
 
     topic: str

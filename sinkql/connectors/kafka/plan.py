@@ -59,6 +59,7 @@ class _Part:
     kind: MessageFormat
     planned: FormatPlan
     columns: tuple[logical.Column, ...]
+    format: ast.Format
 
     def as_plan(self) -> dict[str, Any]:
         return {"format": self.kind.name, **self.planned.options, "columns": [column.name for column in self.columns]}
@@ -80,7 +81,7 @@ def plan(statement: ast.CreateSource, facts: logical.Facts, planning: PlanningCo
     included = tuple(_included(statement))
     columns = (*columns, *(column for column, _ in included))
     check_names([ast.Ident(column.name, _include_span(statement, column.name)) for column in columns])
-    keys = _key_names(statement, key, columns, envelope)
+    keys = _key_names(statement, key, value, columns, envelope)
     if envelope != "none":
         columns = tuple(replace(column, nullable=column.nullable and column.name not in keys) for column in columns)
     planned: dict[str, Any] = {
@@ -112,8 +113,8 @@ def topic_facts(statement: ast.CreateSource, planning: PlanningContext, access: 
     from sinkql.connectors.kafka.client import Client
 
     options = _options(statement, planning)
-    assert statement.connection is not None
-    connection = planning.connection(statement.connection, KIND)
+    name = _connection_name(statement)
+    connection = planning.connection(name, KIND)
     client = Client.planned(connection, access)
     try:
         admin = admin_of(client)
@@ -129,7 +130,7 @@ def topic_facts(statement: ast.CreateSource, planning: PlanningContext, access: 
             facts["start"] = {str(partition): offset for partition, offset in starts.items()}
     except SinkqlError as error:
         if error.span is None:
-            error.span = statement.connection.span
+            error.span = name.span
             if error.option is not None:
                 error.span = option_span(statement.options, error.option, statement.kind_span)
         raise
@@ -161,7 +162,8 @@ def ask_formats(statement: ast.CreateSource, planning: PlanningContext, access: 
     return facts
 
 
-def _options(statement: ast.CreateSource, planning: PlanningContext) -> TopicOptions:
+def _connection_name(statement: ast.CreateSource) -> ast.Name:
+    """Return the name of the connection. Raise SQ2472 without one."""
     if statement.connection is None:
         raise SinkqlError(
             "SQ2472",
@@ -169,7 +171,11 @@ def _options(statement: ast.CreateSource, planning: PlanningContext) -> TopicOpt
             statement.kind_span,
             hint="Write FROM KAFKA CONNECTION name (TOPIC '…'), after CREATE CONNECTION name TO KAFKA (…).",
         )
-    planning.connection(statement.connection, KIND)
+    return statement.connection
+
+
+def _options(statement: ast.CreateSource, planning: PlanningContext) -> TopicOptions:
+    planning.connection(_connection_name(statement), KIND)
     options = bind(
         statement.options,
         TopicOptions,
@@ -314,15 +320,15 @@ def _parts(
             key = replace(key, columns=(replace(key.columns[0], name=include.alias.value),))
     elif _reads_keys(statement) and not (statement.envelope == "DEBEZIUM" and primary):
         clause = f"ENVELOPE {statement.envelope}" if upsert else "INCLUDE KEY"
-        assert statement.format is not None
+        format_, _ = formats["value"]
         raise SinkqlError(
             "SQ2475",
             f"{clause} requires the format of the keys",
-            statement.format.span,
+            format_.span,
             hint="Declare PRIMARY KEY (…) NOT ENFORCED after the columns: CREATE SOURCE s (id bigint, name text, "
             "PRIMARY KEY (id) NOT ENFORCED) FROM KAFKA …."
             if statement.envelope == "DEBEZIUM"
-            else f"Write KEY FORMAT TEXT VALUE FORMAT {statement.format.name}, or the format that the keys have.",
+            else f"Write KEY FORMAT TEXT VALUE FORMAT {format_.name}, or the format that the keys have.",
         )
     return key, _part("value", formats["value"], of_value, statement, topic, facts, planning)
 
@@ -346,7 +352,7 @@ def _part(
         part_columns = (
             logical.Column(statement.columns[0].name.value, column.type, not statement.columns[0].not_null),
         )
-    return _Part(kind, planned, part_columns)
+    return _Part(kind, planned, part_columns, format_)
 
 
 def _renames(statement: ast.CreateSource, format_: str) -> bool:
@@ -419,7 +425,7 @@ def _include_span(statement: ast.CreateSource, name: str) -> Span:
 
 
 def _key_names(
-    statement: ast.CreateSource, key: _Part | None, columns: Sequence[logical.Column], envelope: str
+    statement: ast.CreateSource, key: _Part | None, value: _Part, columns: Sequence[logical.Column], envelope: str
 ) -> tuple[str, ...]:
     """Return the columns of the key; none if the rows have no key."""
     if statement.primary_key:
@@ -429,11 +435,10 @@ def _key_names(
     names = {column.name for column in columns}
     missing = [column.name for column in key.columns if column.name not in names]
     if missing:
-        assert statement.format is not None
         raise SinkqlError(
             "SQ2477",
             f'the rows have no column "{missing[0]}", which is in the key',
-            statement.format.span,
+            value.format.span,
             hint=f"Declare PRIMARY KEY (…) NOT ENFORCED with the columns that are the key of {statement.name.text}.",
         )
     return tuple(column.name for column in key.columns)

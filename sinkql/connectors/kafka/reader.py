@@ -162,7 +162,7 @@ class KafkaReader(Reader):
         """Return whether a target is reached; partitions that were added or deleted since do not count."""
         read = offsets["partitions"]
         if offsets["topic_id"] != target["topic_id"]:
-            return False  # the offsets are those of another topic
+            return False  # the offsets belong to another topic
         return all(read.get(partition, 0) >= end for partition, end in target["partitions"].items())
 
     def comparable_position(self, offsets: Offsets) -> Offsets | None:

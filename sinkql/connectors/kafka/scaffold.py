@@ -33,7 +33,7 @@ _RECORDS = 2
 _PORT = 9092
 
 
-def draft_connection(address: Address) -> ConnectionScaffold:
+def scaffold_connection(address: Address) -> ConnectionScaffold:
     """Return the connection of an address. Raise SQ4039 if it has a path."""
     if address.path:
         hint = "Write kafka://host:9092, followed by the names of topics."
@@ -50,7 +50,7 @@ def draft_connection(address: Address) -> ConnectionScaffold:
     )
 
 
-def draft_sources(
+def scaffold_sources(
     planned: logical.Connection, wanted: ScaffoldRequest, access: OutsideAccess
 ) -> Iterator[SourceScaffold]:
     """Yield a source for each topic; one without messages has no draft, only a remark."""
@@ -89,7 +89,7 @@ class _Sample:
 
     @property
     def keyed(self) -> bool:
-        """Whether later messages seem to overwrite those of the same key."""
+        """Whether later messages seem to overwrite earlier messages of the same key."""
         return bool(self.keys) and None not in self.keys and (self.compacted or None in self.values)
 
 

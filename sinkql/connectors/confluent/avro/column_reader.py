@@ -41,7 +41,7 @@ class Node:
     type: pa.DataType
 
     def read(self, cursor: Cursor, rows: Rows) -> pa.Array:
-        """Read the values of some messages; those of invalid messages are arbitrary."""
+        """Read the values of some messages; values of invalid messages are arbitrary."""
         raise NotImplementedError
 
     def skip(self, cursor: Cursor, rows: Rows) -> None:

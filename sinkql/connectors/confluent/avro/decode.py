@@ -42,7 +42,7 @@ Rows = np.ndarray
 
 @dataclass(frozen=True)
 class WriterSchemas:
-    """The schemas of messages: those of a registry, or one for all messages.
+    """The schemas of messages: schemas in a registry, or one for all messages.
 
     `reader` has the text of the schema that the source was planned with, and the texts of its references. Without
     `wire`, messages have no header. Values that are not records become records with a field `name`.

@@ -35,7 +35,6 @@ class AvroRows:
         """Register the schema of the columns, unless the registry has it, and return the encoder. Raise SQ426x."""
         planned = AvroWriteOptions.from_plan(options)
         text, registry = msgspec.json.encode(derive_schema(columns, planned)).decode(), planned.tuning.registry
-        assert registry is not None, "FORMAT AVRO of sinks requires a registry"
         client = Registry(registry.name, registry.options, context.secret, registry.tunnel)
         try:
             if planned.compatibility is not None:

@@ -87,7 +87,7 @@ def plan_sink(encoded: SinkMessages, planning: PlanningContext) -> Mapping[str, 
         "debezium": debezium and not key,
         "null_defaults": options.null_defaults,
         "compatibility": level,
-        "docs": _docs(encoded, planning) or None,
+        "docs": _docs(encoded, schema, planning) or None,
         "tuning": {"registry": registry_of(schema.connection, planning)},
     }
     return {name: value for name, value in planned.items() if value is not None}
@@ -98,15 +98,14 @@ def _is_doc(option: ast.Option) -> bool:
     return option.name.endswith(("DOC ON TYPE", "DOC ON COLUMN"))
 
 
-def _docs(encoded: SinkMessages, planning: PlanningContext) -> dict[str, str]:
+def _docs(encoded: SinkMessages, schema: ast.Schema, planning: PlanningContext) -> dict[str, str]:
     """Return the documentation of each column, and of the relation under the empty name.
 
     KEY DOC ON and VALUE DOC ON have the highest priority, then DOC ON, then the comments at the sink's creation. Raise
     SQ2366 for other relations and for columns that do not exist.
     """
-    assert encoded.format.schema is not None
     docs = dict(encoded.comments)
-    options = filter(_is_doc, encoded.format.schema.options)
+    options = filter(_is_doc, schema.options)
     for option in sorted(options, key=lambda option: not option.name.startswith("D")):
         name, text = _doc_parts(option)
         column = name.parts[-1].value if option.name.endswith("COLUMN") else ""
@@ -189,7 +188,7 @@ def avro_names(names: Iterable[str]) -> list[str]:
 
 @dataclass(slots=True)
 class _SchemaBuilder:
-    """A builder of one schema; nested records get the names `record0` and so on, without those in `used`."""
+    """A builder of one schema; nested records get the names `record0` and so on, without names in `used`."""
 
     null_defaults: bool
     used: set[str]
@@ -266,7 +265,7 @@ def plan_source(messages: SourceMessages, planning: PlanningContext) -> FormatPl
 
 
 def _columns(messages: SourceMessages, options: AvroReadOptions) -> tuple[logical.Column, ...]:
-    """Return the columns of the schema; with ENVELOPE DEBEZIUM, those of its rows."""
+    """Return the columns of the schema; with ENVELOPE DEBEZIUM, the columns of its rows."""
     from sinkql.connectors.confluent.avro.columns import columns_of, rows_of  # imports fastavro
     from sinkql.connectors.confluent.avro.resolution import parse
 

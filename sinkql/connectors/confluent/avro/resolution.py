@@ -183,7 +183,7 @@ def _raw(schema: Schema, reader: Parsed, value: Any) -> Any:
 
 
 def _column(schema: Schema, writer: Parsed, column: physical.Column, conversion: _Conversion) -> Conform | None:
-    """Return the conversion of a field's values for a column. Raise SchemaMismatchError if there is none."""
+    """Return the conversion of a field's values for a column. Raise SchemaMismatchError if none exists."""
     arrow, declared = conversion.type, column.type
     if writer.follow(schema) == "null":
         return lambda values: pa.nulls(len(values), arrow_type(declared))
@@ -278,21 +278,27 @@ def _conform_record(one: Schema, writer: Parsed, other: Schema, reader: Parsed) 
 
 
 def _conform_items(item: _Conversion) -> _Conversion:
-    def make(values: pa.Array) -> pa.Array:
-        assert item.make is not None
-        mask = values.is_null() if values.null_count else None
-        return pa.ListArray.from_arrays(values.offsets, item.make(values.values), mask=mask)
+    conform = item.make
+    if conform is None:
+        return _Conversion(None, pa.list_(item.type))
 
-    return _Conversion(make if item.make is not None else None, pa.list_(item.type))
+    def make(values: pa.Array) -> pa.Array:
+        mask = values.is_null() if values.null_count else None
+        return pa.ListArray.from_arrays(values.offsets, conform(values.values), mask=mask)
+
+    return _Conversion(make, pa.list_(item.type))
 
 
 def _conform_values(value: _Conversion) -> _Conversion:
-    def make(values: pa.Array) -> pa.Array:
-        assert value.make is not None
-        mask = values.is_null() if values.null_count else None
-        return pa.MapArray.from_arrays(values.offsets, values.keys, value.make(values.items), mask=mask)
+    conform = value.make
+    if conform is None:
+        return _Conversion(None, pa.map_(pa.string(), value.type))
 
-    return _Conversion(make if value.make is not None else None, pa.map_(pa.string(), value.type))
+    def make(values: pa.Array) -> pa.Array:
+        mask = values.is_null() if values.null_count else None
+        return pa.MapArray.from_arrays(values.offsets, values.keys, conform(values.items), mask=mask)
+
+    return _Conversion(make, pa.map_(pa.string(), value.type))
 
 
 def _convert(values: pa.Array, column: physical.Column, failures: Failures) -> pa.Array:

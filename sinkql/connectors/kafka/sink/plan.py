@@ -29,7 +29,7 @@ _LATER = ("LEGACY IDS",)
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _SHARED = ("replication", "compression", "transactional_id", "group", "progress_topic", "progress_replication")
 _LARGE = str(8 << 20)
-"""The message limit of a dead-letter topic: a record doubles in size, since its bytes are hexadecimal digits."""
+"""The message limit of a topic of dead letters: a record doubles in size, since its bytes are hexadecimal digits."""
 _REFRESH = "TOPIC METADATA REFRESH INTERVAL"
 _MOST = {"TOPIC PARTITION COUNT": 2**31 - 1, "TOPIC REPLICATION FACTOR": 2**15 - 1}
 """The limits of the protocol; brokers have far lower ones."""
@@ -145,7 +145,7 @@ def letters(write: physical.Write, columns: Sequence[physical.Column]) -> physic
 def check_brokers(
     statement: ast.CreateSink, sink: logical.Sink, access: OutsideAccess, *, job: physical.Job | None = None
 ) -> logical.Facts:
-    """Check that the brokers answer. There are no facts to store."""
+    """Check that the brokers answer, and return no facts."""
     from sinkql.connectors.kafka.admin import admin_of  # imports the client library
     from sinkql.connectors.kafka.client import Client
 

@@ -107,7 +107,7 @@ class ProgressTopic:
                 raise SinkqlError(
                     "SQ4285",
                     f'a transaction has been open in topic "{self.name}" for longer than {PATIENCE_S:.0f} seconds',
-                    hint="Wait until the other sink of that progress topic has committed, or until Kafka aborts the "
+                    hint="Wait until another sink of that progress topic has committed, or until Kafka aborts the "
                     "transaction.",
                 )
             time.sleep(_STEP_S)

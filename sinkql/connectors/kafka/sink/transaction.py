@@ -26,7 +26,7 @@ _PATIENCE_S = 60.0
 PATIENCE_S = 180.0
 """How long a step may make no progress while brokers are up.
 
-If a partition's leader dies just after a commit, brokers may write that commit's marker only a minute later. They
+If a partition's leader dies just after a commit, brokers may write the end of that commit only a minute later. They
 begin no other transaction of the sink before, although they answer.
 """
 REFRESH_MS = 300_000
@@ -250,7 +250,7 @@ class Transactions:
             return SinkqlError(
                 "SQ4283",
                 "the topic was deleted while the sink wrote to it",
-                hint="SinkQL checks by itself whether the topic exists.",
+                hint="The sink checks whether the topic exists, and retries.",
             )
         if name == "_FATAL" or error.fatal():
             return ProducerFencedError(error.str())

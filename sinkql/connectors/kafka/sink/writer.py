@@ -112,7 +112,7 @@ class TopicWriter(Writer):
         )
         self._claim = claim
         self._send((), next_progress)
-        if not self.options.letters:  # a deleted dead-letter topic is recreated
+        if not self.options.letters:  # a deleted topic of dead letters is recreated
             self._state.write_small(_CLAIMED, self._topic_id.encode())
         self._messages.delete_all()
         failpoint.point("claim")
@@ -172,7 +172,7 @@ class TopicWriter(Writer):
         )
 
     def maintenance_share(self) -> float:
-        """Return 0: there is no maintenance."""
+        """Return 0: a topic needs no maintenance."""
         return 0.0
 
     # --- transactions ------------------------------------------------------------------------------------------------
@@ -210,7 +210,7 @@ class TopicWriter(Writer):
         self._committed = progress
 
     def _recover(self) -> None:
-        """Find out what was committed, after an error with an unknown outcome."""
+        """Determine the last committed progress, after an error with an unknown outcome."""
         self._check_own(self._progress.find(settled=False))
         self._begin()
         try:
@@ -245,7 +245,7 @@ class TopicWriter(Writer):
             "SQ5101",
             f'another run has taken over topic "{self.options.topic}"',
             detail=f"It has epoch {progress.checkpoint.epoch}.",
-            hint="Nothing is lost: the other run continues from the last commit of this one.",
+            hint="Nothing is lost: the new run continues from the last commit of this one.",
         )
 
     def _lost_progress_error(self) -> SinkqlError:
@@ -258,7 +258,7 @@ class TopicWriter(Writer):
     # --- parts -------------------------------------------------------------------------------------------------------
 
     def _check_topic(self, progress: Progress) -> None:
-        """Raise SQ4280 if the topic was deleted; the dead-letter topic is recreated instead."""
+        """Raise SQ4280 if the topic was deleted; the topic of dead letters is recreated instead."""
         if self.options.letters:
             self._topic_id = ensure_topic(self._admin, self.options).id
             return
