@@ -87,7 +87,7 @@ def sentences(low: int, high: int, words: Words) -> pa.Array:
 
 
 def addresses(low: int, high: int, words: Words) -> pa.Array:
-    """Return texts of random characters, from `low` to `high` characters long."""
+    """Return texts of alphanumeric characters, commas and spaces, from `low` to `high` characters long."""
     pool = _character_pool()
     return _cut(pool, between(0, len(pool) - high, words), between(low, high, words >> np.uint64(7)))
 

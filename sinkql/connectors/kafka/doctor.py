@@ -127,7 +127,7 @@ def _check_position(
     sink: str,
     offsets: Mapping[str, Any],
 ) -> HealthCheck | None:
-    """Check whether the next messages of a sink exist, and for how long; None if they do."""
+    """Check whether the next messages of a sink exist, and for how long; None without a problem."""
     name = f"sink {sink} in topic {topic.name}"
     read = {int(partition): offset for partition, offset in offsets.get("partitions", {}).items()}
     begins, ends = admin.beginnings(topic.name, topic.partitions), admin.ends(topic.name, topic.partitions)

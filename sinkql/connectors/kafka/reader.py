@@ -129,7 +129,7 @@ class KafkaReader(Reader):
         return admin_of(self.client)
 
     def initial(self, *, at_end: bool) -> Offsets:
-        """Return the offsets of a new sink: the first messages that exist, or the later ones of START OFFSET."""
+        """Return the offsets of a new sink: the first messages that exist, or the later ones that its options set."""
         topic = self._topic(fresh=True)
         if at_end:
             return _first_offsets(topic, self._query(self._admin.ends, topic.partitions))
