@@ -68,8 +68,10 @@ def _to_single(value: int | Decimal) -> float:
     double = float(value)
     if Decimal(double) == value:
         return single(double)
-    near = (single(each) for each in (math.nextafter(double, -math.inf), double, math.nextafter(double, math.inf)))
-    return min(near, key=lambda each: EXACT.abs(EXACT.subtract(Decimal(each), Decimal(value))))
+    near = (
+        single(neighbour) for neighbour in (math.nextafter(double, -math.inf), double, math.nextafter(double, math.inf))
+    )
+    return min(near, key=lambda candidate: EXACT.abs(EXACT.subtract(Decimal(candidate), Decimal(value))))
 
 
 def _float_to_numeric(value: float, source: str, target: Type) -> Decimal:
@@ -80,19 +82,19 @@ def _float_to_numeric(value: float, source: str, target: Type) -> Decimal:
 
 
 def _narrowed(value: float) -> float:
-    found = single(value)
-    if math.isinf(found) != math.isinf(value) or (found == 0 and value != 0):
+    number = single(value)
+    if math.isinf(number) != math.isinf(value) or (number == 0 and value != 0):
         raise EvaluationError("value out of range")
-    return found
+    return number
 
 
 def _float_to_whole(value: float, type_: str) -> int:
     if math.isnan(value) or math.isinf(value):
         raise EvaluationError(f"{type_} out of range")
-    found = int(even(value))
-    if found not in RANGES["bigint"] and found not in RANGES[type_]:
+    number = int(even(value))
+    if number not in RANGES["bigint"] and number not in RANGES[type_]:
         raise EvaluationError(f"{type_} out of range")
-    return converted(found, type_)
+    return converted(number, type_)
 
 
 # --- from and to text ----------------------------------------------------------------------------------------------
@@ -107,43 +109,43 @@ def _from_text(name: str, target: Type) -> Convert | None:
 
 
 def _whole_number(text: str) -> int:
-    found = text.strip(_BLANK)
-    if not found.isascii() or not _WHOLE_TEXT.fullmatch(found):
+    digits = text.strip(_BLANK)
+    if not digits.isascii() or not _WHOLE_TEXT.fullmatch(digits):
         raise NotEvaluableError
-    return int(found)
+    return int(digits)
 
 
 def _number(text: str) -> Decimal:
-    found = text.strip(_BLANK)
-    if not _NUMBER_TEXT.fullmatch(found):
+    number_text = text.strip(_BLANK)
+    if not _NUMBER_TEXT.fullmatch(number_text):
         raise EvaluationError("invalid input syntax for type numeric")
-    value = Decimal(found)
+    value = Decimal(number_text)
     if abs(value.adjusted()) > _MOST_EXPONENT:
         raise NotEvaluableError
     return value
 
 
 def _double(text: str) -> float:
-    found = text.strip(_BLANK)
-    if _NO_NUMBER_TEXT.fullmatch(found):
-        return float(found)
-    if not _NUMBER_TEXT.fullmatch(found):
+    number_text = text.strip(_BLANK)
+    if _NO_NUMBER_TEXT.fullmatch(number_text):
+        return float(number_text)
+    if not _NUMBER_TEXT.fullmatch(number_text):
         raise NotEvaluableError  # "+nan", and texts that an engine refuses
-    value = float(found)
-    if math.isinf(value) or (value == 0 and re.match(r"[^eE]*[1-9]", found)):
+    value = float(number_text)
+    if math.isinf(value) or (value == 0 and re.match(r"[^eE]*[1-9]", number_text)):
         raise EvaluationError("out of range for type double precision")
     return value
 
 
 def _boolean(text: str) -> bool:
-    found = text.strip(_BLANK).lower()
-    if found in _TRUE or found in _FALSE:
-        return found in _TRUE
+    word = text.strip(_BLANK).lower()
+    if word in _TRUE or word in _FALSE:
+        return word in _TRUE
     raise EvaluationError(f"invalid input syntax for type boolean: {text}")
 
 
 def _moment(read: Callable[[str], Any], type_: str, hint: str = _MOMENT_HINT) -> Convert:
-    def found(text: str) -> Any:
+    def parse(text: str) -> Any:
         try:
             return read(text)
         except logical_time.OutOfRangeError:
@@ -151,7 +153,7 @@ def _moment(read: Callable[[str], Any], type_: str, hint: str = _MOMENT_HINT) ->
         except ValueError:
             raise EvaluationError(f"unsupported {type_} format: {text}", hint) from None
 
-    return found
+    return parse
 
 
 def _uuid(text: str) -> str:

@@ -32,13 +32,13 @@ def evaluate_program(program: str, operands: Sequence[Decimal | None]) -> Decima
             stack.append(None if left is None or right is None else _BINARY[step](left, right))
         elif step.startswith("or:"):
             values = [stack.pop() for _ in range(int(step.removeprefix("or:")))]
-            stack.append(next((each for each in reversed(values) if each is not None), None))
+            stack.append(next((alternative for alternative in reversed(values) if alternative is not None), None))
         else:
             name, _, places = step.partition(":")
             value = stack.pop()
             stack.append(None if value is None else _UNARY[name](value, int(places or 0)))
-    (found,) = stack
-    return found
+    (result,) = stack
+    return result
 
 
 def _scale(value: Decimal) -> int:
@@ -90,9 +90,9 @@ def power(base: Decimal, exponent: Decimal) -> Decimal:
         return _rounded(Decimal(1), scale)
     if weight < -_BEYOND or base == 0:
         return _rounded(Decimal(0), scale)
-    found = _EXACT.power(base.copy_abs(), exponent)
+    magnitude = _EXACT.power(base.copy_abs(), exponent)
     negative = base < 0 and _EXACT.remainder(exponent, Decimal(2)) != 0
-    return _rounded(found.copy_negate() if negative else found, scale)
+    return _rounded(magnitude.copy_negate() if negative else magnitude, scale)
 
 
 _BINARY: dict[str, Callable[[Decimal, Decimal], Decimal]] = {

@@ -11,7 +11,7 @@ from sinkql.evaluate import range as evaluate_range
 from sinkql.evaluate.cast import conversion
 from sinkql.evaluate.failure import Make, Row, Value, placed
 from sinkql.logical import Call, Case, Cast, Expression, Literal, Reference
-from sinkql.logical.nested import taken
+from sinkql.logical.nested import literal_field
 
 FORMS: Mapping[str, Make] = MappingProxyType(
     {
@@ -41,8 +41,8 @@ def _value(expression: Expression, places: Mapping[str, int]) -> Value | None:
             place = places.get(expression.name)
             return None if place is None else _column(place)
         case Literal():
-            known = expression.value
-            return lambda row: known
+            constant = expression.value
+            return lambda row: constant
         case Cast():
             return _cast(expression, places)
         case Case():
@@ -61,37 +61,37 @@ def _cast(cast: Cast, places: Mapping[str, int]) -> Value | None:
     if operand is None or convert is None:
         return None
 
-    def found(row: Row) -> Any:
+    def evaluate(row: Row) -> Any:
         value = operand(row)
         return None if value is None else convert(value)
 
-    return placed(found, cast)
+    return placed(evaluate, cast)
 
 
 def _case(case: Case, places: Mapping[str, int]) -> Value | None:
     branches = [(_value(branch.when, places), _value(branch.then, places)) for branch in case.branches]
-    known = [(when, then) for when, then in branches if when is not None and then is not None]
+    pairs = [(when, then) for when, then in branches if when is not None and then is not None]
     otherwise = _value(case.otherwise, places) if case.otherwise is not None else lambda row: None
-    if len(known) < len(branches) or otherwise is None:
+    if len(pairs) < len(branches) or otherwise is None:
         return None
 
-    def found(row: Row) -> Any:
-        for when, then in known:
+    def evaluate(row: Row) -> Any:
+        for when, then in pairs:
             if when(row):
                 return then(row)
         return otherwise(row)
 
-    return found
+    return evaluate
 
 
 def _call(call: Call, places: Mapping[str, int]) -> Value | None:
-    field = taken(call)
+    field = literal_field(call)
     if field is not None:
         return _value(field, places)
     make = FORMS.get(call.function)
     if make is None:
         return None
     operands = [_value(argument, places) for argument in call.arguments]
-    known = [operand for operand in operands if operand is not None]
-    value = make(call, known) if len(known) == len(operands) else None
+    values = [operand for operand in operands if operand is not None]
+    value = make(call, values) if len(values) == len(operands) else None
     return None if value is None else placed(value, call)

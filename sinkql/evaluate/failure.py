@@ -75,7 +75,7 @@ def placed(value: Value, node: Call | Cast) -> Value:
     """Return a value whose errors contain their place in the text."""
     span: Span | None = node.span if node.span.end else None
 
-    def found(row: Row) -> Any:
+    def evaluate(row: Row) -> Any:
         try:
             return value(row)
         except EvaluationError as error:
@@ -83,4 +83,4 @@ def placed(value: Value, node: Call | Cast) -> Value:
         except (OverflowError, ValueError):  # Python's dates have fewer years than SQL's
             raise NotEvaluableError from None
 
-    return found
+    return evaluate

@@ -17,8 +17,8 @@ _MISSING = object()
 
 def member(text: str, step: str | int) -> str | None:
     """Return the text of a document's member or element; a scalar is its own element 0."""
-    found = _at(parsed(text), step)
-    return None if found is _MISSING else printed(found)
+    part = _at(parsed(text), step)
+    return None if part is _MISSING else printed(part)
 
 
 def member_text(text: str, step: str | int) -> str | None:
@@ -51,8 +51,8 @@ def _at(document: Any, step: str | int) -> Any:
 
 def at_path(text: str, path: str) -> str | None:
     """Return the text of the value at a path."""
-    found = _at_path(text, path)
-    return None if found is _MISSING else printed(found)
+    node = _at_path(text, path)
+    return None if node is _MISSING else printed(node)
 
 
 def text_at_path(text: str, path: str) -> str | None:
@@ -61,14 +61,14 @@ def text_at_path(text: str, path: str) -> str | None:
 
 
 def _at_path(text: str, path: str) -> Any:
-    found = parsed(text)
+    node = parsed(text)
     for step in path_steps(path):
-        if isinstance(found, list) and step is not None:
+        if isinstance(node, list) and step is not None:
             index = index_of(step)
-            found = _MISSING if index is None else _at(found, index)
+            node = _MISSING if index is None else _at(node, index)
         else:
-            found = _MISSING if step is None else _at(found, step)
-    return found
+            node = _MISSING if step is None else _at(node, step)
+    return node
 
 
 def _typeof(text: str) -> str:
@@ -88,28 +88,28 @@ def _typeof(text: str) -> str:
 
 
 def _length(text: str) -> int:
-    found = parsed(text)
-    if not isinstance(found, list):
+    array = parsed(text)
+    if not isinstance(array, list):
         raise EvaluationError("cannot get array length of a non-array")
-    return len(found)
+    return len(array)
 
 
 def _has(text: str, key: str) -> bool:
     match parsed(text):
-        case dict() as found:
-            return key in found
-        case list() as found:
-            return any(each == key and not isinstance(each, Digits) for each in found)
+        case dict() as document:
+            return key in document
+        case list() as document:
+            return any(element == key and not isinstance(element, Digits) for element in document)
         case Digits():
             return False
-        case found:
-            return bool(found == key)
+        case document:
+            return bool(document == key)
 
 
 def _contains(text: str, wanted: str) -> bool:
-    found = parsed(text)
-    return isinstance(found, dict) and all(
-        name in found and _same(found[name], value) for name, value in parsed(wanted).items()
+    document = parsed(text)
+    return isinstance(document, dict) and all(
+        name in document and _same(document[name], value) for name, value in parsed(wanted).items()
     )
 
 
@@ -127,7 +127,7 @@ def quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _made(value: Any, type_: str) -> str:
+def _to_json(value: Any, type_: str) -> str:
     if value is None:
         return "null"
     match type_:
@@ -143,18 +143,18 @@ def _made(value: Any, type_: str) -> str:
 
 def _scalar(call: Call, operands: list[Value]) -> Value | None:
     type_ = call.arguments[0].type.name
-    return strict(lambda value: _made(value, type_))(call, operands)
+    return strict(lambda value: _to_json(value, type_))(call, operands)
 
 
 def _object(call: Call, operands: list[Value]) -> Value | None:
     types = [argument.type.name for argument in call.arguments]
 
-    def found(row: Row) -> str:
+    def evaluate(row: Row) -> str:
         values = [operand(row) for operand in operands]
-        members = dict(zip(values[::2], map(_made, values[1::2], types[1::2]), strict=True))
+        members = dict(zip(values[::2], map(_to_json, values[1::2], types[1::2]), strict=True))
         return object_text(members)
 
-    return found
+    return evaluate
 
 
 def object_text(members: dict[str, str]) -> str:
@@ -166,31 +166,31 @@ def object_text(members: dict[str, str]) -> str:
 def _array(call: Call, operands: list[Value]) -> Value | None:
     types = [argument.type.name for argument in call.arguments]
     return lambda row: (
-        f"[{', '.join(_made(operand(row), type_) for operand, type_ in zip(operands, types, strict=True))}]"
+        f"[{', '.join(_to_json(operand(row), type_) for operand, type_ in zip(operands, types, strict=True))}]"
     )
 
 
 def _key(call: Call, operands: list[Value]) -> Value:
     (operand,) = operands
 
-    def found(row: Row) -> Any:
+    def evaluate(row: Row) -> Any:
         value = operand(row)
         if value is None:
             raise EvaluationError(NO_KEY)
         return value
 
-    return found
+    return evaluate
 
 
 # --- sets ------------------------------------------------------------------------------------------------------------
 
 
 def _elements(text: str) -> list[Any]:
-    found = parsed(text)
-    if not isinstance(found, list):
-        what = "an object" if isinstance(found, dict) else "a scalar"
+    array = parsed(text)
+    if not isinstance(array, list):
+        what = "an object" if isinstance(array, dict) else "a scalar"
         raise EvaluationError(f"cannot extract elements from {what}")
-    return found
+    return array
 
 
 def _element_texts(text: str) -> tuple[str | None, ...]:
@@ -198,19 +198,19 @@ def _element_texts(text: str) -> tuple[str | None, ...]:
 
 
 def _keys(text: str) -> tuple[str, ...]:
-    found = parsed(text)
-    if not isinstance(found, dict):
-        what = "an array" if isinstance(found, list) else "a scalar"
+    object_ = parsed(text)
+    if not isinstance(object_, dict):
+        what = "an array" if isinstance(object_, list) else "a scalar"
         raise EvaluationError(f"cannot call jsonb_object_keys on {what}")
-    return tuple(sorted(found, key=member_order))
+    return tuple(sorted(object_, key=member_order))
 
 
 def _entries(name: str, value_of: Callable[[Any], Any]) -> Make:
     def entries(text: str) -> tuple[tuple[str, Any], ...]:
-        found = parsed(text)
-        if not isinstance(found, dict):
+        object_ = parsed(text)
+        if not isinstance(object_, dict):
             raise EvaluationError(f"cannot call {name} on a non-object")
-        return tuple((key, value_of(found[key])) for key in sorted(found, key=member_order))
+        return tuple((key, value_of(object_[key])) for key in sorted(object_, key=member_order))
 
     return strict(entries)
 

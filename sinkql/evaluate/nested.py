@@ -20,19 +20,19 @@ def _element(value: tuple[Any, ...], index: int) -> Any:
     return value[index - 1] if 1 <= index <= len(value) else None
 
 
-def _made(call: Call, operands: list[Value]) -> Value | None:
+def _make_array(call: Call, operands: list[Value]) -> Value | None:
     if any(argument.type != call.type.element for argument in call.arguments):
         return None
     if not levels(call.arguments[0].type):
         return lambda row: tuple(operand(row) for operand in operands)
 
-    def found(row: Row) -> tuple[Any, ...]:
+    def evaluate(row: Row) -> tuple[Any, ...]:
         try:
             return tuple(squared([operand(row) or () for operand in operands], call.type))
         except UnevenError:
             raise EvaluationError(UNMATCHED) from None
 
-    return found
+    return evaluate
 
 
 def _flat(value: tuple[Any, ...], type_: Type) -> tuple[Any, ...]:
@@ -61,7 +61,7 @@ def _among(test: Callable[[Any, Any], bool]) -> Make:
         if key is None:
             return None
 
-        def found(row: Row) -> bool | None:
+        def evaluate(row: Row) -> bool | None:
             value, values = subject(row), held(row)  # both are evaluated, since either may fail
             if values is None or not values:
                 return None if values is None else False
@@ -69,11 +69,11 @@ def _among(test: Callable[[Any, Any], bool]) -> Make:
                 return None
             values = _flat(values, call.arguments[1].type)
             wanted = key(value)
-            if any(each is not None and test(wanted, key(each)) for each in values):
+            if any(element is not None and test(wanted, key(element)) for element in values):
                 return True
             return None if None in values else False
 
-        return found
+        return evaluate
 
     return make
 
@@ -92,9 +92,9 @@ def _within(holds: Callable[[set[Any], list[Any]], bool]) -> Make:
             return None
 
         def test(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
-            values, others = (_flat(each, type_) for each in (one, other))
-            known = {key(value) for value in values if value is not None}
-            return holds(known, [None if each is None else key(each) for each in others])
+            values, others = (_flat(array, type_) for array in (one, other))
+            keys = {key(value) for value in values if value is not None}
+            return holds(keys, [None if element is None else key(element) for element in others])
 
         return strict(test)(call, operands)
 
@@ -120,7 +120,7 @@ def _few(values: Sequence[Any]) -> tuple[Any, ...]:
 def _instants(first: datetime, last: datetime, step: Interval) -> tuple[datetime, ...]:
     length = timedelta(days=step.days, microseconds=step.micros)
     count = max(0, (last - first) // length + 1)
-    return _few([first + length * each for each in range(min(count, _MOST_IN_SERIES + 1))])
+    return _few([first + length * number for number in range(min(count, _MOST_IN_SERIES + 1))])
 
 
 def _append(call: Call, operands: list[Value]) -> Value | None:
@@ -134,11 +134,11 @@ def _prepend(call: Call, operands: list[Value]) -> Value | None:
 
 
 def _cat(call: Call, operands: list[Value]) -> Value | None:
-    def found(row: Row) -> tuple[Any, ...] | None:
-        parts = [each for each in (operand(row) for operand in operands) if each is not None]
+    def evaluate(row: Row) -> tuple[Any, ...] | None:
+        parts = [array for array in (operand(row) for operand in operands) if array is not None]
         return tuple(itertools.chain.from_iterable(parts)) if parts else None
 
-    return found
+    return evaluate
 
 
 def _sought(give: Callable[..., Any]) -> Make:
@@ -149,7 +149,7 @@ def _sought(give: Callable[..., Any]) -> Make:
         if key is None:
             return None
 
-        def found(row: Row) -> Any:
+        def evaluate(row: Row) -> Any:
             values, sought, *others = (operand(row) for operand in operands)
             if values is None:
                 return None
@@ -158,7 +158,7 @@ def _sought(give: Callable[..., Any]) -> Make:
             wanted = key(sought)
             return give(values, [value is not None and key(value) == wanted for value in values], *others)
 
-        return found
+        return evaluate
 
     return make
 
@@ -176,25 +176,25 @@ def _replaced(values: tuple[Any, ...], same: list[bool], other: Any) -> tuple[An
 
 
 def _to_string(call: Call, operands: list[Value]) -> Value | None:
-    def found(row: Row) -> str | None:
+    def evaluate(row: Row) -> str | None:
         values, delimiter, *absent = (operand(row) for operand in operands)
         if values is None or delimiter is None:
             return None
         shown = [str(value) if value is not None else next(iter(absent), None) for value in values]
-        return str(delimiter).join(each for each in shown if each is not None)
+        return str(delimiter).join(part for part in shown if part is not None)
 
-    return found
+    return evaluate
 
 
 def _split(call: Call, operands: list[Value]) -> Value | None:
-    def found(row: Row) -> tuple[str | None, ...] | None:
+    def evaluate(row: Row) -> tuple[str | None, ...] | None:
         text, delimiter, *absent = (operand(row) for operand in operands)
         if text is None or not text:
             return None if text is None else ()
         parts = list(text) if delimiter is None else text.split(delimiter) if delimiter else [text]
         return tuple(None if part in absent else part for part in parts)
 
-    return found
+    return evaluate
 
 
 def _record(call: Call, operands: list[Value]) -> Value | None:
@@ -207,13 +207,13 @@ def _map(call: Call, operands: list[Value]) -> Value | None:
     if any(argument.type != call.type.value for argument in call.arguments[1::2]):
         return None
 
-    def made(row: Row) -> Any:
+    def evaluate(row: Row) -> Any:
         keys = [operand(row) for operand in operands[::2]]
         if None in keys:
             raise EvaluationError("a key of a map is NULL")
         return entries(zip(keys, (operand(row) for operand in operands[1::2]), strict=True))
 
-    return made
+    return evaluate
 
 
 def _field(call: Call, operands: list[Value]) -> Value:
@@ -222,11 +222,11 @@ def _field(call: Call, operands: list[Value]) -> Value:
     place = [field.name for field in call.arguments[0].type.fields].index(str(name.value))
     (record, _) = operands
 
-    def found(row: Row) -> Any:
+    def evaluate(row: Row) -> Any:
         value = record(row)
         return None if value is None else value[place]
 
-    return found
+    return evaluate
 
 
 FORMS: dict[str, Make] = {
@@ -246,7 +246,7 @@ FORMS: dict[str, Make] = {
     "$series(timestamp,timestamp,interval)": strict(_instants),
     "$series(timestamptz,timestamptz,interval)": strict(_instants),
     "[](any,integer)": strict(_element),
-    "ARRAY(any…)": _made,
+    "ARRAY(any…)": _make_array,
     "= ANY(any,any)": _among(operator.eq),
     "<> ANY(any,any)": _among(operator.ne),
     "< ANY(any,any)": _among(operator.lt),
@@ -254,8 +254,8 @@ FORMS: dict[str, Make] = {
     "> ANY(any,any)": _among(operator.gt),
     ">= ANY(any,any)": _among(operator.ge),
     "[:](any,integer,integer)": strict(_slice),
-    "@>(array,array)": _within(lambda held, wanted: all(each is not None and each in held for each in wanted)),
-    "&&(array,array)": _within(lambda held, wanted: any(each is not None and each in held for each in wanted)),
+    "@>(array,array)": _within(lambda held, wanted: all(element is not None and element in held for element in wanted)),
+    "&&(array,array)": _within(lambda held, wanted: any(element is not None and element in held for element in wanted)),
     "cardinality(any)": _cardinality,
     "array_length(any,integer)": strict(_length),
     "ROW(any…)": _record,

@@ -34,11 +34,11 @@ def whole(value: int, type_: str) -> int:
 
 def converted(value: int, type_: str) -> int:
     """Return a value cast to an integer type; raises EvaluationError if it does not fit."""
-    known = RANGES[type_]
-    if value not in known:
+    limits = RANGES[type_]
+    if value not in limits:
         wider = _wider(value)
         article = "An" if type_ == "integer" else "A"
-        hint = wider and f"{article} {type_} is from {known[0]} to {known[-1]}: cast to {wider} instead."
+        hint = wider and f"{article} {type_} is from {limits[0]} to {limits[-1]}: cast to {wider} instead."
         raise EvaluationError(f"{type_} out of range", hint)
     return value
 
@@ -55,10 +55,10 @@ def fit(value: Decimal, type_: Type = NUMERIC) -> Decimal:
     precision, scale = type_.precision or 38, type_.scale or 0
     if value.adjusted() > precision and value:
         raise EvaluationError(f"value out of range for {type_}")
-    found = EXACT.quantize(value, Decimal(1).scaleb(-scale))
-    if found.copy_abs() >= Decimal(10) ** (precision - scale):
+    rounded = EXACT.quantize(value, Decimal(1).scaleb(-scale))
+    if rounded.copy_abs() >= Decimal(10) ** (precision - scale):
         raise EvaluationError(f"value out of range for {type_}")
-    return EXACT.plus(found)  # removes the sign of -0
+    return EXACT.plus(rounded)  # removes the sign of -0
 
 
 def _whole(operation: Callable[[int, int], int], type_: str) -> Make:
@@ -68,8 +68,8 @@ def _whole(operation: Callable[[int, int], int], type_: str) -> Make:
 def _quotient(x: int, y: int) -> int:
     if y == 0:
         raise EvaluationError("division by zero")
-    found: int = abs(x) // abs(y)
-    return found if (x < 0) == (y < 0) else -found
+    quotient: int = abs(x) // abs(y)
+    return quotient if (x < 0) == (y < 0) else -quotient
 
 
 def _remainder(x: int, y: int) -> int:
@@ -113,12 +113,12 @@ def _quotient_of_decimals(call: Call, operands: list[Value]) -> Value | None:
 
 
 def _decimal_quotient(x: Decimal, y: Decimal, room: Type) -> Decimal:
-    dividend, divisor = (int(fit(each).scaleb(10, EXACT)) for each in (x, y))
+    dividend, divisor = (int(fit(operand).scaleb(10, EXACT)) for operand in (x, y))
     if divisor == 0:
         raise EvaluationError("division by zero")
-    found, rest = divmod(abs(dividend) * 10**10, abs(divisor))
-    found += 2 * rest >= abs(divisor)
-    rounded = fit(Decimal(found).scaleb(-10, EXACT), room)
+    quotient, rest = divmod(abs(dividend) * 10**10, abs(divisor))
+    quotient += 2 * rest >= abs(divisor)
+    rounded = fit(Decimal(quotient).scaleb(-10, EXACT), room)
     return rounded if (dividend < 0) == (divisor < 0) else EXACT.minus(rounded)
 
 
@@ -153,12 +153,12 @@ def _program(call: Call, operands: list[Value]) -> Value | None:
 
 def program_value(program: str, type_: str, operands: Sequence[Decimal | None]) -> Decimal | float | None:
     """Return the value of a program as a numeric type, or as double precision."""
-    found = evaluate_program(program, operands)
-    if found is None:
+    result = evaluate_program(program, operands)
+    if result is None:
         return None
     if type_ == "double precision":
-        return float(found) or 0.0  # removes the sign of -0.0
-    return fit(found, parse_type(type_))
+        return float(result) or 0.0  # removes the sign of -0.0
+    return fit(result, parse_type(type_))
 
 
 def _rounded(rounding: str) -> Make:
@@ -210,12 +210,12 @@ def _sign(value: Any) -> int:
 
 def _float(operation: Callable[[float, float], float], type_: str, *, product: bool = False) -> Make:
     def apply(x: float, y: float) -> float:
-        found = _narrow(operation(x, y), type_)
-        if math.isinf(found) and not math.isinf(x) and not math.isinf(y):
+        result = _narrow(operation(x, y), type_)
+        if math.isinf(result) and not math.isinf(x) and not math.isinf(y):
             raise EvaluationError("value out of range: overflow")
-        if product and found == 0 and x != 0 and y != 0:
+        if product and result == 0 and x != 0 and y != 0:
             raise EvaluationError("value out of range: underflow")
-        return found
+        return result
 
     return strict(apply)
 
@@ -226,12 +226,12 @@ def _float_quotient(type_: str) -> Make:
             if math.isnan(x):
                 return x
             raise EvaluationError("division by zero")
-        found = _narrow(x / y, type_)
-        if math.isinf(found) and not math.isinf(x):
+        result = _narrow(x / y, type_)
+        if math.isinf(result) and not math.isinf(x):
             raise EvaluationError("value out of range: overflow")
-        if found == 0 and x != 0 and not math.isinf(y):
+        if result == 0 and x != 0 and not math.isinf(y):
             raise EvaluationError("value out of range: underflow")
-        return found
+        return result
 
     return strict(apply)
 
@@ -256,10 +256,10 @@ def even(value: float) -> float:
 
 
 def _toward(round_: Callable[[float], int]) -> Callable[[float], float]:
-    def found(value: float) -> float:
+    def apply(value: float) -> float:
         return value if math.isnan(value) or math.isinf(value) else math.copysign(float(round_(value)), value)
 
-    return found
+    return apply
 
 
 def _bucket(value: float, low: float, high: float, count: int) -> int:
@@ -301,9 +301,9 @@ _BITS: dict[str, Make] = {
     }.items()
 }
 _FLOATING: dict[str, Make] = {
-    id_: made
+    id_: make
     for type_ in FLOATS
-    for id_, made in {
+    for id_, make in {
         f"+({type_},{type_})": _float(lambda x, y: x + y, type_),
         f"-({type_},{type_})": _float(lambda x, y: x - y, type_),
         f"*({type_},{type_})": _float(_times, type_, product=True),
@@ -324,12 +324,12 @@ def _total(total: float, values: float) -> float:
 def _single(call: Call, operands: list[Value]) -> Value:
     count, value = operands
 
-    def found(row: Row) -> Any:
+    def evaluate(row: Row) -> Any:
         if (count(row) or 0) > 1:
             raise EvaluationError(SEVERAL)
         return value(row)
 
-    return found
+    return evaluate
 
 
 FORMS: dict[str, Make] = {

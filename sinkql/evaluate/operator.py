@@ -39,14 +39,14 @@ def _array_key(type_: Type) -> Callable[[Any], Any] | None:
     if key is None:
         return None
 
-    def found(value: tuple[Any, ...]) -> tuple[Any, ...]:
+    def sort_key(value: tuple[Any, ...]) -> tuple[Any, ...]:
         sizes = [len(value)]
         for _ in range(within):
             sizes.append(len(value[0]) if value else 0)
             value = tuple(chain.from_iterable(value))
-        return tuple((each is None, each if each is None else key(each)) for each in value), *sizes
+        return tuple((element is None, element if element is None else key(element)) for element in value), *sizes
 
-    return found
+    return sort_key
 
 
 def _same(value: Any) -> Any:
@@ -61,7 +61,7 @@ def _float_key(value: float) -> tuple[bool, float]:
 def comparable(value: Any) -> Any:
     """Return the sort key of a value among values of its type; NULL inside a value comes last."""
     if isinstance(value, tuple):
-        return tuple((each is None, each if each is None else comparable(each)) for each in value)
+        return tuple((part is None, part if part is None else comparable(part)) for part in value)
     return _float_key(value) if isinstance(value, float) else value
 
 
@@ -89,7 +89,7 @@ def _between(call: Call, operands: list[Value]) -> Value | None:
         return None
     subject, low, high = operands
 
-    def found(row: Row) -> bool | None:
+    def evaluate(row: Row) -> bool | None:
         value, least = subject(row), low(row)
         above = None if value is None or least is None else key(value) >= key(least)
         if above is False:
@@ -98,7 +98,7 @@ def _between(call: Call, operands: list[Value]) -> Value | None:
         below = None if value is None or most is None else key(value) <= key(most)
         return below if above else (False if below is False else None)
 
-    return found
+    return evaluate
 
 
 def _in(call: Call, operands: list[Value]) -> Value | None:
@@ -107,20 +107,20 @@ def _in(call: Call, operands: list[Value]) -> Value | None:
         return None
     subject, *values = operands
 
-    def found(row: Row) -> bool | None:
+    def evaluate(row: Row) -> bool | None:
         value = subject(row)
         if value is None:
             return None
         unknown = False
-        for each in values:
-            other = each(row)
+        for operand in values:
+            other = operand(row)
             if other is None:
                 unknown = True
             elif key(value) == key(other):
                 return True
         return None if unknown else False
 
-    return found
+    return evaluate
 
 
 def _not_distinct(call: Call, operands: list[Value]) -> Value | None:
@@ -129,11 +129,11 @@ def _not_distinct(call: Call, operands: list[Value]) -> Value | None:
         return None
     left, right = operands
 
-    def found(row: Row) -> bool:
+    def evaluate(row: Row) -> bool:
         x, y = left(row), right(row)
         return x is y if x is None or y is None else key(x) == key(y)
 
-    return found
+    return evaluate
 
 
 def _logic(decisive: bool) -> Make:
@@ -145,7 +145,7 @@ def _logic(decisive: bool) -> Make:
         pairs = zip(call.arguments, call.arguments[1:], strict=False)
         rows = {place for place, pair in enumerate(pairs, 1) if decisive and evaluates_before(*pair)}
 
-        def found(row: Row) -> bool | None:
+        def evaluate(row: Row) -> bool | None:
             unknown = False
             value: bool | None = None
             for place, operand in enumerate(operands):
@@ -157,7 +157,7 @@ def _logic(decisive: bool) -> Make:
                 unknown |= value is None
             return None if unknown else not decisive
 
-        return found
+        return evaluate
 
     return make
 
@@ -182,11 +182,11 @@ def _nullif(call: Call, operands: list[Value]) -> Value | None:
         return None
     left, right = operands
 
-    def found(row: Row) -> Any:
+    def evaluate(row: Row) -> Any:
         x, y = left(row), right(row)
         return None if x is not None and y is not None and key(x) == key(y) else x
 
-    return found
+    return evaluate
 
 
 def _alike(call: Call) -> bool:
@@ -202,11 +202,11 @@ def _most(choose: Callable[..., Any]) -> Make:
         if key is None:
             return None
 
-        def found(row: Row) -> Any:
+        def evaluate(row: Row) -> Any:
             values: Iterable[Any] = [value for operand in operands if (value := operand(row)) is not None]
             return choose(values, key=key, default=None)
 
-        return found
+        return evaluate
 
     return make
 

@@ -28,11 +28,11 @@ def _of(read: Callable[[Range], Any], empty: Any) -> Make:
     def make(call: Call, operands: list[Value]) -> Value | None:
         type_ = call.arguments[0].type.name
 
-        def found(text: str) -> Any:
-            known = parts(text, type_)
-            return empty if known is None else read(known)
+        def evaluate(text: str) -> Any:
+            range_ = parts(text, type_)
+            return empty if range_ is None else read(range_)
 
-        return strict(found)(call, operands)
+        return strict(evaluate)(call, operands)
 
     return make
 
@@ -54,11 +54,11 @@ def _overlap(call: Call, operands: list[Value]) -> Value | None:
     return strict(lambda x, y: overlap(parts(x, type_), parts(y, other)))(call, operands)
 
 
-def _made(type_: str) -> Make:
+def _make(type_: str) -> Make:
     def make(call: Call, operands: list[Value]) -> Value:
         lower, upper, bounds = operands
 
-        def found(row: Row) -> str:
+        def evaluate(row: Row) -> str:
             try:
                 return make_range(lower(row), upper(row), bounds(row), type_)
             except BoundsError:
@@ -66,7 +66,7 @@ def _made(type_: str) -> Make:
             except BeyondError:
                 raise EvaluationError(f"{SUBTYPES[type_]} out of range") from None
 
-        return found
+        return evaluate
 
     return make
 
@@ -76,16 +76,16 @@ def _as_it_is(call: Call, operands: list[Value]) -> Value:
 
 
 FORMS: dict[str, Make] = {
-    "lower(any)": _of(lambda found: found.lower, None),
-    "upper(any)": _of(lambda found: found.upper, None),
+    "lower(any)": _of(lambda range_: range_.lower, None),
+    "upper(any)": _of(lambda range_: range_.upper, None),
     "isempty(any)": strict(lambda text: text == EMPTY),
-    "lower_inc(any)": _of(lambda found: found.lower_in, False),
-    "upper_inc(any)": _of(lambda found: found.upper_in, False),
-    "lower_inf(any)": _of(lambda found: found.lower is None, False),
-    "upper_inf(any)": _of(lambda found: found.upper is None, False),
+    "lower_inc(any)": _of(lambda range_: range_.lower_in, False),
+    "upper_inc(any)": _of(lambda range_: range_.upper_in, False),
+    "lower_inf(any)": _of(lambda range_: range_.lower is None, False),
+    "upper_inf(any)": _of(lambda range_: range_.upper is None, False),
     "@>(any,any)": _contains,
     "&&(any,any)": _overlap,
     "$order(any)": _as_it_is,
-    **{f"{name}(any,any,text)": _made(name) for name in SUBTYPES},
+    **{f"{name}(any,any,text)": _make(name) for name in SUBTYPES},
 }
 """By id."""

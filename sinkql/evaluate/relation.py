@@ -59,9 +59,9 @@ def _get(relation: logical.Get, catalog: logical.CatalogReader) -> Run | None:
 
 def _values(expressions: Iterable[logical.Expression], below: logical.Relation) -> list[Value] | None:
     columns = [column.name for column in below.shape.columns]
-    found = [function_of(expression, columns) for expression in expressions]
-    known = [each for each in found if each is not None]
-    return known if len(known) == len(found) else None
+    values = [function_of(expression, columns) for expression in expressions]
+    complete = [value for value in values if value is not None]
+    return complete if len(complete) == len(values) else None
 
 
 def _project(relation: logical.Project, catalog: logical.CatalogReader) -> Run | None:
@@ -83,10 +83,10 @@ def _filter(relation: logical.Filter, catalog: logical.CatalogReader) -> Run | N
 
 def _union(relation: logical.Union, catalog: logical.CatalogReader) -> Run | None:
     inputs = [rows_of(input_, catalog) for input_ in relation.inputs]
-    known = [input_ for input_ in inputs if input_ is not None]
-    if len(known) < len(inputs):
+    runs = [input_ for input_ in inputs if input_ is not None]
+    if len(runs) < len(inputs):
         return None
-    return lambda read: (row for each in known for row in each(read))
+    return lambda read: (row for run in runs for row in run(read))
 
 
 def _flatten(relation: logical.Flatten, catalog: logical.CatalogReader) -> Run | None:
@@ -97,8 +97,8 @@ def _flatten(relation: logical.Flatten, catalog: logical.CatalogReader) -> Run |
     (array,) = values
 
     def elements(row: Row) -> list[Row]:
-        found: list[Row] = [(each, place) for place, each in enumerate(array(row) or (), 1)]
-        return found or ([(None, None)] if relation.outer else [])
+        rows: list[Row] = [(element, place) for place, element in enumerate(array(row) or (), 1)]
+        return rows or ([(None, None)] if relation.outer else [])
 
     width = 2 if relation.ordinality else 1
     return lambda read: ((*row, *element[:width]) for row in below(read) for element in elements(row))
@@ -121,8 +121,8 @@ def _join(join: logical.Join, catalog: logical.CatalogReader) -> Run | None:
     residual = None if join.residual is None else function_of(join.residual, both)
     if left is None or right is None or (residual is None) != (join.residual is None):
         return None
-    known = [(one[0], other[0], safe) for one, other, safe in keys if one is not None and other is not None]
-    if len(known) < len(keys):
+    key_values = [(one[0], other[0], safe) for one, other, safe in keys if one is not None and other is not None]
+    if len(key_values) < len(keys):
         return None
     widths = [len(side.shape.columns) for side in (join.left, join.right)]
 
@@ -130,35 +130,35 @@ def _join(join: logical.Join, catalog: logical.CatalogReader) -> Run | None:
         rows, others = left(read), list(right(read))
         places: dict[Row, list[int]] = {}
         for place, row in enumerate(others):
-            key = _key([(value, safe) for _, value, safe in known], row)
+            key = _key([(value, safe) for _, value, safe in key_values], row)
             if key is not None:
                 places.setdefault(key, []).append(place)
         matched: set[int] = set()
-        found: list[Row] = []
+        joined: list[Row] = []
         for row in rows:
-            key = _key([(value, safe) for value, _, safe in known], row)
+            key = _key([(value, safe) for value, _, safe in key_values], row)
             met = places.get(key, []) if key is not None else []
             met = [place for place in met if residual is None or residual((*row, *others[place]))]
             matched.update(met)
             if kind in (logical.JoinKind.SEMI, logical.JoinKind.ANTI):
-                found += [row] if bool(met) == (kind is logical.JoinKind.SEMI) else []
+                joined += [row] if bool(met) == (kind is logical.JoinKind.SEMI) else []
                 continue
-            found += [(*row, *others[place]) for place in met]
+            joined += [(*row, *others[place]) for place in met]
             if not met and kind in (logical.JoinKind.LEFT, logical.JoinKind.FULL):
-                found.append((*row, *(None,) * widths[1]))
+                joined.append((*row, *(None,) * widths[1]))
         if kind in (logical.JoinKind.RIGHT, logical.JoinKind.FULL):
-            found += [((*(None,) * widths[0], *row)) for place, row in enumerate(others) if place not in matched]
-        return found
+            joined += [((*(None,) * widths[0], *row)) for place, row in enumerate(others) if place not in matched]
+        return joined
 
     return run
 
 
 def _key(values: Sequence[tuple[Value, bool]], row: Row) -> Row | None:
     """Return the join key of a row; None if a NULL in it equals nothing."""
-    found = [(value(row), safe) for value, safe in values]
-    if any(each is None and not safe for each, safe in found):
+    parts = [(value(row), safe) for value, safe in values]
+    if any(part is None and not safe for part, safe in parts):
         return None
-    return tuple(comparable(each) for each, _ in found)
+    return tuple(comparable(part) for part, _ in parts)
 
 
 def _bound(relation: logical.Bound, catalog: logical.CatalogReader) -> Run | None:
@@ -185,8 +185,8 @@ def _aggregate(relation: logical.Aggregate, catalog: logical.CatalogReader) -> R
     group = _values((output.expression for output in relation.group), relation.input)
     arguments = _values((call.argument for call in relation.calls if call.argument is not None), relation.input)
     totals = [_total(call) for call in relation.calls]
-    known = [total for total in totals if total is not None]
-    if below is None or group is None or arguments is None or len(known) < len(totals):
+    known_totals = [total for total in totals if total is not None]
+    if below is None or group is None or arguments is None or len(known_totals) < len(totals):
         return None
     remaining = iter(arguments)
     over = [next(remaining) if call.argument is not None else None for call in relation.calls]
@@ -198,12 +198,12 @@ def _aggregate(relation: logical.Aggregate, catalog: logical.CatalogReader) -> R
             key = tuple(map(comparable, values))
             if key not in groups:
                 groups[key] = (values, [[] for _ in over])
-            for value, taken in zip(over, groups[key][1], strict=True):
-                found = True if value is None else value(row)  # count(*) counts all rows
-                if found is not None:
-                    taken.append(found)
+            for value, collected in zip(over, groups[key][1], strict=True):
+                argument = True if value is None else value(row)  # count(*) counts all rows
+                if argument is not None:
+                    collected.append(argument)
         return [
-            (*values, *(total(taken) for total, taken in zip(known, all_taken, strict=True)))
+            (*values, *(total(collected) for total, collected in zip(known_totals, all_taken, strict=True)))
             for values, all_taken in groups.values()
         ]
 
@@ -211,10 +211,10 @@ def _aggregate(relation: logical.Aggregate, catalog: logical.CatalogReader) -> R
 
 
 def _total(call: logical.AggregateCall) -> Callable[[list[Any]], Any] | None:
-    found = _over_all(call)
-    if found is None or not call.distinct:
-        return found
-    return lambda values: found(list({comparable(value): value for value in values}.values()))
+    aggregate = _over_all(call)
+    if aggregate is None or not call.distinct:
+        return aggregate
+    return lambda values: aggregate(list({comparable(value): value for value in values}.values()))
 
 
 def _over_all(call: logical.AggregateCall) -> Callable[[list[Any]], Any] | None:
@@ -236,7 +236,7 @@ def _sum(type_: logical.Type) -> Callable[[list[Any]], Any] | None:
     if type_.name not in RANGES and type_.name != "numeric":
         return None  # the sum of floats depends on their order
 
-    def found(values: list[Any]) -> Any:
+    def add(values: list[Any]) -> Any:
         if not values:
             return None
         try:
@@ -246,4 +246,4 @@ def _sum(type_: logical.Type) -> Callable[[list[Any]], Any] | None:
         except EvaluationError as error:
             raise SinkqlError("SQ3201", str(error)) from None
 
-    return found
+    return add

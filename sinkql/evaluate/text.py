@@ -20,18 +20,18 @@ _MOST_CHARACTERS = 10_000_000
 """The maximum length of a text computed here."""
 
 
-def _known(text: str) -> str:
+def _checked_letters(text: str) -> str:
     if not is_known_letter(text):
         raise NotEvaluableError
     return text
 
 
 def _lower(text: str) -> str:
-    return lower(_known(text))
+    return lower(_checked_letters(text))
 
 
 def _upper(text: str) -> str:
-    return upper(_known(text))
+    return upper(_checked_letters(text))
 
 
 def _rest(text: str, start: int) -> str:
@@ -69,8 +69,8 @@ def _padded(text: str, length: int, fill: str = " ") -> tuple[str, str]:
 
 
 def _lpad(text: str, length: int, fill: str = " ") -> str:
-    kept, missing = _padded(text, length, fill)
-    return missing + kept
+    kept_text, missing = _padded(text, length, fill)
+    return missing + kept_text
 
 
 def _rpad(text: str, length: int, fill: str = " ") -> str:
@@ -136,18 +136,18 @@ def _letter(value: bool) -> str:
 
 
 def _converted(operand: Value, convert: Callable[[Any], Any]) -> Value:
-    def found(row: Row) -> Any:
+    def evaluate(row: Row) -> Any:
         value = operand(row)
         return None if value is None else convert(value)
 
-    return found
+    return evaluate
 
 
 def _concat(call: Call, operands: list[Value]) -> Value | None:
     shown = _shown(call, operands, 0)
     if shown is None:
         return None
-    return lambda row: "".join(text for each in shown if (text := each(row)) is not None)
+    return lambda row: "".join(text for operand in shown if (text := operand(row)) is not None)
 
 
 def _concat_ws(call: Call, operands: list[Value]) -> Value | None:
@@ -156,20 +156,20 @@ def _concat_ws(call: Call, operands: list[Value]) -> Value | None:
         return None
     between = operands[0]
 
-    def found(row: Row) -> str | None:
+    def evaluate(row: Row) -> str | None:
         separator = between(row)
-        texts = (text for each in shown if (text := each(row)) is not None)
+        texts = (text for operand in shown if (text := operand(row)) is not None)
         return None if separator is None else separator.join(texts)
 
-    return found
+    return evaluate
 
 
 # --- LIKE ----------------------------------------------------------------------------------------------------------
 
 
 def _like(text: str, pattern: str, escape: str = "\\") -> bool:
-    found, ends = _pattern(pattern, escape)
-    matches = found.fullmatch(text) is not None
+    compiled, ends = _pattern(pattern, escape)
+    matches = compiled.fullmatch(text) is not None
     if matches and ends:
         raise EvaluationError(ENDS_IN_ESCAPE)
     return matches

@@ -30,8 +30,8 @@ _Day = TypeVar("_Day", date, datetime)
 
 
 def _shifted(sign: int) -> Callable[[datetime, Interval | str], datetime]:
-    def shift(instant: datetime, given: Interval | str) -> datetime:
-        interval = read_interval(given) if isinstance(given, str) else given
+    def shift(instant: datetime, step: Interval | str) -> datetime:
+        interval = read_interval(step) if isinstance(step, str) else step
         months = _months_later(instant, sign * interval.months) if interval.months else instant
         return months + sign * timedelta(days=interval.days, microseconds=interval.micros)
 
@@ -127,8 +127,8 @@ def _truncated(call: Call, operands: list[Value]) -> Value | None:
     return strict(lambda value: unit(_in_utc(value)).replace(tzinfo=value.tzinfo))(call, operands[1:])
 
 
-def _binned(given: Interval | str, instant: datetime, origin: datetime) -> datetime:
-    stride = read_interval(given) if isinstance(given, str) else given
+def _binned(width_text: Interval | str, instant: datetime, origin: datetime) -> datetime:
+    stride = read_interval(width_text) if isinstance(width_text, str) else width_text
     width = timedelta(days=stride.days, microseconds=stride.micros)
     return origin + (instant - origin) // width * width
 
@@ -164,14 +164,14 @@ def _read(read: Callable[[str], Any]) -> Make:
             return None
         form = read_time_form(pattern.value)
 
-        def found(text: str) -> Any:
+        def parse(text: str) -> Any:
             try:
                 return read(read_by(form, text) or "")
             except ValueError:
                 name = call.function.partition("(")[0]
                 raise EvaluationError(f"the text does not have the form of {name}(): {text}") from None
 
-        return strict(found)(call, operands[:1])
+        return strict(parse)(call, operands[:1])
 
     return make
 

@@ -148,7 +148,7 @@ def children(expression: Expression) -> tuple[Expression, ...]:
         case Cast():
             return (expression.operand,)
         case Case():
-            below = [each for branch in expression.branches for each in (branch.when, branch.then)]
+            below = [operand for branch in expression.branches for operand in (branch.when, branch.then)]
             return (*below, *(() if expression.otherwise is None else (expression.otherwise,)))
         case Call():
             return expression.arguments
@@ -197,10 +197,10 @@ def at(expression: Expression, span: Span) -> Expression:
 
 def without_spans(expression: Expression) -> Expression:
     """Return the expression without places in the text."""
-    made: list[Expression] = []
+    rebuilt: list[Expression] = []
     for node in reversed([*walk(expression)]):  # the nodes below a node are at the end of `made`, the first one last
-        made.append(at(with_children(node, tuple(made.pop() for _ in children(node))), NOWHERE))
-    return made.pop()
+        rebuilt.append(at(with_children(node, tuple(rebuilt.pop() for _ in children(node))), NOWHERE))
+    return rebuilt.pop()
 
 
 def allow_deep_trees() -> None:
@@ -210,20 +210,20 @@ def allow_deep_trees() -> None:
 
 def _facts(expression: Any) -> tuple[Any, ...]:
     """Return all that determines equality as a flat tuple, so that deep trees need no deep stack."""
-    found: list[Any] = []
+    facts: list[Any] = []
     for node in walk(expression):
         match node:
             case Reference():
-                found += ("column", node.name, node.type, node.nullable)
+                facts += ("column", node.name, node.type, node.nullable)
             case Literal():
-                found += ("literal", node.text, node.type)
+                facts += ("literal", node.text, node.type)
             case Cast():
-                found += ("cast", node.type, node.version)
+                facts += ("cast", node.type, node.version)
             case Case():
-                found += ("case", len(node.branches), node.otherwise is None, node.type)
+                facts += ("case", len(node.branches), node.otherwise is None, node.type)
             case Call():
-                found += ("call", node.function, node.version, len(node.arguments), node.type, node.nullable)
-    return tuple(found)
+                facts += ("call", node.function, node.version, len(node.arguments), node.type, node.nullable)
+    return tuple(facts)
 
 
 # --- literals ----------------------------------------------------------------------------------------------------
@@ -259,7 +259,7 @@ def text_of(value: Value, type_: Type) -> str:
             return f"{value.months} months {value.days} days {value.micros} microseconds"
         case tuple():
             pairs = zip(value, held_types(type_, len(value)), strict=True)
-            return json.dumps([None if each is None else text_of(each, of) for each, of in pairs], ensure_ascii=False)
+            return json.dumps([None if part is None else text_of(part, of) for part, of in pairs], ensure_ascii=False)
         case int() | str():
             return str(value)
 
@@ -267,17 +267,17 @@ def text_of(value: Value, type_: Type) -> str:
 def value_of(text: str, type_: Type) -> Value:
     """Return the value of a canonical text; an interval inside another value is a text, as in a column."""
     if not type_.nested:
-        found: Value = _VALUES.get(type_.name, str)(text)
-        return found
+        result: Value = _VALUES.get(type_.name, str)(text)
+        return result
     texts = json.loads(text)
     pairs = zip(texts, held_types(type_, len(texts)), strict=True)
-    return tuple(None if each is None else value_of(each, of) for each, of in pairs)
+    return tuple(None if part_text is None else value_of(part_text, of) for part_text, of in pairs)
 
 
 def held_types(type_: Type, count: int) -> Sequence[Type]:
     """Return the types of the parts of a nested value with `count` parts: intervals are texts, as in columns."""
-    own = (type_.element,) * count if type_.element is not None else [field.type for field in type_.fields]
-    return [Type("text") if each.name == "interval" else each for each in own]
+    types = (type_.element,) * count if type_.element is not None else [field.type for field in type_.fields]
+    return [Type("text") if part_type.name == "interval" else part_type for part_type in types]
 
 
 def single(value: float) -> float:

@@ -55,11 +55,11 @@ class Function:
 
 def call(function: str, arguments: Sequence[Expression], span: Span = NOWHERE, *, type_: Type | None = None) -> Call:
     """Return the call of a function by its id; `type_` is required if the list has no result type."""
-    found = FUNCTIONS[function]
-    result = found.result or type_
+    definition = FUNCTIONS[function]
+    result = definition.result or type_
     assert result is not None, function
-    version = found.version + meaning_offset(function, arguments)
-    return Call(function, version, tuple(arguments), result, _nullable(found, arguments), span)
+    version = definition.version + meaning_offset(function, arguments)
+    return Call(function, version, tuple(arguments), result, _nullable(definition, arguments), span)
 
 
 def _nullable(function: Function, arguments: Sequence[Expression]) -> bool:
@@ -102,7 +102,7 @@ def _entries(*signatures: str, nullable: Nullable = Nullable.STRICT, version: in
         yield Function(match[1], parameters, result, nullable, version)
 
 
-def _each(signature: str, *types: str) -> list[str]:
+def _for_types(signature: str, *types: str) -> list[str]:
     """Return the signature once for each type, which replaces T."""
     return [re.sub(r"\bT\b", type_, signature) for type_ in types]
 
@@ -131,32 +131,37 @@ _OPERATORS = (
         nullable=Nullable.NEVER,
     ),
     *_entries(
-        *(each for operator in "+-*/" for each in _each(f"{operator}(T,T) → T", *_NUMBERS) if each not in _ROUNDED),
-        *(each for operator in "+-*/" for each in _each(f"{operator}(T,T) → T", *UNSIGNED)),
-        *_each("%(T,T) → T", *SIGNED, *UNSIGNED, "numeric"),
-        *_each("-(T) → any", *SIGNED, "real", "double precision"),
-        *(each for operator in "&|#" for each in _each(f"{operator}(T,T) → T", *SIGNED, *UNSIGNED)),
-        *_each("<<(T,integer) → T", "integer", "bigint"),
-        *_each(">>(T,integer) → T", "integer", "bigint"),
-        *_each("~(T) → T", *SIGNED, *UNSIGNED),
-        *_each("||(T,T) → T", "text", "bytea"),
+        *(
+            signature
+            for operator in "+-*/"
+            for signature in _for_types(f"{operator}(T,T) → T", *_NUMBERS)
+            if signature not in _ROUNDED
+        ),
+        *(signature for operator in "+-*/" for signature in _for_types(f"{operator}(T,T) → T", *UNSIGNED)),
+        *_for_types("%(T,T) → T", *SIGNED, *UNSIGNED, "numeric"),
+        *_for_types("-(T) → any", *SIGNED, "real", "double precision"),
+        *(signature for operator in "&|#" for signature in _for_types(f"{operator}(T,T) → T", *SIGNED, *UNSIGNED)),
+        *_for_types("<<(T,integer) → T", "integer", "bigint"),
+        *_for_types(">>(T,integer) → T", "integer", "bigint"),
+        *_for_types("~(T) → T", *SIGNED, *UNSIGNED),
+        *_for_types("||(T,T) → T", "text", "bytea"),
     ),
     # several steps (`evaluate.exact`) over numerics, rounded once
     *_entries("$exact(text,any…) → any"),
     # more than 34 digits, rounded once
     *_entries("-(numeric) → any", _ROUNDED, version=2),
     *_entries(
-        *_each("+(T,interval) → T", *_INSTANTS),
-        *_each("-(T,interval) → T", *_INSTANTS),
-        *_each("T(time,interval) → time", "+", "-"),
+        *_for_types("+(T,interval) → T", *_INSTANTS),
+        *_for_types("-(T,interval) → T", *_INSTANTS),
+        *_for_types("T(time,interval) → time", "+", "-"),
         "+(date,time) → timestamp",
-        *_each("-(T,T) → interval", *_INSTANTS),
-        *_each("*(T,interval) → interval", *SIGNED),
+        *_for_types("-(T,T) → interval", *_INSTANTS),
+        *_for_types("*(T,interval) → interval", *SIGNED),
         # an interval as columns store it, and its order
         "$held(interval) → interval",
         "$order(interval) → any",
-        *_each("+(date,T) → date", "smallint", "integer"),
-        *_each("-(date,T) → date", "smallint", "integer"),
+        *_for_types("+(date,T) → date", "smallint", "integer"),
+        *_for_types("-(date,T) → date", "smallint", "integer"),
         "-(date,date) → integer",
     ),
 )
@@ -172,11 +177,11 @@ _AGGREGATE_RESULTS = _entries(
 
 _NUMBER = (
     *_entries(
-        *_each("abs(T) → T", "double precision", "smallint", "integer", "bigint", "real"),
+        *_for_types("abs(T) → T", "double precision", "smallint", "integer", "bigint", "real"),
         *(
-            each
+            signature
             for name in ("ceil", "floor", "sign")
-            for each in _each(f"{name}(T) → T", "double precision", "numeric")
+            for signature in _for_types(f"{name}(T) → T", "double precision", "numeric")
         ),
         *(
             f"{name}(double precision) → double precision"
@@ -222,7 +227,7 @@ _JSONB = (
         "@>(jsonb,text) → boolean",
         "jsonb_typeof(jsonb) → text",
         "jsonb_array_length(jsonb) → integer",
-        *_each("to_jsonb(T) → jsonb", "text", "integer", "smallint", "bigint", "boolean", "numeric"),
+        *_for_types("to_jsonb(T) → jsonb", "text", "integer", "smallint", "bigint", "boolean", "numeric"),
         # for set-returning functions: an array of elements, of keys, or of records of key and value
         "$jsonb_array_elements_text(jsonb) → any",
         "$jsonb_object_keys(jsonb) → any",
@@ -242,29 +247,29 @@ _JSONB = (
 
 _TEXT = (
     *_entries(
-        *_each("T(text) → text", "reverse", "md5"),
-        *_each("T(text) → integer", "length", "char_length", "octet_length", "bit_length", "ascii"),
+        *_for_types("T(text) → text", "reverse", "md5"),
+        *_for_types("T(text) → integer", "length", "char_length", "octet_length", "bit_length", "ascii"),
         "length(bytea) → integer",
         "octet_length(bytea) → integer",
-        *_each("T(text) → text", "btrim", "ltrim", "rtrim"),
-        *_each("T(text,text) → text", "btrim", "ltrim", "rtrim"),
-        *_each("T(text,integer) → text", "lpad", "rpad", "left", "right", "repeat", "substring"),
-        *_each("T(text,integer,text) → text", "lpad", "rpad"),
-        *_each("T(text,text,text) → text", "replace", "translate"),
+        *_for_types("T(text) → text", "btrim", "ltrim", "rtrim"),
+        *_for_types("T(text,text) → text", "btrim", "ltrim", "rtrim"),
+        *_for_types("T(text,integer) → text", "lpad", "rpad", "left", "right", "repeat", "substring"),
+        *_for_types("T(text,integer,text) → text", "lpad", "rpad"),
+        *_for_types("T(text,text,text) → text", "replace", "translate"),
         "split_part(text,text,integer) → text",
         "strpos(text,text) → integer",
         "starts_with(text,text) → boolean",
         "substring(text,integer,integer) → text",
         "chr(integer) → text",
         "md5(bytea) → text",
-        *_each("T(bytea) → bytea", "sha224", "sha256", "sha384", "sha512"),
+        *_for_types("T(bytea) → bytea", "sha224", "sha256", "sha384", "sha512"),
         # the format or encoding is a constant
         "encode(bytea,text) → text",
         "decode(text,text) → bytea",
         "convert_to(text,text) → bytea",
         "convert_from(bytea,text) → text",
     ),
-    *_entries(*_each("T(text) → text", "lower", "upper", "initcap"), version=2),
+    *_entries(*_for_types("T(text) → text", "lower", "upper", "initcap"), version=2),
     *_entries("overlay(text,text,integer,integer) → text", version=2),
     # values as text: a boolean is t or f, NULL is skipped; the pattern of format() is a constant
     *_entries("concat(any…) → text", "format(any…) → text", nullable=Nullable.NEVER),
@@ -274,9 +279,9 @@ _TEXT = (
 _PATTERN = (
     # escape characters and regular expressions are constants
     *_entries(
-        *_each("T(text,text) → boolean", "LIKE", "~"),
+        *_for_types("T(text,text) → boolean", "LIKE", "~"),
         "LIKE(text,text,text) → boolean",
-        *_each("regexp_count(T) → integer", "text,text", "text,text,integer,text"),
+        *_for_types("regexp_count(T) → integer", "text,text", "text,text,integer,text"),
         "regexp_replace(text,text,text) → text",
         "regexp_replace(text,text,text,text) → text",
     ),
@@ -294,11 +299,11 @@ _PATTERN = (
 _TIME = (
     # fields, units, zones, patterns and strides are constants; an interval is the difference of two timestamps
     *_entries(
-        *_each("EXTRACT(text,T) → numeric", "date", "time", *_INSTANTS, "interval"),
-        *_each("date_part(text,T) → double precision", "date", "time", *_INSTANTS, "interval"),
-        *_each("date_trunc(text,T) → T", *_INSTANTS),
+        *_for_types("EXTRACT(text,T) → numeric", "date", "time", *_INSTANTS, "interval"),
+        *_for_types("date_part(text,T) → double precision", "date", "time", *_INSTANTS, "interval"),
+        *_for_types("date_trunc(text,T) → T", *_INSTANTS),
         "date_trunc(text,timestamptz,text) → timestamptz",
-        *_each("date_bin(interval,T,T) → T", *_INSTANTS),
+        *_for_types("date_bin(interval,T,T) → T", *_INSTANTS),
         "AT TIME ZONE(timestamptz,text) → timestamp",
         "AT TIME ZONE(timestamp,text) → timestamptz",
         "make_date(integer,integer,integer) → date",
@@ -309,8 +314,8 @@ _TIME = (
         "to_timestamp(text,text) → timestamptz",
         "to_timestamp(bigint) → timestamptz",
         "to_timestamp(double precision) → timestamptz",
-        *_each("to_char(T,text) → text", *_INSTANTS, "integer", "bigint", "numeric", "real", "double precision"),
-        *_each("isfinite(T) → boolean", "timestamptz", "timestamp", "date"),
+        *_for_types("to_char(T,text) → text", *_INSTANTS, "integer", "bigint", "numeric", "real", "double precision"),
+        *_for_types("isfinite(T) → boolean", "timestamptz", "timestamp", "date"),
     ),
 )
 
@@ -322,7 +327,9 @@ _ARRAY = (
     *_entries("cardinality(any) → integer", "$flat(any) → any"),
     # slices; containment and overlap across all dimensions
     *_entries("[:](any,integer,integer) → any", "@>(array,array) → boolean", "&&(array,array) → boolean"),
-    *_entries(*_each("$series(T,T,T) → any", "integer", "bigint"), *_each("$series(T,T,interval) → any", *_INSTANTS)),
+    *_entries(
+        *_for_types("$series(T,T,T) → any", "integer", "bigint"), *_for_types("$series(T,T,interval) → any", *_INSTANTS)
+    ),
     *_entries("ARRAY(any…) → any", nullable=Nullable.NEVER),
     # arrays of one dimension; appending to a NULL array gives an array of the element
     *_entries("array_append(any,any) → any", "array_prepend(any,any) → any", nullable=Nullable.NEVER),
@@ -346,7 +353,7 @@ _COMPOSITE = (
 
 _RANGE = (
     *_entries("lower(any) → any", "upper(any) → any", nullable=Nullable.ALWAYS),
-    *_entries(*_each("T(any) → boolean", "isempty", "lower_inc", "upper_inc", "lower_inf", "upper_inf")),
+    *_entries(*_for_types("T(any) → boolean", "isempty", "lower_inc", "upper_inc", "lower_inf", "upper_inf")),
     # of two ranges, or of a range and a value; bounds are a constant
     *_entries("@>(any,any) → boolean", "&&(any,any) → boolean"),
     *_entries(*(f"{name}(any,any,text) → {name}" for name in SUBTYPES), nullable=Nullable.NEVER),
@@ -355,11 +362,11 @@ _RANGE = (
 
 
 def _listed(functions: Iterable[Function]) -> Mapping[str, Function]:
-    found: dict[str, Function] = {}
+    by_id: dict[str, Function] = {}
     for function in functions:
-        assert function.id not in found, function.id
-        found[function.id] = function
-    return MappingProxyType(found)
+        assert function.id not in by_id, function.id
+        by_id[function.id] = function
+    return MappingProxyType(by_id)
 
 
 _SUBQUERY = _entries("$single(bigint,any) → any", nullable=Nullable.ALWAYS)  # the value of 1 row; fails for more

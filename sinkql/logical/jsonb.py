@@ -38,13 +38,13 @@ def jsonb(text: str) -> str:
     Raises ValueError for text that is not JSON, and for values outside of jsonb: U+0000, half a surrogate pair, numbers
     out of range for numeric, more than `MOST_LEVELS` levels.
     """
-    found = jsonbs([text])
-    return _exactly(text) if found is None else found[0]
+    printed_texts = jsonbs([text])
+    return _exactly(text) if printed_texts is None else printed_texts[0]
 
 
 def jsonbs(texts: Sequence[str]) -> list[str] | None:
     """Return the result of `jsonb` for each text, much faster; None if a text needs separate processing."""
-    found: list[str] = []
+    printed_texts: list[str] = []
     shape: _Shape | None = None
     for first in range(0, len(texts), _AT_ONCE):
         part = _jsonbs(texts[first : first + _AT_ONCE], shape)
@@ -53,8 +53,8 @@ def jsonbs(texts: Sequence[str]) -> list[str] | None:
         if part is None:
             return None
         shape = part[1]
-        found += part[0]
-    return found
+        printed_texts += part[0]
+    return printed_texts
 
 
 _AT_ONCE = 200  # few enough objects to avoid a garbage collection
@@ -75,20 +75,20 @@ def _jsonbs(texts: Sequence[str], shape: _Shape | None) -> tuple[list[str], _Sha
         return None
     try:
         if shape is None:
-            found = _codec().decode(array)
+            values = _codec().decode(array)
         else:
             decode, objects, arrays = _shaped(shape)
             if array.count("{") != objects * len(texts) or array.count("[") != arrays * len(texts) + 1:
                 return None  # a value of the shape has members
-            found = decode(array)
-            if str in set(map(type, found[::2])):
+            values = decode(array)
+            if str in set(map(type, values[::2])):
                 return None  # brackets of other values may have been counted
-        if len(found) != 2 * len(texts) - 1 or found[1::2] != ["\0"] * (len(texts) - 1):
+        if len(values) != 2 * len(texts) - 1 or values[1::2] != ["\0"] * (len(texts) - 1):
             return None
         if shape is None:
-            _order_members(found[::2])
-            shape = _shape_of(found[::2])
-        written = _codec().encode(found)
+            _order_members(values[::2])
+            shape = _shape_of(values[::2])
+        written = _codec().encode(values)
         if max(map(len, texts)) > _MOST_WRITTEN and has_long_number(written):
             return None  # whole numbers are printed as written
         return str(written, "utf-8")[1:-1].split(_SPACED), shape
@@ -153,7 +153,7 @@ def _codec(type_: Any = list[Any]) -> _Codec:  # Any: a type for msgspec
 
     decode = msgspec.json.Decoder(type_, float_hook=lambda digits: msgspec.Raw(_digits(digits).encode())).decode
     encode, spaced = msgspec.json.Encoder().encode, msgspec.json.format
-    return _Codec(decode, lambda found: spaced(encode(found), indent=0))
+    return _Codec(decode, lambda document: spaced(encode(document), indent=0))
 
 
 @cache
@@ -171,9 +171,9 @@ def _order_members(values: Sequence[Any]) -> None:
     for _ in range(MOST_LEVELS):
         objects = [value for value in values if type(value) is dict]
         alike = _alike(objects)
-        for each in objects[:1] if alike and _order(tuple(objects[0])) is None else objects:
-            for name in _order(tuple(each)) or ():
-                each[name] = each.pop(name)
+        for members_of in objects[:1] if alike and _order(tuple(objects[0])) is None else objects:
+            for name in _order(tuple(members_of)) or ():
+                members_of[name] = members_of.pop(name)
         members = map(dict.values, objects)
         parts = list(zip(*members, strict=True) if alike else map(tuple, members))
         parts += [tuple(chain.from_iterable(value for value in values if type(value) is list))]
@@ -194,8 +194,8 @@ _NESTED = frozenset({dict, list})
 @lru_cache(4096)
 def _order(names: tuple[str, ...]) -> tuple[str, ...] | None:
     """Return the order of an object's names; None if they are in order."""
-    found = tuple(sorted(names, key=member_order))
-    return None if found == names else found
+    ordered = tuple(sorted(names, key=member_order))
+    return None if ordered == names else ordered
 
 
 def _shape_of(values: Sequence[Any]) -> _Shape | None:
@@ -308,9 +308,9 @@ def _print(value: Any, parts: list[str]) -> None:
         parts.append("}" if value else "{}")
     elif isinstance(value, list):
         before = "["
-        for each in value:
+        for element in value:
             parts.append(before)
-            _print(each, parts)
+            _print(element, parts)
             before = ", "
         parts.append("]" if value else "[]")
     else:
@@ -360,8 +360,8 @@ def is_index(step: str) -> bool:
 
 def index_of(step: str) -> int | None:
     """Return the index of a step; None if it is not an index."""
-    found = int(step) if is_index(step) else _MOST
-    return found if -_MOST <= found < _MOST else None
+    index = int(step) if is_index(step) else _MOST
+    return index if -_MOST <= index < _MOST else None
 
 
 def is_plain_key(step: str) -> bool:

@@ -51,13 +51,13 @@ _RUN = re.compile(r"([0-9a-f]+)(?:([+*])(\d+))?:(-?[0-9a-f]+)")
 
 
 def _read(text: str) -> dict[int, int]:
-    found = {}
+    mapping = {}
     for first, kind, count, distance in _RUN.findall(text):
         step = 2 if kind == "*" else 1
         for number in range(int(count or 1)):
             letter = int(first, 16) + step * number
-            found[letter] = letter + int(distance, 16)
-    return found
+            mapping[letter] = letter + int(distance, 16)
+    return mapping
 
 
 @cache

@@ -24,15 +24,15 @@ _NEEDS_QUOTES = re.compile(r'.*[\s"\\{},].*|.*=>.*|null|', re.IGNORECASE | re.DO
 _NEEDS_QUOTES_IN_RECORD = re.compile(r'.*[\s"\\(),].*|', re.DOTALL)
 
 
-def taken(call: Call) -> Expression | None:
+def literal_field(call: Call) -> Expression | None:
     """Return the value of a field of a literal ROW(…), so that no other field is computed."""
     row = call.arguments[0] if call.function == ".(any,text)" else None
     if not isinstance(row, Call) or row.function != "ROW(any…)":
         return None
     name = call.arguments[1]
     assert isinstance(name, Literal)
-    found = dict(zip((field.name for field in row.type.fields), row.arguments, strict=True))[str(name.value)]
-    return found if found.type == call.type else None
+    argument = dict(zip((field.name for field in row.type.fields), row.arguments, strict=True))[str(name.value)]
+    return argument if argument.type == call.type else None
 
 
 def entries(pairs: Iterable[tuple[str, _Held]]) -> tuple[tuple[str, _Held], ...]:
@@ -54,19 +54,19 @@ def read_map(text: str) -> list[tuple[str, str | None]]:
     text = text.strip(_BLANK)
     if not text.startswith("{") or braces_end(text, 0) != len(text):
         raise ValueError
-    found: list[tuple[str, str | None]] = []
+    pairs: list[tuple[str, str | None]] = []
     at = _past_blanks(text, 1)
     while at < len(text) - 1:
-        if found:
+        if pairs:
             at = _past(",", text, at)
         key, at = _part_of_map(_KEY, text, at)
         if key is None:
             raise ValueError
         at = _past("=>", text, _past_blanks(text, at))
         value, at = _map_value(text, at)
-        found.append((key, value))
+        pairs.append((key, value))
         at = _past_blanks(text, at)
-    return found
+    return pairs
 
 
 def _map_value(text: str, at: int) -> tuple[str | None, int]:
@@ -105,15 +105,15 @@ def read_record(text: str, count: int) -> list[str | None]:
     text = text.strip(_BLANK)
     if not text.startswith("("):
         raise ValueError
-    found: list[str | None] = []
+    fields: list[str | None] = []
     at, sign = 1, ","
     while sign == ",":
         field, at = _read_field(text, at)
-        found.append(field)
+        fields.append(field)
         sign = text[at - 1]
-    if at != len(text) or len(found) != count:
+    if at != len(text) or len(fields) != count:
         raise ValueError
-    return found
+    return fields
 
 
 def _read_field(text: str, begin: int) -> tuple[str | None, int]:
@@ -142,12 +142,12 @@ def write_nested(value: Any, type_: Type, scalar: Callable[[Any, Type], str]) ->
     """Return the text of an array, a list, a map or a record; `scalar` returns the text of any other value."""
     if type_.name == "record":
         fields = zip(value, type_.fields, strict=True)
-        return f"({','.join(_field(each, field.type, scalar) for each, field in fields)})"
+        return f"({','.join(_field(part, field.type, scalar) for part, field in fields)})"
     if type_.name == "map":
-        held = (f"{_quoted(key)}=>{_part(each, type_.value, scalar)}" for key, each in value)
+        held = (f"{_quoted(key)}=>{_part(item, type_.value, scalar)}" for key, item in value)
         return f"{{{','.join(held)}}}"
     assert type_.element is not None
-    return f"{{{','.join(_part(each, type_.element, scalar) for each in value)}}}"
+    return f"{{{','.join(_part(element, type_.element, scalar) for element in value)}}}"
 
 
 def _part(value: Any, type_: Type, scalar: Callable[[Any, Type], str]) -> str:
@@ -188,28 +188,28 @@ def read_array(text: str, most: int | None = None) -> Items:
 
     Inner braces are arrays too; below `most` levels they are texts.
     """
-    found, end = _items(text, 0, 1, most)
+    items, end = _items(text, 0, 1, most)
     if text[end:].strip(" \t\n\v\f\r"):
         raise ValueError
-    return found
+    return items
 
 
 def _items(text: str, start: int, level: int, most: int | None) -> tuple[Items, int]:
     opened = _OPEN.match(text, start)
     if opened is None or level > _MOST_LEVELS:
         raise ValueError
-    at, found = opened.end(), Items()
+    at, items = opened.end(), Items()
     closed = _CLOSE.match(text, at)
     while closed is None:
         item, at = _item(text, at, level, most)
-        found.append(item)
+        items.append(item)
         closed = _CLOSE.match(text, at)
         if closed is None:
             comma = _COMMA.match(text, at)
             if comma is None:
                 raise ValueError
             at = comma.end()
-    return found, closed.end()
+    return items, closed.end()
 
 
 def _item(text: str, at: int, level: int, most: int | None) -> tuple[str | Items | None, int]:

@@ -56,7 +56,7 @@ class NumberFormat:
     whole: tuple[str, ...]
     places: int
     """The number of digits after the point."""
-    kept: int
+    forced: int
     """The number of those digits that stay even if they are trailing zeros, with FM."""
     shift: int
     """The number of places that the number is shifted before it is written."""
@@ -74,7 +74,7 @@ class NumberFormat:
     @property
     def slots(self) -> str:
         """Return the digits before the point."""
-        return "".join(each for each in self.whole if each in DIGITS)
+        return "".join(slot for slot in self.whole if slot in DIGITS)
 
     @property
     def zeros(self) -> int:
@@ -115,7 +115,7 @@ class NumberFormat:
 
     def cut(self, behind: int, *, pointed: bool) -> bool:
         """Return whether the text ends at the end of a float's digits, with `behind` digits after the point."""
-        wanted = self.places if self.blanks or not pointed else self.kept
+        wanted = self.places if self.blanks or not pointed else self.forced
         return behind < wanted if pointed else bool(self.places)
 
     def not_finite(self, name: str, precision: int) -> str:
@@ -141,15 +141,15 @@ def parse_number_format(pattern: str) -> NumberFormat:
         raise PatternError("a number pattern of to_char() has digits, 9 or 0, or RN", hint=_EXAMPLE)
     before, middle, after = parts[: core[0]], parts[core[0] : core[-1] + 1], parts[core[-1] + 1 :]
     roman = middle[0].name if len(middle) == 1 and middle[0] in (PatternToken("RN"), PatternToken("rn")) else ""
-    whole, places, kept, shift = ((), 0, 0, 0) if roman else _digits(middle)
+    whole, places, forced, shift = ((), 0, 0, 0) if roman else _digits(middle)
     sign = _sign(before, after, roman=bool(roman))
     sign = "S" if sign == "s" and shift else sign  # as in Postgres
     blanks = len(parts) == len(words)
-    texts = [each for each in whole if each not in (*DIGITS, ",")]
+    texts = [slot for slot in whole if slot not in (*DIGITS, ",")]
     if whole[:1] != ("0",) and any(text.strip(" ") or not blanks for text in texts):
         raise PatternError("a text among the digits of a number takes 0 as the first digit", hint="Write '000-00'.")
-    return NumberFormat(whole, places, kept, shift, sign, blanks, _beside_digits(before), _beside_digits(after), roman,
-                   exponent=False)  # fmt: skip
+    return NumberFormat(whole, places, forced, shift, sign, blanks, _beside_digits(before), _beside_digits(after),
+                   roman, exponent=False)  # fmt: skip
 
 
 def check_float(format_: NumberFormat) -> None:
@@ -169,14 +169,14 @@ def check_float(format_: NumberFormat) -> None:
 def _with_exponent(words: Sequence[PatternToken | str]) -> NumberFormat:
     """Return a pattern with a power of ten: its digits before and after the point."""
     parts = [word for word in words if isinstance(word, PatternToken)]
-    known = [part in (PatternToken("9"), PatternToken("0"), PatternToken("."), PatternToken(",")) for part in parts]
-    if known != [True] * (len(parts) - 1) + [False]:
+    slots = [part in (PatternToken("9"), PatternToken("0"), PatternToken("."), PatternToken(",")) for part in parts]
+    if slots != [True] * (len(parts) - 1) + [False]:
         raise PatternError(
             "EEEE ends a number pattern of to_char(), and only digits and a point go with it", hint="Write '9.99EEEE'."
         )
     digits = [part for part in parts[:-1] if part != PatternToken(",")]
-    whole, places, kept, _ = _digits(digits)
-    return NumberFormat(whole, places, kept, 0, "", True, (), (), "", exponent=True)
+    whole, places, forced, _ = _digits(digits)
+    return NumberFormat(whole, places, forced, 0, "", True, (), (), "", exponent=True)
 
 
 def _beside_digits(parts: Sequence[PatternToken | str]) -> tuple[PatternToken | str, ...]:
@@ -186,7 +186,7 @@ def _beside_digits(parts: Sequence[PatternToken | str]) -> tuple[PatternToken | 
 
 def _words(pattern: str) -> list[PatternToken | str]:
     """Return a pattern's words, in capitals except endings and Roman numerals, and its texts."""
-    found: list[PatternToken | str] = []
+    tokens: list[PatternToken | str] = []
     position = 0
     while position < len(pattern):
         match = _TOKEN.match(pattern, position)
@@ -197,12 +197,12 @@ def _words(pattern: str) -> list[PatternToken | str]:
             raise _refused(name[0] if name else "")
         word = match["word"]
         if word is None:
-            found.append(match["text"] if match["quoted"] is None else match["quoted"])
+            tokens.append(match["text"] if match["quoted"] is None else match["quoted"])
         else:
             upper = {"D": ".", "G": ","}.get(word.upper(), word.upper())
-            found.append(PatternToken(word if word in ("th", "rn") else upper))
+            tokens.append(PatternToken(word if word in ("th", "rn") else upper))
         position = match.end()
-    return found
+    return tokens
 
 
 def _refused(name: str) -> PatternError:
@@ -211,16 +211,16 @@ def _refused(name: str) -> PatternError:
 
 def _digits(middle: Sequence[PatternToken | str]) -> tuple[tuple[str, ...], int, int, int]:
     """Return the places before the point, the number after it, the last 0 of those, and the shift."""
-    names = [each.name if isinstance(each, PatternToken) else "" for each in middle]
+    names = [token.name if isinstance(token, PatternToken) else "" for token in middle]
     place = next((place for place, name in enumerate(names) if name in (".", "V")), len(names))
     behind = names[place + 1 :]
     for number, name in enumerate(names):
         misplaced = name == "," and (number in (0, len(names) - 1) or number > place or names[number - 1] == ",")
         if misplaced or (name not in ("", ",", *DIGITS) and number != place):
             raise _refused(name)
-    whole = tuple(each.name if isinstance(each, PatternToken) else each for each in middle[:place])
+    whole = tuple(token.name if isinstance(token, PatternToken) else token for token in middle[:place])
     shifted = names[place : place + 1] == ["V"]
-    count = sum(each in DIGITS for each in whole)
+    count = sum(slot in DIGITS for slot in whole)
     if not count or (not behind and place < len(names)) or "" in behind or (shifted and "0" in behind):
         raise PatternError("a number pattern of to_char() has digits on both sides of . and V", hint=_EXAMPLE)
     if shifted and len(behind) > MOST_SHIFT:
@@ -229,17 +229,17 @@ def _digits(middle: Sequence[PatternToken | str]) -> tuple[tuple[str, ...], int,
         raise PatternError(f"a number pattern of to_char() has at most {MOST_DIGITS} digits", hint=_EXAMPLE)
     if shifted:
         return (*whole, *behind), 0, 0, len(behind)
-    kept = max((number + 1 for number, name in enumerate(behind) if name == "0"), default=0)
-    return whole, len(behind), kept, 0
+    forced = max((number + 1 for number, name in enumerate(behind) if name == "0"), default=0)
+    return whole, len(behind), forced, 0
 
 
 def _sign(before: Sequence[PatternToken | str], after: Sequence[PatternToken | str], *, roman: bool) -> str:
     """Return the sign before or after the digits."""
     signs = [
-        each.name for each in (*before, *after) if isinstance(each, PatternToken) and each.name not in ("TH", "th")
+        token.name for token in (*before, *after) if isinstance(token, PatternToken) and token.name not in ("TH", "th")
     ]
-    endings = [each.name for each in (*before, *after) if each in (PatternToken("TH"), PatternToken("th"))]
-    early = [each.name for each in before if each in (PatternToken("TH"), PatternToken("th"), PatternToken("PR"))]
+    endings = [token.name for token in (*before, *after) if token in (PatternToken("TH"), PatternToken("th"))]
+    early = [token.name for token in before if token in (PatternToken("TH"), PatternToken("th"), PatternToken("PR"))]
     if len(signs) > 1 or len(endings) > 1 or early or (roman and (signs or endings)):
         raise PatternError(
             "a number pattern of to_char() has one of S, MI, PL, SG and PR, and PR and TH stand behind the digits",
@@ -292,7 +292,7 @@ def _written(format_: NumberFormat, number: str, *, negative: bool) -> str:
             raise ValueError(f'"{digits}" is not a number')
         ending = ENDINGS[int(digits[-1]) if digits[-1] in "123" and digits[-2:-1] != "1" else 0]
     shown = _number(format_, digits, fraction, negative=negative)
-    sides = ["".join(_beside(format_, each, ending, negative=negative) for each in side)
+    sides = ["".join(_beside(format_, part, ending, negative=negative) for part in side)
              for side in (format_.before, format_.after)]  # fmt: skip
     return sides[0] + shown + ("" if format_.cut(len(fraction), pointed=over or bool(fraction)) else sides[1])
 
@@ -304,13 +304,13 @@ def _number(format_: NumberFormat, digits: str, fraction: str, *, negative: bool
     if over:
         digits, fraction = "#" * len(slots), "#" * len(fraction)
     if not format_.blanks:
-        fraction = fraction[: format_.kept] + fraction[format_.kept :].rstrip("0")
+        fraction = fraction[: format_.forced] + fraction[format_.forced :].rstrip("0")
     if digits == "0" and format_.places and not format_.zeros and (format_.blanks or fraction):
         digits = ""
     places = iter(digits.rjust(format_.zeros, "0").rjust(len(slots)))
-    shown = "".join(next(places) if each in DIGITS else each for each in format_.whole)
+    shown = "".join(next(places) if slot in DIGITS else slot for slot in format_.whole)
     shown = shown.lstrip(" ,") + ("." + fraction if pointed else "")
-    start, end = (("", "") if each is None else each for each in (format_.start, format_.end))
+    start, end = (("", "") if sides is None else sides for sides in (format_.start, format_.end))
     shown = start[negative] + shown
     return (shown.rjust(width) if format_.blanks else shown) + (end[negative] if pointed or not format_.places else "")
 

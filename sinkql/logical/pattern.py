@@ -203,14 +203,14 @@ def read_regex(text: str, *, any_case: bool = False) -> Pattern:
 
 def read_match(text: str, *, any_case: bool = False) -> Pattern:
     """Translate a regular expression whose match is used, not only its existence."""
-    found = read_regex(text, any_case=any_case)
-    if found.alternatives or found.lazy:
+    parsed = read_regex(text, any_case=any_case)
+    if parsed.alternatives or parsed.lazy:
         # Postgres prefers the longest alternative, Java the first
         raise PatternError("alternatives and lazy quantifiers are not supported where the match itself is used")
-    if not matches_empty(found.java):
-        return found
+    if not matches_empty(parsed.java):
+        return parsed
     # Java would find an empty text between the two halves of a character above U+FFFF
-    return replace(found, java=_NO_HALF + found.java)
+    return replace(parsed, java=_NO_HALF + parsed.java)
 
 
 _NO_HALF = r"(?!\p{Cs})"
@@ -218,9 +218,9 @@ _NO_HALF = r"(?!\p{Cs})"
 
 def matches_empty(java: str) -> bool:
     """Return whether a pattern matches the empty text."""
-    known = re.sub(r"\\p\{[A-Za-z]+\}", "a", java.replace(r"\z", r"\Z"))
+    python = re.sub(r"\\p\{[A-Za-z]+\}", "a", java.replace(r"\z", r"\Z"))
     try:
-        return re.search(known, "") is not None
+        return re.search(python, "") is not None
     except re.error:  # valid in Java only
         return True
 
@@ -232,21 +232,21 @@ def anchored(java: str) -> bool:
 
 def java_replacement(pattern: str, replacement: str, flags: str) -> tuple[str, str]:
     """Return Java's pattern and replacement for regexp_replace(); the flags are g (all) and i (any case)."""
-    found = read_match(pattern, any_case="i" in flags)
+    parsed = read_match(pattern, any_case="i" in flags)
     if not set(flags) <= {"g", "i"}:
         raise PatternError(f"the flags '{flags}' of regexp_replace() are not supported: only g and i", of="flags")
     first = "g" not in flags
-    into = _replacement(replacement, found, shift=1 if first else 0)
+    into = _replacement(replacement, parsed, shift=1 if first else 0)
     if not first:
-        return found.java, into
+        return parsed.java, into
     # the text before the first match gets a group
-    bare = found.java.replace("(?s)", "")
+    bare = parsed.java.replace("(?s)", "")
     if anchored(bare):
         raise PatternError("an anchored pattern requires the flag g here")
     return f"(?s)^(.*?)({bare})", "$1" + into
 
 
-def _replacement(text: str, found: Pattern, *, shift: int) -> str:
+def _replacement(text: str, parsed: Pattern, *, shift: int) -> str:
     """Translate a replacement: \\1 is a group, \\& the match, \\\\ a backslash; `shift` is added to the groups."""
     shown, position = "", 0
     while position < len(text):
@@ -256,7 +256,7 @@ def _replacement(text: str, found: Pattern, *, shift: int) -> str:
             shown += r"\$"
         elif char != "\\":
             shown += char
-        elif following.isdigit() and 1 <= int(following) <= found.groups and not found.optional:
+        elif following.isdigit() and 1 <= int(following) <= parsed.groups and not parsed.optional:
             shown, position = shown + f"${int(following) + 2 * shift}", position + 1
             if text[position : position + 1].isdigit():
                 raise PatternError("a digit after a group is not supported", of="replacement")

@@ -68,28 +68,28 @@ def read_range(text: str, type_: str, read: Callable[[str], Any]) -> str:
     upper, at = _bound(flat, at + 1)
     if flat[at : at + 1] not in ("]", ")") or flat[at + 1 :].strip(_BLANK):
         raise ValueError
-    low, high = (None if each is None else read(each) for each in (lower, upper))
+    low, high = (None if bound is None else read(bound) for bound in (lower, upper))
     return make_range(low, high, flat[0] + flat[at], type_)
 
 
 def _bound(text: str, at: int) -> tuple[str | None, int]:
     """Return a bound's text without quotes and escapes, None if it is missing, and its end."""
-    found, quoted, start = [], False, at
+    chars, quoted, start = [], False, at
     while at < len(text) and (quoted or text[at] not in ",)]"):
         if text[at] == "\\":
             at += 1
             if at == len(text):
                 raise ValueError
-            found.append(text[at])
+            chars.append(text[at])
         elif text[at] != '"':
-            found.append(text[at])
+            chars.append(text[at])
         elif quoted and text[at + 1 : at + 2] == '"':
             at += 1
-            found.append('"')
+            chars.append('"')
         else:
             quoted = not quoted
         at += 1
-    return None if at == start else "".join(found), at
+    return None if at == start else "".join(chars), at
 
 
 def make_range(lower: Bound | None, upper: Bound | None, bounds: str, type_: str) -> str:
@@ -156,38 +156,38 @@ def parts(text: str, type_: str) -> Range | None:
     match = _WRITTEN.fullmatch(text)
     assert match is not None, text
     read = _READERS[type_]
-    lower, upper = (read(each) if each else None for each in (match[3], match[5]))
+    lower, upper = (read(bound) if bound else None for bound in (match[3], match[5]))
     return Range(lower, upper, match[1] == "[", match[6] == "]")
 
 
 def order_of(text: str, type_: str) -> tuple[Any, ...]:
     """Return the sort key of a range, as in Postgres: empty ranges first, then by the lower and the upper bound."""
-    found = parts(text, type_)
-    if found is None:
+    range_ = parts(text, type_)
+    if range_ is None:
         return ()
-    lower = () if found.lower is None else (found.lower, not found.lower_in)
-    upper = (True,) if found.upper is None else (False, found.upper, found.upper_in)
+    lower = () if range_.lower is None else (range_.lower, not range_.lower_in)
+    upper = (True,) if range_.upper is None else (False, range_.upper, range_.upper_in)
     return (lower, upper)
 
 
-def contains_value(found: Range | None, value: Any) -> bool:
+def contains_value(range_: Range | None, value: Any) -> bool:
     """Return whether a range contains a value."""
-    if found is None:
+    if range_ is None:
         return False
-    above = found.lower is None or value > found.lower or (found.lower_in and value == found.lower)
-    below = found.upper is None or value < found.upper or (found.upper_in and value == found.upper)
+    above = range_.lower is None or value > range_.lower or (range_.lower_in and value == range_.lower)
+    below = range_.upper is None or value < range_.upper or (range_.upper_in and value == range_.upper)
     return above and below
 
 
-def contains(found: Range | None, other: Range | None) -> bool:
+def contains(range_: Range | None, other: Range | None) -> bool:
     """Return whether a range contains all of another range."""
-    if found is None or other is None:
+    if range_ is None or other is None:
         return other is None
-    above = found.lower is None or (
-        other.lower is not None and (found.lower, not found.lower_in) <= (other.lower, not other.lower_in)
+    above = range_.lower is None or (
+        other.lower is not None and (range_.lower, not range_.lower_in) <= (other.lower, not other.lower_in)
     )
-    below = found.upper is None or (
-        other.upper is not None and (other.upper, other.upper_in) <= (found.upper, found.upper_in)
+    below = range_.upper is None or (
+        other.upper is not None and (other.upper, other.upper_in) <= (range_.upper, range_.upper_in)
     )
     return above and below
 

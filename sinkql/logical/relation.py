@@ -315,18 +315,18 @@ def expressions_of(relation: Relation) -> tuple[Expression, ...]:
             return (relation.predicate,)
         case Aggregate():
             arguments = (call.argument for call in relation.calls if call.argument is not None)
-            return (*(each.expression for each in relation.group), *arguments)
+            return (*(output.expression for output in relation.group), *arguments)
         case Join():
             sides = (side for key in relation.keys for side in (key.left, key.right))
             return (*sides, *(() if relation.residual is None else (relation.residual,)))
         case Rank():
-            return (*relation.partition, *(each.expression for each in relation.order))
+            return (*relation.partition, *(term.expression for term in relation.order))
         case Window():
             return (*relation.partition, *_called(relation.calls))
         case Collect():
-            return (*(each.expression for each in relation.group), *_called(relation.calls))
+            return (*(output.expression for output in relation.group), *_called(relation.calls))
         case Bound():
-            return tuple(each for each in (relation.begin, relation.end) if each is not None)
+            return tuple(limit for limit in (relation.begin, relation.end) if limit is not None)
         case Flatten():
             return (relation.array,)
         case Repeat():
@@ -334,11 +334,11 @@ def expressions_of(relation: Relation) -> tuple[Expression, ...]:
 
 
 def _called(calls: tuple[WindowCall, ...]) -> tuple[Expression, ...]:
-    return tuple(each for call in calls for each in (*call.arguments, *(term.expression for term in call.order)))
+    return tuple(operand for call in calls for operand in (*call.arguments, *(term.expression for term in call.order)))
 
 
 Comparison = Literal["<", "<=", ">", ">="]
-_CALLED: dict[str, Comparison] = {f"{each}(any,any)": each for each in ("<", "<=", ">", ">=")}
+_CALLED: dict[str, Comparison] = {f"{comparison}(any,any)": comparison for comparison in ("<", "<=", ">", ">=")}
 _TURNED: dict[Comparison, Comparison] = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _ORDERED = frozenset({
     "boolean", "smallint", "integer", "bigint", "uint2", "uint4", "uint8", "numeric", "real", "double precision",

@@ -108,10 +108,10 @@ def read_timestamptz(text: str, *, zoned: bool = False) -> datetime:
 
 def day_of_year(year: int, number: int) -> tuple[str, str]:
     """Return the month and the day of the n-th day of a year; raises ValueError for an invalid day."""
-    found = date(year, 1, 1) + timedelta(days=number - 1)
-    if found.year != year:
+    day = date(year, 1, 1) + timedelta(days=number - 1)
+    if day.year != year:
         raise ValueError(number)
-    return str(found.month), str(found.day)
+    return str(day.month), str(day.day)
 
 
 def month(text: str) -> int:
@@ -159,8 +159,8 @@ def _clock(parts: _Parts) -> timedelta:
 
 
 def _ahead(parts: _Parts) -> timedelta:
-    found = timedelta(hours=int(parts["H"] or 0), minutes=int(parts["O"] or 0))
-    return -found if parts["+"] == "-" else found
+    offset = timedelta(hours=int(parts["H"] or 0), minutes=int(parts["O"] or 0))
+    return -offset if parts["+"] == "-" else offset
 
 
 def _within(start: datetime, later: timedelta) -> datetime:

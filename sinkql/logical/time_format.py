@@ -93,7 +93,7 @@ def ordinal(text: str, ending: str) -> str:
 
 
 def _parts(pattern: str, token: re.Pattern[str], message: str, hint: str, *, zone: str = "") -> list[TimePart | str]:
-    found: list[TimePart | str] = []
+    parts: list[TimePart | str] = []
     position = 0
     while position < len(pattern):
         match = token.match(pattern, position)
@@ -101,23 +101,23 @@ def _parts(pattern: str, token: re.Pattern[str], message: str, hint: str, *, zon
             word = re.match(rf"(?:FM)?{_COMMA}|[A-Za-z0-9]+", pattern[position:])
             raise PatternError(message.format(word[0] if word else pattern[position]), hint)
         position = match.end()
-        own = match.groupdict()
-        ending = own.get("ending") or ""
-        if own.get("comma"):
-            found += [TimePart(_THOUSANDS), ",", TimePart("YYY", ending=ending)]
-        elif own.get("ahead"):
-            found.append(_AHEAD[match["ahead"].upper()])
-        elif own.get("zone"):
-            found.append(zone if match["zone"].isupper() else zone.lower())
-        elif own.get("roman"):
-            found.append(TimePart(match["roman"], not match["romanfill"]))
+        groups = match.groupdict()
+        ending = groups.get("ending") or ""
+        if groups.get("comma"):
+            parts += [TimePart(_THOUSANDS), ",", TimePart("YYY", ending=ending)]
+        elif groups.get("ahead"):
+            parts.append(_AHEAD[match["ahead"].upper()])
+        elif groups.get("zone"):
+            parts.append(zone if match["zone"].isupper() else zone.lower())
+        elif groups.get("roman"):
+            parts.append(TimePart(match["roman"], not match["romanfill"]))
         elif match["part"]:
             number = match["part"].upper() in WIDTHS
             name = match["part"].upper() if number else match["part"]
-            found.append(TimePart(name, not match["fill"], ending if number else ""))
+            parts.append(TimePart(name, not match["fill"], ending if number else ""))
         else:
-            found.append(match["plain"] if match["quoted"] is None else match["quoted"])
-    return found
+            parts.append(match["plain"] if match["quoted"] is None else match["quoted"])
+    return parts
 
 
 # --- reading -------------------------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ def read_time_form(pattern: str) -> TimeForm:
         expression += f"({read})"
     for several in _EXCLUSIVE:
         if len(groups.keys() & set(several)) > 1:
-            shown = " and ".join(each if each != "half" else "AM" for each in several if each in groups)
+            shown = " and ".join(field if field != "half" else "AM" for field in several if field in groups)
             hint = "AM goes with HH12." if "half" in several else "Use one of them."
             raise PatternError(f"{shown} exclude each other when reading a time", hint=hint)
     if not groups.keys() & {"YYYY", "YY"} or ("half" in groups and "HH12" not in groups):
@@ -203,16 +203,16 @@ def read_by(form: TimeForm, text: str) -> str | None:
     match = re.fullmatch(form.expression, text, re.ASCII)
     if match is None:
         return None
-    found = {part: match[number] for part, number in form.groups.items()}
-    year = found.get("YYYY") or ("20" if found["YY"] < "70" else "19") + found["YY"]
-    month, day = found.get("MM", "1"), found.get("DD", "1")
-    if "MON" in found:
-        month = str(time.month(found["MON"]))
-    if "DDD" in found:
-        month, day = time.day_of_year(int(year), int(found["DDD"]))
-    hour = found.get("HH24", "0")
-    if "HH12" in found:
-        hour = str(int(found["HH12"]) % 12 + 12 * (found.get("half", "a")[0] in "pP"))
-    fraction = found.get("MS") or found.get("US")
-    clock = ":".join((hour, found.get("MI", "0"), found.get("SS", "0")))
+    fields = {part: match[number] for part, number in form.groups.items()}
+    year = fields.get("YYYY") or ("20" if fields["YY"] < "70" else "19") + fields["YY"]
+    month, day = fields.get("MM", "1"), fields.get("DD", "1")
+    if "MON" in fields:
+        month = str(time.month(fields["MON"]))
+    if "DDD" in fields:
+        month, day = time.day_of_year(int(year), int(fields["DDD"]))
+    hour = fields.get("HH24", "0")
+    if "HH12" in fields:
+        hour = str(int(fields["HH12"]) % 12 + 12 * (fields.get("half", "a")[0] in "pP"))
+    fraction = fields.get("MS") or fields.get("US")
+    clock = ":".join((hour, fields.get("MI", "0"), fields.get("SS", "0")))
     return f"{year}-{month}-{day} {clock}{'.' + fraction if fraction else ''}"

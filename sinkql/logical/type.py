@@ -172,13 +172,13 @@ def record_fields(text: str) -> list[Part] | None:
     inside = _inside(_RECORD, text)
     if inside is None:
         return None
-    found = [_FIELD.fullmatch(each.strip()) for each in _listed(inside)]
+    matches = [_FIELD.fullmatch(field.strip()) for field in _listed(inside)]
     fields = [
         (match[1].replace('""', '"') if match[1] else match[2].lower(), match[3], _not_null(match[4]))
-        for match in found
+        for match in matches
         if match is not None
     ]
-    return fields if len(fields) == len(found) == len({name for name, _, _ in fields}) else None
+    return fields if len(fields) == len(matches) == len({name for name, _, _ in fields}) else None
 
 
 def _not_null(text: str | None) -> bool:

@@ -42,7 +42,7 @@ def share_subplans(graph: physical.Graph) -> physical.Graph:
     same = _Same(graph.shared)
     same.count(graph.root)
     root = same.rebuilt(graph.root)
-    return physical.Graph(root, same.found)
+    return physical.Graph(root, same.subplans)
 
 
 def named(graph: physical.Graph, writing: physical.Copartitioned | None = None) -> physical.Graph:
@@ -109,7 +109,7 @@ class _Same:
     """Operators by their hashes: how often each is used, and its rebuilt form in `found`."""
 
     shared: physical.Shared
-    found: dict[str, physical.Operator] = field(default_factory=dict)
+    subplans: dict[str, physical.Operator] = field(default_factory=dict)
     _keys: dict[int, tuple[physical.Operator, str]] = field(default_factory=dict)
     _uses: Counter[str] = field(default_factory=Counter)
     _names: dict[str, str] = field(default_factory=dict)
@@ -140,8 +140,8 @@ class _Same:
         return self._rebuilt[key]
 
     def _used(self, key: str, body: physical.Operator) -> physical.Use:
-        name = unused(self._names.get(key, "shared"), self.found)
-        self.found[name] = body
+        name = unused(self._names.get(key, "shared"), self.subplans)
+        self.subplans[name] = body
         return physical.Use(name, physical.columns_of(body), physical.change_of(body))
 
     def _is_shared(self, operator: physical.Operator) -> bool:

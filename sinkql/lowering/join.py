@@ -184,12 +184,12 @@ def _side(
     body: physical.Operator,
     name: str,
     key: list[str],
-    kept: list[str],
+    columns: list[str],
     keeps: _Keeps,
     *,
     replicated: bool = False,
 ) -> physical.Side:
-    return physical.Side(body, name, tuple(key), tuple(kept), keeps, replicated)
+    return physical.Side(body, name, tuple(key), tuple(columns), keeps, replicated)
 
 
 def _mirrored(join: logical.Join) -> logical.Join:

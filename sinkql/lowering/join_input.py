@@ -40,14 +40,14 @@ _PRESERVED: dict[physical.JoinKind, frozenset[int]] = {
 class PreparedSide:
     """One input of a join.
 
-    `kept` are its columns under the names of tasks, in order; `hashed` are further columns that tasks hash. A row with
-    NULL in one of the key columns `unsafe` has no match. It goes to any bucket if the side is `preserved`, else
+    `stored` are its columns under the names of tasks, in order; `hashed` are further columns that tasks hash. A row
+    with NULL in one of the key columns `unsafe` has no match. It goes to any bucket if the side is `preserved`, else
     nowhere. Rows of a `replicated` side go to every bucket, by the engine's `$h1`, or by `$at` if the sides have a key.
     """
 
     number: int
     hashes: tuple[Hash, Hash, Hash]
-    kept: tuple[Value, ...]
+    stored: tuple[Value, ...]
     hashed: tuple[Value, ...]
     unsafe: tuple[Value, ...]
     preserved: bool
@@ -55,9 +55,9 @@ class PreparedSide:
     replicated: bool
 
     @property
-    def given(self) -> tuple[Value, ...]:
+    def delivered(self) -> tuple[Value, ...]:
         """Return all columns that the tasks get."""
-        return (*self.kept, *self.hashed)
+        return (*self.stored, *self.hashed)
 
     @property
     def latest(self) -> bool:
@@ -177,19 +177,19 @@ def _side(leaf: _Leaf, number: int, slots: list[Value]) -> PreparedSide:
         [*side.columns, *{column.name: column for column in more if column.name not in names}.values()], slots
     )
     by_column = {value.column: value for value in reversed(values)}
-    kept_values, hashed = values[: len(side.columns)], values[len(side.columns) :]
+    stored_values, hashed = values[: len(side.columns)], values[len(side.columns) :]
     key = tuple(by_column[name] for name in side.key)
     is_broadcast = (
         side.replicated or other.replicated
     ) and not key  # without a key, rows are distributed by their own hash
     # a side that only counts has no rows; the kept columns identify rows of the batch
-    first, second = identity(kept_values if is_broadcast else key)
+    first, second = identity(stored_values if is_broadcast else key)
     # rows are identified by the columns of the index, whatever the side's output
-    row = kept_values if side.index is None else tuple(by_column[name] for name in side.index.columns)
+    row = stored_values if side.index is None else tuple(by_column[name] for name in side.index.columns)
     return PreparedSide(
         number,
         (first, second, row_hash("$r", row)),
-        kept_values,
+        stored_values,
         hashed,
         tuple(value for value, safe in zip(key, join.safe, strict=True) if not safe and types[value.column].nullable),
         leaf.preserved,

@@ -106,7 +106,7 @@ def _read(reader: Reader, tally: Tally) -> list[tuple[object, ...]]:
     rows = []
     for split in reader.splits(start, end):
         for batch in reader.read(split, tally):
-            tally.given += batch.num_rows
+            tally.decoded += batch.num_rows
             rows += [tuple(row.values()) for row in batch.to_pylist()]
     tally.settle("s")
     return rows

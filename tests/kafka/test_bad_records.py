@@ -219,9 +219,9 @@ def test_a_bad_message_of_each_format_under_each_policy(broker: Kafka, pipeline:
             assert (stopped.value.code, f"at {topic}/0/1:" in stopped.value.message) == ("SQ3101", True), name
             letters: list[RowError] = []
             for tally in (Tally(), Tally(letters=letters.append)):
-                tally.given = sum(batch.num_rows for batch in reader.read(split, tally))
+                tally.decoded = sum(batch.num_rows for batch in reader.read(split, tally))
                 tally.settle(name)
-                assert (tally.rows, tally.given, tally.failed) == (3, 2, 1), name
+                assert (tally.rows, tally.decoded, tally.failed) == (3, 2, 1), name
             (letter,) = letters
             kept = (letter.position, letter.code, letter.key, letter.raw, bool(letter.message))
             assert kept == (f"{topic}/0/1", "SQ3101", *sent[1], True), name

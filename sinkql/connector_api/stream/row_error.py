@@ -32,7 +32,7 @@ class RowError:
 class Tally:
     """Count what one read task saw: `rows` are records, of which `failed` did not decode and `dropped` are no rows.
 
-    `given` counts the rows that came of the others, and is not the reader's to count. `errors` keeps the first few
+    `decoded` counts the rows that came of the others, and is not the reader's to count. `errors` keeps the first few
     records that failed; `letters` takes all of them, where they are kept, in files that are in `written` at the end.
     """
 
@@ -40,7 +40,7 @@ class Tally:
     bytes: int = 0
     failed: int = 0
     dropped: int = 0
-    given: int = 0
+    decoded: int = 0
     errors: list[RowError] = field(default_factory=list)
     letters: Callable[[RowError], None] | None = None
     written: list[WriteResult] = field(default_factory=list)
@@ -55,11 +55,11 @@ class Tally:
 
     def settle(self, source: str) -> None:
         """Raise SQ3392 unless each record that was read is a row, is dropped, or failed."""
-        if self.rows != self.given + self.dropped + self.failed:
+        if self.rows != self.decoded + self.dropped + self.failed:
             raise SinkqlError(
                 "SQ3392",
                 f'source "{source}" read {self.rows} records, and not all of them can be accounted for',
-                detail=f"{self.given} became rows, {self.dropped} are none, {self.failed} failed",
+                detail=f"{self.decoded} became rows, {self.dropped} are none, {self.failed} failed",
             )
 
     def add(self, other: Tally) -> None:
@@ -68,7 +68,7 @@ class Tally:
         self.bytes += other.bytes
         self.failed += other.failed
         self.dropped += other.dropped
-        self.given += other.given
+        self.decoded += other.decoded
         self.errors.extend(other.errors[: max(0, _FIRST_ERRORS - len(self.errors))])
         self.written.extend(other.written)
 

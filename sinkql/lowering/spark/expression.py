@@ -81,11 +81,11 @@ def _call(call: Call) -> Text:
 
 
 def _filled(form: Form | Infix, arguments: Sequence[Expression]) -> Text:
-    operands = [_text(each) for each in (arguments if form.operands is None else form.operands)]
+    operands = [_text(operand) for operand in (arguments if form.operands is None else form.operands)]
     return fill(form, operands) if isinstance(form, Form) else infix(form, operands)
 
 
 def spelling(call: Call) -> Form | Infix:
     """Return the form of a call."""
-    found = FORMS[call.function]
-    return found if isinstance(found, Form | Infix) else found(call)
+    form = FORMS[call.function]
+    return form if isinstance(form, Form | Infix) else form(call)

@@ -81,8 +81,8 @@ def _marked_part(steps: Sequence[_Step]) -> str:
     """Return the marked part at a path of @0; a scalar is its own element 0."""
     if not steps or steps[-1] != 0:
         return f"get_json_object({MARKED}, {path(steps, marked=True)})"
-    found = "CASE left(`$b`, 1) WHEN '[' THEN get_json_object(`$b`, '$[0]') WHEN '{' THEN NULL ELSE `$b` END"
-    return f"transform(array({_marked_part(steps[:-1])}), `$b` -> {found})[0]"
+    part = "CASE left(`$b`, 1) WHEN '[' THEN get_json_object(`$b`, '$[0]') WHEN '{' THEN NULL ELSE `$b` END"
+    return f"transform(array({_marked_part(steps[:-1])}), `$b` -> {part})[0]"
 
 
 _NOT_EXACT = r"r'^([{\[]|-?[0-9]+[.eE]|\x22?-?Inf|null$)'"
@@ -135,9 +135,9 @@ def _chain(expression: Expression) -> tuple[Expression, list[_Step]]:
 def _one_step(function: str, call: Call) -> Form:
     """Extract a part in Python, by a key or an index that may be computed."""
     step = call.arguments[1]
-    known = _constant(step)
+    constant = _constant(step)
     kind = "i" if step.type.name == "integer" else "k"
-    shown = text_literal(f"{kind}{known}") if known is not None else f"concat('{kind}', CAST(@1 AS STRING))"
+    shown = text_literal(f"{kind}{constant}") if constant is not None else f"concat('{kind}', CAST(@1 AS STRING))"
     return Form(f"{function}(@0, {shown})", apart=True)
 
 
@@ -173,7 +173,7 @@ def _path_text(call: Call) -> Form:
     if len(keys) < len(steps) or not keys[-1:] or any(map(is_index, keys[:-1])) or not keys[-1].isdecimal():
         return Form(f"{JSON_PATH_TEXT}(@0, @1)", apart=True)
     index, key = path([*keys[:-1], int(keys[-1])], marked=True), path(keys, marked=True)
-    places = ", ".join(f"get_json_object(`$m`, {each})" for each in (index, key))
+    places = ", ".join(f"get_json_object(`$m`, {json_path})" for json_path in (index, key))
     return Form(f"transform(array({MARKED}), `$m` -> {_part_text(f'coalesce({places})')})[0]")
 
 
@@ -185,8 +185,8 @@ def _contains(call: Call) -> Form:
     """Compare members, and numbers by their values."""
     wanted = json.loads(jsonb(str(_constant(call.arguments[1]))), parse_int=_Number, parse_float=_Number)
     tests = [f"{_member_is(key, wanted[key])}" for key in sorted(wanted)]
-    found = f"transform(array({MARKED}), `$m` -> {' AND '.join(tests)})[0]"
-    return Form(f"IF(@0 IS NULL, NULL, coalesce({found}, false))")
+    matching = f"transform(array({MARKED}), `$m` -> {' AND '.join(tests)})[0]"
+    return Form(f"IF(@0 IS NULL, NULL, coalesce({matching}, false))")
 
 
 class _Number(str):
@@ -194,12 +194,12 @@ class _Number(str):
 
 
 def _member_is(key: str, wanted: object) -> str:
-    found = f"get_json_object(`$m`, {path([key], marked=True)})"
+    value = f"get_json_object(`$m`, {path([key], marked=True)})"
     if isinstance(wanted, _Number):
-        found = f"regexp_replace({found}, '^(#-?[0-9]+)[.]0+$', '$1')"
-        return f"{found} = {text_literal(f'#{wanted}')}"
+        value = f"regexp_replace({value}, '^(#-?[0-9]+)[.]0+$', '$1')"
+        return f"{value} = {text_literal(f'#{wanted}')}"
     text = f"${wanted}" if isinstance(wanted, str) else f"#{json.dumps(wanted)}"
-    return f"{found} = {text_literal(text)}"
+    return f"{value} = {text_literal(text)}"
 
 
 def _build_object(call: Call) -> Form:
@@ -253,8 +253,8 @@ def _elements(call: Call) -> Form:
 
 
 def _object_keys(call: Call) -> Form:
-    known = f"coalesce(json_object_keys(@0), transform(map_keys({_MEMBERS}), `$k` -> substring(`$k`, 2)))"
-    keys = _IN_ORDER.format(known, "`$e`")
+    keys_text = f"coalesce(json_object_keys(@0), transform(map_keys({_MEMBERS}), `$k` -> substring(`$k`, 2)))"
+    keys = _IN_ORDER.format(keys_text, "`$e`")
     failures = [("left(@0, 1) = '['", "cannot call jsonb_object_keys on an array")]
     failures.append(("true", "cannot call jsonb_object_keys on a scalar"))
     return Form(_guarded("{", f"transform({keys}, `$k` -> `$k`.e)", failures, spark_type(call.type)))
@@ -263,9 +263,9 @@ def _object_keys(call: Call) -> Form:
 def _entries(call: Call) -> Form:
     """Return the members, in the order of their keys."""
     entry = f"named_struct('key', substring(`$v`.key, 2), 'value', {_shown(call, '`$v`.value')})"
-    found = f"transform(map_entries({_MEMBERS}), `$v` -> {entry})"
+    entries = f"transform(map_entries({_MEMBERS}), `$v` -> {entry})"
     name = call.function.removeprefix("$").removesuffix("(jsonb)")
-    return Form(_guarded("{", found, [("true", f"cannot call {name} on a non-object")], spark_type(call.type)))
+    return Form(_guarded("{", entries, [("true", f"cannot call {name} on a non-object")], spark_type(call.type)))
 
 
 FORMS: dict[str, Spelling] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sinkql.logical import Call, Expression, Interval, Literal, Reference, Type
-from sinkql.logical.nested import NO_STEP, UNMATCHED, levels, taken
+from sinkql.logical.nested import NO_STEP, UNMATCHED, levels, literal_field
 from sinkql.logical.type import DAY
 from sinkql.lowering.spark.sql import Form, Spelling, day_time, quoted, raised, spark_type, text_literal
 from sinkql.lowering.spark.string import constant_number
@@ -12,21 +12,21 @@ from sinkql.lowering.spark.string import constant_number
 def _element(call: Call) -> Form:
     """Return an element; the array is evaluated for any index, and the index only if the array is not NULL."""
     index = call.arguments[1]
-    known = index.value if isinstance(index, Literal) else None
-    if isinstance(known, int):
-        return Form(f"try_element_at(@0, {known if known >= 1 else _NOWHERE})", operands=call.arguments[:1])
-    found = f"IF({{0}} >= 1, {{0}}, {_NOWHERE})"  # a negative index counts from the end in Spark
+    number = index.value if isinstance(index, Literal) else None
+    if isinstance(number, int):
+        return Form(f"try_element_at(@0, {number if number >= 1 else _NOWHERE})", operands=call.arguments[:1])
+    position = f"IF({{0}} >= 1, {{0}}, {_NOWHERE})"  # a negative index counts from the end in Spark
     if isinstance(index, Reference | Literal):
-        return Form(f"try_element_at(@0, {found.format('@1')})")
+        return Form(f"try_element_at(@0, {position.format('@1')})")
     # the index occurs once, so that it is not evaluated for a NULL array
-    return Form(f"try_element_at(@0, transform(array(@1), `$x` -> {found.format('`$x`')})[0])")
+    return Form(f"try_element_at(@0, transform(array(@1), `$x` -> {position.format('`$x`')})[0])")
 
 
 _NOWHERE = 2**31 - 1
 """An index outside of all arrays."""
 
 
-def _made(call: Call) -> Form:
+def _array(call: Call) -> Form:
     within = levels(call.arguments[0].type)
     if within:
         return _of_arrays(call, within)
@@ -83,11 +83,11 @@ def _any(sign: str) -> Spelling:
         return f"array_contains({elements}, @0)" if sign == "=" else f"exists({elements}, `$e` -> @0 {sign} `$e`)"
 
     def spelled(call: Call) -> Form:
-        found = test(_flat("@1", call, 1))
+        matching = test(_flat("@1", call, 1))
         if isinstance(call.arguments[0], Reference | Literal):
-            return Form(f"IF(size(@1) = 0, false, {found})" if sign == "=" else found)
+            return Form(f"IF(size(@1) = 0, false, {matching})" if sign == "=" else matching)
         none = test(f"array(CAST(NULL AS {spark_type(call.arguments[0].type)}))")
-        return Form(f"IF(size(@1) = 0, coalesce({none}, false), {found})")
+        return Form(f"IF(size(@1) = 0, coalesce({none}, false), {matching})")
 
     return spelled
 
@@ -117,9 +117,9 @@ def _in_one(call: Call) -> Form:
 
 def _series(call: Call) -> Form:
     step, type_ = call.arguments[2], spark_type(call.type)
-    known = step.value if isinstance(step, Literal) else None
-    if isinstance(known, int):
-        empty = "@0 > @1" if known > 0 else "@0 < @1"
+    step_value = step.value if isinstance(step, Literal) else None
+    if isinstance(step_value, int):
+        empty = "@0 > @1" if step_value > 0 else "@0 < @1"
         return Form(f"CASE WHEN {empty} THEN CAST(array() AS {type_}) ELSE sequence(@0, @1, @2) END")
     empty = "@2 > 0 AND @0 > @1 OR @2 < 0 AND @0 < @1"
     none = f"WHEN @2 = 0 AND @0 IS NOT NULL AND @1 IS NOT NULL THEN {raised(NO_STEP, type_)}"
@@ -151,16 +151,16 @@ def _joined(call: Call) -> Form:
 
 def _split(call: Call) -> Form:
     text, delimiter, *absent = call.arguments
-    known = delimiter.value if isinstance(delimiter, Literal) else None
+    separator = delimiter.value if isinstance(delimiter, Literal) else None
     empty = f"CAST(array() AS {spark_type(call.type)})"
-    if isinstance(known, str):
-        found = f"split(@0, {text_literal(_quoted(known))}, -1)" if known else "array(@0)"
-        form = f"CASE WHEN @0 IS NULL THEN NULL WHEN @0 = '' THEN {empty} ELSE {found} END"
+    if isinstance(separator, str):
+        parts = f"split(@0, {text_literal(_quoted(separator))}, -1)" if separator else "array(@0)"
+        form = f"CASE WHEN @0 IS NULL THEN NULL WHEN @0 = '' THEN {empty} ELSE {parts} END"
         return _with_nulls(form, (text, *absent))
     ends = text_literal("\\E"), text_literal("\\E\\\\E\\Q"), text_literal("\\Q")
     pattern = f"concat({ends[2]}, replace(@1, {ends[0]}, {ends[1]}), {ends[0]})"
-    found = f"WHEN @1 IS NULL THEN split(@0, '') WHEN @1 = '' THEN array(@0) ELSE split(@0, {pattern}, -1)"
-    return _with_nulls(f"CASE WHEN @0 IS NULL THEN NULL WHEN @0 = '' THEN {empty} {found} END", call.arguments)
+    parts = f"WHEN @1 IS NULL THEN split(@0, '') WHEN @1 = '' THEN array(@0) ELSE split(@0, {pattern}, -1)"
+    return _with_nulls(f"CASE WHEN @0 IS NULL THEN NULL WHEN @0 = '' THEN {empty} {parts} END", call.arguments)
 
 
 def _with_nulls(form: str, operands: tuple[Expression, ...]) -> Form:
@@ -175,7 +175,7 @@ def _with_nulls(form: str, operands: tuple[Expression, ...]) -> Form:
 
 def _quoted(text: str) -> str:
     """Return the Java pattern that matches a literal text."""
-    return "".join(each if each.isalnum() or each.isspace() else f"\\{each}" for each in text)
+    return "".join(char if char.isalnum() or char.isspace() else f"\\{char}" for char in text)
 
 
 _AS_TEXTS = "CAST(@0 AS ARRAY<STRING>)"
@@ -191,20 +191,20 @@ def _record(call: Call) -> Form:
 
 def _map(call: Call) -> Form:
     """Sort entries by key; of equal keys the last one counts."""
-    made = []
+    entries = []
     for at in range(0, len(call.arguments), 2):
         key = f"@{at}"
         if call.arguments[at].nullable:
             key = f"coalesce({key}, {raised('a key of a map is NULL', 'STRING')})"
-        made.append(f"named_struct('key', {key}, 'at', {at}, 'value', @{at + 1})")
+        entries.append(f"named_struct('key', {key}, 'at', {at}, 'value', @{at + 1})")
     last = "NOT exists(`$m`, `$o` -> `$o`.key = `$e`.key AND `$o`.at > `$e`.at)"
     ordered = f"array_sort(filter(`$m`, `$e` -> {last}))"
-    found = f"transform({ordered}, `$e` -> named_struct('key', `$e`.key, 'value', `$e`.value))"
-    return Form(f"transform(array(array({', '.join(made)})), `$m` -> {found})[0]")
+    entries_text = f"transform({ordered}, `$e` -> named_struct('key', `$e`.key, 'value', `$e`.value))"
+    return Form(f"transform(array(array({', '.join(entries)})), `$m` -> {entries_text})[0]")
 
 
 def _field(call: Call) -> Form:
-    value = taken(call)
+    value = literal_field(call)
     if value is not None:
         return Form("@0", operands=(value,))
     name = call.arguments[1]
@@ -239,7 +239,7 @@ FORMS: dict[str, Spelling] = {
     "$series(timestamp,timestamp,interval)": _instants,
     "$series(timestamptz,timestamptz,interval)": _instants,
     "[](any,integer)": _element,
-    "ARRAY(any…)": _made,
+    "ARRAY(any…)": _array,
     **{f"{sign} ANY(any,any)": _any(sign) for sign in ("=", "<>", "<", "<=", ">", ">=")},
     "[:](any,integer,integer)": Form(  # bounds occur once, so that none is evaluated for a NULL array
         "IF(@0 IS NULL, NULL, transform(array(named_struct('l', @1, 'h', @2)), `$x` -> IF(`$x`.l IS NULL OR `$x`.h IS "

@@ -133,19 +133,19 @@ def _to_char(call: Call) -> Form:
 def _rounded(type_: Type, places: int) -> tuple[str, int]:
     """Return a number without its sign as text, and how many digits it has after its point."""
     precision, scale = type_.precision or 38, type_.scale or 0
-    kept, value = min(places, scale), "@0"
+    digits_behind, value = min(places, scale), "@0"
     if type_.name == "numeric":
-        most = min(precision - scale + (kept < scale) + kept, 38)
-        value = f"CAST(@0 AS DECIMAL({max(most, 1)},{kept}))"
-    return f"trim(LEADING '-' FROM CAST({value} AS STRING))", kept
+        most = min(precision - scale + (digits_behind < scale) + digits_behind, 38)
+        value = f"CAST(@0 AS DECIMAL({max(most, 1)},{digits_behind}))"
+    return f"trim(LEADING '-' FROM CAST({value} AS STRING))", digits_behind
 
 
 def _exact(format_: NumberFormat, type_: Type) -> _Number:
-    text, kept = _rounded(type_, format_.places or format_.shift)
+    text, digits_behind = _rounded(type_, format_.places or format_.shift)
     if type_.name != "numeric" and format_.shift:  # shifted as an integer, which fails for large numbers
         factor = 10**format_.shift if type_.name == "integer" else f"{10**format_.shift}L"
-        text, kept = text.replace("@0", f"@0 * {factor}"), format_.shift
-    return _Number(text, kept, f"@0 < 0 AND {_ROUNDED} RLIKE '[1-9]'")
+        text, digits_behind = text.replace("@0", f"@0 * {factor}"), format_.shift
+    return _Number(text, digits_behind, f"@0 < 0 AND {_ROUNDED} RLIKE '[1-9]'")
 
 
 def _of_float(format_: NumberFormat, type_: str) -> _Number:
@@ -167,15 +167,15 @@ def _of_float(format_: NumberFormat, type_: str) -> _Number:
 
 
 def _written(format_: NumberFormat, number: _Number) -> str:
-    digits, kept = _ROUNDED, number.places or 0
-    fraction = text_literal("0" * (format_.places - kept))
+    digits, digits_behind = _ROUNDED, number.places or 0
+    fraction = text_literal("0" * (format_.places - digits_behind))
     if number.places is None:
         digits = f"substring_index({_ROUNDED}, '.', 1)"
         fraction = f"IF(contains({_ROUNDED}, '.'), substring_index({_ROUNDED}, '.', -1), '')"
     elif format_.shift and number.negative != _NEGATIVE:
-        digits = f"concat(replace({_ROUNDED}, '.', ''), '{'0' * (format_.shift - kept)}')"
+        digits = f"concat(replace({_ROUNDED}, '.', ''), '{'0' * (format_.shift - digits_behind)}')"
         digits = f"regexp_replace({digits}, '^0+(?=[0-9])', '')"
-    elif kept:
+    elif digits_behind:
         digits = f"substring_index({_ROUNDED}, '.', 1)"
         fraction = f"concat(substring_index({_ROUNDED}, '.', -1), {fraction})"
     text = _text(format_, number, fraction)
@@ -198,19 +198,19 @@ def _text(format_: NumberFormat, number: _Number, fraction: str) -> str:
         shown = f"lpad({shown}, {width}, ' ')"
     end = [] if format_.end is None else [_either(number.negative, format_.end)]
     before, after = (
-        [_beside(format_, each, number, over) for each in side] for side in (format_.before, format_.after)
+        [_beside(format_, part, number, over) for part in side] for side in (format_.before, format_.after)
     )
     if varying:
         pointed = f"({over} OR {fraction} <> '')"
-        end = [f"IF({pointed}, {each}, '')" for each in end]
-        after = [_uncut(format_, each, fraction, pointed) for each in after]
+        end = [f"IF({pointed}, {ending}, '')" for ending in end]
+        after = [_uncut(format_, part, fraction, pointed) for part in after]
     pieces = [*before, shown, *end, *after]
     return pieces[0] if len(pieces) == 1 else f"concat({', '.join(pieces)})"
 
 
 def _uncut(format_: NumberFormat, piece: str, fraction: str, pointed: str) -> str:
     """Return the text after a float, which is omitted if the float's digits end early."""
-    wanted = format_.places if format_.blanks else format_.kept
+    wanted = format_.places if format_.blanks else format_.forced
     return f"IF({pointed} AND length({fraction}) >= {wanted}, {piece}, '')"
 
 
@@ -221,15 +221,15 @@ def _missing(format_: NumberFormat, fraction: str, over: str) -> str:
 
 def _digits(format_: NumberFormat, fraction: str, over: str, *, varying: bool) -> str:
     """Return a number's digits and those after its point, without leading blanks."""
-    kept = fraction
+    shown_fraction = fraction
     if not format_.blanks:
-        kept = f"regexp_replace({fraction}, '^(.{{{format_.kept}}}.*?)0*$', '$1')"
-    shown = f"trim(LEADING ' ,' FROM {_whole(format_, kept, over)})"
+        shown_fraction = f"regexp_replace({fraction}, '^(.{{{format_.forced}}}.*?)0*$', '$1')"
+    shown = f"trim(LEADING ' ,' FROM {_whole(format_, shown_fraction, over)})"
     if not format_.places:
         return shown
     if not varying:
-        return f"concat({shown}, '.', IF({over}, '{'#' * format_.places}', {kept}))"
-    behind = f"IF({fraction} = '', '', concat('.', {kept}))"
+        return f"concat({shown}, '.', IF({over}, '{'#' * format_.places}', {shown_fraction}))"
+    behind = f"IF({fraction} = '', '', concat('.', {shown_fraction}))"
     return f"concat({shown}, IF({over}, concat('.', repeat('#', length({fraction}))), {behind}))"
 
 
@@ -260,13 +260,13 @@ def _exact_scientific(places: int) -> str:
     power = f"IF(replace({_DIGITS}, '0', '') = '', 0, length({_DIGITS}) - {behind} - 1)"
     padded = f"rpad({_DIGITS}, {places + 1}, '0')"
     more = f"IF(substring({_DIGITS}, {places + 2}, 1) >= '5', 1BD, 0BD)"
-    kept = f"CAST(CAST({padded} AS DECIMAL(38,0)) + {more} AS STRING)"
+    figures = f"CAST(CAST({padded} AS DECIMAL(38,0)) + {more} AS STRING)"
     if places:
-        kept = f"regexp_replace({kept}, '^0$', '{'0' * (places + 1)}')"
+        figures = f"regexp_replace({figures}, '^0$', '{'0' * (places + 1)}')"
         halves = f"left({_PLACED}, length({_PLACED}) - {places}), '.', right({_PLACED}, {places})"
-        kept = _named(kept, _PLACED, f"concat({halves})")
+        figures = _named(figures, _PLACED, f"concat({halves})")
     sign = f"IF({power} < 0, '-', '+'), lpad(CAST(abs({power}) AS STRING), 2, '0')"
-    shown = f"concat(IF(@0 < 0, '-', ' '), {kept}, 'e', {sign})"
+    shown = f"concat(IF(@0 < 0, '-', ' '), {figures}, 'e', {sign})"
     return _named(text, _ROUNDED, _named(digits, _DIGITS, shown))
 
 
@@ -284,15 +284,15 @@ def _whole(format_: NumberFormat, fraction: str, over: str) -> str:
         digits = f"IF({left_out}, '', {_DIGITS})"
     placed = f"IF({over}, '{'#' * len(slots)}', lpad({digits}, {len(slots)}, ' '))"
     pieces, start, count = [], 1, 0
-    for each in (*format_.whole, ""):
-        if each in DIGITS:
+    for slot in (*format_.whole, ""):
+        if slot in DIGITS:
             count += 1
             continue
         if count:
             pieces.append(f"substring({_PLACED}, {start}, {count})")
         start, count = start + count, 0
-        if each:
-            pieces.append(text_literal(each))
+        if slot:
+            pieces.append(text_literal(slot))
     return placed if len(pieces) == 1 else _named(placed, _PLACED, f"concat({', '.join(pieces)})")
 
 
@@ -304,10 +304,10 @@ def _beside(format_: NumberFormat, part: PatternToken | str, number: _Number, ov
     if format_.places:
         return "''"
     endings = [ending.upper() if part.name == "TH" else ending for ending in ENDINGS]
-    known = " ".join(f"WHEN {_DIGITS} RLIKE '(^|[^1]){digit}$' THEN '{endings[digit]}'" for digit in (1, 2, 3))
+    branches = " ".join(f"WHEN {_DIGITS} RLIKE '(^|[^1]){digit}$' THEN '{endings[digit]}'" for digit in (1, 2, 3))
     if number.negative == _NEGATIVE:
-        known += f" WHEN {_DIGITS} RLIKE '[a-z]' THEN {raised('infinity and NaN have no ordinal', 'STRING')}"
-    return f"CASE WHEN {number.negative} OR {over} THEN '' {known} ELSE '{endings[0]}' END"
+        branches += f" WHEN {_DIGITS} RLIKE '[a-z]' THEN {raised('infinity and NaN have no ordinal', 'STRING')}"
+    return f"CASE WHEN {number.negative} OR {over} THEN '' {branches} ELSE '{endings[0]}' END"
 
 
 def _roman(format_: NumberFormat, type_: Type) -> str:
@@ -325,7 +325,7 @@ def _roman(format_: NumberFormat, type_: Type) -> str:
     wrong = f"@0 <= 0 OR length({_ROUNDED}) > 4 OR {_ROUNDED} >= '4' AND length({_ROUNDED}) = 4 OR {_ROUNDED} = '0'"
     text = _named(f"lpad({_ROUNDED}, 4, '0')", _DIGITS, shown)
     text = f"IF({wrong}, '{'#' * ROMAN_WIDTH}', {text})"
-    sides = [[text_literal(each) for each in side if isinstance(each, str)] for side in (format_.before, format_.after)]
+    sides = [[text_literal(part) for part in side if isinstance(part, str)] for side in (format_.before, format_.after)]
     pieces = [*sides[0], text, *sides[1]]
     return _named(rounded, _ROUNDED, pieces[0] if len(pieces) == 1 else f"concat({', '.join(pieces)})")
 

@@ -32,9 +32,9 @@ class QuerySql:
         sql = f"SELECT {_list(columns)} FROM ({self.relation(query.relation)})"
         if query.order:
             terms = [
-                f"{order_sql(_column(columns[each.place]))} {'DESC' if each.descending else 'ASC'}"
-                f" NULLS {'FIRST' if each.nulls_first else 'LAST'}"
-                for each in query.order
+                f"{order_sql(_column(columns[term.place]))} {'DESC' if term.descending else 'ASC'}"
+                f" NULLS {'FIRST' if term.nulls_first else 'LAST'}"
+                for term in query.order
             ]
             sql += f" ORDER BY {', '.join(terms)}"
         if query.limit is not None:
@@ -77,14 +77,14 @@ class QuerySql:
                 return collect_sql(relation, self.relation(relation.input))
 
     def _flatten(self, flatten: logical.Flatten) -> str:
-        given = flatten.input.shape.columns
-        element, *number = (quoted(column.name) for column in flatten.shape.columns[len(given) :])
+        columns = flatten.input.shape.columns
+        element, *number = (quoted(column.name) for column in flatten.shape.columns[len(columns) :])
         explode = "posexplode_outer" if flatten.outer else "posexplode"
         flat = f"{explode}({spark_sql(flatten.array)}) AS (`$place`, {element})"
         shown = [
-            *([_list(given)] if given else []),
+            *([_list(columns)] if columns else []),
             element,
-            *(f"CAST(`$place` + 1 AS BIGINT) AS {each}" for each in number),
+            *(f"CAST(`$place` + 1 AS BIGINT) AS {column}" for column in number),
         ]
         return f"SELECT {', '.join(shown)} FROM (SELECT *, {flat} FROM ({self.relation(flatten.input)}))"
 
@@ -111,11 +111,11 @@ class QuerySql:
         return f"SELECT {_list(get.shape.columns)} FROM {name}"
 
     def _aggregate(self, aggregate: logical.Aggregate) -> str:
-        groups = [f"{spark_sql(each.expression)} AS {quoted(each.name)}" for each in aggregate.group]
+        groups = [f"{spark_sql(output.expression)} AS {quoted(output.name)}" for output in aggregate.group]
         calls = [f"{_call(call)} AS {quoted(call.name)}" for call in aggregate.calls]
         sql = f"SELECT {', '.join([*groups, *calls])} FROM ({self.relation(aggregate.input)})"
         if groups:
-            sql += f" GROUP BY {', '.join(spark_sql(each.expression) for each in aggregate.group)}"
+            sql += f" GROUP BY {', '.join(spark_sql(output.expression) for output in aggregate.group)}"
         return sql
 
 
@@ -174,7 +174,7 @@ def _lines(graph: physical.Graph) -> Iterator[str]:
                 if steps.outputs or steps.diff is None:
                     selected = [f"{text} AS {quoted(name)}" for name, text in steps.outputs]
                     yield "SELECT"
-                    yield ",\n".join(f"  {each}" for each in selected or ["*"])
+                    yield ",\n".join(f"  {column}" for column in selected or ["*"])
                 if steps.where is not None:
                     yield f"WHERE {steps.where}"
             case (

@@ -63,7 +63,7 @@ def _reaches(one: str, other: str, type_: str) -> str:
     return f"({lower} IS NULL OR {upper} IS NULL OR {lower} < {upper} OR {touching})"
 
 
-def _made(call: Call) -> Form:
+def _make_range(call: Call) -> Form:
     type_, bounds = call.type.name, call.arguments[2]
     assert isinstance(bounds, Literal)
     assert bounds.text is not None
@@ -75,7 +75,7 @@ def _made(call: Call) -> Form:
         opened, closed = "'['", "')'"
     else:
         lower, upper, opened, closed = "@0", "@1", f"'{bounds.text[0]}'", f"'{bounds.text[1]}'"
-    shown = [f"coalesce({_shown(each, type_)}, '')" for each in (lower, upper)]
+    shown = [f"coalesce({_shown(bound, type_)}, '')" for bound in (lower, upper)]
     joined = f"concat(IF(@0 IS NULL, '(', {opened}), {shown[0]}, ',', {shown[1]}, IF(@1 IS NULL, ')', {closed}))"
     wrong = raised(UPSIDE_DOWN, "STRING")
     return Form(f"CASE WHEN @0 > @1 THEN {wrong} {none}ELSE {joined} END", operands=call.arguments[:2])
@@ -90,10 +90,10 @@ def _next(place: str, type_: str) -> str:
 def _shown(value: str, type_: str) -> str:
     if type_ == "numrange":
         return rf"regexp_replace(CAST({value} AS STRING), r'\.?0+$', '')"
-    known = TO_TEXT.get(SUBTYPES[type_].name)
-    if known is None:
+    form = TO_TEXT.get(SUBTYPES[type_].name)
+    if form is None:
         return f"CAST({value} AS STRING)"
-    text = known.replace("@0", value)
+    text = form.replace("@0", value)
     return text if type_ == "daterange" else f"""concat('"', {text}, '"')"""
 
 
@@ -108,6 +108,6 @@ FORMS: dict[str, Spelling] = {
     "@>(any,any)": _contains,
     "&&(any,any)": _overlap,
     "$order(any)": _order,
-    **{f"{name}(any,any,text)": _made for name in SUBTYPES},
+    **{f"{name}(any,any,text)": _make_range for name in SUBTYPES},
 }
 """By id."""

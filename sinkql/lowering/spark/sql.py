@@ -126,9 +126,10 @@ def fill(form: Form, operands: Sequence[Text]) -> Text:
     level. An operand that is apart is bound before all lambdas of the form.
     """
     uses = [int(place) for place in _PLACE.findall(form.template) if place]
-    apart = form.apart or any(each.apart for each in operands)
+    apart = form.apart or any(operand.apart for operand in operands)
     long = [
-        uses.count(index) > 1 and len(each.sql) > _REPEATABLE and not form.apart for index, each in enumerate(operands)
+        uses.count(index) > 1 and len(operand.sql) > _REPEATABLE and not form.apart
+        for index, operand in enumerate(operands)
     ]
     names = (" -> " in form.template or any(long)) and not form.apart
     bound: list[tuple[str, str]] = []
@@ -174,7 +175,7 @@ def literal_text(literal: Literal) -> Text:
         values = literal.value
         assert isinstance(values, tuple)
         pairs = zip(values, held_types(type_, len(values)), strict=True)
-        items = ", ".join(literal_text(make_literal(each, of)).sql for each, of in pairs)
+        items = ", ".join(literal_text(make_literal(part, of)).sql for part, of in pairs)
         return Text(f"CAST({'struct' if type_.name == 'record' else 'array'}({items}) AS {spark_type(type_)})")
     match type_.name:
         case "smallint" | "integer" | "bigint" | "uint2" | "uint4":

@@ -25,7 +25,7 @@ def lower(text: str) -> str:
 
 def _upper(text: str) -> str:
     """Return Spark SQL for a piece in upper case; in Java all of its letters, or none, have several upper cases."""
-    greek, others = ("".join(map(chr, each)) for each in (_GREEK.keys(), _GREEK.values()))
+    greek, others = ("".join(map(chr, chars)) for chars in (_GREEK.keys(), _GREEK.values()))
     return f"IF({text} RLIKE '[{SEVERAL}]', translate({text}, '{greek}', '{others}'), upper({text}))"
 
 
@@ -56,7 +56,7 @@ _LEAST, _MOST = -(2**31), 2**31 - 1
 _FROM_BYTES = f"IF(contains(@0, X'00'), {raised('invalid byte sequence', 'STRING')}, decode(@0, 'UTF-8'))"
 
 
-def _known(call: Call, place: int) -> int | None:
+def _constant_number(call: Call, place: int) -> int | None:
     """Return the number of a constant argument, None otherwise."""
     argument = call.arguments[place]
     value = argument.value if isinstance(argument, Literal) else None
@@ -65,12 +65,12 @@ def _known(call: Call, place: int) -> int | None:
 
 def _rest(call: Call) -> Form:
     """Return the rest from a position; a position before the first character is the first."""
-    start = _known(call, 1)
+    start = _constant_number(call, 1)
     return Form("substring(@0, IF(@1 < 1, 1, @1))" if start is None else f"substring(@0, {max(start, 1)})")
 
 
 def _substring(call: Call) -> Form:
-    start, count = _known(call, 1), _known(call, 2)
+    start, count = _constant_number(call, 1), _constant_number(call, 2)
     if start is not None and count is not None and count >= 0:
         # a start below 1 shortens the length
         return Form(f"substring(@0, {max(start, 1)}, {max(count + min(start, 1) - 1, 0)})")
@@ -89,7 +89,7 @@ _MOST_BYTES, _MOST_CHARACTERS = 2**30 - 5, 2**28 - 2
 
 def _padded(template: str, test: str = "") -> Callable[[Call], Form]:
     def form(call: Call) -> Form:
-        count = _known(call, 1)
+        count = _constant_number(call, 1)
         if count is not None and count <= _MOST_CHARACTERS:
             return Form(template)
         return Form(f"IF(@1 > {_MOST_CHARACTERS} AND @0 IS NOT NULL{test}, {_TOO_LONG}, {template})")
@@ -102,20 +102,20 @@ def _repeat(call: Call) -> Form:
 
 
 def _split_part(call: Call) -> Form:
-    if _known(call, 2) is not None:
+    if _constant_number(call, 2) is not None:
         return Form("split_part(@0, @1, @2)")
     return Form(f"split_part(@0, @1, IF(@2 = {_LEAST}, {_LEAST + 1}, @2))")  # Spark negates the number
 
 
 def _left(call: Call) -> Form:
-    count = _known(call, 1)
+    count = _constant_number(call, 1)
     if count is None:
         return Form("IF(@1 < 0, substring(@0, 1, greatest(length(@0) + @1, 0)), left(@0, @1))")
     return Form(f"left(@0, {count})" if count >= 0 else f"substring(@0, 1, greatest(length(@0) - {-count}, 0))")
 
 
 def _right(call: Call) -> Form:
-    count = _known(call, 1)
+    count = _constant_number(call, 1)
     if count is None:
         return Form(
             f"CASE WHEN @1 = {_LEAST} THEN @0 WHEN @1 < 0 THEN substring(@0, 1 - greatest(@1, {_LEAST + 2})) "
@@ -151,8 +151,8 @@ def _shown(values: tuple[Expression, ...]) -> tuple[list[str], tuple[Expression,
         f"CASE WHEN @{place} THEN 't' WHEN NOT @{place} THEN 'f' END" if value.type.name == "boolean" else f"@{place}"
         for place, value in enumerate(values)
     ]
-    kept = ("boolean", "text")
-    return places, tuple(value if value.type.name in kept else function.cast(value, TEXT) for value in values)
+    text_types = ("boolean", "text")
+    return places, tuple(value if value.type.name in text_types else function.cast(value, TEXT) for value in values)
 
 
 def _concat(call: Call) -> Form:

@@ -148,19 +148,21 @@ def side_steps(preparation: SidesPreparation, side: PreparedSide, buckets: Seque
     """Return the steps of a side as Spark SQL; `buckets` has a hash value for each bucket."""
     first, mark = hashed(side.hashes[0]), hashed(side.hashes[2])
     number = f"{side.number}L"
-    loose = " OR ".join(f"{quoted(each.column)} IS NULL" for each in side.unsafe)
+    loose = " OR ".join(f"{quoted(value.column)} IS NULL" for value in side.unsafe)
     everywhere = f"explode(array({', '.join(f'{bucket}L' for bucket in buckets)}))"
     if side.replicated and preparation.is_broadcast:
         first = everywhere
     elif loose and side.preserved:
         number = f"CASE WHEN {loose} THEN {side.number + preparation.unmatched}L ELSE {number} END"
         first = f"CASE WHEN {loose} THEN {mark} ELSE {first} END"
-    own = {each.name: each for each in side.given}
+    by_name = {input_value.name: input_value for input_value in side.delivered}
     shown = plain if side.latest else normal
     columns = {SIDE: number, "$h1": first, "$h2": "0L", "$r": "0L"}
     for value in preparation.values:
-        kept = own.get(value.name)
-        columns[value.name] = f"CAST(NULL AS {spark_type(parse_type(value.type))})" if kept is None else shown(kept)
+        delivered = by_name.get(value.name)
+        columns[value.name] = (
+            f"CAST(NULL AS {spark_type(parse_type(value.type))})" if delivered is None else shown(delivered)
+        )
     columns[physical.DIFF] = "1L" if side.change == "append" else quoted(physical.DIFF)
     if preparation.place == AT:
         columns[AT] = everywhere if side.replicated else mark

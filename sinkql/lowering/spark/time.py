@@ -147,9 +147,9 @@ def _instant_of(local: str, zone: str) -> str:
     next_day = "(`$u` + INTERVAL '1' DAY)"
     later = f"`$t` - (from_utc_timestamp({next_day}, {zone}) - {next_day})"
     chosen = f"IF(from_utc_timestamp(`$w`, {zone}) = `$t` AND `$w` > `$u`, `$w`, `$u`)"
-    found = f"transform(array({later}), `$w` -> {chosen})[0]"
-    found = f"transform(array(to_utc_timestamp(`$t`, {zone})), `$u` -> {found})[0]"
-    return f"transform(array({local}), `$t` -> {found})[0]"
+    instant = f"transform(array({later}), `$w` -> {chosen})[0]"
+    instant = f"transform(array(to_utc_timestamp(`$t`, {zone})), `$u` -> {instant})[0]"
+    return f"transform(array({local}), `$t` -> {instant})[0]"
 
 
 def _date_bin(call: Call) -> Form:
@@ -172,11 +172,11 @@ def _make_timestamp(call: Call) -> Form:
         f"OR {clock} > 86400000000L"
     )
     failed = raised("time field value out of range", "TIMESTAMP_NTZ")
-    known = " AND ".join(f"@{place} IS NOT NULL" for place in range(6))
+    present = " AND ".join(f"@{place} IS NOT NULL" for place in range(6))
     value = f"CAST(timestamp_micros(unix_date(make_date(@0, @1, @2)) * 86400000000L + {clock}) AS TIMESTAMP_NTZ)"
     early = raised("date field value out of range", "TIMESTAMP_NTZ")
     return Form(
-        f"CASE WHEN NOT ({known}) THEN NULL WHEN @0 < 1 OR @1 < 1 OR @2 < 1 THEN {early} "
+        f"CASE WHEN NOT ({present}) THEN NULL WHEN @0 < 1 OR @1 < 1 OR @2 < 1 THEN {early} "
         f"WHEN {wrong} THEN {failed} ELSE {value} END"
     )
 
@@ -187,8 +187,10 @@ def _make_date(call: Call) -> Form:
     if not unknown:
         return Form("make_date(@0, @1, @2)")
     wrong = " OR ".join(f"@{place} < 1" for place in unknown)
-    known = " AND ".join(f"@{place} IS NOT NULL" for place in unknown)
-    return Form(f"IF({known} AND ({wrong}), {raised('date field value out of range', 'DATE')}, make_date(@0, @1, @2))")
+    present = " AND ".join(f"@{place} IS NOT NULL" for place in unknown)
+    return Form(
+        f"IF({present} AND ({wrong}), {raised('date field value out of range', 'DATE')}, make_date(@0, @1, @2))"
+    )
 
 
 def _positive(argument: Expression) -> bool:
@@ -202,10 +204,10 @@ def _read(name: str, spark: str, zone: str = "") -> Callable[[Call], Form]:
         expression = text_literal(rf"^{read.expression}\z")
         failed = f"CAST(raise_error(concat('the text does not have the form of {name}(): ', @0)) AS {spark})"
         if read.canonical is None:
-            made = f"CAST({_composed(read, expression, zone)} AS {spark})"
+            composed = f"CAST({_composed(read, expression, zone)} AS {spark})"
         else:
-            made = f"CAST(regexp_replace(@0, {expression}, '{read.canonical}{zone}') AS {spark})"
-        return Form(f"CASE WHEN @0 IS NULL THEN NULL WHEN @0 RLIKE {expression} THEN {made} ELSE {failed} END",
+            composed = f"CAST(regexp_replace(@0, {expression}, '{read.canonical}{zone}') AS {spark})"
+        return Form(f"CASE WHEN @0 IS NULL THEN NULL WHEN @0 RLIKE {expression} THEN {composed} ELSE {failed} END",
                     operands=call.arguments[:1])  # fmt: skip
 
     return form
@@ -310,7 +312,7 @@ def _months(place: str) -> str:
 
 def _interval_micros(place: str) -> str:
     part = [f"regexp_extract({place}, '([0-9]+):([0-9]+):([0-9.]+)$', {number})" for number in (1, 2, 3)]
-    whole = [f"CAST(concat('0', {each}) AS BIGINT)" for each in part[:2]]
+    whole = [f"CAST(concat('0', {digits}) AS BIGINT)" for digits in part[:2]]
     seconds = f"CAST(CAST(concat('0', {part[2]}) AS DECIMAL(18,6)) * {SECOND} AS BIGINT)"
     total = f"{whole[0]} * {3600 * SECOND}L + {whole[1]} * {60 * SECOND}L + {seconds}"
     return f"IF({place} RLIKE '-[0-9]+:', -1L, 1L) * ({total})"

@@ -61,9 +61,9 @@ def _over(partition: Sequence[logical.Expression], order: str) -> str:
 
 def _sorted(order: Sequence[logical.Sort]) -> str:
     return ", ".join(
-        f"{order_sql(each.expression)} {'DESC' if each.descending else 'ASC'} "
-        f"NULLS {'FIRST' if each.nulls_first else 'LAST'}"
-        for each in order
+        f"{order_sql(term.expression)} {'DESC' if term.descending else 'ASC'} "
+        f"NULLS {'FIRST' if term.nulls_first else 'LAST'}"
+        for term in order
     )
 
 
@@ -101,10 +101,10 @@ _GATHERED = (
 
 def collect_sql(collect: logical.Collect, below: str) -> str:
     """Return the query over the text of the query below."""
-    by = [spark_sql(each.expression) for each in collect.group]
+    by = [spark_sql(output.expression) for output in collect.group]
     places = [number for number, call in enumerate(collect.calls) if call.function in _GATHERED]
     numbers = [column for number in places for column in _numbers(number, collect.calls[number], by)]
-    groups = [f"{text} AS {quoted(each.name)}" for text, each in zip(by, collect.group, strict=True)]
+    groups = [f"{text} AS {quoted(output.name)}" for text, output in zip(by, collect.group, strict=True)]
     calls = [f"{_collect_call(number, call)} AS {quoted(call.name)}" for number, call in enumerate(collect.calls)]
     sql = f"SELECT {', '.join([*groups, *calls])} FROM (SELECT {', '.join(['*', *numbers])} FROM ({below}))"
     return f"{sql} GROUP BY {', '.join(by)}" if by else sql
@@ -113,14 +113,14 @@ def collect_sql(collect: logical.Collect, below: str) -> str:
 def _numbers(number: int, call: logical.WindowCall, by: list[str]) -> list[str]:
     """Return the columns that number the rows of a group, and the rows of each value or key."""
     values = list(map(spark_sql, call.arguments))
-    order = ", ".join([*(_term(each) for each in call.order), values[0]])
-    found = [f"row_number() OVER ({_partition(by)}ORDER BY {order}) AS `$n{number}`"]
+    order = ", ".join([*(_term(term) for term in call.order), values[0]])
+    numbers = [f"row_number() OVER ({_partition(by)}ORDER BY {order}) AS `$n{number}`"]
     if call.distinct:
-        found.append(f"row_number() OVER ({_partition([*by, *values])}ORDER BY {order}) AS `$d{number}`")
+        numbers.append(f"row_number() OVER ({_partition([*by, *values])}ORDER BY {order}) AS `$d{number}`")
     if call.function == "jsonb_object_agg":  # of equal keys the last value counts
-        last = ", ".join([*(_term(each, back=True) for each in call.order), f"{values[1]} DESC"])
-        found.append(f"row_number() OVER ({_partition([*by, values[0]])}ORDER BY {last}) AS `$d{number}`")
-    return found
+        last = ", ".join([*(_term(term, back=True) for term in call.order), f"{values[1]} DESC"])
+        numbers.append(f"row_number() OVER ({_partition([*by, values[0]])}ORDER BY {last}) AS `$d{number}`")
+    return numbers
 
 
 def _term(term: logical.Sort, *, back: bool = False) -> str:
@@ -149,7 +149,7 @@ def _collect_call(number: int, call: logical.WindowCall) -> str:
         return _object(value, more[0], tests)
     entry = f"struct(`$n{number}` AS n, {value} AS v)"
     values = f"transform(sort_array(collect_list({_if(tests, entry)})), `$e` -> `$e`.v)"
-    return _of_some(tests, _given(call, values))
+    return _of_some(tests, _gathered(call, values))
 
 
 def _if(tests: list[str], value: str) -> str:
@@ -161,7 +161,7 @@ def _of_some(tests: list[str], value: str) -> str:
     return f"CASE WHEN count({_if(tests, '1')}) > 0 THEN {value} END"
 
 
-def _given(call: logical.WindowCall, values: str) -> str:
+def _gathered(call: logical.WindowCall, values: str) -> str:
     """Return the result of a call on its values in order."""
     match call.function:
         case "array_agg":
@@ -172,9 +172,9 @@ def _given(call: logical.WindowCall, values: str) -> str:
             return f"array_join({values}, {spark_sql(logical.literal(call.constants[0], TEXT))})"
         case function:
             of_one = _between if function == "percentile_cont" else _reached
-            found = ", ".join(map(of_one, call.constants))
-            found = f"array({found})" if call.type != call.arguments[0].type else found
-            return f"transform(array({values}), `$l` -> {found})[0]"
+            fractions = ", ".join(map(of_one, call.constants))
+            fractions = f"array({fractions})" if call.type != call.arguments[0].type else fractions
+            return f"transform(array({values}), `$l` -> {fractions})[0]"
 
 
 def _between(fraction: str) -> str:

@@ -54,7 +54,7 @@ def check_account(job: physical.Job, outcome: Outcome) -> RecordAccount:
     is_row_by_row = _is_row_by_row(job, outcome)
     if is_row_by_row and job.write.change == "retract":  # the deleted row and the new row of a key count once
         superseded = sum(counts.superseded for counts in outcome.flows.values())
-    decoded = sum(tallies[read.source].given for read in _reads(job))
+    decoded = sum(tallies[read.source].decoded for read in _reads(job))
     return RecordAccount(
         read=sum(tally.rows for tally in tallies.values()),
         written=rows - removed,
@@ -87,13 +87,13 @@ class _Rows:
     most: int | None
     exact: bool
 
-    def check(self, taken: int, consumer: str) -> None:
-        if self.most is None or taken == self.most or (taken < self.most and not self.exact):
+    def check(self, count: int, consumer: str) -> None:
+        if self.most is None or count == self.most or (count < self.most and not self.exact):
             return
         raise SinkqlError(
             "SQ3392",
             f"{consumer} was given {self.most} rows, and not all of them can be accounted for",
-            detail=f"rows taken: {taken}",
+            detail=f"rows taken: {count}",
         )
 
 
@@ -117,7 +117,7 @@ class _RowFlow:
             case physical.Read():
                 if self.outcome.deduplicated and operator.key:
                     return _Rows(None, exact=False)
-                return _Rows(self.outcome.tallies[operator.source].given, exact=True)
+                return _Rows(self.outcome.tallies[operator.source].decoded, exact=True)
             case physical.Map():
                 below = self._rows_of(operator.input)
                 return _Rows(below.most, below.exact and operator.where is None)
@@ -138,8 +138,8 @@ class _RowFlow:
         if counts is None:
             return _Rows(None, exact=False)
         is_row_by_row = isinstance(operator, physical.Normalize)
-        _Rows(below.most, below.exact and is_row_by_row).check(counts.taken, f'"{operator.arrangement}"')
-        return _Rows(counts.given, exact=True)
+        _Rows(below.most, below.exact and is_row_by_row).check(counts.read, f'"{operator.arrangement}"')
+        return _Rows(counts.written, exact=True)
 
 
 def _sum(inputs: Sequence[_Rows]) -> _Rows:

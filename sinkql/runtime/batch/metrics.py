@@ -144,7 +144,7 @@ class SinkMetrics:
     now: Mapping[str, Any] = field(default_factory=dict)
     fetched: Callable[[], Mapping[str, int]] = dict
     _read: int = 0
-    _given: int = 0
+    _written: int = 0
 
     def begin(self, manifest: Manifest | None) -> None:
         """Set the state at the start of a run; None if it is lost."""
@@ -153,8 +153,8 @@ class SinkMetrics:
 
     def add(self, manifest: Manifest, outcome: Outcome) -> None:
         """Add a batch and set the state after it."""
-        self._read += sum(tally.given for tally in outcome.tallies.values())
-        self._given += sum(counts.given for counts in outcome.flows.values())
+        self._read += sum(tally.decoded for tally in outcome.tallies.values())
+        self._written += sum(counts.written for counts in outcome.flows.values())
         self._update(manifest, outcome.flows)
 
     def _update(self, manifest: Manifest, flows: Mapping[str, RowCounts]) -> None:
@@ -165,7 +165,7 @@ class SinkMetrics:
         arrangements: dict[str, dict[str, Any]] = {}
         for operator in operators:
             counts = flows.get(operator.arrangement)
-            row_counts = {} if counts is None else {"taken": counts.taken, "gave": counts.given}
+            row_counts = {} if counts is None else {"taken": counts.read, "gave": counts.written}
             kind = str(operator.__struct_config__.tag)
             for arrangement in stateful(operator).arrangements:
                 if arrangement.reads:
@@ -174,7 +174,7 @@ class SinkMetrics:
                 runs = [run for entries in stored.get(name, {}).values() for run in entries]
                 arrangements[name] = {"operator": kind, "of": operator.arrangement, **_size(runs), **row_counts}
                 arrangements[name]["fetched"] = fetched.get(name, 0)
-        self.now = {"arrangements": arrangements, "read": self._read, "given": self._given}
+        self.now = {"arrangements": arrangements, "read": self._read, "given": self._written}
 
 
 def _size(runs: Sequence[Entry]) -> dict[str, int]:

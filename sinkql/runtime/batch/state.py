@@ -123,12 +123,12 @@ class JobState:
 
     def needs_other_buckets(self, checkpoint: Checkpoint) -> bool:
         """Return whether the state must move to another number of buckets, which needs a full refresh."""
-        known = self.load_or_none(checkpoint) if self.job.buckets is not None and self.job.stateful() else None
+        loaded = self.load_or_none(checkpoint) if self.job.buckets is not None and self.job.stateful() else None
         return (
-            known is not None
+            loaded is not None
             and checkpoint.state is not None
             and self.job.renewable
-            and (int(known["buckets"]) != self.job.buckets)
+            and (int(loaded["buckets"]) != self.job.buckets)
         )
 
     def replace(self, checkpoint: Checkpoint, complete: manifest.Manifest) -> None:

@@ -54,8 +54,8 @@ class LocalEngine:
 
     def sent(self, task: Task) -> Task:
         """Return a task after the serialization that a Spark process would receive."""
-        found: Task = pickle.loads(pickle.dumps(task))
-        return found
+        copy: Task = pickle.loads(pickle.dumps(task))
+        return copy
 
 
 @dataclass(slots=True)
@@ -94,18 +94,18 @@ class _Work:
 
     def read(self, read: physical.Read) -> pa.Table:
         first = 0
-        for each in self.job.reads():
-            if each.source == read.source:
+        for other in self.job.reads():
+            if other.source == read.source:
                 break
-            first += len(self.batch.splits.get(each.source, ()))
+            first += len(self.batch.splits.get(other.source, ()))
         splits = self.batch.splits.get(read.source, ())
         tally = self.tallies.setdefault(read.source, Tally())
         schema = _schema(read)
         tables = [schema.empty_table()]
         for number, split in enumerate(splits, first):
-            with count_split(read, self.batch.dead_letters, uuid.uuid4().hex) as own:
-                tables += _split_rows(read, self.batch.readers[read.source], split, own, schema, number)
-            tally.add(own)
+            with count_split(read, self.batch.dead_letters, uuid.uuid4().hex) as split_tally:
+                tables += _split_rows(read, self.batch.readers[read.source], split, split_tally, schema, number)
+            tally.add(split_tally)
         rows = pa.concat_tables(tables)
         return _last(rows, read.key) if self.batch.deduplicated and read.key and not read.holes else rows
 
@@ -116,14 +116,14 @@ class _Work:
             tables = [_with_diff(table) for table in tables]
         elif physical.SEQ not in schema.names:
             tables = [
-                table.drop_columns(each) if (each := {physical.SEQ} & set(table.column_names)) else table
+                table.drop_columns(internal) if (internal := {physical.SEQ} & set(table.column_names)) else table
                 for table in tables
             ]
         return pa.concat_tables([table.rename_columns(schema.names).cast(schema) for table in tables])
 
     def stateful(self, operator: physical.Stateful) -> pa.Table:
         meant = stateful(operator)
-        below = [self.batch.below(each, self.job.shared) for each in operator.entering]
+        below = [self.batch.below(input_, self.job.shared) for input_ in operator.entering]
         work = task_of(meant, self.batch.arrangements, *below)
         buckets = meant.preparation.buckets(self.buckets)
         inputs = list(map(self.rows, operator.entering))
@@ -132,15 +132,15 @@ class _Work:
         else:
             (rows,) = inputs
             grouped = prepared(meant.preparation, rows)
-        found = [meant.preparation.output().empty_table()]
+        tables = [meant.preparation.output().empty_table()]
         at = grouped.column(meant.preparation.place).to_numpy().astype(np.uint64)
         for bucket, rows in enumerate(_split(grouped, at, buckets)):
             numbered = rows.append_column("$b", pa.array(np.full(len(rows), bucket)))
             batches = numbered.to_batches(max_chunksize=_TASK_ROWS)
             task = self.sent(work)
-            given = task(bucket, uuid.uuid4().hex, iter(batches), self.words.append)
-            found += [pa.Table.from_batches([each]) for each in given]
-        return pa.concat_tables(found)
+            results = task(bucket, uuid.uuid4().hex, iter(batches), self.words.append)
+            tables += [pa.Table.from_batches([result]) for result in results]
+        return pa.concat_tables(tables)
 
     def write(self, rows: pa.Table) -> Sequence[WriteResult]:
         write, task = self.job.write, self.batch.task
@@ -165,7 +165,7 @@ def _split_rows(
         if physical.SEQ in schema.names:
             table = table.append_column("$seq", pa.array(np.arange(row, row + len(table), dtype=np.int64)))
         row += len(table)
-        tally.given += len(table)
+        tally.decoded += len(table)
         yield table.cast(schema)
 
 
@@ -202,9 +202,9 @@ def _consolidated(rows: pa.Table) -> pa.Table:
         row = tuple(map(_alike, row_values))
         places.setdefault(row, place)
         counts[row] += diff
-    kept = [(places[row], diff) for row, diff in counts.items() if diff]
-    found = rows.take(pa.array([place for place, _ in kept], pa.int64()))
-    return found.set_column(len(columns), "$diff", pa.array([diff for _, diff in kept], pa.int64()))
+    changes = [(places[row], diff) for row, diff in counts.items() if diff]
+    distinct = rows.take(pa.array([place for place, _ in changes], pa.int64()))
+    return distinct.set_column(len(columns), "$diff", pa.array([diff for _, diff in changes], pa.int64()))
 
 
 def _alike(value: Any) -> Any:
@@ -230,14 +230,14 @@ def flattened(operator: physical.Flatten, below: pa.Table) -> pa.Table:
     numbers = np.arange(len(places)) - (np.cumsum(counts) - counts)[places]
     missing = lengths[places] == 0
     flat = pc.list_flatten(held)
-    taken = pa.array((np.cumsum(lengths) - lengths)[places] + numbers, pa.int64(), mask=missing)
-    own = [name for name in (physical.DIFF,) if name in below.column_names]
+    indexes = pa.array((np.cumsum(lengths) - lengths)[places] + numbers, pa.int64(), mask=missing)
+    internal = [name for name in (physical.DIFF,) if name in below.column_names]
     rows = below.take(pa.array(places, pa.int64()))
-    columns = {each.name: rows.column(each.name) for each in physical.columns_of(operator.input)}
-    columns[operator.name] = flat.take(taken).cast(arrow_type(operator.element))
+    columns = {column.name: rows.column(column.name) for column in physical.columns_of(operator.input)}
+    columns[operator.name] = flat.take(indexes).cast(arrow_type(operator.element))
     if operator.ordinality is not None:
         columns[operator.ordinality] = pa.array(numbers + 1, pa.int64(), mask=missing)
-    return pa.table(columns | {name: rows.column(name) for name in own})
+    return pa.table(columns | {name: rows.column(name) for name in internal})
 
 
 def repeated(job: physical.Job, operator: physical.Repeat, below: pa.Table) -> pa.Table:
@@ -245,5 +245,5 @@ def repeated(job: physical.Job, operator: physical.Repeat, below: pa.Table) -> p
     times = np.array(values(job, operator.times, below), np.int64)
     diffs = below.column(physical.DIFF).to_numpy() * times
     place = below.column_names.index(physical.DIFF)
-    found = below.set_column(place, physical.DIFF, pa.array(diffs, pa.int64()))
-    return found.filter(pa.array(diffs != 0))
+    multiplied = below.set_column(place, physical.DIFF, pa.array(diffs, pa.int64()))
+    return multiplied.filter(pa.array(diffs != 0))

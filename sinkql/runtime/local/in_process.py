@@ -69,8 +69,8 @@ class InProcessBatch:
             return None  # the state is on the executors, not in this process
         if not all(batch.readers[source].fits_in_process(parts) for source, parts in batch.splits.items()):
             return None
-        found = cls(job, batch)
-        return found if all(map(found._light, job.graph.stateful())) else None
+        in_process = cls(job, batch)
+        return in_process if all(map(in_process._light, job.graph.stateful())) else None
 
     def compute(self) -> Outcome | None:
         """Read and write; raises the errors of a task. Return None if Spark must run the batch."""
@@ -165,35 +165,35 @@ class InProcessBatch:
             if count > _COMPUTED_ROWS:
                 raise _ElsewhereError
             try:
-                found = mapped(self.job, operator, pa.Table.from_batches([rows]))
+                computed = mapped(self.job, operator, pa.Table.from_batches([rows]))
             except SinkqlError as error:
                 raise _ElsewhereError from error
-            yield from found.combine_chunks().to_batches()
+            yield from computed.combine_chunks().to_batches()
 
     def _union(self, union: physical.Union, *, sequence: bool) -> Iterator[pa.RecordBatch]:
         names = [column.name for column in physical.columns_of(union)]
         retract = physical.change_of(union) == "retract"
         for input_ in union.inputs:
-            own = [column.name for column in physical.columns_of(input_)]
+            columns = [column.name for column in physical.columns_of(input_)]
             for rows in self._rows(input_, sequence=sequence):
-                found = _renamed(rows, own, names)
+                renamed = _renamed(rows, columns, names)
                 if retract and DIFF not in rows.schema.names:
-                    found = found.append_column(DIFF, pa.array(np.ones(len(rows), np.int64)))
-                yield found
+                    renamed = renamed.append_column(DIFF, pa.array(np.ones(len(rows), np.int64)))
+                yield renamed
 
     def _stateful(self, operator: StatefulOperator, struct: physical.Stateful) -> Iterator[pa.RecordBatch]:
         preparation = operator.preparation
         if isinstance(preparation, SidesPreparation):
             sides = zip(struct.entering, preparation.sides, strict=True)
-            rows = prepared_sides(preparation, [self._table(each, sequence=side.latest) for each, side in sides])
+            rows = prepared_sides(preparation, [self._table(input_, sequence=side.latest) for input_, side in sides])
         else:
             (below,) = struct.inputs
-            came = self._table(below, sequence=preparation.ordered)
+            table = self._table(below, sequence=preparation.ordered)
             try:
-                rows = prepared(preparation, came)
+                rows = prepared(preparation, table)
             except pa.ArrowInvalid as error:
                 raise _ElsewhereError from error
-        below_each = [self.batch.below(each, self.job.shared) for each in struct.entering]
+        below_each = [self.batch.below(input_, self.job.shared) for input_ in struct.entering]
         task = task_of(operator, self.batch.arrangements, *below_each)
         buckets = self._buckets(operator)
         for bucket, part in enumerate(_parts(rows, self._places(struct, preparation, rows, buckets), buckets)):
@@ -218,12 +218,12 @@ class InProcessBatch:
 
     def _light(self, struct: physical.Stateful) -> bool:
         """Return whether the batch merges few rows of an operator's state."""
-        known = self.batch.arrangements.manifest["arrangements"]
+        arrangements = self.batch.arrangements.manifest["arrangements"]
         return all(
             rows_to_merge(entries, int(bucket), _BATCH_ROWS, grows=arrangement.grows) <= _MERGED_ROWS
             for arrangement in stateful(struct).arrangements
             if self._comes_to(arrangement.name, struct)
-            for bucket, entries in known.get(arrangement.name, {}).items()
+            for bucket, entries in arrangements.get(arrangement.name, {}).items()
         )
 
     def _comes_to(self, arrangement: str, struct: physical.Stateful) -> bool:
@@ -269,18 +269,18 @@ def _plain(operator: physical.Operator) -> bool:
 def _handed_on(map_: physical.Map) -> list[str] | None:
     """Return the input names of columns that are only passed on; None if one is computed, or rows are filtered."""
     types = {column.name: column.type for column in physical.columns_of(map_.input)}
-    found = [output.expression.name for output in map_.outputs if isinstance(output.expression, logical.Reference)]
-    same = len(found) == len(map_.outputs) and all(
-        types[name] == output.type for name, output in zip(found, map_.outputs, strict=True)
+    sources = [output.expression.name for output in map_.outputs if isinstance(output.expression, logical.Reference)]
+    same = len(sources) == len(map_.outputs) and all(
+        types[name] == output.type for name, output in zip(sources, map_.outputs, strict=True)
     )
-    return found if map_.where is None and same else None
+    return sources if map_.where is None and same else None
 
 
 def _evaluated(map_: physical.Map) -> bool:
     """Return whether all expressions of a Map have a form in Python."""
     names = [column.name for column in physical.columns_of(map_.input)]
     every = [*map_.outputs, *([] if map_.where is None else [map_.where])]
-    return all(evaluate.function_of(each.expression, names) is not None for each in every)
+    return all(evaluate.function_of(output.expression, names) is not None for output in every)
 
 
 def _internal(schema: pa.Schema) -> list[str]:

@@ -36,8 +36,8 @@ def mapped(job: physical.Job, map_: physical.Map, below: pa.Table) -> pa.Table:
     """
     overwrites = physical.change_of(map_) == "upsert"
     if map_.where is not None:
-        told = overwrites and not physical.forgets(map_)
-        below = _tombstoned(job, map_.where, below) if told else _filtered(job, map_.where, below)
+        deletes = overwrites and not physical.forgets(map_)
+        below = _tombstoned(job, map_.where, below) if deletes else _filtered(job, map_.where, below)
     if not map_.outputs:
         return below
     alive = _alive(below) if overwrites else np.ones(len(below), np.bool_)
@@ -45,19 +45,19 @@ def mapped(job: physical.Job, map_: physical.Map, below: pa.Table) -> pa.Table:
     places = pa.array(np.cumsum(alive) - 1, mask=~alive)
     fields = [pa.field(output.name, arrow_type(output.type)) for output in map_.outputs]
     arrays = [
-        _taken(output.expression, below).cast(field.type)
+        _input_column(output.expression, below).cast(field.type)
         if _plain(output)
         else pa.array(values(job, output, below, rows), field.type).take(places)
         for output, field in zip(map_.outputs, fields, strict=True)
     ]
-    own = [name for name in below.column_names if name in (physical.DIFF, physical.SEQ)]
-    schema = pa.schema([*fields, *(below.schema.field(name) for name in own)])
-    return pa.table([*arrays, *map(below.column, own)], schema=schema)
+    internal = [name for name in below.column_names if name in (physical.DIFF, physical.SEQ)]
+    schema = pa.schema([*fields, *(below.schema.field(name) for name in internal)])
+    return pa.table([*arrays, *map(below.column, internal)], schema=schema)
 
 
 def _filtered(job: physical.Job, where: physical.Output, below: pa.Table) -> pa.Table:
-    kept = [value is True for value in values(job, where, below, python_rows(below))]
-    return below.filter(pa.array(kept, pa.bool_()))
+    mask = [value is True for value in values(job, where, below, python_rows(below))]
+    return below.filter(pa.array(mask, pa.bool_()))
 
 
 def _tombstoned(job: physical.Job, where: physical.Output, below: pa.Table) -> pa.Table:
@@ -70,15 +70,15 @@ def _tombstoned(job: physical.Job, where: physical.Output, below: pa.Table) -> p
 
 
 def _alive(below: pa.Table) -> NDArray[np.bool_]:
-    found: NDArray[np.bool_] = below.column(physical.DIFF).to_numpy() > 0
-    return found
+    mask: NDArray[np.bool_] = below.column(physical.DIFF).to_numpy() > 0
+    return mask
 
 
 def _plain(output: physical.Output) -> bool:
     return isinstance(output.expression, Reference)
 
 
-def _taken(expression: Expression, below: pa.Table) -> Any:  # Any: pyarrow publishes no types
+def _input_column(expression: Expression, below: pa.Table) -> Any:  # Any: pyarrow publishes no types
     assert isinstance(expression, Reference)
     return below.column(expression.name)
 
@@ -91,16 +91,16 @@ def values(job: physical.Job, output: physical.Output, below: pa.Table, rows: Se
         raise failure.at_expression(
             SinkqlError("SQ2663", f"only Spark computes {missing}", hint=_ELSEWHERE), job, output
         )
-    found = []
+    results = []
     for row in python_rows(below) if rows is None else rows:
         try:
-            found.append(function(row))
+            results.append(function(row))
         except evaluate.NotEvaluableError:
             message = f"only Spark is sure of {_called(output.expression)}"
             raise failure.row_error(job, output, message, _shown(below, row), code="SQ2663", hint=_ELSEWHERE) from None
         except SinkqlError as error:
             raise failure.row_error(job, output, error.message, _shown(below, row)) from None
-    return found
+    return results
 
 
 def _shown(below: pa.Table, row: Row) -> Mapping[str, Any]:

@@ -34,12 +34,12 @@ def is_hashable(type_: str) -> bool:
 
 def bucket_numbers(columns: Sequence[Any], types: Sequence[str], buckets: int) -> NDArray[np.int64]:
     """Return the bucket of each row of arrays with these types."""
-    found = np.full(len(columns[0]), _SEED, np.uint32)
+    hashes = np.full(len(columns[0]), _SEED, np.uint32)
     with np.errstate(over="ignore"):
         for column, type_ in zip(columns, types, strict=True):
             null = column.is_null().to_numpy(zero_copy_only=False)
-            found = np.where(null, found, _hashed(column, type_, found))
-    return found.view(np.int32).astype(np.int64) % buckets
+            hashes = np.where(null, hashes, _hashed(column, type_, hashes))
+    return hashes.view(np.int32).astype(np.int64) % buckets
 
 
 def _hashed(column: pa.Array, type_: str, seed: Hashes) -> Hashes:
@@ -51,8 +51,8 @@ def _hashed(column: pa.Array, type_: str, seed: Hashes) -> Hashes:
             return _bytes(pa.array(digits, pa.large_binary()), seed)
         return _long(digits, seed)
     if type_ in INTS:
-        found = numbers(column, pa.int32()).view(np.uint32)
-        return _end(_mixed(seed, found), np.uint32(4))
+        bits = numbers(column, pa.int32()).view(np.uint32)
+        return _end(_mixed(seed, bits), np.uint32(4))
     return _long(numbers(column, pa.int64()).view(np.uint64), seed)
 
 
@@ -85,29 +85,29 @@ def _bytes(values: pa.Array, seed: Hashes) -> Hashes:
     data = values.buffers()[2]
     bytes_ = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
     begin, length = offsets[:-1], np.diff(offsets)
-    found, words = seed.copy(), length // 4
+    hashes, words = seed.copy(), length // 4
     for word in range(int(words.max(initial=0))):
         mine = np.flatnonzero(words > word)
         at = begin[mine] + 4 * word
         four = [bytes_[at + place].astype(np.uint32) << np.uint32(8 * place) for place in range(4)]
-        found[mine] = _mixed(found[mine], four[0] | four[1] | four[2] | four[3])
+        hashes[mine] = _mixed(hashes[mine], four[0] | four[1] | four[2] | four[3])
     for left in range(3):
         mine = np.flatnonzero(length % 4 > left)
         signed = bytes_[begin[mine] + 4 * words[mine] + left].view(np.int8).astype(np.int32)
-        found[mine] = _mixed(found[mine], signed.view(np.uint32))
-    return _end(found, length.astype(np.uint32))
+        hashes[mine] = _mixed(hashes[mine], signed.view(np.uint32))
+    return _end(hashes, length.astype(np.uint32))
 
 
-def _mixed(found: Hashes, value: Hashes) -> Hashes:
+def _mixed(hash_: Hashes, value: Hashes) -> Hashes:
     value = _rotated(value * np.uint32(0xCC9E2D51), 15) * np.uint32(0x1B873593)
-    return _rotated(found ^ value, 13) * np.uint32(5) + np.uint32(0xE6546B64)
+    return _rotated(hash_ ^ value, 13) * np.uint32(5) + np.uint32(0xE6546B64)
 
 
-def _end(found: Hashes, length: Hashes | np.uint32) -> Hashes:
-    found = found ^ length
+def _end(hash_: Hashes, length: Hashes | np.uint32) -> Hashes:
+    hash_ = hash_ ^ length
     for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
-        found = (found ^ found >> np.uint32(shift)) * np.uint32(factor)
-    return found ^ found >> np.uint32(16)
+        hash_ = (hash_ ^ hash_ >> np.uint32(shift)) * np.uint32(factor)
+    return hash_ ^ hash_ >> np.uint32(16)
 
 
 def _rotated(values: Hashes, by: int) -> Hashes:

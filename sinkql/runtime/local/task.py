@@ -73,7 +73,7 @@ class ReadTask:
         for batch in self.reader.read(self.splits[number], tally):
             if batch.num_rows == 0:
                 continue
-            tally.given += batch.num_rows
+            tally.decoded += batch.num_rows
             chosen = batch if self.places is None else batch.select(list(self.places))
             arrays = flattened(self.what, chosen).columns
             if self.sequence:
@@ -151,9 +151,9 @@ def read_task(read: physical.Read, used: Collection[str], batch: Batch, *, seque
 
 def _places(read: physical.Read, used: Collection[str]) -> tuple[int, ...]:
     """Return the indexes of used columns in a reader's rows, and of the internal columns."""
-    own = [place for place, column in enumerate(read.columns) if column.name in used]
+    places = [place for place, column in enumerate(read.columns) if column.name in used]
     more = (read.change != "append") + 2 * read.holes
-    return (*own, *range(len(read.columns), len(read.columns) + more))
+    return (*places, *range(len(read.columns), len(read.columns) + more))
 
 
 def fused_task(
@@ -182,11 +182,11 @@ def source_tallies(
 
     Raises SQ3391 if two attempts at a split counted differently: a split must return the same rows each time.
     """
-    found: dict[tuple[str, int], Tally] = {}
+    by_split: dict[tuple[str, int], Tally] = {}
     for word in words:
         if not isinstance(word, SplitReport):
             continue
-        twin = found.setdefault((word.source, word.number), word.tally)
+        twin = by_split.setdefault((word.source, word.number), word.tally)
         if _counts(twin) != _counts(word.tally):
             raise SinkqlError(
                 "SQ3391",
@@ -198,7 +198,7 @@ def source_tallies(
     missing = []
     for source, parts in splits.items():
         for number in range(len(parts)):
-            one = found.get((source, number))
+            one = by_split.get((source, number))
             if one is None:
                 missing.append((source, number))
                 continue
@@ -207,7 +207,7 @@ def source_tallies(
 
 
 def _counts(tally: Tally) -> tuple[int, ...]:
-    return tally.rows, tally.failed, tally.dropped, tally.given
+    return tally.rows, tally.failed, tally.dropped, tally.decoded
 
 
 def fusable(write: physical.Write) -> tuple[SourceColumns, ...] | None:
@@ -227,14 +227,14 @@ def _branches(operator: physical.Operator, names: tuple[str, ...]) -> tuple[Sour
             return None if below is None else _branches(operator.input, below)
         case physical.Union():
             first = [column.name for column in physical.columns_of(operator)]
-            found: list[SourceColumns] = []
+            columns: list[SourceColumns] = []
             for input_ in operator.inputs:
-                own = [column.name for column in physical.columns_of(input_)]
-                branches = _branches(input_, tuple(own[first.index(name)] for name in names))
+                others = [column.name for column in physical.columns_of(input_)]
+                branches = _branches(input_, tuple(others[first.index(name)] for name in names))
                 if branches is None:
                     return None
-                found.extend(branches)
-            return tuple(found)
+                columns.extend(branches)
+            return tuple(columns)
         case physical.Stateful() | physical.Flatten() | physical.Repeat() | physical.Use():
             return None
 

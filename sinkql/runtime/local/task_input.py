@@ -38,24 +38,24 @@ def prepared(preparation: TaskInput, rows: pa.Table) -> pa.Table:
     }
     if preparation.ordered:
         columns |= {value.name: as_is(value, rows) for value in preparation.values}
-        own = {name: rows.column(name) for name in (physical.DIFF, physical.SEQ)}
-        every: dict[str, Any] = {**columns, **own}
+        internal = {name: rows.column(name) for name in (physical.DIFF, physical.SEQ)}
+        every: dict[str, Any] = {**columns, **internal}
         schema = preparation.delivered()
-        return pa.table([_array(every[each.name], each.type) for each in schema], schema=schema)
+        return pa.table([_array(every[field.name], field.type) for field in schema], schema=schema)
     columns |= values
     diffs = [1] * len(rows) if preparation.append else rows.column("$diff").to_pylist()
     groups: dict[tuple[Any, ...], list[int]] = {}
     for place, key in enumerate(zip(*(map(comparable, columns[name]) for name in preparation.group), strict=True)):
         groups.setdefault(key, []).append(place)
     firsts = [places[0] for places in groups.values()]
-    found = [[columns[name][place] for place in firsts] for name in preparation.group]
-    for each in preparation.measures:
-        measure = _measure(each)
-        given = columns[each.value] if each.value else diffs
-        found.append([measure([(given[place], diffs[place]) for place in places]) for places in groups.values()])
+    aggregated = [[columns[name][place] for place in firsts] for name in preparation.group]
+    for sum_ in preparation.measures:
+        measure = _measure(sum_)
+        inputs = columns[sum_.value] if sum_.value else diffs
+        aggregated.append([measure([(inputs[place], diffs[place]) for place in places]) for places in groups.values()])
     schema = preparation.delivered()
     try:
-        arrays = [pa.array(column, kind.type) for column, kind in zip(found, schema, strict=True)]
+        arrays = [pa.array(column, kind.type) for column, kind in zip(aggregated, schema, strict=True)]
     except (OverflowError, pa.ArrowInvalid) as error:
         raise SinkqlError("SQ3201", "a sum is out of range") from error
     return pa.table(arrays, schema=schema)
@@ -67,7 +67,7 @@ def _array(values: Any, type_: pa.DataType) -> Any:  # Any: pyarrow publishes no
 
 def as_is(value: Value, rows: pa.Table) -> list[Any]:
     """Return a column unchanged: rows outside of all groups keep their values."""
-    return [each for (each,) in python_rows(rows.select([value.column]))]
+    return [cell for (cell,) in python_rows(rows.select([value.column]))]
 
 
 def normal(value: Value, rows: pa.Table) -> list[Any]:
@@ -157,7 +157,7 @@ def prepared_sides(preparation: SidesPreparation, inputs: Sequence[pa.Table], bu
 
 def _prepared(preparation: SidesPreparation, side: PreparedSide, rows: pa.Table, buckets: int) -> pa.Table:
     schema = preparation.delivered()
-    own = {each.name: each for each in side.given}
+    by_name = {delivered.name: delivered for delivered in side.delivered}
     hashed_values = {value.name: value for hash_ in side.hashes for value in hash_.values}
     values = {name: normal(value, rows) for name, value in hashed_values.items()}
     first, mark = (hashed(side.hashes[number], values, len(rows)) for number in (0, 2))
@@ -174,16 +174,18 @@ def _prepared(preparation: SidesPreparation, side: PreparedSide, rows: pa.Table,
     }
     if preparation.latest:
         columns[physical.SEQ] = rows.column(physical.SEQ) if side.latest else pa.nulls(len(rows), pa.int64())
-    for each in preparation.values:
-        kept = own.get(each.name)
+    for wanted in preparation.values:
+        source_value = by_name.get(wanted.name)
         shown = as_is if side.latest else normal
-        columns[each.name] = pa.nulls(len(rows), schema.field(each.name).type) if kept is None else shown(kept, rows)
+        columns[wanted.name] = (
+            pa.nulls(len(rows), schema.field(wanted.name).type) if source_value is None else shown(source_value, rows)
+        )
     if preparation.place == AT:
         columns[AT], schema = pa.array(mark, pa.int64()), schema.append(pa.field(AT, pa.int64()))
-    found = pa.table([_sides_array(columns[each.name], each.type) for each in schema], schema=schema)
+    table = pa.table([_sides_array(columns[field.name], field.type) for field in schema], schema=schema)
     if not side.preserved:
-        found = found.filter(pa.array(~loose))
-    return _everywhere(found, buckets, preparation.place) if side.replicated else found
+        table = table.filter(pa.array(~loose))
+    return _everywhere(table, buckets, preparation.place) if side.replicated else table
 
 
 def _sides_array(values: Any, type_: pa.DataType) -> Any:  # Any: pyarrow publishes no types

@@ -35,8 +35,8 @@ def hashable(preparation: TaskInput) -> bool:
     """Return whether this module can compute all hashes, and the order of rows decides no sum."""
     if isinstance(preparation, SidesPreparation):
         hashes = [hash_ for side in preparation.sides for hash_ in side.hashes]
-        given = [value for side in preparation.sides for value in side.given]
-        return preparation.repeated is None and all(map(_hashable, [*_values(hashes), *given]))
+        values = [value for side in preparation.sides for value in side.delivered]
+        return preparation.repeated is None and all(map(_hashable, [*_values(hashes), *values]))
     sums = any(measure.kind == "sum" and measure.type in FLOATS for measure in preparation.measures)
     return not sums and all(map(_hashable, _values(preparation.hashes)))
 
@@ -55,21 +55,23 @@ def prepared(preparation: TaskInput, rows: pa.Table) -> pa.Table:
     Raises ArrowInvalid for a summand that does not fit.
     """
     nothing = np.zeros(len(rows), np.int64)
-    found: dict[str, Any] = {
+    arrays: dict[str, Any] = {
         hash_.name: pa.array(_hash(hash_, rows).view(np.int64) if preparation.spreads(hash_) else nothing)
         for hash_ in preparation.hashes
     }
     if preparation.ordered:
-        found |= {value.name: rows.column(value.column) for value in preparation.values}
-        found |= {name: rows.column(name) for name in (DIFF, SEQ)}
+        arrays |= {value.name: rows.column(value.column) for value in preparation.values}
+        arrays |= {name: rows.column(name) for name in (DIFF, SEQ)}
     else:
         columns = {value.name: rows.column(value.column) for value in preparation.values}
-        found |= {value.name: _normal(columns[value.name]) for value in preparation.values if value.type in FLOATS}
-        found = columns | found
+        arrays |= {value.name: _normal(columns[value.name]) for value in preparation.values if value.type in FLOATS}
+        arrays = columns | arrays
         diff = pa.array(np.ones(len(rows), np.int64)) if preparation.append else rows.column(DIFF)
-        found |= {measure.name: _measured(measure, found.get(measure.value), diff) for measure in preparation.measures}
+        arrays |= {
+            measure.name: _measured(measure, arrays.get(measure.value), diff) for measure in preparation.measures
+        }
     schema = preparation.delivered()
-    return pa.table([found[name] for name in schema.names], schema=schema)
+    return pa.table([arrays[name] for name in schema.names], schema=schema)
 
 
 def _measured(measure: Measure, value: Any, diff: Any) -> Any:
@@ -92,7 +94,7 @@ def _multiples(value: Any, diff: Any, type_: pa.DataType) -> Any:
     if not pa.types.is_decimal(type_):
         return pc.multiply_checked(values, diff)
     pairs = zip(values.to_pylist(), diff.to_pylist(), strict=True)
-    return pa.array([EXACT.multiply(each, times) for each, times in pairs], type_)
+    return pa.array([EXACT.multiply(number, times) for number, times in pairs], type_)
 
 
 def prepared_sides(preparation: SidesPreparation, inputs: Sequence[pa.Table]) -> pa.Table:
@@ -110,7 +112,7 @@ def _side(preparation: SidesPreparation, side: PreparedSide, rows: pa.Table) -> 
         loose |= rows.column(value.column).is_null().to_numpy()
     if side.preserved and loose.any():
         place = np.where(loose, _hash(side.hashes[2], rows).view(np.int64), place)
-    found: dict[str, Any] = {
+    by_name: dict[str, Any] = {
         "$side": pa.array(np.where(loose, side.number + preparation.unmatched, side.number)),
         "$h1": pa.array(place),
         "$h2": nothing,
@@ -118,11 +120,11 @@ def _side(preparation: SidesPreparation, side: PreparedSide, rows: pa.Table) -> 
         DIFF: pa.array(np.ones(count, np.int64)) if side.change == "append" else rows.column(DIFF),
     }
     if preparation.latest:
-        found[SEQ] = rows.column(SEQ) if side.latest else pa.nulls(count, pa.int64())
-    for each in side.given:
-        column = rows.column(each.column)
-        found[each.name] = column if side.latest or each.type not in FLOATS else _normal(column)
-    arrays = [found.get(each.name) for each in schema]
+        by_name[SEQ] = rows.column(SEQ) if side.latest else pa.nulls(count, pa.int64())
+    for side_value in side.delivered:
+        column = rows.column(side_value.column)
+        by_name[side_value.name] = column if side.latest or side_value.type not in FLOATS else _normal(column)
+    arrays = [by_name.get(field.name) for field in schema]
     filled = [pa.nulls(count, of.type) if array is None else array for array, of in zip(arrays, schema, strict=True)]
     table = pa.table(filled, schema=schema)
     return table if side.preserved or not loose.any() else table.filter(pa.array(~loose))
@@ -146,12 +148,12 @@ def _hash(hash_: Hash, rows: pa.Table) -> Hashes:
 
 def xxhash64(columns: Sequence[pa.Array], types: Sequence[str]) -> Hashes:
     """Return each row's hash, of arrays of these types."""
-    found = np.full(len(columns[0]), _SEED, np.uint64)
+    hashes = np.full(len(columns[0]), _SEED, np.uint64)
     with np.errstate(over="ignore"):
         for column, type_ in zip(columns, types, strict=True):
             null = column.is_null().to_numpy(zero_copy_only=False)
-            found = np.where(null, found, _hashed(column, type_, found))
-    return found
+            hashes = np.where(null, hashes, _hashed(column, type_, hashes))
+    return hashes
 
 
 def _hashed(column: pa.Array, type_: str, seed: Hashes) -> Hashes:
@@ -168,8 +170,8 @@ def _hashed(column: pa.Array, type_: str, seed: Hashes) -> Hashes:
 
 
 def _bytes(values: Sequence[bytes | None], seed: Hashes) -> Hashes:
-    each = map(xxhash.xxh64_intdigest, (value or b"" for value in values), seed.tolist())
-    return np.fromiter(each, np.uint64, len(values))
+    digests = map(xxhash.xxh64_intdigest, (value or b"" for value in values), seed.tolist())
+    return np.fromiter(digests, np.uint64, len(values))
 
 
 def _int(value: NDArray[np.uint32], seed: Hashes) -> Hashes:
@@ -187,10 +189,10 @@ def _float(column: pa.Array, seed: Hashes) -> Hashes:
     return _long(values.view(np.uint64), seed)
 
 
-def _end(found: Hashes) -> Hashes:
-    found = (found ^ found >> np.uint64(33)) * _P2
-    found = (found ^ found >> np.uint64(29)) * _P3
-    return found ^ found >> np.uint64(32)
+def _end(hash_: Hashes) -> Hashes:
+    hash_ = (hash_ ^ hash_ >> np.uint64(33)) * _P2
+    hash_ = (hash_ ^ hash_ >> np.uint64(29)) * _P3
+    return hash_ ^ hash_ >> np.uint64(32)
 
 
 def _rotated(values: Hashes, by: int) -> Hashes:

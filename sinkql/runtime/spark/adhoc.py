@@ -16,7 +16,7 @@ from sinkql.evaluate.failure import code_of
 from sinkql.lowering.spark.sql import quoted, spark_type
 from sinkql.runtime.spark import session as spark
 from sinkql.runtime.spark.arrow import from_spark, to_spark
-from sinkql.runtime.spark.diagnosis import told
+from sinkql.runtime.spark.diagnosis import spark_message
 from sinkql.runtime.spark.scratch_folder import ScratchFolder
 
 _HINT = "Guard it, as in CASE WHEN value ~ '^[0-9]{1,9}$' THEN value::int END or 1 / NULLIF(value, 0)."
@@ -59,7 +59,7 @@ class AdhocSpark:
                 session.createDataFrame(to_spark(rows), _struct(columns)).createOrReplaceTempView(name)
             return session.sql(sql).toArrow()
         except PySparkException as error:
-            message = told(error)
+            message = spark_message(error)
             raise SinkqlError(code_of(message), message, hint=_HINT) from None
         finally:
             for name in inputs:

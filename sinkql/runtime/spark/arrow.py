@@ -37,21 +37,21 @@ _TRIED = 64
 @cache
 def hashes_of(buckets: int) -> tuple[int, ...]:
     """Return, for each bucket, a `$h1` that a shuffle puts there."""
-    found: dict[int, int] = {}
+    by_bucket: dict[int, int] = {}
     start = 0
-    while len(found) < buckets:
+    while len(by_bucket) < buckets:
         values = np.arange(start, start + _TRIED * buckets)
         for value, bucket in zip(values, bucket_numbers([pa.array(values)], ["bigint"], buckets), strict=True):
-            found.setdefault(int(bucket), int(value))
+            by_bucket.setdefault(int(bucket), int(value))
         start += len(values)
-    return tuple(found[bucket] for bucket in range(buckets))
+    return tuple(by_bucket[bucket] for bucket in range(buckets))
 
 
 def with_bucket_rows(spark: SparkSession, rows: DataFrame, buckets: int, place: str = "$h1") -> DataFrame:
     """Add a row for each bucket; it has only the `place` that a shuffle puts there, and NULLs."""
-    hashes = ", ".join(f"{each}L" for each in hashes_of(buckets))
-    own = F.expr(f"element_at(array({hashes}), CAST(id AS INT) + 1)")
-    columns = [own if each.name == place else F.lit(None).cast(each.dataType) for each in rows.schema]
+    hashes = ", ".join(f"{hash_}L" for hash_ in hashes_of(buckets))
+    of_bucket = F.expr(f"element_at(array({hashes}), CAST(id AS INT) + 1)")
+    columns = [of_bucket if field.name == place else F.lit(None).cast(field.dataType) for field in rows.schema]
     return rows.unionAll(spark.range(0, buckets, 1, 1).select(*columns))
 
 
@@ -73,8 +73,8 @@ def split_bucket_rows(batches: Iterator[pa.RecordBatch]) -> tuple[int | None, It
 
 
 def _without_marks(batch: pa.RecordBatch) -> pa.RecordBatch:
-    own = batch.column("$h2")
-    return batch.filter(own.is_valid()) if own.null_count else batch
+    halves = batch.column("$h2")
+    return batch.filter(halves.is_valid()) if halves.null_count else batch
 
 
 Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
@@ -152,8 +152,8 @@ class Consolidation:
     def of(cls, write: physical.Write, home: StateDirectory) -> Consolidation | None:
         """Return the consolidation of a sink; None if keys of its types cannot be hashed here."""
         types = {column.name: column.type for column in write.columns}
-        found = tuple(types[name] for name in write.key)
-        return cls(write.key, found, home) if all(map(is_hashable, found)) else None
+        key_types = tuple(types[name] for name in write.key)
+        return cls(write.key, key_types, home) if all(map(is_hashable, key_types)) else None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows that remain; `$diff` is the last column."""

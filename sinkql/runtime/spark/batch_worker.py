@@ -61,10 +61,10 @@ class SparkWorker:
         try:
             if self._query.isActive:
                 return None
-            told = self._query.exception()
+            cause = self._query.exception()
         except (Py4JError, OSError) as error:  # Java has ended
             return error
-        return self._placed(RuntimeError(str(told) if told is not None else "the query ended"))
+        return self._placed(RuntimeError(str(cause) if cause is not None else "the query ended"))
 
     def _placed(self, error: Exception) -> Exception:
         """Return a Java error with the folder's path if the folder's disk is full."""

@@ -94,27 +94,27 @@ class Archive:
 def archive_of(home: Path, spark: Path) -> Archive:
     """Return the archive of the classes that this Java loads for the Spark in that folder."""
     home = home.resolve()
-    known = [str(home), _age(home / "lib" / "modules"), str(spark), _age(spark / "jars")]
-    name = hashlib.sha256("\n".join(known).encode()).hexdigest()[:16]
+    facts = [str(home), _age(home / "lib" / "modules"), str(spark), _age(spark / "jars")]
+    name = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
     return Archive(cache_folder() / f"spark-{name}.jsa")
 
 
 def tidy(path: Path) -> None:
     """Delete all but the most recently used archives, and the leftovers of killed processes."""
-    found = sorted(path.parent.glob("spark-*.jsa"), key=lambda each: each.stat().st_mtime)
-    torn = [each for each in path.parent.glob("spark-*.draft") if each.stat().st_mtime < time.time() - _TORN_SECONDS]
-    for each in (*found[:-_KEPT], *torn):
-        each.unlink(missing_ok=True)
+    archives = sorted(path.parent.glob("spark-*.jsa"), key=lambda file: file.stat().st_mtime)
+    torn = [file for file in path.parent.glob("spark-*.draft") if file.stat().st_mtime < time.time() - _TORN_SECONDS]
+    for archive in (*archives[:-_KEPT], *torn):
+        archive.unlink(missing_ok=True)
 
 
 def _age(path: Path) -> str:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return ""
-    return f"{found.st_mtime_ns} {found.st_size}"
+    return f"{status.st_mtime_ns} {status.st_size}"
 
 
 def _others() -> bool:
-    said = " ".join(os.environ.get(name, "") for name in _VARIABLES)
-    return any(other in said for other in _OTHERS)
+    options = " ".join(os.environ.get(name, "") for name in _VARIABLES)
+    return any(other in options for other in _OTHERS)

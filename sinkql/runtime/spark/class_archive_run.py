@@ -85,8 +85,8 @@ def _play(session: SparkSession) -> None:
     rows = rows.where(F.expr("id > 1")).selectExpr(
         "id % 7 AS k", "CAST(id AS STRING) AS t", "CAST(id AS DECIMAL(9, 2)) d"
     )
-    for each in (rows, rows.unionAll(rows)):
-        groups = each.repartition(2, "k").groupBy("k").agg(F.expr("count(1) AS n"), F.expr("max(t) AS t"), F.sum("d"))
+    for frame in (rows, rows.unionAll(rows)):
+        groups = frame.repartition(2, "k").groupBy("k").agg(F.expr("count(1) AS n"), F.expr("max(t) AS t"), F.sum("d"))
         groups.withColumn("b", F.pmod(F.hash("k"), F.lit(2))).select("k", "n").mapInArrow(
             pass_on, "k BIGINT, n BIGINT"
         ).collect()

@@ -97,41 +97,41 @@ def with_executor_settings(master: str, conf: Mapping[str, str], folder: Path) -
 
     `folder` receives copies of files for executors. Raises SQ4050 if no master answers, SQ4053, SQ4054.
     """
-    found = {**conf}
+    settings = {**conf}
     if master.startswith(ADDRESSED) and (here := own_address(master)) is not None:
-        found.setdefault(_HOST, here)
+        settings.setdefault(_HOST, here)
     if master.startswith(KUBERNETES) and not any(name.startswith(_ELSEWHERE) or _FOLDERS in name for name in conf):
-        found[f"{_VOLUMES}{_FOLDERS}1.mount.path"] = _SCRATCH
+        settings[f"{_VOLUMES}{_FOLDERS}1.mount.path"] = _SCRATCH
     if master.startswith(KUBERNETES):
-        found.setdefault(_AUTHENTICATE, "true")  # Spark generates the secret; other masters have their own, or none
+        settings.setdefault(_AUTHENTICATE, "true")  # Spark generates the secret; other masters have their own, or none
     if master.startswith(STANDALONE):
         wanted = cores(conf)
         if wanted is not None:  # a standalone master grants all cores of a machine, and no number of executors
-            found.setdefault(_CORES, "1")
+            settings.setdefault(_CORES, "1")
             if not _elastic(conf):
-                found.setdefault("spark.cores.max", str(wanted))
-        if found.get(_AUTHENTICATE) == "true" and _GIVEN_SECRET in os.environ:
-            found.setdefault(_SECRET, "in the environment")  # the variable wins, but Spark requires the setting
+                settings.setdefault("spark.cores.max", str(wanted))
+        if settings.get(_AUTHENTICATE) == "true" and _GIVEN_SECRET in os.environ:
+            settings.setdefault(_SECRET, "in the environment")  # the variable wins, but Spark requires the setting
     for name in _LEAVING:
-        found.setdefault(name, "true")
+        settings.setdefault(name, "true")
     if _elastic(conf):  # otherwise idle executors stay because of their shuffle files
-        found.setdefault("spark.dynamicAllocation.shuffleTracking.enabled", "false")
+        settings.setdefault("spark.dynamicAllocation.shuffleTracking.enabled", "false")
     if conf.get(_ARCHIVES) != "":  # an empty setting means that SinkQL is installed there
-        archives = [each for each in conf.get(_ARCHIVES, "").split(",") if each]
+        archives = [archive for archive in conf.get(_ARCHIVES, "").split(",") if archive]
         folders = [_FOLDER]
-        if not any(each.endswith(f"#{_FOLDER}") for each in [*archives, *conf.get(_OF_YARN, "").split(",")]):
-            made = cached_archives()
-            folders = [f"{_FOLDER}{number or ''}" for number in range(len(made))]
-            named = [f"{path}#{folder}" for path, folder in zip(made, folders, strict=True)]
+        if not any(archive.endswith(f"#{_FOLDER}") for archive in [*archives, *conf.get(_OF_YARN, "").split(",")]):
+            packages = cached_archives()
+            folders = [f"{_FOLDER}{number or ''}" for number in range(len(packages))]
+            named = [f"{path}#{folder}" for path, folder in zip(packages, folders, strict=True)]
             if master.startswith(STANDALONE):
-                found[_HANDED_OUT] = ",".join(named)
+                settings[_HANDED_OUT] = ",".join(named)
             else:
                 archives += named
-        found[_ARCHIVES] = ",".join(archives)
-        found[_PATH] = ":".join([*folders, *filter(None, [conf.get(_PATH)])])
-    found[f"{_ENVIRONMENT}{EXECUTOR}"] = "1"
-    found[f"{_ENVIRONMENT}{EXPECTED}"] = python_version()
-    return found | _trusted(found, folder)
+        settings[_ARCHIVES] = ",".join(archives)
+        settings[_PATH] = ":".join([*folders, *filter(None, [conf.get(_PATH)])])
+    settings[f"{_ENVIRONMENT}{EXECUTOR}"] = "1"
+    settings[f"{_ENVIRONMENT}{EXPECTED}"] = python_version()
+    return settings | _trusted(settings, folder)
 
 
 def ship_archives(context: SparkContext, conf: Mapping[str, str]) -> None:
@@ -140,25 +140,25 @@ def ship_archives(context: SparkContext, conf: Mapping[str, str]) -> None:
     `SparkContext.addArchive` would also unpack them in the driver, which has all packages.
     """
     java, jvm = context._jsc.sc(), context._jvm
-    known = java.addedArchives()
-    if not known.contains(_OF_ALL):
-        known.put(_OF_ALL, jvm.scala.collection.concurrent.TrieMap())
-    for path, _, folder in (each.partition("#") for each in conf.get(_HANDED_OUT, "").split(",") if each):
+    archives = java.addedArchives()
+    if not archives.contains(_OF_ALL):
+        archives.put(_OF_ALL, jvm.scala.collection.concurrent.TrieMap())
+    for path, _, folder in (archive.partition("#") for archive in conf.get(_HANDED_OUT, "").split(",") if archive):
         url = java.env().rpcEnv().fileServer().addFile(jvm.java.io.File(path))
-        known.apply(_OF_ALL).put(f"{url}#{folder}", time.time_ns() // 1_000_000)
+        archives.apply(_OF_ALL).put(f"{url}#{folder}", time.time_ns() // 1_000_000)
 
 
 def _trusted(conf: Mapping[str, str], folder: Path) -> dict[str, str]:
     """Return settings that make executors trust the certificate files named in this process's environment."""
-    files, found = [each for each in (conf.get(_FILES),) if each], {}
+    files, environment = [setting for setting in (conf.get(_FILES),) if setting], {}
     for name in _CERTIFICATES:
         path = Path(os.environ.get(name, ""))
         if f"{_ENVIRONMENT}{name}" not in conf and path.is_file():
             copy = folder / f"{name.lower()}.pem"  # the executor's working folder has it too
             storage_files.write_atomic(copy, path.read_bytes(), sync=False)
             files.append(str(copy))
-            found[f"{_ENVIRONMENT}{name}"] = copy.name
-    return found | ({_FILES: ",".join(files)} if found else {})
+            environment[f"{_ENVIRONMENT}{name}"] = copy.name
+    return environment | ({_FILES: ",".join(files)} if environment else {})
 
 
 class Application(Protocol):
@@ -277,7 +277,7 @@ class Executors:
         """Return whether the leading master does not know the application, and so will never give it an executor."""
         if not self._master.startswith(STANDALONE):
             return False
-        jvm, own = self._context._jvm, self._context.applicationId
+        jvm, application = self._context._jvm, self._context.applicationId
         asked = getattr(getattr(jvm.org.apache.spark.deploy, "DeployMessages$RequestMasterState$"), "MODULE$")
         for address in self._master.removeprefix(STANDALONE).split(","):
             url = f"{STANDALONE}{address}"
@@ -287,7 +287,7 @@ class Executors:
                 master = jvm.org.apache.spark.SparkEnv.get().rpcEnv().setupEndpointRef(place, "Master")
                 state = master.askSync(asked, jvm.scala.reflect.ClassTag.Any())
                 if state.status().toString() == _LEADS:
-                    return all(activeapp.id() != own for activeapp in state.activeApps())
+                    return all(activeapp.id() != application for activeapp in state.activeApps())
         return False
 
     def _count(self) -> int:
@@ -295,31 +295,31 @@ class Executors:
         return int(self._java.sc().getExecutorMemoryStatus().size()) - 1
 
     def _missing(self) -> SinkqlError:
-        said = ""
+        answer = ""
         if self._master.startswith(KUBERNETES):  # Spark repeats its request, and reports errors only in its log
             with suppress(OSError), self._log.open("rb") as log:
                 log.seek(max(self._logged, self._length() - _READ_BYTES))
-                said = _said_by_api(log.read().decode(errors="replace"))
-        if _FORBIDDEN.search(said):
-            return refused_by_api(self._master, said)
-        return self._no_executors_error(f"given no executor for {self._patience:.0f} seconds", said)
+                answer = _said_by_api(log.read().decode(errors="replace"))
+        if _FORBIDDEN.search(answer):
+            return refused_by_api(self._master, answer)
+        return self._no_executors_error(f"given no executor for {self._patience:.0f} seconds", answer)
 
     def _length(self) -> int:
         with suppress(OSError):
             return self._log.stat().st_size
         return 0
 
-    def _no_executors_error(self, did: str, said: str = "") -> SinkqlError:
-        return _no_executors_error(self._master, str(self._java.sc().conf().get(_HOST)), did, said)
+    def _no_executors_error(self, did: str, answer: str = "") -> SinkqlError:
+        return _no_executors_error(self._master, str(self._java.sc().conf().get(_HOST)), did, answer)
 
 
-def _no_executors_error(master: str, host: str, did: str, said: str = "") -> SinkqlError:
+def _no_executors_error(master: str, host: str, did: str, answer: str = "") -> SinkqlError:
     """Return the error for a cluster that gives no executors to a driver at `host`; `did` and `said` are its answer."""
     look = _PODS if master.startswith(KUBERNETES) else _PAGES
     return SinkqlError(
         "SQ4051",
         f'the cluster at "{master}" has {did}',
-        detail=f"executors must reach this process at {host}" + (f"\n{said}" if said else ""),
+        detail=f"executors must reach this process at {host}" + (f"\n{answer}" if answer else ""),
         hint=f"{look} CORES, MEMORY and EXECUTORS set the request, 'spark.driver.host' in CONF the address at which "
         "executors reach this machine.",
     )
@@ -330,29 +330,29 @@ def startup_error(error: Exception, master: str, conf: Mapping[str, str]) -> Sin
     text = str(error)
     if _STOPPED.search(text):
         return _no_executors_error(master, conf.get(_HOST, ""), _REMOVED)
-    if master.startswith(KUBERNETES) and (said := _said_by_api(text)):
-        return refused_by_api(master, said)
+    if master.startswith(KUBERNETES) and (answer := _said_by_api(text)):
+        return refused_by_api(master, answer)
     return None
 
 
 def _said_by_api(text: str) -> str:
     """Return the last answer of the API server in a text, or the reason why it did not answer."""
-    found = [*_OF_API.finditer(text)]
-    if not found:
+    answers = [*_OF_API.finditer(text)]
+    if not answers:
         return ""
-    last = found[-1]
-    causes = [each.group(1) for each in _CAUSE.finditer(text, last.end())]
+    last = answers[-1]
+    causes = [cause.group(1) for cause in _CAUSE.finditer(text, last.end())]
     return "\n".join(dict.fromkeys([_STATUS.sub("", last.group(1)), *causes[-1:]]))
 
 
-def refused_by_api(master: str, said: str) -> SinkqlError:
+def refused_by_api(master: str, answer: str) -> SinkqlError:
     """Return the error of a Kubernetes API server that refuses Spark's requests, with its reason in `said`."""
-    if not _FORBIDDEN.search(said):
-        return unanswered(master, said)
+    if not _FORBIDDEN.search(answer):
+        return unanswered(master, answer)
     return SinkqlError(
         "SQ4056",
         f'the API server at "{master}" refuses a request of Spark',
-        detail=said,
+        detail=answer,
         hint="Give the account the role of deploy/kubernetes.yaml in the namespace of the executors, and set both in "
         "CONF, outside a pod: 'spark.kubernetes.authenticate.oauthTokenFile', 'spark.kubernetes.namespace'.",
     )
@@ -364,16 +364,16 @@ def _elastic(conf: Mapping[str, str]) -> bool:
 
 def _refused(text: str, python_: str) -> SinkqlError:
     """Return the error for executors whose Python does not start, from Java's message."""
-    said, absent = _SAID.search(text), _ABSENT.search(text)
+    version_error, absent = _SAID.search(text), _ABSENT.search(text)
     detail = None
-    if said is not None:
-        message = f"the executors' {python_} is of another version: {said[1].strip()}"
+    if version_error is not None:
+        message = f"the executors' {python_} is of another version: {version_error[1].strip()}"
     elif absent is not None:
         message = f'the executors have no program "{absent[1]}"'
     else:
         message = f"the executors' {python_} does not run SinkQL"
-        own = [line.strip() for line in text.splitlines() if not _OF_JAVA.match(line)]
-        detail = "\n".join(own[-_SHOWN:])
+        lines = [line.strip() for line in text.splitlines() if not _OF_JAVA.match(line)]
+        detail = "\n".join(lines[-_SHOWN:])
     return SinkqlError(
         "SQ4052",
         message,
@@ -384,5 +384,5 @@ def _refused(text: str, python_: str) -> SinkqlError:
 
 
 def _seconds(text: str) -> float:
-    found = re.fullmatch(r"(\d+)\s*(ms|s|m|min|h)?", text.strip())
-    return int(found[1]) * _UNITS[found[2] or ""] if found is not None else _seconds(_PATIENCE)
+    match = re.fullmatch(r"(\d+)\s*(ms|s|m|min|h)?", text.strip())
+    return int(match[1]) * _UNITS[match[2] or ""] if match is not None else _seconds(_PATIENCE)

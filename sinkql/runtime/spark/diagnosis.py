@@ -50,10 +50,10 @@ def diagnose(job: physical.Job, rows_of: RowsOf, error: Exception) -> SinkqlErro
         return None
     for operator in job.graph.running():
         if isinstance(operator, physical.Map):
-            found = _in_map(job, rows_of, operator)
-            if found is not None:
-                return found
-    message = told(error)
+            diagnosis = _in_map(job, rows_of, operator)
+            if diagnosis is not None:
+                return diagnosis
+    message = spark_message(error)
     return SinkqlError(code_of(message), message, hint=failure.row_error_hint(job))
 
 
@@ -65,13 +65,13 @@ def _in_map(job: physical.Job, rows_of: RowsOf, operator: physical.Map) -> Sinkq
     rows = rows.withColumn(_NUMBER, F.monotonically_increasing_id()).persist()
     try:
         for failing in _expressions(operator):
-            kept = rows
+            passing = rows
             if operator.where is not None and failing is not operator.where:
-                kept = rows.where(F.expr(spark_sql(operator.where.expression)))
-            probe = _Probe(kept, types, failing)
+                passing = rows.where(F.expr(spark_sql(operator.where.expression)))
+            probe = _Probe(passing, types, failing)
             error = probe.failure(None)
             if error is not None:
-                return failure.row_error(job, failing, told(error), probe.sample())
+                return failure.row_error(job, failing, spark_message(error), probe.sample())
     finally:
         rows.unpersist()
     return None
@@ -124,7 +124,7 @@ class _Probe:
 def _shown(value: Any, type_: Type) -> object:
     """Return a value for display: Spark stores a time of day as its microseconds."""
     if isinstance(value, list) and type_.element is not None:
-        return [_shown(each, type_.element) for each in value]
+        return [_shown(element, type_.element) for element in value]
     if isinstance(value, Row):
         return {field.name: _shown(value[place], field.type) for place, field in enumerate(type_.fields)}
     if isinstance(value, int) and type_ == TIME:
@@ -132,14 +132,14 @@ def _shown(value: Any, type_: Type) -> object:
     return value
 
 
-def told(error: Exception) -> str:
+def spark_message(error: Exception) -> str:
     """Return Spark's message without its error class, and without advice that does not apply to SinkQL."""
     text = re.sub(r"^\[[\w.]+\]\s*", "", str(error)).strip()
     text = _ADVICE.sub("", text).splitlines()[0].rstrip(". ")
-    for pattern, said in _SAID:
-        found = pattern.search(text)
-        if found is not None:
-            return said(found)
+    for pattern, message_of in _SAID:
+        match = pattern.search(text)
+        if match is not None:
+            return message_of(match)
     return text[:1].lower() + text[1:]
 
 
@@ -153,15 +153,15 @@ _TYPES = {
     "Decimal": "numeric", "BINARY": "bytea", "TIMESTAMP": "timestamptz", "TIMESTAMP_NTZ": "timestamp",
 }  # fmt: skip
 _SAID: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
-    (re.compile(r'to "(.+)" due to an overflow$'), lambda found: f"{_type(found[1])} out of range"),
+    (re.compile(r'to "(.+)" due to an overflow$'), lambda match: f"{_type(match[1])} out of range"),
     (
         re.compile(r"(?s)^The value '(.*)' of the type \"STRING\" cannot be cast to \"(.+)\" because it is malformed$"),
-        lambda found: f'invalid input syntax for type {_type(found[2])}: "{found[1]}"',
+        lambda match: f'invalid input syntax for type {_type(match[2])}: "{match[1]}"',
     ),
     (
         re.compile(r"cannot be represented as (Decimal\(.+\))$"),
-        lambda found: f"value out of range for {_type(found[1])}",
+        lambda match: f"value out of range for {_type(match[1])}",
     ),
-    (re.compile(r"^Invalid value for (Year|Month|Day|Epoch)\w*"), lambda found: "date field value out of range"),
+    (re.compile(r"^Invalid value for (Year|Month|Day|Epoch)\w*"), lambda _: "date field value out of range"),
 )
 """Messages of Spark about values, and the same messages in the evaluator's words."""

@@ -95,11 +95,11 @@ class SparkEngine:
                 raise
             except Exception as error:
                 frames.whole = True  # the error shows the row that fails
-                found = failure.from_spark_error(error, key) or diagnose(
+                row_error = failure.from_spark_error(error, key) or diagnose(
                     job, partial(frames.frame, sequence=False, first=False), error
                 )
-                if found is not None:
-                    raise found from None
+                if row_error is not None:
+                    raise row_error from None
                 raise
             finally:
                 frames.close()
@@ -202,7 +202,7 @@ class _Frames:
             if source in here:
                 for _ in reads[source].rows([number], uuid.uuid4().hex, self.words.append):
                     pass
-        there = [each for each in missing if each[0] not in here]
+        there = [split for split in missing if split[0] not in here]
         if there:
             spread = self.engine.spark.sparkContext.parallelize(there, self.engine.parallelism)
             spread.mapPartitions(partition).collect()
@@ -276,8 +276,8 @@ class _Frames:
         arrangements = self.batch.arrangements
         handed = StagedRows(arrangements.home, f"{arrangements.epoch}-{uuid.uuid4().hex}")
         self._handed.append(handed)
-        own = task.rows(range(len(task.splits)), uuid.uuid4().hex, self.words.append)
-        return handed.stage(own, task.schema()), handed.read_task(partial(failure.as_task_error, self.key))
+        rows = task.rows(range(len(task.splits)), uuid.uuid4().hex, self.words.append)
+        return handed.stage(rows, task.schema()), handed.read_task(partial(failure.as_task_error, self.key))
 
     def _map(self, operator: physical.Map, *, sequence: bool, first: bool) -> DataFrame:
         rows = self.frame(operator.input, sequence=sequence, first=first)
@@ -299,8 +299,8 @@ class _Frames:
         for place, operator in enumerate(union.inputs):
             rows = self.frame(operator, sequence=sequence, first=first and place == 0)
             columns = [
-                F.col(quoted(own.name)).alias(name)
-                for own, name in zip(physical.columns_of(operator), names, strict=True)
+                F.col(quoted(column.name)).alias(name)
+                for column, name in zip(physical.columns_of(operator), names, strict=True)
             ]
             if retract:
                 columns.append(F.col(quoted(DIFF)) if DIFF in rows.columns else F.lit(1).cast("bigint").alias(DIFF))
@@ -316,7 +316,9 @@ class _Frames:
         """Return an operator's rows, or the write task's results if the operator's tasks write."""
         arrangements, key, leave = self.batch.arrangements, self.key, self.leave
         meant = stateful(operator)
-        task = task_of(meant, arrangements, *(self.batch.below(each, self.job.shared) for each in operator.entering))
+        task = task_of(
+            meant, arrangements, *(self.batch.below(input_, self.job.shared) for input_ in operator.entering)
+        )
         preparation = meant.preparation
         buckets = self.stateful[meant.name] = preparation.buckets(arrangements.manifest["buckets"])
         delivered = [*preparation.types(), None]
@@ -325,12 +327,12 @@ class _Frames:
 
         def changes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             with failure.as_task_error(key):
-                given = (from_spark(batch, delivered) for batch in batches)
-                bucket, own = (partition_number(), given) if first else split_bucket_rows(given)
+                received = (from_spark(batch, delivered) for batch in batches)
+                bucket, bucket_rows = (partition_number(), received) if first else split_bucket_rows(received)
                 if bucket is None:
                     return
-                found = task(bucket, attempt_name(), own, leave)
-                yield from batches_to_spark(found) if write is None else write(bucket, found)
+                results = task(bucket, attempt_name(), bucket_rows, leave)
+                yield from batches_to_spark(results) if write is None else write(bucket, results)
 
         steps = spark_steps(preparation)
         if isinstance(preparation, SidesPreparation):
@@ -401,11 +403,11 @@ def _written(job: physical.Job, task: WriteTask) -> Callable[[int, Iterator[pa.R
     """Return a function that writes the rows of a task."""
     copartitioned = job.copartitioned
     assert copartitioned is not None
-    given = (*copartitioned.columns, DIFF)
+    sources = (*copartitioned.columns, DIFF)
     names = [*(column.name for column in job.write.columns), DIFF]
 
     def write(bucket: int, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        named = (pa.RecordBatch.from_arrays([row.column(name) for name in given], names=names) for row in rows)
+        named = (pa.RecordBatch.from_arrays([row.column(name) for name in sources], names=names) for row in rows)
         yield _result(task(bucket, attempt_name(), named))
 
     return write
@@ -455,15 +457,15 @@ _PLACE = "$place"
 
 def flattened(operator: physical.Flatten, rows: DataFrame) -> DataFrame:
     """Return the rows of a Flatten, with their `$diff`."""
-    given = [F.col(quoted(name)) for name in rows.columns]
+    columns_below = [F.col(quoted(name)) for name in rows.columns]
     array = F.expr(spark_sql(operator.array.expression))
     explode = F.posexplode_outer if operator.outer else F.posexplode
-    found = rows.select(*given, explode(array).alias(_PLACE, operator.name))
-    names = [each.name for each in physical.columns_of(operator)]
+    exploded = rows.select(*columns_below, explode(array).alias(_PLACE, operator.name))
+    names = [column.name for column in physical.columns_of(operator)]
     number = [] if operator.ordinality is None else [operator.ordinality]
     columns = [F.col(quoted(name)) for name in names if name not in number]
     numbers = [(F.col(quoted(_PLACE)) + 1).cast("bigint").alias(name) for name in number]
-    return found.select(*columns, *numbers, *[F.col(quoted(name)) for name in (DIFF,) if name in rows.columns])
+    return exploded.select(*columns, *numbers, *[F.col(quoted(name)) for name in (DIFF,) if name in rows.columns])
 
 
 def repeated(operator: physical.Repeat, rows: DataFrame) -> DataFrame:

@@ -82,9 +82,9 @@ def _candidates() -> Iterator[str]:
 def _checked(java: str) -> Java:
     """Return the Java of a program; raises SQ4001 and SQ4002."""
     shown = _run(java, "-XshowSettings:properties", "-version").stderr
-    found = re.search(r'version "(?:1\.)?(\d+)', shown)
-    if found is None or int(found[1]) < _JAVA:
-        version = found[1] if found else shown.strip()
+    match = re.search(r'version "(?:1\.)?(\d+)', shown)
+    if match is None or int(match[1]) < _JAVA:
+        version = match[1] if match else shown.strip()
         raise SinkqlError("SQ4002", f"Spark needs Java {_JAVA} or newer, found {version}", detail=java, hint=_HINT)
     home = re.search(r"(?m)^\s*java\.home = (.+)$", shown)  # a program in PATH may be a script that finds a Java
     return Java(java, Path(home[1]) if home else Path(java).resolve().parents[1])
@@ -93,9 +93,9 @@ def _checked(java: str) -> Java:
 def _modules(java: Java) -> list[str]:
     """Return the names of a Java's modules."""
     with suppress(OSError):
-        found = re.search(r'(?m)^MODULES="(.*)"$', (java.home / "release").read_text())
-        if found is not None:
-            return found[1].split()
+        match = re.search(r'(?m)^MODULES="(.*)"$', (java.home / "release").read_text())
+        if match is not None:
+            return match[1].split()
     return [line.partition("@")[0] for line in _run(java.path, "--list-modules").stdout.splitlines()]
 
 

@@ -91,14 +91,14 @@ class Jvm:
         Arguments in PYSPARK_SUBMIT_ARGS come before these, and the last one counts. Raises JvmEndedError.
         """
         *submitted, program = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "")) or ["pyspark-shell"]
-        own = ["--master", master, "--deploy-mode", "client", "--properties-file", str(properties)]
+        arguments = ["--master", master, "--deploy-mode", "client", "--properties-file", str(properties)]
         with tempfile.TemporaryDirectory() as place:
             answer = Path(place) / "answer"
             with self._lock:
                 if self._killed:
                     raise JvmEndedError
                 self._process = subprocess.Popen(
-                    [home / "bin" / "spark-submit", *submitted, *own, program],
+                    [home / "bin" / "spark-submit", *submitted, *arguments, program],
                     stdin=subprocess.PIPE,
                     stdout=output,
                     stderr=output,
@@ -109,8 +109,8 @@ class Jvm:
                 if self._process.poll() is not None:
                     raise JvmEndedError(f"Java ended with exit code {self._process.returncode}")
                 time.sleep(_LOOK_SECONDS)
-            with answer.open("rb") as told:
-                port, secret = read_int(told), UTF8Deserializer().loads(told)
+            with answer.open("rb") as data:
+                port, secret = read_int(data), UTF8Deserializer().loads(data)
         with _variables({_PORT: str(port), _SECRET: secret}):
             return launch_gateway()
 

@@ -26,12 +26,12 @@ def own_address(master: str) -> str | None:
     if master.startswith(KUBERNETES) and _proxied(master):
         return None
     reasons = []
-    for each, host, port in _places(master):
+    for server, host, port in _places(master):
         try:
             with socket.create_connection((host, int(port or 0)), _PATIENCE_SECONDS) as reached:
                 return str(reached.getsockname()[0])
         except (OSError, ValueError) as error:
-            reasons.append(f"{each}: {error}")
+            reasons.append(f"{server}: {error}")
     raise unanswered(master, "\n".join(reasons))
 
 
@@ -52,9 +52,9 @@ def _places(master: str) -> Iterator[tuple[str, str, str | int | None]]:
         url = urlsplit(_url(master))
         yield url.netloc, url.hostname or "", url.port or _PORTS.get(url.scheme)
         return
-    for each in master.removeprefix(STANDALONE).split(","):
-        host, _, port = each.rpartition(":")
-        yield each, host, port
+    for server in master.removeprefix(STANDALONE).split(","):
+        host, _, port = server.rpartition(":")
+        yield server, host, port
 
 
 def _url(master: str) -> str:

@@ -61,7 +61,7 @@ def cached_archives() -> list[Path]:
     Packages in editable mode have a separate archive, so that a change remakes only that one. Raises SQ4053 and SQ4054.
     """
     folder = cache_folder()
-    found = []
+    paths = []
     for contents in _contents():
         if not contents.files:
             continue
@@ -71,8 +71,8 @@ def cached_archives() -> list[Path]:
             _sweep(folder)
         with suppress(OSError):
             os.utime(path)  # the most recently used archives are kept
-        found.append(path)
-    return found
+        paths.append(path)
+    return paths
 
 
 def pack(path: Path, *, driver: bool = False) -> None:
@@ -117,8 +117,8 @@ def _compiled(path: Path, name: str, source: bytes) -> bytes | None:
     with suppress(OSError):
         cached = Path(importlib.util.cache_from_source(str(path))).read_bytes()
         status = path.stat()
-        told = struct.pack("<LLL", 0, int(status.st_mtime) & 0xFFFFFFFF, status.st_size & 0xFFFFFFFF)
-        if cached[:16] == magic + told:
+        stamp = struct.pack("<LLL", 0, int(status.st_mtime) & 0xFFFFFFFF, status.st_size & 0xFFFFFFFF)
+        if cached[:16] == magic + stamp:
             return head + cached[16:]
     try:
         return head + marshal.dumps(compile(source, name, "exec", dont_inherit=True))
@@ -129,16 +129,16 @@ def _compiled(path: Path, name: str, source: bytes) -> bytes | None:
 def _contents(left_out: frozenset[str] = _OF_SPARK | _OF_DRIVERS) -> tuple[Contents, Contents]:
     """Return the contents of installed packages, and of packages in editable mode."""
     installed, editable = Contents(), Contents()
-    for each in sorted(_distributions(left_out), key=lambda each: each.name):
-        if _editable(each):
-            files = {**dict(_files_of(each)), **dict(_modules_of(each))}
+    for package in sorted(_distributions(left_out), key=lambda package: package.name):
+        if _editable(package):
+            files = {**dict(_files_of(package)), **dict(_modules_of(package))}
             editable.files.update(files)
             for name in sorted(files):
                 editable.digest.update(f"{name}\0".encode() + hashlib.sha256(files[name].read_bytes()).digest())
         else:
-            installed.files.update(_files_of(each))
+            installed.files.update(_files_of(package))
             installed.digest.update(
-                (each.read_text("RECORD") or each.version).encode()
+                (package.read_text("RECORD") or package.version).encode()
             )  # RECORD has a digest of each file
     return installed, editable
 
@@ -156,40 +156,40 @@ def _distributions(left_out: frozenset[str]) -> Iterator[Distribution]:
             continue
         seen.add((name, frozenset(requirement.extras)))
         try:
-            found = distribution(name)
+            package = distribution(name)
         except PackageNotFoundError:
             continue
         if name not in yielded:
             yielded.add(name)
-            yield found
-        extras = found.metadata.get_all("Provides-Extra") or [] if name == _OWN else requirement.extras
-        for text in found.requires or []:
+            yield package
+        extras = package.metadata.get_all("Provides-Extra") or [] if name == _OWN else requirement.extras
+        for text in package.requires or []:
             needed = Requirement(text)
-            if needed.marker is None or any(needed.marker.evaluate({"extra": each}) for each in ("", *extras)):
+            if needed.marker is None or any(needed.marker.evaluate({"extra": extra}) for extra in ("", *extras)):
                 wanted.append(needed)
 
 
-def _files_of(found: Distribution) -> Iterator[tuple[str, Path]]:
-    for file in found.files or []:
-        path = Path(str(found.locate_file(file)))
+def _files_of(package: Distribution) -> Iterator[tuple[str, Path]]:
+    for file in package.files or []:
+        path = Path(str(package.locate_file(file)))
         if _used(PurePosixPath(file)) and path.is_file():
             yield str(file), path
 
 
-def _editable(found: Distribution) -> bool:
-    told = json.loads(found.read_text("direct_url.json") or "{}")
-    return bool(told.get("dir_info", {}).get("editable"))
+def _editable(package: Distribution) -> bool:
+    origin = json.loads(package.read_text("direct_url.json") or "{}")
+    return bool(origin.get("dir_info", {}).get("editable"))
 
 
-def _modules_of(found: Distribution) -> Iterator[tuple[str, Path]]:
+def _modules_of(package: Distribution) -> Iterator[tuple[str, Path]]:
     """Yield the modules of a package in editable mode; raises SQ4053."""
-    names = {point.module.partition(".")[0] for point in found.entry_points if point.group == GROUP}
-    for name in names or {found.name.replace("-", "_")}:
+    names = {point.module.partition(".")[0] for point in package.entry_points if point.group == GROUP}
+    for name in names or {package.name.replace("-", "_")}:
         spec = importlib.util.find_spec(name)
         if spec is None or spec.origin is None:
             raise SinkqlError(
                 "SQ4053",
-                f'package "{found.name}" cannot be packed for executors',
+                f'package "{package.name}" cannot be packed for executors',
                 detail=f'it is installed in editable mode, and no module "{name}" was found',
                 hint="Install it without --editable.",
             )
@@ -208,7 +208,7 @@ def _tree(package: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _used(file: PurePosixPath) -> bool:
-    library = file.name.startswith("libarrow") and any(each in file.name for each in _UNUSED_LIBRARIES)
+    library = file.name.startswith("libarrow") and any(library_name in file.name for library_name in _UNUSED_LIBRARIES)
     left_out = _UNUSED_FOLDERS.intersection(file.parts) or file.suffix in _UNUSED or library
     return not left_out and file.parts[0] != ".." and not file.is_absolute()
 
@@ -216,6 +216,6 @@ def _used(file: PurePosixPath) -> bool:
 def _sweep(folder: Path) -> None:
     """Delete all but the most recently used archives."""
     with suppress(OSError):
-        found = sorted(folder.glob("package-*.zip"), key=lambda path: path.stat().st_mtime)
-        for path in found[:-_KEPT]:
+        archives = sorted(folder.glob("package-*.zip"), key=lambda path: path.stat().st_mtime)
+        for path in archives[:-_KEPT]:
             path.unlink(missing_ok=True)

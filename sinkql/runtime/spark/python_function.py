@@ -33,19 +33,19 @@ def _read_json(text: str | None) -> str | None:
 
 def _computed(program: str, type_: str, *operands: Decimal | None) -> str | None:
     try:
-        found = program_value(program, type_, operands)
+        result = program_value(program, type_, operands)
     except EvaluationError as error:
         return f"!{error}"
-    if found is None:
+    if result is None:
         return None
-    return repr(found) if isinstance(found, float) else format(found, "f")
+    return repr(result) if isinstance(result, float) else format(result, "f")
 
 
 def _strict(function: Callable[[str, str], str | None]) -> Callable[[str | None, str | None], str | None]:
-    def found(text: str | None, argument: str | None) -> str | None:
+    def apply(text: str | None, argument: str | None) -> str | None:
         return None if text is None or argument is None else function(text, argument)
 
-    return found
+    return apply
 
 
 def _step(text: str) -> str | int:

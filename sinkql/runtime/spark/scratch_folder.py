@@ -86,10 +86,10 @@ def _free(path: Path) -> bool:
 
 def _empty(path: Path) -> None:
     """Delete everything except the log and the lock, which a later process needs to find it."""
-    for each in path.iterdir():
-        if each.name in (_LOCK, _LOG):
+    for entry in path.iterdir():
+        if entry.name in (_LOCK, _LOG):
             continue
-        if each.is_dir():
-            shutil.rmtree(each, ignore_errors=True)  # as above
+        if entry.is_dir():
+            shutil.rmtree(entry, ignore_errors=True)  # as above
         else:
-            each.unlink(missing_ok=True)
+            entry.unlink(missing_ok=True)

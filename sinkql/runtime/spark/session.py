@@ -88,7 +88,7 @@ class SparkSettings:
         options = " ".join(os.environ.get(name, "") for name in _JAVA_OPTIONS)
         submitted = os.environ.get(_SUBMITTED, "")
         listening = any(name.startswith(_LISTENING) for name in self.conf) or any(
-            each in f"{options} {submitted}" for each in (*_LISTENING, _GIVING_OPTIONS)
+            option in f"{options} {submitted}" for option in (*_LISTENING, _GIVING_OPTIONS)
         )
         return self.local and not listening and not _WRITING.search(options)
 
@@ -100,9 +100,9 @@ class SparkSettings:
 
 def bucket_count(settings: SparkSettings) -> int:
     """Return the number of shuffle partitions, which are the buckets of state and key indexes."""
-    told = settings.conf.get("spark.sql.shuffle.partitions")
-    if told:
-        return int(told)
+    setting = settings.conf.get("spark.sql.shuffle.partitions")
+    if setting:
+        return int(setting)
     return max(2, _cores(settings)) if settings.local else 2 * _cores(settings)
 
 
@@ -219,14 +219,14 @@ def start(settings: SparkSettings, jvm: Jvm | None = None) -> SparkSession:
         logging.getLogger(logger).setLevel(_SILENT)
     logging.getLogger().addFilter(_not_of_py4j)
     conf = settings.folder / "conf"
-    for each in (conf, settings.folder / "tmp"):
-        each.mkdir(parents=True, mode=0o700, exist_ok=True)
+    for directory in (conf, settings.folder / "tmp"):
+        directory.mkdir(parents=True, mode=0o700, exist_ok=True)
     files.write_atomic(conf / "log4j2.properties", _LOG4J.format(file=settings.log).encode(), private=True, sync=False)
     jvm = jvm or Jvm()
     try:
         gateway = _joined(settings, jvm) if settings.submitted else None
-        given = dict(SparkConf(_jvm=gateway.jvm).getAll()) if gateway is not None else {}
-        wanted = {**_defaults(settings, archive), **given, **settings.conf, **_required(settings, conf)}
+        submitted = dict(SparkConf(_jvm=gateway.jvm).getAll()) if gateway is not None else {}
+        wanted = {**_defaults(settings, archive), **submitted, **settings.conf, **_required(settings, conf)}
         if not settings.local:
             wanted = cluster.with_executor_settings(settings.master, wanted, settings.folder)
         text = "".join(f"{key} {_escaped(wanted[key])}\n" for key in wanted)
@@ -324,7 +324,7 @@ def _defaults(settings: SparkSettings, archive: Archive) -> dict[str, str]:
     # The threshold for compilation is ten times the default: a start and a small batch cost a quarter less, while the
     # loops of a large batch still reach it immediately.
     patience = ["Invocation=50000", "MinInvocation=6000", "Compile=150000", "BackEdge=400000"]
-    compiler = " ".join(f"-XX:Tier4{each.replace('=', 'Threshold=')}" for each in patience)
+    compiler = " ".join(f"-XX:Tier4{setting.replace('=', 'Threshold=')}" for setting in patience)
     folder = settings.folder.absolute()
     log = _java_option(f"-Dlog4j2.configurationFile={(folder / 'conf' / 'log4j2.properties').as_uri()}")
     files = _java_option(f"-Djava.io.tmpdir={folder / 'tmp'}") if _runs_files(settings) else ""

@@ -23,12 +23,12 @@ _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 def with_absolute_paths(conf: Mapping[str, str], path: Callable[[str], Path]) -> dict[str, str]:
     """Return the settings with absolute paths; `path` resolves a path."""
-    found = dict(conf)
-    for name in found.keys() & {*_LISTED}:
-        found[name] = ",".join(_whole(each.strip(), path) for each in conf[name].split(","))
-    for name in found.keys() & {*_SINGLE}:
-        found[name] = _whole(conf[name], path)
-    return found
+    settings = dict(conf)
+    for name in settings.keys() & {*_LISTED}:
+        settings[name] = ",".join(_whole(part.strip(), path) for part in conf[name].split(","))
+    for name in settings.keys() & {*_SINGLE}:
+        settings[name] = _whole(conf[name], path)
+    return settings
 
 
 def _whole(value: str, path: Callable[[str], Path]) -> str:

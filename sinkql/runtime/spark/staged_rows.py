@@ -49,14 +49,14 @@ class StagedRows:
         return len(self._files)
 
     def read_task(
-        self, told: Callable[[], AbstractContextManager[None]]
+        self, as_task_error: Callable[[], AbstractContextManager[None]]
     ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
         """Return a function that reads the rows of numbered files in tasks; `told` is the context around it."""
         home, files = self.home.for_tasks(), tuple(self._files)
 
         def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            with told():
-                for number in (each for batch in batches for each in batch.column(0).to_pylist()):
+            with as_task_error():
+                for number in (number_ for batch in batches for number_ in batch.column(0).to_pylist()):
                     if home.fetch({files[number]: None}):
                         raise LostStateError("SQ3404", f'state file "{files[number]}" is missing or damaged')
                     with pa.memory_map(str(home.folder / files[number])) as data:

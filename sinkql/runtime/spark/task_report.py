@@ -32,10 +32,10 @@ class _AnyNumber:
         reading: Sequence[Any], writing: Sequence[Any], failing: Sequence[Any], seconds: float
     ) -> tuple[list[Any], list[Any], list[Any]]:
         poll = select.poll()
-        for each in reading:
-            poll.register(each, select.POLLIN)
+        for stream in reading:
+            poll.register(stream, select.POLLIN)
         ready = {number for number, _ in poll.poll(1000 * seconds)}
-        return [each for each in reading if each.fileno() in ready], [], []
+        return [stream for stream in reading if stream.fileno() in ready], [], []
 
 
 accumulators.select = _AnyNumber
@@ -50,9 +50,9 @@ class _Inbox:
     def take(self, words: list[tuple[str, bytes]]) -> None:
         """Accept the reports of a task."""
         for batch, word in words:
-            kept = self.batches.get(batch)
-            if kept is not None:
-                kept.append(pickle.loads(word))
+            reports = self.batches.get(batch)
+            if reports is not None:
+                reports.append(pickle.loads(word))
 
 
 class _Words:
@@ -86,8 +86,8 @@ def task_reports(context: SparkContext, batch: str) -> Iterator[tuple[Leave, lis
         if words is None:
             words = vars(context)["_sinkql_words"] = context.accumulator(_Inbox(), _Words())
     inbox: _Inbox = words.value
-    kept = inbox.batches[batch] = []
+    reports = inbox.batches[batch] = []
     try:
-        yield _Leaving(batch, words), kept
+        yield _Leaving(batch, words), reports
     finally:
         del inbox.batches[batch]

@@ -62,17 +62,17 @@ def total(values: pa.Array, index: Ints, count: int) -> pa.Array:
     if len(summands) and np.bincount(index, np.abs(summands.astype(np.float64))).max() > _SAFE:
         wide = _decimal_total(values.cast(pa.decimal128(19, 0)), index, count)
         return _cast(wide, pa.int64())
-    found = np.zeros(count, np.int64)
-    np.add.at(found, index, summands)
-    return pa.array(found)
+    sums = np.zeros(count, np.int64)
+    np.add.at(sums, index, summands)
+    return pa.array(sums)
 
 
 def _float_total(values: NDArray[np.float64], index: Ints, count: int) -> pa.Array:
-    found = np.bincount(index, values, count).astype(np.float64)
+    sums = np.bincount(index, values, count).astype(np.float64)
     infinite = np.bincount(index, np.isinf(values), count) > 0
-    if bool((np.isinf(found) & ~infinite).any()):
+    if bool((np.isinf(sums) & ~infinite).any()):
         raise SumOverflowError
-    return pa.array(found)
+    return pa.array(sums)
 
 
 def _decimal_total(values: pa.Array, index: Ints, count: int) -> pa.Array:
@@ -80,8 +80,8 @@ def _decimal_total(values: pa.Array, index: Ints, count: int) -> pa.Array:
     wide = pa.decimal256(76, scale)
     table = pa.table({"group": pa.array(index), "value": values.cast(wide)})
     sums = table.group_by("group", use_threads=False).aggregate([("value", "sum")])
-    found = _scatter(sums.column("value_sum"), ints(sums.column("group")), count)
-    return _cast(pc.fill_null(found, _zero(sums.column("value_sum").type)), pa.decimal128(38, scale))
+    scattered = _scatter(sums.column("value_sum"), ints(sums.column("group")), count)
+    return _cast(pc.fill_null(scattered, _zero(sums.column("value_sum").type)), pa.decimal128(38, scale))
 
 
 def add(left: pa.Array, right: pa.Array) -> pa.Array:
@@ -100,14 +100,14 @@ def _combine(left: pa.Array, right: pa.Array, function: Callable[[pa.Array, pa.A
             # the sum of two numbers of 38 digits may have 39: the cast back reports it
             wide = pa.decimal256(39, left.type.scale)
             return _cast(function(left.cast(wide), right.cast(wide)), left.type)
-        found = function(left, right)
+        result = function(left, right)
     except pa.ArrowInvalid as error:
         raise SumOverflowError from error
     if pa.types.is_floating(left.type):
-        overflowed = pc.and_(pc.is_inf(found), pc.and_(pc.is_finite(left), pc.is_finite(right)))
+        overflowed = pc.and_(pc.is_inf(result), pc.and_(pc.is_finite(left), pc.is_finite(right)))
         if pc.any(overflowed).as_py():
             raise SumOverflowError
-    return found
+    return result
 
 
 def _cast(values: pa.Array, type_: pa.DataType) -> pa.Array:
@@ -134,24 +134,24 @@ def unlike(left: pa.Array, right: pa.Array) -> NDArray[np.bool_]:
     differ = pc.not_equal(left, right)
     if pa.types.is_floating(left.type):
         differ = pc.and_not(differ, pc.and_(pc.is_nan(left), pc.is_nan(right)))
-    found: NDArray[np.bool_] = np.asarray(pc.or_(nulls, pc.fill_null(differ, False)))
-    return found
+    mask: NDArray[np.bool_] = np.asarray(pc.or_(nulls, pc.fill_null(differ, False)))
+    return mask
 
 
 def _unlike_nested(left: pa.Array, right: pa.Array) -> NDArray[np.bool_]:
     """Compare arrays and records by their contents."""
-    found: NDArray[np.bool_] = np.asarray(pc.xor(pc.is_null(left), pc.is_null(right)))
+    mask: NDArray[np.bool_] = np.asarray(pc.xor(pc.is_null(left), pc.is_null(right)))
     if pa.types.is_struct(left.type):
         for before, after in zip(left.flatten(), right.flatten(), strict=True):
-            found |= unlike(before, after)
-        return found
-    found |= unlike(pc.list_value_length(left), pc.list_value_length(right))
-    open_ = np.flatnonzero(~found & np.asarray(pc.is_valid(left)))
+            mask |= unlike(before, after)
+        return mask
+    mask |= unlike(pc.list_value_length(left), pc.list_value_length(right))
+    open_ = np.flatnonzero(~mask & np.asarray(pc.is_valid(left)))
     sides = [one_chunk(side.take(pa.array(open_))) for side in (left, right)]
     elements = unlike(*(side.flatten() for side in sides))
     owner = np.repeat(open_, pc.list_value_length(sides[0]).to_numpy(zero_copy_only=False).astype(np.int64))
-    found[owner[elements]] = True
-    return found
+    mask[owner[elements]] = True
+    return mask
 
 
 def ordered(values: pa.Array) -> pa.Array:
@@ -185,8 +185,8 @@ def extreme(values: pa.Array, index: Ints, count: int, *, low: bool) -> pa.Array
     """Return the least or greatest value of each of `count` groups, NULL for a group without values."""
     function = "min" if low else "max"
     table = pa.table({"group": pa.array(index), "value": values})
-    found = table.group_by("group", use_threads=False).aggregate([("value", function)])
-    return _scatter(found.column(f"value_{function}"), ints(found.column("group")), count)
+    extremes = table.group_by("group", use_threads=False).aggregate([("value", function)])
+    return _scatter(extremes.column(f"value_{function}"), ints(extremes.column("group")), count)
 
 
 def better(left: pa.Array, right: pa.Array, *, low: bool) -> pa.Array:

@@ -113,16 +113,16 @@ class IndexRuns:
         if self.beginning:
             return None
         common = math.gcd(self.buckets, buckets)
-        found: list[Run] = []
+        runs: list[Run] = []
         try:
-            for own in range(bucket % common, self.buckets, common):
-                entries = self.runs.get(str(own), ())
-                self._bring(own, entries)
-                folder = bucket_folder(self.home.folder, self.name, own)
-                found += [open_run(folder, entry) for entry in entries]
+            for part in range(bucket % common, self.buckets, common):
+                entries = self.runs.get(str(part), ())
+                self._bring(part, entries)
+                folder = bucket_folder(self.home.folder, self.name, part)
+                runs += [open_run(folder, entry) for entry in entries]
         except LostStateError as error:
             raise no_index(self.name, error.detail) from error
-        return found
+        return runs
 
     def _bring(self, bucket: int, entries: Sequence[Entry]) -> None:
         if self.home.remote and (lost := self.home.fetch(files_of(self.name, bucket, entries))):
@@ -246,7 +246,7 @@ class KeyedRuns(_Runs):
         """Look up sorted keys."""
         mask, index = np.zeros(len(keys), np.bool_), np.zeros(len(keys), np.int64)
         parts: list[pa.Table] = []
-        taken = 0
+        found_rows = 0
         left = np.arange(len(keys))
         for run in self.runs[::-1]:
             for piece, some in run.asked(keys[left]):
@@ -255,8 +255,8 @@ class KeyedRuns(_Runs):
                 asked, places = asked[places >= 0], places[places >= 0]
                 parts.append(piece.table.take(pa.array(places)))
                 mask[asked] = True
-                index[asked] = taken + np.arange(len(asked))
-                taken += len(asked)
+                index[asked] = found_rows + np.arange(len(asked))
+                found_rows += len(asked)
             left = left[~mask[left]]
         return LookUp(mask, index, pa.concat_tables(parts).combine_chunks() if parts else None)
 
@@ -270,10 +270,10 @@ class KeyedRuns(_Runs):
 
     def _merge_tables(self, tables: list[pa.Table], *, bottom: bool) -> pa.Table:
         table = pa.concat_tables(tables[::-1]).combine_chunks()
-        kept = newest(unsigned(table.column(0)), ints(table.column(1)))
+        places = newest(unsigned(table.column(0)), ints(table.column(1)))
         if bottom and not self.keeps_empty:
-            kept = kept[one_chunk(table.column("$count")).to_numpy(zero_copy_only=False)[kept] != 0]
-        return table.take(pa.array(kept)).combine_chunks()
+            places = places[one_chunk(table.column("$count")).to_numpy(zero_copy_only=False)[places] != 0]
+        return table.take(pa.array(places)).combine_chunks()
 
 
 class MultisetRuns(_Runs):
@@ -288,15 +288,15 @@ class MultisetRuns(_Runs):
 
     def count(self, packed: Keys, hashes: Ints, rows: Ints) -> Ints:
         """Return the multiplicity of each given row; the rows are sorted."""
-        found = np.zeros(len(packed), np.int64)
+        counts = np.zeros(len(packed), np.int64)
         for run in self.runs:
             for piece, some in run.asked(packed):
                 low = np.searchsorted(piece.keys, packed[some], "left")
                 asked, position = expand_ranges(low, np.searchsorted(piece.keys, packed[some], "right"))
                 equal = piece.ints("$h2")[position] == hashes[some][asked]
                 equal &= piece.ints("$r")[position] == rows[some][asked]
-                np.add.at(found[some], asked[equal], piece.ints("$diff")[position[equal]])
-        return found
+                np.add.at(counts[some], asked[equal], piece.ints("$diff")[position[equal]])
+        return counts
 
     def rows_of(self, keys: Keys, hashes: Ints, extra: pa.Table) -> tuple[Ints, pa.Table]:
         """Return all rows of sorted keys, including the batch's, with the number of each row's key.
@@ -325,9 +325,9 @@ def consolidate(table: pa.Table) -> pa.Table:
     if not len(starts):
         return table
     diff = np.add.reduceat(ints(table.column("$diff"))[order], starts)
-    kept = table.take(pa.array(order[starts][diff != 0]))
+    distinct = table.take(pa.array(order[starts][diff != 0]))
     place = table.column_names.index("$diff")
-    return kept.set_column(place, "$diff", pa.array(diff[diff != 0])).combine_chunks()
+    return distinct.set_column(place, "$diff", pa.array(diff[diff != 0])).combine_chunks()
 
 
 def rows_to_merge(entries: Sequence[Entry], bucket: int, coming: int, *, grows: bool) -> int:

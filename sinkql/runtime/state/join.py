@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from sinkql import physical
 from sinkql.physical import DIFF
 from sinkql.runtime.state.arrangement import Ints, MultisetRuns, expand_ranges
-from sinkql.runtime.state.lookup import KeyQuery, LookupResult, consolidate, distinct_keys, joined, taken
+from sinkql.runtime.state.lookup import KeyQuery, LookupResult, consolidate, distinct_keys, joined, take_rows
 from sinkql.runtime.state.multiset import negative_multiplicity
 from sinkql.runtime.state.run import Keys, ints, unsigned
 from sinkql.runtime.state.side import JoinSide, SideChanges
@@ -56,7 +56,7 @@ class JoinShape:
 
     def one(self, rows: pa.Table, diff: Ints, keys: RowKeys | None = None, *, side: int) -> pa.Table:
         """Return rows of a side with NULLs for the columns of the other side."""
-        types = [each.type for each in self.schema if each.name != DIFF]
+        types = [schema_field.type for schema_field in self.schema if schema_field.name != DIFF]
         others = types[: self.left] if side else types[self.left :]
         nulls = [pa.nulls(len(diff), type_) for type_ in others]
         return self._table([*nulls, *rows.columns] if side else [*rows.columns, *nulls], diff, keys)
@@ -94,8 +94,8 @@ class JoinChanges:
 
     def _pairs(self) -> Iterator[pa.Table]:
         left, right = self.sides
-        came, went = left.delta.some(left.delta.diff > 0), left.delta.some(left.delta.diff < 0)
-        yield from self._matched(came, right.new, 0)
+        inserted, went = left.delta.some(left.delta.diff > 0), left.delta.some(left.delta.diff < 0)
+        yield from self._matched(inserted, right.new, 0)
         yield from self._matched(went, right.old, 0)
         yield from self._matched(right.delta, left.stayed, 1)
 
@@ -104,21 +104,21 @@ class JoinChanges:
         if not len(delta):
             return
         keys = distinct_keys((delta.keys, delta.hashes))
-        found = others(keys)
-        if not len(found):
+        matches = others(keys)
+        if not len(matches):
             return
-        by = np.argsort(found.owner, kind="stable")
-        many = np.bincount(found.owner, minlength=len(keys))
+        by = np.argsort(matches.owner, kind="stable")
+        many = np.bincount(matches.owner, minlength=len(keys))
         first = np.cumsum(many) - many
         which = keys.of(delta.keys, delta.hashes)
         low, count = first[which], many[which]
-        rows = found.rows.combine_chunks()
+        rows = matches.rows.combine_chunks()
         for begin, end in _cuts(count):
-            own, at = expand_ranges(low[begin:end], low[begin:end] + count[begin:end])
-            for start in range(0, len(own), ROWS):
-                mine, other = own[start : start + ROWS] + begin, by[at[start : start + ROWS]]
-                diff = delta.diff[mine] * found.diff[other]
-                both = taken(delta.rows, mine), taken(rows, other)
+            changed, at = expand_ranges(low[begin:end], low[begin:end] + count[begin:end])
+            for start in range(0, len(changed), ROWS):
+                mine, other = changed[start : start + ROWS] + begin, by[at[start : start + ROWS]]
+                diff = delta.diff[mine] * matches.diff[other]
+                both = take_rows(delta.rows, mine), take_rows(rows, other)
                 own_keys = (delta.keys[mine], delta.hashes[mine]) if self.shape.keyed else None
                 yield self.shape.pairs(*(both[::-1] if side else both), diff, own_keys)
 
@@ -130,13 +130,13 @@ class JoinChanges:
         if (after < 0).any():
             raise negative_multiplicity(self.where, "there are fewer rows of a key than none")
         was, now = wanted(before), wanted(after)
-        steps = ((was & ~now, mine.old, -1), (~was & now, mine.new, 1), (was & now, mine.delta.found, 1))
+        steps = ((was & ~now, mine.old, -1), (~was & now, mine.new, 1), (was & now, mine.delta.changes_of, 1))
         for which, rows_of, sign in steps:
             if which.any():
                 some = touched.some(which)
-                found = rows_of(some)
-                keys = (some.keys[found.owner], some.hashes[found.owner]) if self.shape.keyed else None
-                yield from unmatched_changes(self.shape, found.rows, found.diff * sign, side, keys)
+                rows = rows_of(some)
+                keys = (some.keys[rows.owner], some.hashes[rows.owner]) if self.shape.keyed else None
+                yield from unmatched_changes(self.shape, rows.rows, rows.diff * sign, side, keys)
 
 
 def unmatched_changes(
@@ -145,8 +145,8 @@ def unmatched_changes(
     """Yield changes of a side's rows without a match."""
     for start in range(0, len(diff), ROWS):
         part = slice(start, start + ROWS)
-        own = None if keys is None else (keys[0][part], keys[1][part])
-        yield shape.one(rows.slice(start, ROWS), diff[part], own, side=side)
+        part_keys = None if keys is None else (keys[0][part], keys[1][part])
+        yield shape.one(rows.slice(start, ROWS), diff[part], part_keys, side=side)
 
 
 def _cuts(counts: Ints) -> Iterator[tuple[int, int]]:
@@ -176,17 +176,17 @@ class JoinProjection(JoinShape):
     `types` are the types of these columns. Rows have the key as `$p` and `$h2`, and `$diff`.
     """
 
-    given: tuple[tuple[int, ...], ...]
+    sources: tuple[tuple[int, ...], ...]
     types: pa.Schema
 
     keyed: ClassVar[bool] = True
 
     def _table(self, columns: list[pa.ChunkedArray], diff: Ints, keys: RowKeys | None) -> pa.Table:
         halves, hashes = keys if keys is not None else (np.zeros(len(diff), np.uint64), np.zeros(len(diff), np.int64))
-        own = {"$p": pa.array(halves), "$h2": pa.array(hashes), DIFF: pa.array(diff)}
-        chosen = [[columns[place] for place in places] for places in self.given]
-        values = [each[0] if len(each) == 1 else pc.coalesce(*each) for each in chosen]
-        return pa.table(own | dict(zip(self.types.names, values, strict=True)))
+        internal = {"$p": pa.array(halves), "$h2": pa.array(hashes), DIFF: pa.array(diff)}
+        chosen = [[columns[place] for place in places] for places in self.sources]
+        values = [sources[0] if len(sources) == 1 else pc.coalesce(*sources) for sources in chosen]
+        return pa.table(internal | dict(zip(self.types.names, values, strict=True)))
 
 
 @dataclass(slots=True)
@@ -205,9 +205,9 @@ class NestedJoinSide:
     def __post_init__(self) -> None:
         self.schema = self.shape.types
         none = {"$p": pa.array([], pa.uint64()), "$h2": pa.array([], pa.int64()), DIFF: pa.array([], pa.int64())}
-        nothing = pa.table(none | {each.name: pa.array([], each.type) for each in self.schema})
-        found = JoinChanges(self.kind, self.sides, self.shape, self.where, self.touched).changes()
-        rows = pa.concat_tables([nothing, *found]).combine_chunks()
+        nothing = pa.table(none | {schema_field.name: pa.array([], schema_field.type) for schema_field in self.schema})
+        changes = JoinChanges(self.kind, self.sides, self.shape, self.where, self.touched).changes()
+        rows = pa.concat_tables([nothing, *changes]).combine_chunks()
         keys = unsigned(rows.column("$p"))
         order = np.argsort(keys, kind="stable")
         rows = rows.take(pa.array(order)).combine_chunks()
@@ -234,13 +234,13 @@ class NestedJoinSide:
         if keys is self.touched and self._counts is not None:
             return self._counts
         left, right = (side.old_counts(keys) for side in self.sides)
-        found: Ints = np.zeros(len(keys), np.int64) if self.kind in ("semi", "anti") else left * right
+        counts: Ints = np.zeros(len(keys), np.int64) if self.kind in ("semi", "anti") else left * right
         for mine, other, alone in ((left, right, _LEFT_ALONE), (right, left, _RIGHT_ALONE)):
             if self.kind in alone:
-                found += np.where(alone[self.kind](other), mine, 0)
+                counts += np.where(alone[self.kind](other), mine, 0)
         if keys is self.touched:
-            self._counts = found
-        return found
+            self._counts = counts
+        return counts
 
     def put(self) -> None:
         """Store the changes of the sides."""
@@ -249,14 +249,14 @@ class NestedJoinSide:
 
     def _alone(self, keys: KeyQuery, times: tuple[int, ...]) -> tuple[Mask, Mask]:
         """Return the keys whose left rows, and whose right rows, show alone at some times: 0 before, 1 after."""
-        found = [np.zeros(len(keys), np.bool_), np.zeros(len(keys), np.bool_)]
+        masks = [np.zeros(len(keys), np.bool_), np.zeros(len(keys), np.bool_)]
         for number, alone in enumerate((_LEFT_ALONE, _RIGHT_ALONE)):
             if self.kind in alone:
                 other = self.sides[1 - number]
                 before = other.old_counts(keys)
                 counts = (before, before + other.delta.counts(keys) if 1 in times else before)
-                found[number] = np.logical_and.reduce([alone[self.kind](counts[time]) for time in times])
-        return found[0], found[1]
+                masks[number] = np.logical_and.reduce([alone[self.kind](counts[time]) for time in times])
+        return masks[0], masks[1]
 
     def _rows(
         self,
@@ -272,9 +272,9 @@ class NestedJoinSide:
         for number, rows_of, which in ((0, left, left_alone), (1, right, right_alone)):
             if which.any():
                 places = np.flatnonzero(which)
-                found = rows_of(keys.some(places))
-                rows = self.shape.one(found.rows, found.diff, side=number)
-                parts.append(self._found(places[found.owner], rows, found.diff))
+                matches = rows_of(keys.some(places))
+                rows = self.shape.one(matches.rows, matches.diff, side=number)
+                parts.append(self._result(places[matches.owner], rows, matches.diff))
         return (
             joined(parts)
             if parts
@@ -285,12 +285,12 @@ class NestedJoinSide:
         by = np.argsort(right.owner, kind="stable")
         many = np.bincount(right.owner, minlength=len(keys))
         first = np.cumsum(many) - many
-        own, at = expand_ranges(first[left.owner], (first + many)[left.owner])
-        other, diff = by[at], left.diff[own] * right.diff[by[at]]
-        rows = taken(left.rows.combine_chunks(), own), taken(right.rows.combine_chunks(), other)
-        return self._found(left.owner[own], self.shape.pairs(*rows, diff), diff)
+        mine, at = expand_ranges(first[left.owner], (first + many)[left.owner])
+        other, diff = by[at], left.diff[mine] * right.diff[by[at]]
+        rows = take_rows(left.rows.combine_chunks(), mine), take_rows(right.rows.combine_chunks(), other)
+        return self._result(left.owner[mine], self.shape.pairs(*rows, diff), diff)
 
-    def _found(self, owner: Ints, rows: pa.Table, diff: Ints) -> LookupResult:
+    def _result(self, owner: Ints, rows: pa.Table, diff: Ints) -> LookupResult:
         return LookupResult(owner, rows.select(self.schema.names), diff)
 
 
@@ -306,17 +306,17 @@ class BroadcastSide:
     """The number of rows before and after."""
 
     def __post_init__(self) -> None:
-        self.delta = _found([self.table], self.schema)
+        self.delta = _combined([self.table], self.schema)
         before = sum(_size(run.between(0, LAST)) for run in self.multiset.runs)
         self.counts = before, before + int(self.delta.diff.sum())
 
     def old(self) -> LookupResult:
         """Return the rows from before."""
-        return _found([run.between(0, LAST) for run in self.multiset.runs], self.schema)
+        return _combined([run.between(0, LAST) for run in self.multiset.runs], self.schema)
 
     def new(self) -> LookupResult:
         """Return the rows after the batch."""
-        return _found([*(run.between(0, LAST) for run in self.multiset.runs), self.table], self.schema)
+        return _combined([*(run.between(0, LAST) for run in self.multiset.runs), self.table], self.schema)
 
 
 @dataclass(slots=True)
@@ -331,7 +331,7 @@ class StreamedSide:
 
     def delta(self) -> LookupResult:
         """Return its changes."""
-        return _found([self.table], self.schema)
+        return _combined([self.table], self.schema)
 
     def went(self) -> pa.Table:
         """Return the changes of deleted rows, as a run."""
@@ -343,10 +343,10 @@ class StreamedSide:
         """Yield the rows from before with some of the changes, in slices."""
         for low, high in self._ranges():
             tables = [run.between(low, high) for run in self.multiset.runs]
-            own = _between(changes, low, high)
-            found = _found([*tables, own], self.schema)
-            if len(found):
-                yield found
+            changed = _between(changes, low, high)
+            result = _combined([*tables, changed], self.schema)
+            if len(result):
+                yield result
 
     def _ranges(self) -> Iterator[tuple[int, int]]:
         """Yield ranges of keys; rows of an upper half stay together."""
@@ -383,9 +383,9 @@ class BroadcastJoin:
 
     def _pairs(self) -> Iterator[pa.Table]:
         delta = self.spread.delta()
-        came, went = delta.some(delta.diff > 0), delta.some(delta.diff < 0)
-        if len(came):
-            yield from self._all_pairs(came, self.whole.new())
+        inserted, went = delta.some(delta.diff > 0), delta.some(delta.diff < 0)
+        if len(inserted):
+            yield from self._all_pairs(inserted, self.whole.new())
         if len(went):
             yield from self._all_pairs(went, self.whole.old())
         if len(self.whole.delta):
@@ -397,22 +397,22 @@ class BroadcastJoin:
         for start in range(0, len(spread) * many, ROWS):
             place = np.arange(start, min(start + ROWS, len(spread) * many))
             mine, other = place // many, place % many
-            both = taken(spread.rows, mine), taken(whole.rows, other)
+            both = take_rows(spread.rows, mine), take_rows(whole.rows, other)
             yield self.shape.pairs(*(both[::-1] if self.side else both), spread.diff[mine] * whole.diff[other])
 
     def _alone(self, wanted: Callable[[int], bool]) -> Iterator[pa.Table]:
         """Yield rows of the distributed side that show depending on the number of rows of the other side."""
         was, now = map(wanted, self.whole.counts)
         if was and now:
-            yield from self._given(iter([self.spread.delta()]), 1)
+            yield from self._unmatched(iter([self.spread.delta()]), 1)
         elif was:
-            yield from self._given(self.spread.rows(self.spread.table.slice(0, 0)), -1)
+            yield from self._unmatched(self.spread.rows(self.spread.table.slice(0, 0)), -1)
         elif now:
-            yield from self._given(self.spread.rows(self.spread.table), 1)
+            yield from self._unmatched(self.spread.rows(self.spread.table), 1)
 
-    def _given(self, parts: Iterator[LookupResult], sign: int) -> Iterator[pa.Table]:
-        for found in parts:
-            yield from unmatched_changes(self.shape, found.rows, found.diff * sign, self.side)
+    def _unmatched(self, parts: Iterator[LookupResult], sign: int) -> Iterator[pa.Table]:
+        for part in parts:
+            yield from unmatched_changes(self.shape, part.rows, part.diff * sign, self.side)
 
 
 def _size(table: pa.Table) -> int:
@@ -426,14 +426,14 @@ def _between(table: pa.Table, low: int, high: int) -> pa.Table:
     return table.slice(begin, int(np.searchsorted(keys, np.uint64(high), "right")) - begin)
 
 
-def _found(tables: list[pa.Table], schema: pa.Schema) -> LookupResult:
+def _combined(tables: list[pa.Table], schema: pa.Schema) -> LookupResult:
     """Return the rows of parts of runs, added up if some of them are deletions."""
     diffs = [
         ints(table.column(DIFF)) if DIFF in table.column_names else np.ones(len(table), np.int64) for table in tables
     ]
     diff: Ints = np.concatenate([np.zeros(0, np.int64), *diffs])
     rows = pa.concat_tables([schema.empty_table(), *(table.select(schema.names) for table in tables)]).combine_chunks()
-    found = LookupResult(np.zeros(len(diff), np.int64), rows, diff)
+    result = LookupResult(np.zeros(len(diff), np.int64), rows, diff)
     if len(tables) < 2 or not (diff < 0).any() or "$r" not in tables[0].column_names:
-        return found
-    return consolidate(found, np.concatenate([ints(table.column("$r")) for table in tables]))
+        return result
+    return consolidate(result, np.concatenate([ints(table.column("$r")) for table in tables]))

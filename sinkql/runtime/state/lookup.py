@@ -63,7 +63,7 @@ class LookupResult:
 
     def some(self, which: Mask) -> LookupResult:
         """Return some of the rows."""
-        return LookupResult(self.owner[which], taken(self.rows, np.flatnonzero(which)), self.diff[which])
+        return LookupResult(self.owner[which], take_rows(self.rows, np.flatnonzero(which)), self.diff[which])
 
     def __len__(self) -> int:
         return len(self.owner)
@@ -86,25 +86,25 @@ def rows_of(runs: Iterable[Run], keys: KeyQuery, schema: pa.Schema) -> LookupRes
     parts, places = [schema.empty_table()], []
     owners, diffs = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for piece, owner, position in _places(runs, keys):
-        parts.append(taken(piece.table.select(schema.names), position))
+        parts.append(take_rows(piece.table.select(schema.names), position))
         owners.append(owner)
         diffs.append(_diffs(piece, position))
         if "$r" in piece.table.column_names:
             places.append((piece, position))
-    found = LookupResult(np.concatenate(owners), pa.concat_tables(parts), np.concatenate(diffs))
-    if not (found.diff < 0).any():
-        return found
-    return consolidate(found, np.concatenate([np.zeros(0, np.int64), *(piece.ints("$r")[at] for piece, at in places)]))
+    rows = LookupResult(np.concatenate(owners), pa.concat_tables(parts), np.concatenate(diffs))
+    if not (rows.diff < 0).any():
+        return rows
+    return consolidate(rows, np.concatenate([np.zeros(0, np.int64), *(piece.ints("$r")[at] for piece, at in places)]))
 
 
-def consolidate(found: LookupResult, marks: Ints) -> LookupResult:
+def consolidate(rows: LookupResult, marks: Ints) -> LookupResult:
     """Return rows, each once by owner and mark, with the sum of its multiplicities; zeros are omitted."""
-    order, starts = grouped(marks, found.owner)
+    order, starts = grouped(marks, rows.owner)
     if not len(starts):
-        return found
-    diff = np.add.reduceat(found.diff[order], starts)
-    kept = order[starts][diff != 0]
-    return LookupResult(found.owner[kept], taken(found.rows.combine_chunks(), kept), diff[diff != 0])
+        return rows
+    diff = np.add.reduceat(rows.diff[order], starts)
+    places = order[starts][diff != 0]
+    return LookupResult(rows.owner[places], take_rows(rows.rows.combine_chunks(), places), diff[diff != 0])
 
 
 def latest_of(runs: Sequence[Run], keys: KeyQuery, schema: pa.Schema) -> LookupResult:
@@ -112,23 +112,23 @@ def latest_of(runs: Sequence[Run], keys: KeyQuery, schema: pa.Schema) -> LookupR
     parts, owners = [schema.empty_table()], [np.zeros(0, np.int64)]
     left = np.arange(len(keys))
     for run in runs[::-1]:
-        known = np.zeros(len(keys), np.bool_)
+        mask = np.zeros(len(keys), np.bool_)
         for piece, owner, position in _places([run], keys.some(left)):
-            known[left[owner]] = True
+            mask[left[owner]] = True
             there = one_chunk(piece.table.column(COUNT)).to_numpy(zero_copy_only=False)[position] > 0
-            parts.append(taken(piece.table.select(schema.names), position[there]))
+            parts.append(take_rows(piece.table.select(schema.names), position[there]))
             owners.append(left[owner[there]])
-        left = left[~known[left]]
+        left = left[~mask[left]]
     owner = np.concatenate(owners)
     return LookupResult(owner, pa.concat_tables(parts), np.ones(len(owner), np.int64))
 
 
 def counts_of(runs: Iterable[Run], keys: KeyQuery) -> Ints:
     """Return the number of rows of each key."""
-    found = np.zeros(len(keys), np.int64)
+    counts = np.zeros(len(keys), np.int64)
     for piece, owner, position in _places(runs, keys):
-        np.add.at(found, owner, _diffs(piece, position))
-    return found
+        np.add.at(counts, owner, _diffs(piece, position))
+    return counts
 
 
 def _places(runs: Iterable[Run], keys: KeyQuery) -> Iterator[tuple[Piece, Ints, Ints]]:
@@ -159,6 +159,6 @@ def keys_of(table: pa.Table) -> tuple[Keys, Ints]:
     return keys, one_chunk(table.column("$h2")).to_numpy(zero_copy_only=False)
 
 
-def taken(rows: pa.Table, places: Ints) -> pa.Table:
+def take_rows(rows: pa.Table, places: Ints) -> pa.Table:
     """Return the rows at some places; a table without columns unchanged, since it has no number of rows."""
     return rows.take(pa.array(places)) if rows.num_columns else rows

@@ -31,8 +31,8 @@ _OWN = re.compile(r"\.?(\d+)-.+\.(?:arrow|json)")
 
 def empty(*, bucketing: str, buckets: int, hash_key: HashKey = PUBLIC_KEY) -> Manifest:
     """Return the manifest of a sink without state."""
-    known = {"format": FORMAT, "bucketing": bucketing, "buckets": buckets, "hashed": hash_key.fingerprint}
-    return {**known, "arrangements": {}}
+    header = {"format": FORMAT, "bucketing": bucketing, "buckets": buckets, "hashed": hash_key.fingerprint}
+    return {**header, "arrangements": {}}
 
 
 def next_manifest(manifest: Manifest, new: report.LiveRuns) -> Manifest:
@@ -127,11 +127,11 @@ def file(name: str) -> str:
 
 def files(manifest: Manifest) -> dict[str, int]:
     """Return the files of the runs in a manifest, with their sizes in bytes, in a sink's state folder."""
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for name, buckets in manifest["arrangements"].items():
         for bucket, entries in buckets.items():
-            found |= files_of(name, int(bucket), entries)
-    return found
+            sizes |= files_of(name, int(bucket), entries)
+    return sizes
 
 
 def arrangement_of(folder: str) -> str | None:
@@ -157,20 +157,20 @@ def sweep(
     home.fetch(dict.fromkeys(live))
     for name in keep:
         live |= files(load(folder, name)).keys()
-    kept = states or {}
-    others = {file(name): name for name in kept if name not in keep}
-    gone = home.fetch(dict.fromkeys(others))
-    for path in others.keys() - set(gone):
-        live |= {path, *files(_only(load(folder, others[path]), kept[others[path]]))}
+    by_manifest = states or {}
+    others = {file(name): name for name in by_manifest if name not in keep}
+    missing = home.fetch(dict.fromkeys(others))
+    for path in others.keys() - set(missing):
+        live |= {path, *files(_only(load(folder, others[path]), by_manifest[others[path]]))}
     doomed = [*(folder / _FOLDER).glob("*.json*")]
     doomed += (folder / "state").glob("*/b*/*.arrow")
-    removed = sorted_run.sweep(doomed, {folder / each for each in live}, epoch_of=_epoch_of, epoch=epoch)
+    removed = sorted_run.sweep(doomed, {folder / live_file for live_file in live}, epoch_of=_epoch_of, epoch=epoch)
     return removed + home.sweep((f"{_FOLDER}/", "state/"), live, epoch_of=_epoch_of, epoch=epoch)
 
 
 def _only(manifest: Manifest, names: Collection[str]) -> Manifest:
-    kept = {name: buckets for name, buckets in manifest["arrangements"].items() if name in names}
-    return {**manifest, "arrangements": kept}
+    arrangements = {name: buckets for name, buckets in manifest["arrangements"].items() if name in names}
+    return {**manifest, "arrangements": arrangements}
 
 
 def sweep_staged(home: StateDirectory, *, epoch: int) -> int:
@@ -186,5 +186,5 @@ def _hash(data: bytes) -> str:
 
 
 def _epoch_of(name: str) -> int | None:
-    found = _OWN.match(name)
-    return int(found[1]) if found is not None else None
+    match = _OWN.match(name)
+    return int(match[1]) if match is not None else None

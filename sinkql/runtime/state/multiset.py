@@ -69,8 +69,8 @@ def apply_changes(rows: pa.Table, present: Ints, groups: RowGroups, multiset: Mu
     order, starts = grouped(packed, hashes, row_hashes)
     counts = ints(rows.column("$count"))[present][order]
     diff = np.add.reduceat(counts, starts) if len(starts) else np.zeros(0, np.int64)
-    kept = order[starts][diff != 0]
-    packed, hashes, row_hashes = packed[kept], hashes[kept], row_hashes[kept]
+    places = order[starts][diff != 0]
+    packed, hashes, row_hashes = packed[places], hashes[places], row_hashes[places]
     before = multiset.count(packed, hashes, row_hashes)
-    payload = rows.drop_columns(["$r", "$count"]).take(pa.array(present[kept]))
-    return MultiplicityChange(packed, hashes, row_hashes, group[kept], payload, before, before + diff[diff != 0])
+    payload = rows.drop_columns(["$r", "$count"]).take(pa.array(present[places]))
+    return MultiplicityChange(packed, hashes, row_hashes, group[places], payload, before, before + diff[diff != 0])

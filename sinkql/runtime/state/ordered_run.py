@@ -131,8 +131,8 @@ class TimedRuns(OrderedRuns):
         """Return the rows from before the batch with times after `after` and up to `until`; None without rows."""
         low, high = after + 1 + _ZERO, until + _ZERO
         tables = [run.between(low, high) for run in self.runs]
-        found = consolidate(pa.concat_tables(tables).combine_chunks()) if tables else None
-        return found if found is not None and found.num_rows else None
+        rows = consolidate(pa.concat_tables(tables).combine_chunks()) if tables else None
+        return rows if rows is not None and rows.num_rows else None
 
     def close(self) -> None:
         """Finish the batch's run, merge runs if it is time, omit expired rows, and note the next time."""
@@ -149,8 +149,8 @@ class TimedRuns(OrderedRuns):
         return 0 if self.past is None else self.past + 1 + _ZERO
 
     def _drop(self) -> None:
-        gone = [place for place, run in enumerate(self.runs) if not run.between(self.alive, LAST).num_rows]
-        for place in reversed(gone):
+        past = [place for place, run in enumerate(self.runs) if not run.between(self.alive, LAST).num_rows]
+        for place in reversed(past):
             del self.runs[place], self.entries[place]
 
     def _wasteful(self) -> int | None:
@@ -176,9 +176,9 @@ class TimedRuns(OrderedRuns):
         while tables:
             cut = min((_key(table, rows) for table in tables if table.num_rows > rows), default=LAST + 1)
             heads = [_until(table, cut) for table in tables]
-            found = consolidate(pa.concat_tables(heads).combine_chunks())
-            if found.num_rows:
-                return _key(found, 0) - _ZERO
+            head_rows = consolidate(pa.concat_tables(heads).combine_chunks())
+            if head_rows.num_rows:
+                return _key(head_rows, 0) - _ZERO
             if cut > LAST:
                 return None
             rows *= 4

@@ -18,13 +18,13 @@ LiveRuns = Mapping[str, Mapping[str, Sequence[Entry]]]
 class RowCounts:
     """The numbers of rows that an operator read and wrote; `superseded` rows have a later one in the batch."""
 
-    taken: int = 0
-    given: int = 0
+    read: int = 0
+    written: int = 0
     superseded: int = 0
 
     def __add__(self, other: RowCounts) -> RowCounts:
         """Return the sum of two tasks' counts."""
-        return RowCounts(self.taken + other.taken, self.given + other.given, self.superseded + other.superseded)
+        return RowCounts(self.read + other.read, self.written + other.written, self.superseded + other.superseded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,21 +64,21 @@ def collect(words: Iterable[object], operators: Mapping[str, int]) -> BatchRepor
     A task may run more than once; its attempts must have the same result. SQ3405: a bucket has no complete report;
     SQ3406: its reports differ.
     """
-    told: dict[tuple[str, int], list[BucketReport]] = {}
+    by_bucket: dict[tuple[str, int], list[BucketReport]] = {}
     fetched: Counter[str] = Counter()
     for word in words:
         if isinstance(word, BucketReport):
-            told.setdefault((word.operator, word.bucket), []).append(word)
+            by_bucket.setdefault((word.operator, word.bucket), []).append(word)
             fetched.update(word.fetched)
-    found: dict[str, dict[str, Sequence[Entry]]] = {}
+    live: dict[str, dict[str, Sequence[Entry]]] = {}
     flows: dict[str, RowCounts] = {}
     for operator, buckets in operators.items():
         for bucket in range(buckets):
-            report = _one(told.get((operator, bucket), []), f"{operator}, bucket {bucket}")
+            report = _one(by_bucket.get((operator, bucket), []), f"{operator}, bucket {bucket}")
             for arrangement, runs in report.runs.items():
-                found.setdefault(arrangement, {})[str(bucket)] = runs
+                live.setdefault(arrangement, {})[str(bucket)] = runs
             flows[operator] = flows.get(operator, RowCounts()) + report.flow
-    return BatchReport(found, flows, fetched)
+    return BatchReport(live, flows, fetched)
 
 
 def _one(reports: Sequence[BucketReport], task: str) -> BucketReport:

@@ -245,7 +245,7 @@ class _Digest:
     def __init__(self) -> None:
         self._left: list[pa.Table] = []
         self._rows = 0
-        self._found: list[str] = []
+        self._digests: list[str] = []
 
     def add(self, table: pa.Table) -> None:
         self._left.append(table)
@@ -254,33 +254,33 @@ class _Digest:
             return
         whole = pa.concat_tables(self._left)
         full = self._rows - self._rows % _DIGESTED
-        self._found += [_digest(whole.slice(start, _DIGESTED)) for start in range(0, full, _DIGESTED)]
+        self._digests += [_digest(whole.slice(start, _DIGESTED)) for start in range(0, full, _DIGESTED)]
         self._left, self._rows = [whole.slice(full).combine_chunks()], self._rows - full
 
     @property
     def value(self) -> str:
-        found = [*self._found, *([_digest(pa.concat_tables(self._left))] if self._rows else [])]
-        return found[0] if len(found) == 1 else xxhash.xxh3_128_hexdigest(",".join(found).encode())
+        digests = [*self._digests, *([_digest(pa.concat_tables(self._left))] if self._rows else [])]
+        return digests[0] if len(digests) == 1 else xxhash.xxh3_128_hexdigest(",".join(digests).encode())
 
 
 def _digest(table: pa.Table) -> str:
     """Return a hash of a table's values; the bytes below a NULL do not count."""
-    found = xxhash.xxh3_128()
+    digest = xxhash.xxh3_128()
     for column in table.columns:
-        _add(found, one_chunk(column))
-    return found.hexdigest()
+        _add(digest, one_chunk(column))
+    return digest.hexdigest()
 
 
-def _add(found: Any, array: pa.Array) -> None:  # Any: xxhash publishes no types
-    found.update(np.packbits(np.asarray(array.is_valid())).tobytes())
+def _add(digest: Any, array: pa.Array) -> None:  # Any: xxhash publishes no types
+    digest.update(np.packbits(np.asarray(array.is_valid())).tobytes())
     values = array.drop_null()
     if pa.types.is_struct(values.type):
-        for each in values.flatten():
-            _add(found, each)
+        for child in values.flatten():
+            _add(digest, child)
         return
     if pa.types.is_list(values.type):
-        found.update(values.value_lengths().to_numpy(zero_copy_only=False).tobytes())
-        _add(found, values.flatten())
+        digest.update(values.value_lengths().to_numpy(zero_copy_only=False).tobytes())
+        _add(digest, values.flatten())
         return
     if not len(values):
         return
@@ -289,12 +289,12 @@ def _add(found: Any, array: pa.Array) -> None:  # Any: xxhash publishes no types
     start, end = values.offset, values.offset + len(values)
     if pa.types.is_string(values.type) or pa.types.is_binary(values.type):
         offsets = np.frombuffer(values.buffers()[1], np.int32)[start : end + 1]
-        found.update(np.diff(offsets).tobytes())
+        digest.update(np.diff(offsets).tobytes())
         start, end, buffer, width = int(offsets[0]), int(offsets[-1]), values.buffers()[2], 1
     else:
         buffer, width = values.buffers()[1], values.type.bit_width // 8
     if end > start:
-        found.update(memoryview(buffer)[start * width : end * width])
+        digest.update(memoryview(buffer)[start * width : end * width])
 
 
 def one_chunk(column: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -308,8 +308,8 @@ def one_chunk(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 def ints(column: pa.Array | pa.ChunkedArray) -> NDArray[np.int64]:
     """Return a 64-bit integer column without NULLs as int64."""
-    found: NDArray[np.int64] = one_chunk(column).to_numpy(zero_copy_only=False).view(np.int64)
-    return found
+    numbers: NDArray[np.int64] = one_chunk(column).to_numpy(zero_copy_only=False).view(np.int64)
+    return numbers
 
 
 def unsigned(column: pa.Array | pa.ChunkedArray) -> NDArray[np.uint64]:

@@ -19,7 +19,16 @@ from sinkql.lowering.task_input import COUNT
 from sinkql.physical import DIFF, SEQ
 from sinkql.runtime.state import arithmetic
 from sinkql.runtime.state.arrangement import Ints, KeyedRuns, MultisetRuns, consolidate, grouped
-from sinkql.runtime.state.lookup import KeyQuery, LookupResult, counts_of, joined, keys_of, latest_of, rows_of, taken
+from sinkql.runtime.state.lookup import (
+    KeyQuery,
+    LookupResult,
+    counts_of,
+    joined,
+    keys_of,
+    latest_of,
+    rows_of,
+    take_rows,
+)
 from sinkql.runtime.state.multiset import negative_multiplicity
 from sinkql.runtime.state.run import HIGH, LOW, Keys, Run, in_memory, ints, one_chunk, unsigned
 from sinkql.storage.sorted_run import duplicates_mask, find, sort_indices
@@ -66,10 +75,10 @@ class SideChanges:
         if which.all():
             return self
         return SideChanges(
-            self.keys[which], self.hashes[which], taken(self.rows, np.flatnonzero(which)), self.diff[which]
+            self.keys[which], self.hashes[which], take_rows(self.rows, np.flatnonzero(which)), self.diff[which]
         )
 
-    def found(self, keys: KeyQuery) -> LookupResult:
+    def changes_of(self, keys: KeyQuery) -> LookupResult:
         """Return the changes of some keys."""
         return rows_of([self.as_run()], keys, self.rows.schema)
 
@@ -126,26 +135,28 @@ class MultisetSide:
 
     def verify(self, where: str) -> None:
         """Raise SQ3401 for the deletion of a row that never existed."""
-        gone = self._went
-        if not gone.num_rows:
+        deleted = self._went
+        if not deleted.num_rows:
             return
-        before = self.multiset.count(unsigned(gone.column("$p")), ints(gone.column("$h2")), ints(gone.column("$r")))
-        if len(wrong := np.flatnonzero(before + ints(gone.column(DIFF)) < 0)):
-            row = tuple(gone.column(name)[int(wrong[0])].as_py() for name in self.schema.names)
+        before = self.multiset.count(
+            unsigned(deleted.column("$p")), ints(deleted.column("$h2")), ints(deleted.column("$r"))
+        )
+        if len(wrong := np.flatnonzero(before + ints(deleted.column(DIFF)) < 0)):
+            row = tuple(deleted.column(name)[int(wrong[0])].as_py() for name in self.schema.names)
             raise negative_multiplicity(where, f"row {row!r}")
 
 
 def stored_columns(preparation: SidesPreparation, side: PreparedSide, rows: pa.Table) -> pa.Table:
     """Return rows of a side with its stored columns as `$v0`, `$v1`, so that several readers can share them."""
-    kept = [each.name for each in side.kept]
+    stored = [column.name for column in side.stored]
     shared = {value.name for value in preparation.values}
     names = [name for name in rows.column_names if name not in shared]
-    return rows.select([*names, *kept]).rename_columns([*names, *kept_schema(side).names])
+    return rows.select([*names, *stored]).rename_columns([*names, *kept_schema(side).names])
 
 
 def kept_schema(side: PreparedSide) -> pa.Schema:
     """Return the stored columns of a side."""
-    return pa.schema([(f"$v{place}", arrow_type(each.type)) for place, each in enumerate(side.kept)])
+    return pa.schema([(f"$v{place}", arrow_type(column.type)) for place, column in enumerate(side.stored)])
 
 
 def multiset_run(rows: pa.Table, names: list[str]) -> pa.Table:
@@ -245,7 +256,7 @@ class IndexedSide:
     runs: Sequence[Run] | None
     places: Sequence[int]
     table: pa.Table
-    each: bool
+    expanded: bool
     delta: SideChanges = field(init=False)
     _now: Sequence[Run] = field(init=False)
 
@@ -253,22 +264,22 @@ class IndexedSide:
         keys, hashes = keys_of(self.table)
         diff = ints(self.table.column(DIFF))
         self.delta = SideChanges(keys, hashes, self.table.select(self.schema.names), diff)
-        if self.each:
-            found = repeated(LookupResult(np.arange(len(diff)), self.delta.rows, diff))
-            self.delta = SideChanges(keys[found.owner], hashes[found.owner], found.rows, found.diff)
+        if self.expanded:
+            rows = repeated(LookupResult(np.arange(len(diff)), self.delta.rows, diff))
+            self.delta = SideChanges(keys[rows.owner], hashes[rows.owner], rows.rows, rows.diff)
         self._now = [self._changes(1)] if self.runs is None else self.runs
 
     def old(self, keys: KeyQuery) -> LookupResult:
         """Return the rows from before."""
-        return self._found([*self._now, self._changes(-1)], keys)
+        return self._lookup([*self._now, self._changes(-1)], keys)
 
     def stayed(self, keys: KeyQuery) -> LookupResult:
         """Return the rows from before that are not deleted."""
-        return self._found([*self._now, self._changes(-1, ints(self.table.column(DIFF)) > 0)], keys)
+        return self._lookup([*self._now, self._changes(-1, ints(self.table.column(DIFF)) > 0)], keys)
 
     def new(self, keys: KeyQuery) -> LookupResult:
         """Return the rows after the batch."""
-        return self._found(self._now, keys)
+        return self._lookup(self._now, keys)
 
     def old_counts(self, keys: KeyQuery) -> Ints:
         """Return the number of rows of each key before."""
@@ -277,29 +288,29 @@ class IndexedSide:
     def put(self) -> None:
         """Store nothing."""
 
-    def _found(self, runs: Sequence[Run], keys: KeyQuery) -> LookupResult:
+    def _lookup(self, runs: Sequence[Run], keys: KeyQuery) -> LookupResult:
         names = [f"$v{place}" for place in self.places]
         types = dict(zip(names, self.schema.types, strict=True))
-        found = rows_of(runs, keys, pa.schema(list(types.items())))
-        rows = found.rows
+        stored = rows_of(runs, keys, pa.schema(list(types.items())))
+        rows = stored.rows
         if names:
             rows = pa.table([rows.column(name) for name in names], schema=self.schema)
-        found = LookupResult(found.owner, rows, found.diff)
-        return repeated(found) if self.each else found
+        stored = LookupResult(stored.owner, rows, stored.diff)
+        return repeated(stored) if self.expanded else stored
 
     def _changes(self, sign: int, which: Mask | None = None) -> Run:
         """Return some of the changes, or their inverse, as a run of the index."""
         table = self.table if which is None else self.table.filter(pa.array(which)).combine_chunks()
         columns = {name: table.column(name) for name in table.column_names if name not in self.schema.names}
         columns[DIFF] = pa.array(sign * ints(table.column(DIFF)))
-        kept = zip(self.places, self.schema.names, strict=True)
-        return in_memory(pa.table(columns | {f"$v{place}": table.column(name) for place, name in kept}))
+        stored = zip(self.places, self.schema.names, strict=True)
+        return in_memory(pa.table(columns | {f"$v{place}": table.column(name) for place, name in stored}))
 
 
-def repeated(found: LookupResult) -> LookupResult:
+def repeated(lookup: LookupResult) -> LookupResult:
     """Return rows repeated by their multiplicity, each separately."""
-    places = np.repeat(np.arange(len(found)), found.diff)
-    return LookupResult(found.owner[places], taken(found.rows, places), np.ones(len(places), np.int64))
+    places = np.repeat(np.arange(len(lookup)), lookup.diff)
+    return LookupResult(lookup.owner[places], take_rows(lookup.rows, places), np.ones(len(places), np.int64))
 
 
 @dataclass(slots=True)
@@ -328,10 +339,10 @@ class UpsertSide:
         last = order[np.append(~again[1:], np.ones(min(1, len(again)), np.bool_))]
         keys, hashes, self.keys = keys[last], hashes[last], len(last)
         now = ints(self.rows.column(DIFF))[last] > 0
-        rows = taken(self.rows.select(names), last).combine_chunks()
-        found = self.values.find(keys, hashes)
-        old = [found.column(name, rows.schema.field(name).type) for name in names]
-        was = found.column(COUNT, pa.int8()).fill_null(0).to_numpy(zero_copy_only=False) > 0
+        rows = take_rows(self.rows.select(names), last).combine_chunks()
+        stored = self.values.find(keys, hashes)
+        old = [stored.column(name, rows.schema.field(name).type) for name in names]
+        was = stored.column(COUNT, pa.int8()).fill_null(0).to_numpy(zero_copy_only=False) > 0
         changed = was != now
         for before, after in zip(old, rows.columns, strict=True):
             changed |= was & now & arithmetic.unlike(before, one_chunk(after))
@@ -354,9 +365,9 @@ class UpsertSide:
         rows = self.values.live(self.low, self.high)
         if rows is None:
             return _some(keys[:0], hashes[:0], self.schema.empty_table(), np.zeros(0, np.bool_), -1)
-        own, halves = unsigned(rows.column("$h1")), ints(rows.column("$h2"))
-        gone = find(keys, hashes, own, halves) < 0
-        return _some(own, halves, rows.select(self.schema.names), gone, -1)
+        stored_keys, halves = unsigned(rows.column("$h1")), ints(rows.column("$h2"))
+        absent = find(keys, hashes, stored_keys, halves) < 0
+        return _some(stored_keys, halves, rows.select(self.schema.names), absent, -1)
 
     def old(self, keys: KeyQuery) -> LookupResult:
         """Return the rows from before."""
@@ -369,13 +380,13 @@ class UpsertSide:
 
     def new(self, keys: KeyQuery) -> LookupResult:
         """Return the rows after the batch."""
-        return joined([self.stayed(keys), self.delta.some(self.delta.diff > 0).found(keys)])
+        return joined([self.stayed(keys), self.delta.some(self.delta.diff > 0).changes_of(keys)])
 
     def old_counts(self, keys: KeyQuery) -> Ints:
         """Return the number of rows of each key before: one or none."""
-        found = np.zeros(len(keys), np.int64)
-        found[latest_of(self.values.runs, keys, pa.schema([])).owner] = 1
-        return found
+        counts = np.zeros(len(keys), np.int64)
+        counts[latest_of(self.values.runs, keys, pa.schema([])).owner] = 1
+        return counts
 
     def put(self) -> None:
         """Store the changed rows."""
@@ -385,8 +396,10 @@ class UpsertSide:
 
 
 def _some(keys: Keys, hashes: Ints, rows: pa.Table, which: Mask, diff: int) -> SideChanges:
-    kept = keys[which] & HIGH
-    return SideChanges(kept, hashes[which], taken(rows, np.flatnonzero(which)), np.full(len(kept), diff, np.int64))
+    chosen = keys[which] & HIGH
+    return SideChanges(
+        chosen, hashes[which], take_rows(rows, np.flatnonzero(which)), np.full(len(chosen), diff, np.int64)
+    )
 
 
 def _sorted(parts: list[SideChanges]) -> SideChanges:
@@ -395,7 +408,7 @@ def _sorted(parts: list[SideChanges]) -> SideChanges:
     )
     rows = pa.concat_tables([part.rows for part in parts]).combine_chunks()
     order = np.lexsort((diff, hashes, keys))
-    return SideChanges(keys[order], hashes[order], taken(rows, order).combine_chunks(), diff[order])
+    return SideChanges(keys[order], hashes[order], take_rows(rows, order).combine_chunks(), diff[order])
 
 
 class AppendedRuns(MultisetRuns):
@@ -432,5 +445,5 @@ def added_up(table: pa.Table) -> pa.Table:
     if not len(starts):
         return table
     diff = np.add.reduceat(ints(table.column("$diff"))[order], starts)
-    kept = table.take(pa.array(order[starts][diff != 0]))
-    return kept.set_column(2, "$diff", pa.array(diff[diff != 0])).combine_chunks()
+    distinct = table.take(pa.array(order[starts][diff != 0]))
+    return distinct.set_column(2, "$diff", pa.array(diff[diff != 0])).combine_chunks()

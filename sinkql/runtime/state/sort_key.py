@@ -36,25 +36,25 @@ _EXACT = frozenset({"boolean", "smallint", "date", "real"})
 
 def sort_keys(rows: pa.Table, terms: Terms) -> list[Ints]:
     """Return columns of integers that order the rows like the terms, most significant first; peers are equal in all."""
-    found: list[Ints] = []
+    columns: list[Ints] = []
     for term, name in terms:
         values = one_chunk(rows.column(name))
         numbers = _exact(values)
         if values.null_count:
             nulls = values.is_null().to_numpy(zero_copy_only=False)
-            found.append(np.where(nulls, -1, 1) * (1 if term.nulls_first else -1))
+            columns.append(np.where(nulls, -1, 1) * (1 if term.nulls_first else -1))
             numbers = np.where(nulls, 0, numbers)
-        found.append(~numbers if term.descending else numbers)
-    return found
+        columns.append(~numbers if term.descending else numbers)
+    return columns
 
 
 def starts_of(owner: Ints, keys: Sequence[Ints]) -> NDArray[np.bool_]:
     """Return for each of sorted rows whether its owner or a key differs from the row before."""
-    found = np.ones(len(owner), np.bool_)
-    found[1:] = owner[1:] != owner[:-1]
+    starts = np.ones(len(owner), np.bool_)
+    starts[1:] = owner[1:] != owner[:-1]
     for key in keys:
-        found[1:] |= key[1:] != key[:-1]
-    return found
+        starts[1:] |= key[1:] != key[:-1]
+    return starts
 
 
 def _exact(values: pa.Array) -> Ints:
@@ -100,8 +100,8 @@ def _integers(values: pa.Array) -> Ints:
         values = values.view(pa.int64())
     if values.null_count:
         values = values.fill_null(0)
-    found: Ints = values.to_numpy(zero_copy_only=False).astype(np.int64)
-    return found
+    numbers: Ints = values.to_numpy(zero_copy_only=False).astype(np.int64)
+    return numbers
 
 
 def _words(values: pa.Array) -> tuple[Keys, Ints]:
@@ -129,8 +129,8 @@ def first_bits(rows: pa.Table, terms: Terms, hashes: Ints) -> Keys:
 
 def hash_bits(hashes: Ints) -> Keys:
     """Return the first 32 bits of signed hashes, with the same order."""
-    found: Keys = (hashes.view(np.uint64) ^ _BIASED) >> np.uint64(32)
-    return found
+    bits: Keys = (hashes.view(np.uint64) ^ _BIASED) >> np.uint64(32)
+    return bits
 
 
 def exact_bits(terms: Terms, columns: Sequence[physical.Column]) -> bool:
@@ -155,8 +155,8 @@ def wide_bits(values: pa.Array) -> tuple[Keys, bool]:
 
 
 def _unsigned(numbers: Ints) -> Keys:
-    found: Keys = numbers.view(np.uint64) ^ _BIASED
-    return found
+    bits: Keys = numbers.view(np.uint64) ^ _BIASED
+    return bits
 
 
 def _bits(values: pa.Array) -> Keys:
@@ -206,10 +206,10 @@ def _of_bytes(values: pa.Array, most: int) -> Keys:
     offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + count + 1].astype(np.int64)
     data = values.buffers()[2]
     text = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
-    found = np.zeros(count, np.uint64)
+    bits = np.zeros(count, np.uint64)
     for place in range(most):
         at = offsets[:-1] + place
         there = at < offsets[1:]
         byte = np.where(there, text[np.where(there, at, 0)] if len(text) else 0, 0)
-        found = (found << np.uint64(8)) | byte.astype(np.uint64)
-    return found
+        bits = (bits << np.uint64(8)) | byte.astype(np.uint64)
+    return bits

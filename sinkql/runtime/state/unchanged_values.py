@@ -57,8 +57,8 @@ class KeyHistories:
         The row at the place has the value, has the value of its old key, or is a deleted key.
         """
         stops = np.where(~missing | self.moved, np.arange(len(missing)), -1)
-        found = np.maximum.accumulate(stops)[last]
-        return np.where(found < self.start[last], -1, found)
+        stop = np.maximum.accumulate(stops)[last]
+        return np.where(stop < self.start[last], -1, stop)
 
 
 @dataclass(slots=True)
@@ -75,7 +75,7 @@ class UnchangedValues:
     chains: KeyHistories
     others: Callable[[], Sequence[KeyedRuns]]
 
-    def fill(self, last: Ints, found: LookUp, was: Mask) -> list[pa.Array]:
+    def fill(self, last: Ints, stored: LookUp, was: Mask) -> list[pa.Array]:
         """Return the complete columns of the rows at the places `last` of the chains; raises UnknownValueError.
 
         `found` is the state of their keys, and `was` is true for keys with a row there.
@@ -88,17 +88,17 @@ class UnchangedValues:
             if not missing[last].any():
                 whole.append(values.take(pa.array(last)))
                 continue
-            whole.append(self._filled(number, values, missing, last, found, was))
+            whole.append(self._filled(number, values, missing, last, stored, was))
         return whole
 
-    def _filled(self, number: int, values: pa.Array, missing: Mask, last: Ints, found: LookUp, was: Mask) -> pa.Array:
+    def _filled(self, number: int, values: pa.Array, missing: Mask, last: Ints, stored: LookUp, was: Mask) -> pa.Array:
         chains, name = self.chains, self.columns[number]
         at = chains.source(last, missing)
-        own, lacks = at < 0, chains.alive[last] & missing[last]
-        before = lacks & ~own & missing[at]  # the value is in the row's old key
-        unknown = lacks & np.where(own, ~was, ~chains.alive[at])
-        index = np.where(own, len(values) + np.arange(len(last)), at)
-        parts = [values, found.column(name, values.type)]
+        in_state, lacks = at < 0, chains.alive[last] & missing[last]
+        before = lacks & ~in_state & missing[at]  # the value is in the row's old key
+        unknown = lacks & np.where(in_state, ~was, ~chains.alive[at])
+        index = np.where(in_state, len(values) + np.arange(len(last)), at)
+        parts = [values, stored.column(name, values.type)]
         if before.any():
             asked = at[before]
             there, old = self._before(chains.order[asked], name, values.type)
@@ -118,9 +118,9 @@ class UnchangedValues:
         index = np.zeros(len(rows), np.int64)
         parts: list[pa.Array] = [pa.nulls(1, type_)]
         for other in self.others():
-            found = other.find(keys[order], hashes[order])
-            has = order[found.mask & (ints(found.column("$count", pa.int64()).fill_null(0)) > 0)]
-            column = found.column(name, type_)
+            stored = other.find(keys[order], hashes[order])
+            has = order[stored.mask & (ints(stored.column("$count", pa.int64()).fill_null(0)) > 0)]
+            column = stored.column(name, type_)
             index[has] = sum(map(len, parts)) + np.argsort(order)[has]
             parts.append(column)
             there[has] = True
@@ -135,8 +135,8 @@ class UnchangedValues:
             one = np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little")[:count]
             masks[number, : len(one)] = one
         masks = masks[:, list(self.places)]
-        found: Mask = masks[coded.indices.fill_null(len(coded.dictionary)).to_numpy()]
-        return found
+        mask: Mask = masks[coded.indices.fill_null(len(coded.dictionary)).to_numpy()]
+        return mask
 
 
 def key_histories(rows: pa.Table, order: Ints) -> KeyHistories:

@@ -70,8 +70,8 @@ def arguments_of(aggregate: physical.Aggregate) -> tuple[Argument, ...]:
     for call in aggregate.calls:
         if call.column is not None:
             wanted.setdefault(call.column, []).append(call)
-    found = enumerate(wanted.items())
-    return tuple(_argument(index, column, types[column], calls, append=append) for index, (column, calls) in found)
+    arguments = enumerate(wanted.items())
+    return tuple(_argument(index, column, types[column], calls, append=append) for index, (column, calls) in arguments)
 
 
 def _argument(
@@ -108,11 +108,11 @@ def prepare(aggregate: physical.Aggregate) -> TaskInput:
     arguments = arguments_of(aggregate)
     keys = value_columns("k", aggregate.group)
     values = {argument.index: Value(f"$v{argument.index}", argument.column, argument.type) for argument in arguments}
-    kept = [argument for argument in arguments if argument.multiset]
-    hashes = (*identity(keys), *(row_hash(f"$r{each.index}", (values[each.index],)) for each in kept))
+    multisets = [argument for argument in arguments if argument.multiset]
+    hashes = (*identity(keys), *(row_hash(f"$r{argument.index}", (values[argument.index],)) for argument in multisets))
     group = ["$h1", "$h2", *(key.name for key in keys)]
-    for each in kept:
-        group += [f"$v{each.index}", f"$r{each.index}"]
+    for argument in multisets:
+        group += [f"$v{argument.index}", f"$r{argument.index}"]
     return TaskInput(
         hashes=hashes,
         values=(*keys, *values.values()),
@@ -178,7 +178,7 @@ class AggregateState:
         """Apply a batch to the groups."""
         if not rows.num_rows and self.one_group:
             # an aggregate without GROUP BY has a row even for no rows
-            rows = pa.table([_nothing(each) for each in rows.schema], schema=rows.schema)
+            rows = pa.table([_nothing(schema_field) for schema_field in rows.schema], schema=rows.schema)
         if not rows.num_rows:
             return self.preparation.output().empty_table()
         return _Grouping(self, rows, bucket).changes()
@@ -206,11 +206,11 @@ class _Grouping:
     def changes(self) -> pa.Table:
         """Write the new runs and return the changes of the aggregate's rows."""
         groups = self._groups()
-        found = self.bucket.values[self.operator.name].find(groups.keys, groups.hashes)
+        stored = self.bucket.values[self.operator.name].find(groups.keys, groups.hashes)
         first = pa.array(groups.first)
         keys = [self._delivered(f"$k{index}").take(first) for index in range(self._key_count())]
         try:
-            self._merge(groups, found)
+            self._merge(groups, stored)
         except SumOverflowError as error:
             raise SinkqlError(
                 "SQ3211",
@@ -218,8 +218,8 @@ class _Grouping:
                 hint="Cast the argument to numeric, or to a numeric with fewer fraction digits.",
             ) from error
         self._verify(keys)
-        self._keep(groups, keys, found.mask)
-        return self._changes(keys, found.mask)
+        self._keep(groups, keys, stored.mask)
+        return self._changes(keys, stored.mask)
 
     def _groups(self) -> RowGroups:
         keys, hashes = unsigned(self.rows.column("$h1")), ints(self.rows.column("$h2"))
@@ -234,32 +234,32 @@ class _Grouping:
     def _delivered(self, name: str) -> pa.Array:
         return one_chunk(self.rows.column(name))
 
-    def _merge(self, groups: RowGroups, found: LookUp) -> None:
-        self._add("$count", groups, found)
+    def _merge(self, groups: RowGroups, stored: LookUp) -> None:
+        self._add("$count", groups, stored)
         for argument in self.operator.arguments:
             if argument.counted:
-                self._add(f"$n{argument.index}", groups, found)
+                self._add(f"$n{argument.index}", groups, stored)
             if argument.sum:
-                self._add(f"$s{argument.index}", groups, found)
+                self._add(f"$s{argument.index}", groups, stored)
             if argument.multiset:
                 multiset = self.bucket.multisets[self.operator.values(argument)]
-                followed = track(argument, self.rows, groups, found, multiset, where=self._where())
+                followed = track(argument, self.rows, groups, stored, multiset, where=self._where())
                 self.old |= followed.old
                 self.new |= followed.new
                 continue
             if argument.low:
-                self._best(f"$l{argument.index}", groups, found, low=True)
+                self._best(f"$l{argument.index}", groups, stored, low=True)
             if argument.high:
-                self._best(f"$u{argument.index}", groups, found, low=False)
+                self._best(f"$u{argument.index}", groups, stored, low=False)
 
-    def _add(self, name: str, groups: RowGroups, found: LookUp) -> None:
+    def _add(self, name: str, groups: RowGroups, stored: LookUp) -> None:
         values = self._delivered(name)
-        self.old[name] = pc.coalesce(found.column(name, values.type), arithmetic.zeros(values.type, groups.count))
+        self.old[name] = pc.coalesce(stored.column(name, values.type), arithmetic.zeros(values.type, groups.count))
         self.new[name] = arithmetic.add(self.old[name], arithmetic.total(values, groups.index, groups.count))
 
-    def _best(self, name: str, groups: RowGroups, found: LookUp, *, low: bool) -> None:
+    def _best(self, name: str, groups: RowGroups, stored: LookUp, *, low: bool) -> None:
         values = arithmetic.ordered(self._delivered(name))
-        self.old[name] = found.column(name, values.type)
+        self.old[name] = stored.column(name, values.type)
         best = arithmetic.extreme(values, groups.index, groups.count, low=low)
         self.new[name] = arithmetic.better(self.old[name], best, low=low)
 
@@ -285,23 +285,23 @@ class _Grouping:
             sample = ", ".join(repr(key[row].as_py()) for key in keys)
             raise negative_multiplicity(self._where(), f"group ({sample}), row count {count[row]}")
 
-    def _keep(self, groups: RowGroups, keys: list[pa.Array], known: Mask) -> None:
+    def _keep(self, groups: RowGroups, keys: list[pa.Array], exists: Mask) -> None:
         """Write the new or changed groups as a run."""
         changed = self._unlike(self.old.values(), self.new.values())
         if self.operator.one_group:
-            changed |= ~known
+            changed |= ~exists
         columns = {"$h1": pa.array(groups.keys), "$h2": pa.array(groups.hashes)}
         columns |= {f"$k{index}": key for index, key in enumerate(keys)}
         self.bucket.values[self.operator.name].put(
             pa.table(columns | self.new).filter(pa.array(changed)).combine_chunks()
         )
 
-    def _changes(self, keys: list[pa.Array], known: Mask) -> pa.Table:
+    def _changes(self, keys: list[pa.Array], existed: Mask) -> pa.Table:
         schema = self.operator.preparation.output()
         old, new = self._outputs(self.old), self._outputs(self.new)
         was, is_ = ints(self.old["$count"]) > 0, ints(self.new["$count"]) > 0
         if self.operator.one_group:
-            was, is_ = known, np.ones_like(known)
+            was, is_ = existed, np.ones_like(existed)
         changed = self._unlike(old, new) | (was != is_)
         parts = []
         for columns, mask, diff in ((old, was & changed, -1), (new, is_ & changed, 1)):
@@ -310,20 +310,20 @@ class _Grouping:
         return pa.concat_tables(parts)
 
     def _unlike(self, left: Iterable[pa.Array], right: Iterable[pa.Array]) -> Mask:
-        found = np.zeros(len(self.new["$count"]), np.bool_)
+        mask = np.zeros(len(self.new["$count"]), np.bool_)
         for before, after in zip(left, right, strict=True):
-            found |= arithmetic.unlike(before, after)
-        return found
+            mask |= arithmetic.unlike(before, after)
+        return mask
 
     def _outputs(self, state: Mapping[str, pa.Array]) -> list[pa.Array]:
         """Return the calls' columns, in their declared types."""
-        arguments = {each.column: each for each in self.operator.arguments}
-        found = []
+        arguments = {argument.column: argument for argument in self.operator.arguments}
+        columns = []
         for call in self.operator.calls:
             argument = arguments[call.column] if call.column is not None else None
             values = _output(call.function, argument, state, distinct=call.distinct)
-            found.append(_declared(values, arrow_type(call.type)))
-        return found
+            columns.append(_declared(values, arrow_type(call.type)))
+        return columns
 
 
 def _output(function: str, argument: Argument | None, state: Mapping[str, pa.Array], *, distinct: bool) -> pa.Array:
@@ -367,41 +367,41 @@ class TrackedValues:
 
 
 def track(
-    argument: Argument, rows: pa.Table, groups: RowGroups, found: LookUp, multiset: MultisetRuns, *, where: str
+    argument: Argument, rows: pa.Table, groups: RowGroups, stored: LookUp, multiset: MultisetRuns, *, where: str
 ) -> TrackedValues:
     """Add the batch's values to the multiset and return the groups' new state; SQ3401 for a negative count."""
     values = arithmetic.ordered(one_chunk(rows.column(f"$v{argument.index}")))
-    given = pa.table({"$r": rows.column(f"$r{argument.index}"), "$count": rows.column("$count"), "$v": values})
-    change = apply_changes(given, np.flatnonzero(np.asarray(values.is_valid())), groups, multiset)
+    inputs = pa.table({"$r": rows.column(f"$r{argument.index}"), "$count": rows.column("$count"), "$v": values})
+    change = apply_changes(inputs, np.flatnonzero(np.asarray(values.is_valid())), groups, multiset)
     if len(wrong := np.flatnonzero(change.after < 0)):
         sample = arithmetic.restored(change.values, arrow_type(argument.type))[int(wrong[0])]
         raise negative_multiplicity(where, f'column "{argument.column}", value {sample.as_py()!r}')
     run = change.as_run(held=argument.held)
     state = TrackedValues()
     if argument.distinct:
-        _count(argument, change, groups, found, state)
+        _count(argument, change, groups, stored, state)
     for name, low in ((f"$l{argument.index}", True), (f"$u{argument.index}", False)):
         if argument.low if low else argument.high:
-            state.old[name] = found.column(name, change.values.type)
+            state.old[name] = stored.column(name, change.values.type)
             state.new[name] = _extreme(state.old[name], change, groups, multiset, run, low=low)
     multiset.put(run)
     return state
 
 
 def _count(
-    argument: Argument, changed: MultiplicityChange, groups: RowGroups, found: LookUp, state: TrackedValues
+    argument: Argument, changed: MultiplicityChange, groups: RowGroups, stored: LookUp, state: TrackedValues
 ) -> None:
     appeared, vanished = changed.appeared(), changed.vanished()
     name, count = f"$d{argument.index}", groups.count
     gained = np.bincount(changed.group[appeared], minlength=count)
     lost = np.bincount(changed.group[vanished], minlength=count)
-    state.old[name] = pc.coalesce(found.column(name, pa.int64()), arithmetic.zeros(pa.int64(), count))
+    state.old[name] = pc.coalesce(stored.column(name, pa.int64()), arithmetic.zeros(pa.int64(), count))
     state.new[name] = arithmetic.add(state.old[name], pa.array((gained - lost).astype(np.int64)))
     if argument.distinct_sum is None:
         return
     name, type_ = f"$t{argument.index}", sum_arrow_type(argument.distinct_sum)
     values = arithmetic.restored(changed.values, arrow_type(argument.type)).cast(type_)
-    state.old[name] = pc.coalesce(found.column(name, type_), arithmetic.zeros(type_, count))
+    state.old[name] = pc.coalesce(stored.column(name, type_), arithmetic.zeros(type_, count))
     gains = arithmetic.total(values.take(pa.array(appeared)), changed.group[appeared], count)
     losses = arithmetic.total(values.take(pa.array(vanished)), changed.group[vanished], count)
     state.new[name] = arithmetic.add(arithmetic.subtract(state.old[name], losses), gains)
@@ -414,10 +414,10 @@ def _extreme(
     appeared, vanished = changed.appeared(), changed.vanished()
     best = arithmetic.extreme(changed.values.take(pa.array(appeared)), changed.group[appeared], groups.count, low=low)
     new = arithmetic.better(old, best, low=low)
-    gone = changed.values.take(pa.array(vanished))
+    deleted = changed.values.take(pa.array(vanished))
     was = new.take(pa.array(changed.group[vanished]))
     # the new extreme was deleted: no inserted value is as good
-    lost = np.unique(changed.group[vanished][np.asarray(pc.fill_null(pc.equal(gone, was), False))])
+    lost = np.unique(changed.group[vanished][np.asarray(pc.fill_null(pc.equal(deleted, was), False))])
     if not len(lost):
         return new
     owner, rows = multiset.rows_of(groups.keys[lost], groups.hashes[lost], run)

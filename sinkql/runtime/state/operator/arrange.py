@@ -47,8 +47,8 @@ class ArrangeState:
         multiset = bucket.multisets[self.name]
         changes = rows.rename_columns([DIFF if name == COUNT else name for name in rows.column_names])
         if self.schema.names and self.comes:
-            each = np.repeat(np.arange(len(rows)), ints(changes.column(DIFF)))
-            AppendOnlySide(self.schema, multiset, appended_run(changes.take(pa.array(each)), self.schema.names)).put()
+            places = np.repeat(np.arange(len(rows)), ints(changes.column(DIFF)))
+            AppendOnlySide(self.schema, multiset, appended_run(changes.take(pa.array(places)), self.schema.names)).put()
         elif self.schema.names:
             held = MultisetSide(self.schema, multiset, multiset_run(changes, self.schema.names))
             held.verify(f'index "{self.name}", bucket {bucket.number}')

@@ -58,8 +58,8 @@ class Steps:
     def loose(self, rows: Mapping[int, _Changes], shape: JoinShape) -> Iterator[pa.Table]:
         """Yield the changes of rows without a match, of sides by their number."""
         for number, side in enumerate(self.sides):
-            for each, diff in side.loose(rows) if isinstance(side, NestedSteps) else [rows[side]]:
-                yield from unmatched_changes(shape, each, diff, number)
+            for changed, diff in side.loose(rows) if isinstance(side, NestedSteps) else [rows[side]]:
+                yield from unmatched_changes(shape, changed, diff, number)
 
     def held(self, leaves: Sequence[JoinSide], where: str, touched: KeyQuery) -> tuple[JoinSide, JoinSide]:
         """Return both sides; `leaves` are the sides with input rows."""
@@ -78,8 +78,8 @@ class NestedSteps:
 
     def loose(self, rows: Mapping[int, _Changes]) -> Iterator[_Changes]:
         """Yield the changes of rows without a match in it."""
-        for found in self.steps.loose(rows, self.shape):
-            yield found.select(self.shape.types.names), ints(found.column(DIFF))
+        for table in self.steps.loose(rows, self.shape):
+            yield table.select(self.shape.types.names), ints(table.column(DIFF))
 
     def held(self, leaves: Sequence[JoinSide], where: str, touched: KeyQuery) -> JoinSide:
         """Return it as a side."""
@@ -139,13 +139,13 @@ class JoinState:
     def _all_pairs(self, repeated: int, parts: Sequence[pa.Table], bucket: Bucket, where: str) -> Iterator[pa.Table]:
         """Yield the changes of all pairs; the broadcast side comes with the first part of a batch."""
         other = 1 - repeated
-        if self.name not in bucket.kept:
+        if self.name not in bucket.cached:
             schema, multiset, run = self._side_changes(repeated, parts[repeated], bucket, where)
-            bucket.kept[self.name] = BroadcastSide(schema, multiset, run)
+            bucket.cached[self.name] = BroadcastSide(schema, multiset, run)
             multiset.put(run)
         schema, multiset, run = self._side_changes(other, parts[other], bucket, where)
         spread = StreamedSide(schema, multiset, run, bucket.low, bucket.high)
-        yield from BroadcastJoin(self.steps.kind, bucket.kept[self.name], spread, other, self._shape, where).join()
+        yield from BroadcastJoin(self.steps.kind, bucket.cached[self.name], spread, other, self._shape, where).join()
         multiset.put(run)
 
     def _side_changes(
@@ -176,7 +176,7 @@ class JoinState:
         if index is not None:
             counts = arrangement.kind == "counted"
             run = counted_run(rows) if counts else multiset_run(rows, schema.names)
-            places = [index.places[each.column] for each in side.kept]
+            places = [index.places[column.column] for column in side.stored]
             return IndexedSide(schema, bucket.indexes[arrangement.name], places, run, side.change == "append")
         match arrangement.kind:
             case "values":
@@ -190,9 +190,9 @@ class JoinState:
             case "counted":
                 return CountSide(bucket.multisets[arrangement.name], counted_run(rows))
             case "multiset":
-                found = MultisetSide(schema, bucket.multisets[arrangement.name], multiset_run(rows, schema.names))
-                found.verify(where)
-                return found
+                multiset = MultisetSide(schema, bucket.multisets[arrangement.name], multiset_run(rows, schema.names))
+                multiset.verify(where)
+                return multiset
             case "timed" | "sorted":
                 raise AssertionError(arrangement.name)
 

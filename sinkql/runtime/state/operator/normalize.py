@@ -37,7 +37,7 @@ class NormalizeState:
     @classmethod
     def of(cls, normalize: physical.Normalize) -> NormalizeState:
         """Return the operator; raises ValueError for an unsupported input."""
-        read = next(each for each in physical.walk(normalize) if isinstance(each, physical.Read))
+        read = next(operator for operator in physical.walk(normalize) if isinstance(operator, physical.Read))
         columns = [column.name for column in read.columns]
         holes = tuple(columns.index(column.name) for column in normalize.columns) if read.holes else ()
         return cls(normalize.arrangement, _prepare(normalize), normalize.key, read.name, holes)
@@ -57,20 +57,20 @@ class NormalizeState:
         state, cleared = bucket.values[self.name], bucket.below.cleared
         last = self._last(rows, bucket)
         bucket.superseded.append(rows.num_rows - len(last.keys))
-        found = last.found
-        old = [found.column(name, column.type) for name, column in zip(self.columns, last.columns, strict=True)]
-        was, now = _there(found), last.alive
+        stored = last.stored
+        old = [stored.column(name, column.type) for name, column in zip(self.columns, last.columns, strict=True)]
+        was, now = _there(stored), last.alive
         changed = was != now
         for before, after in zip(old, last.columns, strict=True):
             changed |= was & now & arithmetic.unlike(before, after)
-        gone = self._others(state, last, bucket) if cleared else self.preparation.output().empty_table()
+        deleted = self._others(state, last, bucket) if cleared else self.preparation.output().empty_table()
         columns = {"$h1": pa.array(last.keys), "$h2": pa.array(last.hashes), COUNT: pa.array(now.astype(np.int64))}
         run = pa.table(columns | dict(zip(self.columns, last.columns, strict=True)))
         if cleared:
             state.clear()
         state.put(_some(run, now if cleared else changed).combine_chunks())
         changes = (self._changes(old, was & changed, -1), self._changes(last.columns, now & changed, 1))
-        return pa.concat_tables([gone, *changes])
+        return pa.concat_tables([deleted, *changes])
 
     def _last(self, rows: pa.Table, bucket: Bucket) -> _Last:
         """Return the last change of each key, with all values."""
@@ -80,26 +80,26 @@ class NormalizeState:
             again = duplicates_mask(keys[order], hashes[order])
             places = np.flatnonzero(np.append(~again[1:], np.ones(min(1, len(again)), np.bool_)))
             chosen = order[places]
-            found = bucket.values[self.name].find(keys[chosen], hashes[chosen])
+            stored = bucket.values[self.name].find(keys[chosen], hashes[chosen])
             try:
-                columns = self._whole(rows, bucket, order, places, found)
+                columns = self._whole(rows, bucket, order, places, stored)
             except UnknownValueError as unknown:
                 if not bucket.below.snapshotting:
                     raise self._unknown(rows, order, unknown) from unknown
                 # its complete row comes with the snapshot, or a later change replaces or deletes it
                 order = np.delete(order, unknown.places)
                 continue
-            return _Last(keys[chosen], hashes[chosen], ints(rows.column(physical.DIFF))[chosen] > 0, columns, found)
+            return _Last(keys[chosen], hashes[chosen], ints(rows.column(physical.DIFF))[chosen] > 0, columns, stored)
 
-    def _whole(self, rows: pa.Table, bucket: Bucket, order: Ints, places: Ints, found: LookUp) -> list[pa.Array]:
+    def _whole(self, rows: pa.Table, bucket: Bucket, order: Ints, places: Ints, stored: LookUp) -> list[pa.Array]:
         if not self.holes:
-            taken = rows.take(pa.array(order[places]))
-            return [one_chunk(taken.column(name)) for name in self.columns]
+            last_rows = rows.take(pa.array(order[places]))
+            return [one_chunk(last_rows.column(name)) for name in self.columns]
         chains = key_histories(rows, order)
         cleared = bucket.below.cleared
         others = (list) if cleared else (lambda: bucket.others(self.name))
         return UnchangedValues(rows, self.columns, self.holes, chains, others).fill(
-            places, found, _there(found) & (not cleared)
+            places, stored, _there(stored) & (not cleared)
         )
 
     def _unknown(self, rows: pa.Table, order: Ints, unknown: UnknownValueError) -> SinkqlError:
@@ -136,7 +136,7 @@ class _Last:
     hashes: Ints
     alive: NDArray[np.bool_]
     columns: list[pa.Array]
-    found: LookUp
+    stored: LookUp
 
 
 def _some(rows: pa.Table, mask: NDArray[np.bool_]) -> pa.Table:
@@ -144,8 +144,8 @@ def _some(rows: pa.Table, mask: NDArray[np.bool_]) -> pa.Table:
     return rows if mask.all() else rows.filter(pa.array(mask))
 
 
-def _there(found: LookUp) -> NDArray[np.bool_]:
-    return ints(found.column(COUNT, pa.int64()).fill_null(0)) > 0
+def _there(stored: LookUp) -> NDArray[np.bool_]:
+    return ints(stored.column(COUNT, pa.int64()).fill_null(0)) > 0
 
 
 def _prepare(normalize: physical.Normalize) -> TaskInput:

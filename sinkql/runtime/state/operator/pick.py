@@ -67,8 +67,8 @@ class PickState:
         same[both] = ints(before.column("$r"))[old[both]] == ints(after.column("$r"))[new[both]]
         parts = []
         for table, place, diff in ((before, old[was & ~same], -1), (after, new[now & ~same], 1)):
-            taken = table.take(pa.array(place))
-            columns = [taken.column(f"$k{index}") for index in range(len(self.preparation.columns))]
+            picked = table.take(pa.array(place))
+            columns = [picked.column(f"$k{index}") for index in range(len(self.preparation.columns))]
             parts.append(pa.table([*columns, pa.array(np.full(len(place), diff, np.int64))], schema=schema))
         return pa.concat_tables(parts)
 
@@ -81,7 +81,7 @@ def _picked(rows: pa.Table, count: int) -> Ints:
     """Return the place of each key's row with the greatest hash, −1 for a key without rows."""
     owner = ints(rows.column("$owner"))
     order = np.lexsort((ints(rows.column("$r")), owner))
-    found = np.full(count, -1, np.int64)
+    places = np.full(count, -1, np.int64)
     last = np.append(owner[order][1:] != owner[order][:-1], np.ones(min(1, len(order)), np.bool_))
-    found[owner[order[last]]] = order[last]
-    return found
+    places[owner[order[last]]] = order[last]
+    return places

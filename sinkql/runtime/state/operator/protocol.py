@@ -84,23 +84,23 @@ class Bucket:
     superseded: list[int] = field(default_factory=list)
     low: int = 0
     high: int = LAST
-    kept: dict[str, Any] = field(default_factory=dict)
+    cached: dict[str, Any] = field(default_factory=dict)
     indexes: Mapping[str, Sequence[Run] | None] = field(default_factory=dict)
 
     @property
     def below(self) -> InputEvents:
         """Return the events of the sources of an operator's only input."""
-        (found,) = self.sides
-        return found
+        (events,) = self.sides
+        return events
 
     def close(self) -> dict[str, list[Entry]]:
         """Finish the batch's runs; return the live runs by arrangement. The last run of each has the notes."""
-        for each in (*self.values.values(), *self.multisets.values()):
-            each.close()
-        found = {name: list(each.entries) for name, each in {**self.values, **self.multisets}.items()}
+        for writer in (*self.values.values(), *self.multisets.values()):
+            writer.close()
+        live = {name: list(writer.entries) for name, writer in {**self.values, **self.multisets}.items()}
         for name, notes in self.notes.items():
-            found[name][-1:] = [{**last, **notes} for last in found[name][-1:]]
-        return found
+            live[name][-1:] = [{**last, **notes} for last in live[name][-1:]]
+        return live
 
 
 class StatefulOperator(Protocol):
@@ -180,38 +180,40 @@ class StatefulTask:
         fetched = self.home.fetched.copy()
         state = self._open(bucket, attempt)
         changes = self.operator.preparation.output().empty_table()
-        taken = given = 0
+        read = written = 0
         for rows, low, high in spilled_parts(tables, schema, self._ranges, self.home.folder):
-            taken += self._own(rows, bucket)
-            for found in _slices(self.operator.apply(rows, replace(state, low=low, high=high))):
+            read += self._count_new(rows, bucket)
+            for table in _slices(self.operator.apply(rows, replace(state, low=low, high=high))):
                 yield from changes.to_batches(max_chunksize=ROWS)
-                changes, given = found, given + found.num_rows
-        runs, flow = self._written(state.close()), RowCounts(taken, given, sum(state.superseded))
+                changes, written = table, written + table.num_rows
+        runs, flow = self._written(state.close()), RowCounts(read, written, sum(state.superseded))
         self._put(bucket, runs)
         leave(BucketReport(self.operator.name, bucket, attempt, runs, flow, self.home.fetched - fetched))
         failpoint.point("state-report")
         yield from changes.to_batches(max_chunksize=ROWS)
 
     def _written(self, runs: dict[str, list[Entry]]) -> dict[str, list[Entry]]:
-        own = {arrangement.name for arrangement in self.operator.arrangements if not arrangement.reads}
-        return {name: entries for name, entries in runs.items() if name in own}
+        names = {arrangement.name for arrangement in self.operator.arrangements if not arrangement.reads}
+        return {name: entries for name, entries in runs.items() if name in names}
 
     def _checked(self, bucket: int, batch: pa.RecordBatch, schema: pa.Schema) -> pa.Table:
         if "$b" in batch.schema.names and not pc.all(pc.equal(batch.column("$b"), bucket)).as_py():
             others = sorted(pc.unique(batch.column("$b")).to_pylist())
             name = self.operator.name
             raise SinkqlError("SQ3407", f'state task "{name}" received rows of buckets {others} in bucket {bucket}')
-        return pa.table([_typed(batch.column(each.name), each.type) for each in schema], schema=schema)
+        return pa.table(
+            [_typed(batch.column(schema_field.name), schema_field.type) for schema_field in schema], schema=schema
+        )
 
     def _ranges(self, rows: pa.Table) -> Ranges:
         """Return the range of each row; rows for all rows of another side come first."""
-        found = hash_range(unsigned(rows.column("$h1")))
+        ranges = hash_range(unsigned(rows.column("$h1")))
         repeated = self.operator.preparation.repeated
         if self.operator.preparation.is_broadcast:
-            found[ints(rows.column(SIDE)) == repeated] = 0
-        return found
+            ranges[ints(rows.column(SIDE)) == repeated] = 0
+        return ranges
 
-    def _own(self, rows: pa.Table, bucket: int) -> int:
+    def _count_new(self, rows: pa.Table, bucket: int) -> int:
         """Return the number of rows that no earlier bucket receives too."""
         repeated = self.operator.preparation.repeated
         if repeated is None or bucket == 0:
@@ -221,9 +223,9 @@ class StatefulTask:
     def _put(self, bucket: int, runs: Mapping[str, Sequence[Entry]]) -> None:
         """Publish new runs for other tasks."""
         if self.home.remote:
-            own = f"{self.epoch}-{self.commit}-"
+            prefix = f"{self.epoch}-{self.commit}-"
             new = {
-                name: [entry for entry in entries if entry["file"].startswith(own)] for name, entries in runs.items()
+                name: [entry for entry in entries if entry["file"].startswith(prefix)] for name, entries in runs.items()
             }
             self.home.upload(file for name, entries in new.items() for file in files_of(name, bucket, entries))
 
@@ -252,18 +254,18 @@ class StatefulTask:
         return Bucket(bucket, values, multisets, self.sides, self._others, indexes=indexes)
 
     def _others(self, name: str) -> list[KeyedRuns]:
-        found = []
+        others = []
         for bucket in map(int, self.runs.get(name, {})):
             place = RunLocation(bucket_folder(self.home.folder, name, bucket), bucket, "")
-            found.append(KeyedRuns(place, self._bring(name, bucket)))
-        return found
+            others.append(KeyedRuns(place, self._bring(name, bucket)))
+        return others
 
 
 def task_of(operator: StatefulOperator, arrangements: Arrangements, *sides: InputEvents) -> StatefulTask:
     """Return the task of an operator for one attempt at a batch; `sides` are the events of its inputs' sources."""
-    known = arrangements.manifest["arrangements"]
+    live = arrangements.manifest["arrangements"]
     runs = {
-        arrangement.name: known[arrangement.name] for arrangement in operator.arrangements if arrangement.name in known
+        arrangement.name: live[arrangement.name] for arrangement in operator.arrangements if arrangement.name in live
     }
     home = arrangements.home.for_tasks()
     buckets = operator.preparation.buckets(int(arrangements.manifest["buckets"]))

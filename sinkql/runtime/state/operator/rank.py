@@ -80,7 +80,7 @@ def first_rows(
     First `reach` rows of a key are read from each run, then four times as many. `exact`: rows with equal `$p` come in
     the order of their hashes; otherwise all of them are read.
     """
-    found: list[RankedRows] = []
+    parts: list[RankedRows] = []
     open_ = np.arange(len(keys))
     while len(open_):
         reading = _Reading(keys[open_], hashes[open_], reach, exact=exact)
@@ -90,17 +90,17 @@ def first_rows(
         rows = reading.rows()
         done = reading.whole | enough(rows, len(open_))
         some = rows.some(done[rows.owner])
-        found.append(RankedRows(open_[some.owner], some.hashes, some.before, some.after, some.table))
+        parts.append(RankedRows(open_[some.owner], some.hashes, some.before, some.after, some.table))
         open_ = open_[~done]
         reach = None if reach is None else reach * _AHEAD
-    if len(found) == 1:
-        return found[0]
+    if len(parts) == 1:
+        return parts[0]
     return RankedRows(
-        np.concatenate([each.owner for each in found]),
-        np.concatenate([each.hashes for each in found]),
-        np.concatenate([each.before for each in found]),
-        np.concatenate([each.after for each in found]),
-        pa.concat_tables([each.table for each in found]).combine_chunks(),
+        np.concatenate([part.owner for part in parts]),
+        np.concatenate([part.hashes for part in parts]),
+        np.concatenate([part.before for part in parts]),
+        np.concatenate([part.after for part in parts]),
+        pa.concat_tables([part.table for part in parts]).combine_chunks(),
     )
 
 
@@ -122,10 +122,10 @@ class _Reading:
             end = high if self._reach is None else np.minimum(high, low + self._reach)
             self._cut(piece, some, end, high)
             asked, position = expand_ranges(low, end)
-            own = piece.ints("$h2")[position] == self._hashes[some][asked]
-            self._owners.append(some.start + asked[own])
-            self._parts.append(piece.table.take(pa.array(position[own])))
-            self._new.append(np.full(int(own.sum()), new))
+            same = piece.ints("$h2")[position] == self._hashes[some][asked]
+            self._owners.append(some.start + asked[same])
+            self._parts.append(piece.table.take(pa.array(position[same])))
+            self._new.append(np.full(int(same.sum()), new))
 
     def _cut(self, piece: Piece, some: slice, end: Ints, high: Ints) -> None:
         cut = end < high
@@ -135,8 +135,8 @@ class _Reading:
         owner, at = some.start + where, end[where]
         limit, row = piece.keys[at], np.full(len(at), _LEAST, np.int64)
         if self._exact:
-            hashes, own = piece.ints("$h2")[at], self._hashes[owner]
-            row = np.where(hashes == own, piece.ints("$r")[at], np.where(hashes > own, _HEAD_MOST, _LEAST))
+            hashes, searched = piece.ints("$h2")[at], self._hashes[owner]
+            row = np.where(hashes == searched, piece.ints("$r")[at], np.where(hashes > searched, _HEAD_MOST, _LEAST))
         sooner = (limit < self._limit[owner]) | ((limit == self._limit[owner]) & (row < self._limit_row[owner]))
         self._limit[owner[sooner]], self._limit_row[owner[sooner]] = limit[sooner], row[sooner]
         self.whole[owner] = False
@@ -147,10 +147,10 @@ class _Reading:
         owner, new = np.concatenate(self._owners), np.concatenate(self._new)
         packed, row = unsigned(table.column("$p")), ints(table.column("$r"))
         limit = self._limit[owner]
-        kept = np.flatnonzero(
+        places = np.flatnonzero(
             self.whole[owner] | (packed < limit) | ((packed == limit) & (row < self._limit_row[owner]))
         )
-        owner, new, row, diff = owner[kept], new[kept], row[kept], ints(table.column("$diff"))[kept]
+        owner, new, row, diff = owner[places], new[places], row[places], ints(table.column("$diff"))[places]
         order, starts = grouped(row, owner)  # few rows have equal hashes
         if not len(starts):
             return RankedRows(owner, row, diff, diff, table.slice(0, 0))
@@ -158,12 +158,12 @@ class _Reading:
         after = np.add.reduceat(diff[order], starts)
         there = (before != 0) | (after != 0)
         first = order[starts][there]
-        return RankedRows(owner[first], row[first], before[there], after[there], table.take(pa.array(kept[first])))
+        return RankedRows(owner[first], row[first], before[there], after[there], table.take(pa.array(places[first])))
 
 
 def counts(runs: Sequence[Run], packed: Keys, hashes: Ints, rows: Ints) -> Ints:
     """Return the multiplicity of each given row, sorted; many rows may have an equal `$p`."""
-    found = np.zeros(len(packed), np.int64)
+    multiplicities = np.zeros(len(packed), np.int64)
     for run in runs:
         for piece, some in run.asked(packed):
             asked = packed[some]
@@ -173,8 +173,8 @@ def counts(runs: Sequence[Run], packed: Keys, hashes: Ints, rows: Ints) -> Ints:
             open_ = np.flatnonzero(low < high)
             at = low[open_]
             same = (seconds[at] == hashes[some][open_]) & (thirds[at] == rows[some][open_])
-            found[some.start + open_[same]] += piece.ints("$diff")[at[same]]
-    return found
+            multiplicities[some.start + open_[same]] += piece.ints("$diff")[at[same]]
+    return multiplicities
 
 
 def _bisect(low: Ints, high: Ints, seconds: Ints, thirds: Ints, hashes: Ints, rows: Ints) -> Ints:
@@ -222,8 +222,8 @@ class RankState:
         """Return the operator; raises ValueError for an unsupported input."""
         columns = physical.columns_of(rank.input)
         places = {column.name: place for place, column in enumerate(columns)}
-        terms = tuple((each, f"$k{places[each.column]}") for each in rank.order)
-        exact = sort_key.exact_bits(terms, [columns[places[each.column]] for each in rank.order])
+        terms = tuple((term, f"$k{places[term.column]}") for term in rank.order)
+        exact = sort_key.exact_bits(terms, [columns[places[term.column]] for term in rank.order])
         return cls(
             rank.arrangement,
             whole_rows(rank, _by(rank)),
@@ -251,18 +251,18 @@ class RankState:
             state.put(batch)
         reach = None if self.last is None else 2 * self.last + 2
         delta = in_memory(batch)
-        found, kept = [self.preparation.output().empty_table()], [batch.slice(0, 0)]
+        changes, stored = [self.preparation.output().empty_table()], [batch.slice(0, 0)]
         for some in key_slices([*state.runs, delta], groups.keys, reach):
             first = first_rows(
                 state.runs, delta, groups.keys[some], groups.hashes[some], reach, exact=self.exact, enough=self._enough
             )
             ranked = _Ranked.of(first, self.terms)
-            found.append(self._changes(ranked))
+            changes.append(self._changes(ranked))
             if self.preparation.append:
-                kept.append(self._kept(ranked))
+                stored.append(self._stored_changes(ranked))
         if self.preparation.append:
-            state.put(_sorted(pa.concat_tables(kept)))
-        return pa.concat_tables(found)
+            state.put(_sorted(pa.concat_tables(stored)))
+        return pa.concat_tables(changes)
 
     def _groups(self, rows: pa.Table) -> RowGroups:
         keys, hashes = unsigned(rows.column("$h1")), ints(rows.column("$h2"))
@@ -279,18 +279,18 @@ class RankState:
         places, starts = grouped(packed, hashes, row)
         diff = ints(rows.column(COUNT))[places]
         diff = np.add.reduceat(diff, starts) if len(starts) else np.zeros(0, np.int64)
-        kept = places[starts][diff != 0]
-        found = {"$p": packed[kept], "$h2": hashes[kept], "$r": row[kept], "$diff": diff[diff != 0]}
-        payload = rows.select([value.name for value in self.preparation.values]).take(pa.array(kept))
-        return pa.table(found | dict(zip(payload.column_names, payload.columns, strict=True))).combine_chunks()
+        first = places[starts][diff != 0]
+        columns = {"$p": packed[first], "$h2": hashes[first], "$r": row[first], "$diff": diff[diff != 0]}
+        payload = rows.select([value.name for value in self.preparation.values]).take(pa.array(first))
+        return pa.table(columns | dict(zip(payload.column_names, payload.columns, strict=True))).combine_chunks()
 
     def _check(self, batch: pa.Table, bucket: Bucket) -> None:
         """Raise SQ3401 for the deletion of rows that do not exist."""
-        gone = batch.filter(pa.array(ints(batch.column("$diff")) < 0)).combine_chunks()
-        packed, hashes, rows = unsigned(gone.column("$p")), ints(gone.column("$h2")), ints(gone.column("$r"))
-        left = counts(bucket.multisets[self.name].runs, packed, hashes, rows) + ints(gone.column("$diff"))
+        deleted = batch.filter(pa.array(ints(batch.column("$diff")) < 0)).combine_chunks()
+        packed, hashes, rows = unsigned(deleted.column("$p")), ints(deleted.column("$h2")), ints(deleted.column("$r"))
+        left = counts(bucket.multisets[self.name].runs, packed, hashes, rows) + ints(deleted.column("$diff"))
         if len(wrong := np.flatnonzero(left < 0)):
-            row = gone.select([value.name for value in self.preparation.values]).slice(int(wrong[0]), 1)
+            row = deleted.select([value.name for value in self.preparation.values]).slice(int(wrong[0]), 1)
             where = f'the rows ranked by "{self.name}", bucket {bucket.number}'
             raise negative_multiplicity(where, f"row {tuple(row.to_pylist()[0].values())!r}")
 
@@ -305,22 +305,22 @@ class RankState:
                 np.bincount(owner[there], minlength=count) for there in ranked.live()
             ]
         else:
-            counted = [np.bincount(rows.owner, each, count) for each in (rows.before, rows.after)]
+            counted = [np.bincount(rows.owner, copies, count) for copies in (rows.before, rows.after)]
         return np.minimum(*counted) >= self.last
 
     def _changes(self, ranked: _Ranked) -> pa.Table:
-        sides = [self._numbered(ranked, each) for each in (ranked.rows.before, ranked.rows.after)]
+        sides = [self._numbered(ranked, copies) for copies in (ranked.rows.before, ranked.rows.after)]
         if not self.shown:
             (_, was), (_, now) = sides
             places = np.flatnonzero(was != now)
             return self._table(ranked, places, None, (now - was)[places])
-        old, new = (self._each(numbers, copies) for numbers, copies in sides)
+        old, new = (self._number_copies(numbers, copies) for numbers, copies in sides)
         place, number = (np.concatenate(pair) for pair in zip(old[:2], new[:2], strict=True))
         diff = np.concatenate((-old[2], new[2]))
         sorted_, starts = grouped(place, number)
         diff = np.add.reduceat(diff[sorted_], starts) if len(starts) else np.zeros(0, np.int64)
-        kept = sorted_[starts][diff != 0]
-        return self._table(ranked, place[kept], number[kept], diff[diff != 0])
+        first = sorted_[starts][diff != 0]
+        return self._table(ranked, place[first], number[first], diff[diff != 0])
 
     def _numbered(self, ranked: _Ranked, counts: Ints) -> tuple[Ints, Ints]:
         """Return the number of each row, of its first visible copy, and the number of visible copies."""
@@ -332,7 +332,7 @@ class RankState:
         numbers = ranked.ranks(counts) if self.function == "rank" else ranked.dense_ranks(counts)
         return numbers, np.where((numbers >= self.first) & (numbers <= last), counts, 0)
 
-    def _each(self, numbers: Ints, copies: Ints) -> tuple[Ints, Ints, Ints]:
+    def _number_copies(self, numbers: Ints, copies: Ints) -> tuple[Ints, Ints, Ints]:
         """Return places, numbers and copies, with a separate number for each copy with row_number."""
         place = np.flatnonzero(copies)
         numbers, copies = numbers[place], copies[place]
@@ -348,7 +348,7 @@ class RankState:
         number = () if numbers is None else (pa.array(numbers),)
         return pa.table([*columns, *number, pa.array(diff)], schema=self.preparation.output())
 
-    def _kept(self, ranked: _Ranked) -> pa.Table:
+    def _stored_changes(self, ranked: _Ranked) -> pa.Table:
         """Return the changes of the stored rows' multiplicities as a run: no later row gets a number up to `last`."""
         rows, last = ranked.rows, _MOST if self.last is None else self.last
         copies = []
@@ -425,10 +425,10 @@ def _any(counts: Ints, starts: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return for each stretch between starts whether one of its rows exists."""
     if not len(counts):
         return np.zeros(0, np.bool_)
-    found: NDArray[np.bool_] = np.add.reduceat(counts, np.flatnonzero(starts)) > 0
-    return found
+    mask: NDArray[np.bool_] = np.add.reduceat(counts, np.flatnonzero(starts)) > 0
+    return mask
 
 
 def _by(rank: physical.Rank) -> Sequence[str]:
     """Return the columns that decide a row's bucket: all columns if parts are ranked separately."""
-    return [each.name for each in physical.columns_of(rank.input)] if rank.parts else rank.partition
+    return [column.name for column in physical.columns_of(rank.input)] if rank.parts else rank.partition

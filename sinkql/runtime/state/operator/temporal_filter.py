@@ -65,11 +65,11 @@ class BoundState:
         delta = self._delta(rows, end)
         there, alive = begin <= now, end > now
         shown = [_some(delta, there & alive)]
-        gone = self._slice(bucket, self.here)
+        expired = self._slice(bucket, self.here)
         if (moved := self._slice(bucket, self.later)) is not None:
             ends = _times(moved, _END, _EVER)
             shown.append(_some(moved.set_column(0, "$p", pa.array(ends)), ends > now))
-        came = consolidate(pa.concat_tables(shown).combine_chunks())
+        visible = consolidate(pa.concat_tables(shown).combine_chunks())
         if self.begins:
             later = _timed(bucket, self.later)
             later.past = now
@@ -77,8 +77,8 @@ class BoundState:
         if self.ends:
             here = _timed(bucket, self.here)
             here.past = now
-            here.put(_keyed(_some(came, ints(came.column("$p")) < _EVER).drop_columns([_END])))
-        changes = [self._changes(came, 1), *([] if gone is None else [self._changes(gone, -1)])]
+            here.put(_keyed(_some(visible, ints(visible.column("$p")) < _EVER).drop_columns([_END])))
+        changes = [self._changes(visible, 1), *([] if expired is None else [self._changes(expired, -1)])]
         return pa.concat_tables(changes)
 
     def _delta(self, rows: pa.Table, end: Ints) -> pa.Table:
@@ -101,15 +101,15 @@ class BoundState:
         below = bucket.below
         if name not in bucket.multisets or below.since >= below.now:
             return None
-        found = _timed(bucket, name).between(below.since, below.now)
-        if found is None:
+        due = _timed(bucket, name).between(below.since, below.now)
+        if due is None:
             return None
-        hashes = ints(found.column("$r")).view(np.uint64)
-        found = found.filter(pa.array((hashes >= np.uint64(bucket.low)) & (hashes <= np.uint64(bucket.high))))
-        if len(wrong := np.flatnonzero(ints(found.column("$diff")) < 0)):
-            row = tuple(found.select(self._columns).slice(int(wrong[0]), 1).to_pylist()[0].values())
+        hashes = ints(due.column("$r")).view(np.uint64)
+        due = due.filter(pa.array((hashes >= np.uint64(bucket.low)) & (hashes <= np.uint64(bucket.high))))
+        if len(wrong := np.flatnonzero(ints(due.column("$diff")) < 0)):
+            row = tuple(due.select(self._columns).slice(int(wrong[0]), 1).to_pylist()[0].values())
             raise negative_multiplicity(f'the rows by time "{self.name}", bucket {bucket.number}', f"row {row!r}")
-        return found
+        return due
 
     def _changes(self, rows: pa.Table, sign: int) -> pa.Table:
         columns = [one_chunk(rows.column(name)) for name in self._columns]
@@ -135,9 +135,9 @@ def _prepare(bound: physical.Bound) -> TaskInput:
 
 
 def _timed(bucket: Bucket, name: str) -> TimedRuns:
-    found = bucket.multisets[name]
-    assert isinstance(found, TimedRuns)
-    return found
+    runs = bucket.multisets[name]
+    assert isinstance(runs, TimedRuns)
+    return runs
 
 
 def _times(rows: pa.Table, name: str, unbounded: int) -> Ints:

@@ -47,8 +47,8 @@ class Threshold:
     @classmethod
     def of(cls, values: pa.ChunkedArray) -> Threshold:
         """Return the threshold of one row, or of none."""
-        known = one_chunk(values.drop_null())
-        return cls(known[0], int(wide_bits(known)[0][0])) if len(known) else cls()
+        present = one_chunk(values.drop_null())
+        return cls(present[0], int(wide_bits(present)[0][0])) if len(present) else cls()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,8 @@ class ThresholdColumn:
             return np.zeros(len(keys), np.bool_)
         if self.exact:
             return _OF_KEYS[self.comparison](keys, np.uint64(limit.key))
-        found: Mask = _OF_VALUES[self.comparison](values, limit.value).to_numpy(zero_copy_only=False)
-        return found
+        mask: Mask = _OF_VALUES[self.comparison](values, limit.value).to_numpy(zero_copy_only=False)
+        return mask
 
     def passed(self, before: Threshold, after: Threshold) -> tuple[int, int]:
         """Return the first and the last key of rows that may be visible with one limit and not with the other."""
@@ -101,7 +101,7 @@ class ThresholdMove:
         """Yield the changes: inserted rows are visible by the new limit, deleted rows were visible by the old one."""
         diff = ints(self.table.column("$diff"))
         was, now = self._shown(self.table, before), self._shown(self.table, after)
-        yield from self._given(self.table, np.where(diff > 0, now, was) * diff)
+        yield from self._unmatched(self.table, np.where(diff > 0, now, was) * diff)
         if before.value == after.value:
             return
         went = self.table.filter(pa.array(diff < 0))
@@ -109,16 +109,16 @@ class ThresholdMove:
         for tables, first, last in self.held.slices(low, high) if low <= high else ():
             stayed = self._added(tables, went, first, last)
             turned = self._shown(stayed, after).astype(np.int64) - self._shown(stayed, before)
-            yield from self._given(stayed, turned * ints(stayed.column("$diff")))
+            yield from self._unmatched(stayed, turned * ints(stayed.column("$diff")))
 
     def _added(self, tables: list[pa.Table], went: pa.Table, first: int, last: int) -> pa.Table:
         """Return the rows from before without the deleted rows; raises SQ3401 for one that did not exist."""
         keys = unsigned(went.column("$p"))
-        gone = went.filter(pa.array((keys >= np.uint64(first)) & (keys <= np.uint64(last))))
-        found = pa.concat_tables([gone, *tables])
-        hashes = unsigned(found.column("$r"))
+        deleted = went.filter(pa.array((keys >= np.uint64(first)) & (keys <= np.uint64(last))))
+        all_rows = pa.concat_tables([deleted, *tables])
+        hashes = unsigned(all_rows.column("$r"))
         mine = (hashes >= np.uint64(self.low)) & (hashes <= np.uint64(self.high))
-        stayed = consolidate(found.filter(pa.array(mine)).combine_chunks())
+        stayed = consolidate(all_rows.filter(pa.array(mine)).combine_chunks())
         if len(wrong := np.flatnonzero(ints(stayed.column("$diff")) < 0)):
             row = tuple(stayed.select(self.names).slice(int(wrong[0]), 1).to_pylist()[0].values())
             raise negative_multiplicity(self.where, f"row {row!r}")
@@ -127,7 +127,7 @@ class ThresholdMove:
     def _shown(self, rows: pa.Table, limit: Threshold) -> Mask:
         return self.compared.shown(one_chunk(rows.column(self.column)), unsigned(rows.column("$p")), limit)
 
-    def _given(self, rows: pa.Table, diff: Ints) -> Iterator[pa.Table]:
+    def _unmatched(self, rows: pa.Table, diff: Ints) -> Iterator[pa.Table]:
         some = np.flatnonzero(diff)
         if len(some):
             yield from unmatched_changes(self.shape, rows.select(self.names).take(pa.array(some)), diff[some], 0)
@@ -173,7 +173,7 @@ class ThresholdState:
         if not all(count in (0, 1) for count in whole.counts):
             raise negative_multiplicity(where, "the side of the value must have at most one row")
         limit = _slot(right, self.compared.right)
-        before, after = (Threshold.of(found.rows.column(limit)) for found in (whole.old(), whole.new()))
+        before, after = (Threshold.of(side.rows.column(limit)) for side in (whole.old(), whole.new()))
         column, names = _slot(left, self.compared.left), tuple(kept_schema(left).names)
         run, exact = sorted_run(mine, column, names)
         held = bucket.multisets[self.arrangements[0].name]
@@ -186,7 +186,7 @@ class ThresholdState:
 
     def _whole(self, side: PreparedSide, rows: pa.Table, bucket: Bucket, where: str) -> BroadcastSide:
         """Return the whole side of the value, which comes with the first part of a batch."""
-        if self.name not in bucket.kept:
+        if self.name not in bucket.cached:
             schema = kept_schema(side)
             multiset = bucket.multisets[self.arrangements[1].name]
             if self.arrangements[1].kind == "appended":
@@ -195,13 +195,13 @@ class ThresholdState:
                 held = MultisetSide(schema, multiset, multiset_run(rows, schema.names))
                 held.verify(where)
                 run = held.table
-            bucket.kept[self.name] = BroadcastSide(schema, multiset, run)
+            bucket.cached[self.name] = BroadcastSide(schema, multiset, run)
             multiset.put(run)
-        found: BroadcastSide = bucket.kept[self.name]
-        return found
+        side_: BroadcastSide = bucket.cached[self.name]
+        return side_
 
 
 def _slot(side: PreparedSide, column: str) -> str:
     """Return the stored name of a side's column."""
     names: list[str] = kept_schema(side).names
-    return next(name for name, each in zip(names, side.kept, strict=True) if each.column == column)
+    return next(name for name, stored in zip(names, side.stored, strict=True) if stored.column == column)

@@ -39,11 +39,11 @@ def total(rows: Rows, call: physical.WindowCall) -> pa.Array:
     summed = _sums(_summands(values, scale), frame)
     if not pa.types.is_decimal(values.type) and summed.dtype != object:
         return pa.array(summed, mask=none)
-    exact = [None if empty else int(each) for each, empty in zip(summed, none, strict=True)]
+    exact = [None if empty else int(sum_) for sum_, empty in zip(summed, none, strict=True)]
     try:
         if not pa.types.is_decimal(values.type):
             return pa.array(exact, pa.int64())
-        decimals = [None if each is None else Decimal(each).scaleb(-scale, _EXACT) for each in exact]
+        decimals = [None if sum_ is None else Decimal(sum_).scaleb(-scale, _EXACT) for sum_ in exact]
         return pa.array(decimals, pa.decimal128(38, scale))
     except (OverflowError, pa.ArrowInvalid) as error:
         raise SumOverflowError from error
@@ -62,53 +62,53 @@ def greatest(rows: Rows, call: physical.WindowCall) -> pa.Array:
 def _there(rows: Rows, call: physical.WindowCall) -> Mask:
     if not call.columns:
         return np.ones(len(rows), np.bool_)
-    found: Mask = rows.column(call.columns[0]).is_valid().to_numpy(zero_copy_only=False)
-    return found
+    mask: Mask = rows.column(call.columns[0]).is_valid().to_numpy(zero_copy_only=False)
+    return mask
 
 
 def _counted(there: Mask, frame: Sequence[Stretch]) -> Ints:
-    found: Ints = _sums(there.astype(np.int64), frame)
-    return found
+    counts: Ints = _sums(there.astype(np.int64), frame)
+    return counts
 
 
 def _summands(values: pa.Array, scale: int) -> NDArray[Any]:
     """Return integers: int64, or Python's if their sum may not fit."""
     if not pa.types.is_decimal(values.type):
-        found: NDArray[Any] = values.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+        summands: NDArray[Any] = values.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     else:
         exact = [0 if value is None else int(value.scaleb(scale, _EXACT)) for value in values.to_pylist()]
-        found = np.array(exact, object)
-    if found.dtype == object:
-        large = sum(map(abs, found.tolist())) >= _SAFE
-        return found if large else found.astype(np.int64)
-    large = bool(np.abs(found.astype(np.float64)).sum() >= _SAFE)
-    return found.astype(object) if large else found
+        summands = np.array(exact, object)
+    if summands.dtype == object:
+        large = sum(map(abs, summands.tolist())) >= _SAFE
+        return summands if large else summands.astype(np.int64)
+    large = bool(np.abs(summands.astype(np.float64)).sum() >= _SAFE)
+    return summands.astype(object) if large else summands
 
 
 def _sums(summands: NDArray[Any], frame: Sequence[Stretch]) -> NDArray[Any]:
     running = np.append(np.zeros(1, summands.dtype), np.cumsum(summands)) if len(summands) else summands[:0]
-    found = np.zeros(len(summands), summands.dtype)
+    sums = np.zeros(len(summands), summands.dtype)
     for begin, end in frame:
         if len(summands):
-            found = found + running[end] - running[begin]
-    return found
+            sums = sums + running[end] - running[begin]
+    return sums
 
 
 def _float_sums(values: pa.Array, there: Mask, rows: Rows, frame: Sequence[Stretch]) -> NDArray[np.float64]:
     """Return sums that depend only on the contents of a frame, unlike a difference of running sums."""
     numbers = np.where(there, values.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False), 0.0)
-    found = np.zeros(len(rows))
+    sums = np.zeros(len(rows))
     with np.errstate(all="ignore"):
         ((begin, end), *more) = frame
         if not more and bool((begin == rows.first).all()):
             for low, high in zip(rows.begins.tolist(), rows.ends.tolist(), strict=True):
                 running = np.append(0.0, np.cumsum(numbers[low:high]))
-                found[low:high] = running[end[low:high] - low]
-            return found
+                sums[low:high] = running[end[low:high] - low]
+            return sums
         for place in range(len(rows)):
             parts = [numbers[low[place] : high[place]] for low, high in frame]
-            found[place] = np.concatenate(parts).cumsum()[-1] if any(map(len, parts)) else 0.0
-    return found
+            sums[place] = np.concatenate(parts).cumsum()[-1] if any(map(len, parts)) else 0.0
+    return sums
 
 
 def _extreme(rows: Rows, call: physical.WindowCall, *, low: bool) -> pa.Array:
@@ -116,7 +116,7 @@ def _extreme(rows: Rows, call: physical.WindowCall, *, low: bool) -> pa.Array:
     name = call.columns[0]
     there = _there(rows, call)
     places = _places_in_order(rows, name, low=low)
-    found = np.full(len(rows), len(rows), np.int64)
+    extremes = np.full(len(rows), len(rows), np.int64)
     best = np.where(there, places, len(rows))
     frame = stretches(rows, call)
     longest = max((int((end - begin).max(initial=0)) for begin, end in frame), default=0)
@@ -125,20 +125,20 @@ def _extreme(rows: Rows, call: physical.WindowCall, *, low: bool) -> pa.Array:
         for begin, end in frame:
             some = np.flatnonzero((end - begin >= width) & (end - begin < 2 * width))
             pair = np.minimum(best[begin[some]], best[end[some] - width])
-            found[some] = np.minimum(found[some], pair)
+            extremes[some] = np.minimum(extremes[some], pair)
         best = np.minimum(best, np.append(best[width:], np.full(min(width, len(best)), len(rows))))
         width *= 2
-    none = found == len(rows)
+    none = extremes == len(rows)
     by_place = np.zeros(len(rows), np.int64)
     by_place[places] = np.arange(len(rows))
     if not len(rows):
         return rows.column(name)
-    return rows.column(name).take(pa.array(by_place[np.where(none, 0, found)], mask=none))
+    return rows.column(name).take(pa.array(by_place[np.where(none, 0, extremes)], mask=none))
 
 
 def _places_in_order(rows: Rows, name: str, *, low: bool) -> Ints:
     """Return each row's place among all rows by its value, the wanted extreme first."""
     keys = sort_keys(rows.table, [(physical.Order(name, descending=not low), name)])
-    found = np.empty(len(rows), np.int64)
-    found[np.lexsort((np.arange(len(rows)), *reversed(keys)))] = np.arange(len(rows))
-    return found
+    ranks = np.empty(len(rows), np.int64)
+    ranks[np.lexsort((np.arange(len(rows)), *reversed(keys)))] = np.arange(len(rows))
+    return ranks

@@ -29,14 +29,14 @@ def computed(
     for a number of rows or parts below 1.
     """
     sorted_: dict[tuple[physical.Order, ...], tuple[Rows, Ints]] = {}
-    found = []
+    results = []
     for call in calls:
         if call.order not in sorted_:
             sorted_[call.order] = in_order(table, owner, hashes, count, call.order)
         rows, places = sorted_[call.order]
-        given = _distinct(rows, call) if call.distinct else rows
+        inputs = _distinct(rows, call) if call.distinct else rows
         try:
-            values = _typed(function_of(call, grouped=collected)(given, call), arrow_type(call.type))
+            values = _typed(function_of(call, grouped=collected)(inputs, call), arrow_type(call.type))
         except SumOverflowError as error:
             raise SinkqlError(
                 "SQ3211",
@@ -50,8 +50,8 @@ def computed(
             back = np.empty(len(places), np.int64)
             back[places] = np.arange(len(places))
             values = values.take(pa.array(back))
-        found.append(values)
-    return found
+        results.append(values)
+    return results
 
 
 def _typed(values: pa.Array | pa.ChunkedArray, type_: pa.DataType) -> pa.Array:
@@ -67,9 +67,9 @@ def _typed(values: pa.Array | pa.ChunkedArray, type_: pa.DataType) -> pa.Array:
 def _distinct(rows: Rows, call: physical.WindowCall) -> Rows:
     """Return the first of the rows of a key with equal arguments."""
     order, starts = grouped(*(told_apart(rows.column(name)) for name in call.columns), rows.owner)
-    kept = np.zeros(len(rows), np.bool_)
-    kept[order[starts]] = True
-    return rows.where(pa.array(kept))
+    first = np.zeros(len(rows), np.bool_)
+    first[order[starts]] = True
+    return rows.where(pa.array(first))
 
 
 Function = Callable[[Rows, physical.WindowCall], pa.Array]

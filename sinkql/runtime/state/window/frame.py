@@ -42,7 +42,7 @@ def stretches(rows: Rows, call: physical.WindowCall) -> Sequence[Stretch]:
 
 def _by_rows(rows: Rows, frame: physical.Frame) -> Stretch:
     place = np.arange(len(rows))
-    begin, end = (None if each.offset is None else _whole(each.offset) for each in (frame.start, frame.end))
+    begin, end = (None if bound.offset is None else _whole(bound.offset) for bound in (frame.start, frame.end))
     return rows.first if begin is None else place + begin, rows.last if end is None else place + end + 1
 
 
@@ -62,8 +62,8 @@ def _at(rows: Rows, offset: int, bounds: Ints) -> Ints:
         return np.zeros(0, np.int64)
     group = rows.peer + offset
     lowest, highest = rows.peer[rows.first], rows.peer[rows.last - 1]
-    found = bounds[np.clip(group, lowest, highest)]
-    return np.where(group < lowest, rows.first, np.where(group > highest, rows.last, found))
+    at_bound = bounds[np.clip(group, lowest, highest)]
+    return np.where(group < lowest, rows.first, np.where(group > highest, rows.last, at_bound))
 
 
 def _by_range(rows: Rows, frame: physical.Frame, order: Sequence[physical.Order]) -> Stretch:
@@ -91,11 +91,11 @@ def _without(rows: Rows, exclude: str, begin: Ints, end: Ints) -> Sequence[Stret
             gap = [(rows.peers_first, place), (place + 1, rows.peers_last)]
         case _:
             return [(begin, end)]
-    found = []
+    parts = []
     for low, high in gap:
-        found.append((begin, np.clip(low, begin, end)))
+        parts.append((begin, np.clip(low, begin, end)))
         begin = np.clip(high, begin, end)
-    return [*found, (begin, end)]
+    return [*parts, (begin, end)]
 
 
 _DAY = 86_400_000_000
@@ -119,8 +119,8 @@ def moved(rows: Rows, order: Sequence[physical.Order], offset: int | str, *, end
     low, high = rows.first, rows.last
     missing = np.bincount(rows.owner, nulls, rows.count).astype(np.int64)[rows.owner]
     low, high = (low + missing, high) if term.nulls_first else (low, high - missing)
-    found = _search(here, there, low, high, behind=end)
-    return np.where(nulls, rows.peers_last if end else rows.peers_first, found)
+    at_value = _search(here, there, low, high, behind=end)
+    return np.where(nulls, rows.peers_last if end else rows.peers_first, at_value)
 
 
 def _numbers(values: pa.Array, offset: str, *, end: bool, back: bool) -> tuple[Numbers, Numbers]:
@@ -141,8 +141,8 @@ def _numbers(values: pa.Array, offset: str, *, end: bool, back: bool) -> tuple[N
 
 def _integers(values: pa.Array) -> Numbers:
     if not pa.types.is_decimal(values.type):
-        found: Numbers = values.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
-        return found
+        numbers: Numbers = values.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+        return numbers
     scale = values.type.scale
     exact = [0 if value is None else int(value.scaleb(scale, _EXACT)) for value in values.to_pylist()]
     large = max(map(abs, exact), default=0) >= _SAFE
@@ -158,7 +158,7 @@ def _floats(values: pa.Array, offset: float) -> tuple[Numbers, Numbers]:
     numbers = values.fill_null(0.0).to_numpy(zero_copy_only=False)
     with np.errstate(all="ignore"):
         pair = (numbers + 0.0, numbers + offset + 0.0)
-    here, there = (ordered(pa.array(each)).to_numpy(zero_copy_only=False) for each in pair)
+    here, there = (ordered(pa.array(side)).to_numpy(zero_copy_only=False) for side in pair)
     return here, there
 
 
@@ -189,8 +189,8 @@ def _in_months(micros: Ints, months: int) -> Ints:
     begin = later.astype("datetime64[D]").astype(np.int64)
     length = (later + np.timedelta64(1, "M")).astype("datetime64[D]").astype(np.int64) - begin
     of_month = day - month.astype("datetime64[D]").astype(np.int64)
-    found: Ints = (begin + np.minimum(of_month, length - 1)) * _DAY + time
-    return found
+    shifted: Ints = (begin + np.minimum(of_month, length - 1)) * _DAY + time
+    return shifted
 
 
 def _search(here: Numbers, there: Numbers, low: Ints, high: Ints, *, behind: bool) -> Ints:

@@ -51,8 +51,8 @@ def joined(rows: Rows, call: physical.WindowCall) -> pa.Array:
     """Return the texts joined by the constant, without NULLs; NULL if all are NULL."""
     (between,) = call.constants
     texts = _of_keys(rows, call)
-    some = ([text for text in each if text is not None] for each in texts)
-    return pa.array([between.join(each) if each else None for each in some], pa.string())
+    some = ([text for text in key_texts if text is not None] for key_texts in texts)
+    return pa.array([between.join(key_texts) if key_texts else None for key_texts in some], pa.string())
 
 
 @collects("array_agg")
@@ -69,7 +69,7 @@ def listed(rows: Rows, call: physical.WindowCall) -> pa.Array:
 def elements(rows: Rows, call: physical.WindowCall) -> pa.Array:
     """Return an array of the texts of values, without NULLs; NULL if all are NULL."""
     some = ([text for text in key if text is not None] for key in _of_keys(rows, call))
-    return pa.array([f"[{', '.join(each)}]" if each else None for each in some], pa.string())
+    return pa.array([f"[{', '.join(key_texts)}]" if key_texts else None for key_texts in some], pa.string())
 
 
 @collects("jsonb_object_agg")
@@ -77,8 +77,8 @@ def members(rows: Rows, call: physical.WindowCall) -> pa.Array:
     """Return an object of the texts of values by key, the last one for each key; NULL if no row has a key."""
     keys, values = (_of_keys(rows, call, place) for place in (0, 1))
     pairs = (
-        {key: text for key, text in zip(*each, strict=True) if key is not None}
-        for each in zip(keys, values, strict=True)
+        {key: text for key, text in zip(*key_texts, strict=True) if key is not None}
+        for key_texts in zip(keys, values, strict=True)
     )
     return pa.array([object_text(pair) if pair else None for pair in pairs], pa.string())
 
@@ -115,11 +115,11 @@ def _at_fractions(rows: Rows, call: physical.WindowCall, at: Callable[[float, li
     fractions = [*map(float, call.constants)]
     several = rows.column(call.columns[0]).type != arrow_type(call.type)
     rows = rows.where(rows.column(call.columns[0]).is_valid())
-    found: list[Any] = []
+    results: list[Any] = []
     for values in _of_keys(rows, call):
         of_each = [at(fraction, values) for fraction in fractions] if values else None
-        found.append(of_each if several or of_each is None else of_each[0])
-    return pa.array(found, arrow_type(call.type))
+        results.append(of_each if several or of_each is None else of_each[0])
+    return pa.array(results, arrow_type(call.type))
 
 
 def _between(fraction: float, values: list[float]) -> float:
@@ -148,7 +148,7 @@ def in_odd(rows: Rows, call: physical.WindowCall) -> pa.Array:
 
 def _of_bits(rows: Rows, call: physical.WindowCall, of: Callable[[int, int], int]) -> pa.Array:
     some = ([value for value in key if value is not None] for key in _of_keys(rows, call))
-    return pa.array([functools.reduce(of, each) if each else None for each in some], pa.int64())
+    return pa.array([functools.reduce(of, bits) if bits else None for bits in some], pa.int64())
 
 
 def _of_keys(rows: Rows, call: physical.WindowCall, place: int = 0) -> list[list[Any]]:

@@ -33,11 +33,11 @@ def _beside(rows: Rows, call: physical.WindowCall, sign: int) -> pa.Array:
     (value, *more), offset = map(rows.column, call.columns), counted(rows, call, 1)
     default = more if call.constants else more[1:]
     place = np.arange(len(rows)) + sign * offset.numbers
-    there = (place >= rows.first) & (place < rows.last) & offset.known
-    found = _taken(value, place, there)
+    there = (place >= rows.first) & (place < rows.last) & offset.valid
+    moved = _take_there(value, place, there)
     if not default:
-        return found
-    return pc.if_else(pa.array(there | ~offset.known), found, default[0].cast(value.type))
+        return moved
+    return pc.if_else(pa.array(there | ~offset.valid), moved, default[0].cast(value.type))
 
 
 @over("first_value")
@@ -49,7 +49,7 @@ def first_value(rows: Rows, call: physical.WindowCall) -> pa.Array:
 def nth_value(rows: Rows, call: physical.WindowCall) -> pa.Array:
     """Return the value of the frame's n-th row, by a constant or the next column; NULL for fewer rows."""
     number = counted(rows, call, 1)
-    if (number.numbers[number.known] < 1).any():
+    if (number.numbers[number.valid] < 1).any():
         raise CountError
     return _nth(rows, call, number)
 
@@ -61,21 +61,21 @@ def last_value(rows: Rows, call: physical.WindowCall) -> pa.Array:
         some = begin < end
         place[some] = end[some] - 1
         there |= some
-    return _taken(rows.column(call.columns[0]), place, there)
+    return _take_there(rows.column(call.columns[0]), place, there)
 
 
 def _nth(rows: Rows, call: physical.WindowCall, number: Counted) -> pa.Array:
     place, there = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.bool_)
     left = number.numbers.copy()
     for begin, end in stretches(rows, call):
-        here = ~there & (left <= end - begin) & number.known
+        here = ~there & (left <= end - begin) & number.valid
         place[here] = (begin + left - 1)[here]
         there |= here
         left -= end - begin
-    return _taken(rows.column(call.columns[0]), place, there)
+    return _take_there(rows.column(call.columns[0]), place, there)
 
 
-def _taken(values: pa.Array, place: Ints, there: NDArray[np.bool_]) -> pa.Array:
+def _take_there(values: pa.Array, place: Ints, there: NDArray[np.bool_]) -> pa.Array:
     return values.take(pa.array(np.where(there, place, 0), mask=~there))
 
 
@@ -115,9 +115,9 @@ def ntile(rows: Rows, call: physical.WindowCall) -> pa.Array:
     have no part.
     """
     number = counted(rows, call, 0)
-    known = np.flatnonzero(number.known)
+    with_number = np.flatnonzero(number.valid)
     firsts = np.full(rows.count, len(rows))
-    np.minimum.at(firsts, rows.owner[known], known)
+    np.minimum.at(firsts, rows.owner[with_number], with_number)
     first = firsts[rows.owner]
     place = np.arange(len(rows)) - first
     there = place >= 0
@@ -132,5 +132,5 @@ def ntile(rows: Rows, call: physical.WindowCall) -> pa.Array:
 
 
 def _place(rows: Rows) -> Ints:
-    found: Ints = np.arange(len(rows)) - rows.first
-    return found
+    places: Ints = np.arange(len(rows)) - rows.first
+    return places

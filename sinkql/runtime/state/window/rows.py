@@ -40,10 +40,10 @@ class Rows:
         """Return a column, in the order of the rows."""
         return one_chunk(self.table.column(name))
 
-    def where(self, kept: pa.Array) -> Rows:
+    def where(self, condition: pa.Array) -> Rows:
         """Return the rows for which a mask is true."""
-        mask = kept.to_numpy(zero_copy_only=False)
-        return Rows(self.table.filter(kept), self.owner[mask], self.count, tuple(key[mask] for key in self.keys))
+        mask = condition.to_numpy(zero_copy_only=False)
+        return Rows(self.table.filter(condition), self.owner[mask], self.count, tuple(key[mask] for key in self.keys))
 
     @cached_property
     def begins(self) -> Ints:
@@ -97,7 +97,7 @@ class Counted:
     """A number for each row, and whether it is not NULL."""
 
     numbers: Ints
-    known: Mask
+    valid: Mask
 
 
 def counted(rows: Rows, call: physical.WindowCall, place: int) -> Counted:
@@ -114,7 +114,7 @@ def in_order(
     table: pa.Table, owner: Ints, hashes: Ints, count: int, order: tuple[physical.Order, ...]
 ) -> tuple[Rows, Ints]:
     """Return rows in an order, with equal ones by their hashes, and the original place of each."""
-    keys = sort_keys(table, [(each, each.column) for each in order])
+    keys = sort_keys(table, [(term, term.column) for term in order])
     places: Ints = np.lexsort((hashes, *reversed(keys), owner))
     return Rows(table.take(pa.array(places)), owner[places], count, tuple(key[places] for key in keys)), places
 
@@ -122,10 +122,10 @@ def in_order(
 def told_apart(values: pa.Array) -> Ints:
     """Return numbers that are equal exactly if the values are: NULL equals NULL, and NaN equals NaN."""
     if pa.types.is_nested(values.type):
-        known: Mapping[str, int]
+        numbered: Mapping[str, int]
         texts = list(map(repr, values.to_pylist()))
-        known = {text: place for place, text in enumerate(dict.fromkeys(texts))}
-        return np.array([known[text] for text in texts], np.int64)
-    found = values.dictionary_encode(null_encoding="encode").indices
-    numbers: Ints = found.to_numpy(zero_copy_only=False).astype(np.int64)
+        numbered = {text: place for place, text in enumerate(dict.fromkeys(texts))}
+        return np.array([numbered[text] for text in texts], np.int64)
+    encoded = values.dictionary_encode(null_encoding="encode").indices
+    numbers: Ints = encoded.to_numpy(zero_copy_only=False).astype(np.int64)
     return numbers
