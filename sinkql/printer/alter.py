@@ -48,10 +48,10 @@ def _action(action: ast.AlterAction) -> str:
         case ast.ChangeConnection():
             return _changes(action)
         case ast.AddReferences(references=references, with_options=options):
-            added = ", ".join(reference(each) for each in references)
+            added = ", ".join(reference(added_table) for added_table in references)
             return clause.line("ADD TABLE", added, clause.with_clause(options))
         case ast.DropReferences(names=names, if_exists=if_exists, cascade=cascade):
-            dropped = ", ".join(clause.name(each) for each in names)
+            dropped = ", ".join(clause.name(table) for table in names)
             return clause.line("DROP TABLE", if_exists and "IF EXISTS", dropped, cascade and "CASCADE")
         case ast.RefreshReferences():
             return "REFRESH REFERENCES"
@@ -76,7 +76,7 @@ def _reset(action: ast.ResetOptions) -> str:
 
 
 def _changes(action: ast.ChangeConnection) -> str:
-    changes = ",\n  ".join(_change(each) for each in action.actions)
+    changes = ",\n  ".join(_change(change) for change in action.actions)
     validate = action.validate
     return clause.clauses(changes, validate is not None and f"WITH (VALIDATE = {str(validate).upper()})")
 

@@ -24,21 +24,21 @@ def clauses(head: str, *following: object) -> str:
 
 def bracketed(parts: Iterable[str]) -> str:
     """Put parts in brackets, each on a separate line if one line is too short for them."""
-    found = list(parts)
-    joined = ", ".join(found)
+    items = list(parts)
+    joined = ", ".join(items)
     if len(joined) <= _WIDTH and "\n" not in joined:
         return f"({joined})"
-    return "(\n    " + ",\n    ".join(found) + "\n  )"
+    return "(\n    " + ",\n    ".join(items) + "\n  )"
 
 
-def options(given: tuple[ast.Option, ...]) -> str:
+def options(options_: tuple[ast.Option, ...]) -> str:
     """Return options in brackets, an empty text if there are none."""
-    return bracketed(_option(each) for each in given) if given else ""
+    return bracketed(_option(option) for option in options_) if options_ else ""
 
 
-def with_clause(given: tuple[ast.Option, ...]) -> str:
+def with_clause(options_: tuple[ast.Option, ...]) -> str:
     """Return WITH and its options, an empty text if there are none."""
-    return f"WITH {options(given)}" if given else ""
+    return f"WITH {options(options_)}" if options_ else ""
 
 
 def _option(option: ast.Option) -> str:
@@ -54,44 +54,46 @@ def in_cluster(cluster: ast.Ident | None) -> str:
     return f"IN CLUSTER {ident(cluster)}" if cluster is not None else ""
 
 
-def idents(given: tuple[ast.Ident, ...]) -> str:
+def idents(columns: tuple[ast.Ident, ...]) -> str:
     """Return a list of columns in brackets."""
-    return f"({', '.join(ident(each) for each in given)})"
+    return f"({', '.join(ident(column) for column in columns)})"
 
 
-def name(given: ast.Name) -> str:
+def name(full_name: ast.Name) -> str:
     """Return a name, its parts quoted if necessary."""
-    return ".".join(ident(part) for part in given.parts)
+    return ".".join(ident(part) for part in full_name.parts)
 
 
-def ident(given: ast.Ident, taken: frozenset[str] = frozenset()) -> str:
-    """Return an identifier, in quotes if it is a keyword or one of the `taken` words."""
-    found = given.value
-    plain = _PLAIN.fullmatch(found) and found == found.lower() and found.upper() not in keywords.QUOTED | taken
+def ident(identifier: ast.Ident, reserved: frozenset[str] = frozenset()) -> str:
+    """Return an identifier, in quotes if it is a keyword or one of the `reserved` words."""
+    written = identifier.value
+    plain = (
+        _PLAIN.fullmatch(written) and written == written.lower() and written.upper() not in keywords.QUOTED | reserved
+    )
     if plain:
-        return found
-    return keywords.quoted(found)
+        return written
+    return keywords.quoted(written)
 
 
-def text(given: str) -> str:
+def text(content: str) -> str:
     """Return a string literal."""
-    return "'" + given.replace("'", "''") + "'"
+    return "'" + content.replace("'", "''") + "'"
 
 
-def assigned(given: ast.Value | None) -> str:
+def assigned(setting: ast.Value | None) -> str:
     """Return the text after SET x =."""
-    match given:
+    match setting:
         case None:
             return "DEFAULT"
         case ast.Sequence(items=items):
             return ", ".join(value(item) for item in items)
         case _:
-            return value(given)
+            return value(setting)
 
 
-def value(given: ast.Value) -> str:
+def value(node: ast.Value) -> str:
     """Return an option's value."""
-    match given:
+    match node:
         case ast.Text(value=written):
             return text(written)
         case ast.Number(text=written):
@@ -115,26 +117,26 @@ def value(given: ast.Value) -> str:
         case ast.Map(entries=entries):
             return f"MAP[{', '.join(f'{text(entry.key)} => {value(entry.value)}' for entry in entries)}]"
         case ast.Phrase():
-            return phrase(given)
+            return phrase(node)
         case ast.Expression(text=written):
             return written
 
 
-def phrase(given: ast.Phrase) -> str:
+def phrase(node: ast.Phrase) -> str:
     """Return a value with its keywords, its options and the next phrase."""
-    match given.value:
+    match node.value:
         case None:
             written = ""
-        case ast.Interval(text=interval) if given.words == "EVERY":
+        case ast.Interval(text=interval) if node.words == "EVERY":
             written = text(interval)
         case other:
             written = value(other)
-    return line(given.words, written, options(given.options), given.then and phrase(given.then))
+    return line(node.words, written, options(node.options), node.then and phrase(node.then))
 
 
-def secret(given: ast.SecretValue) -> str:
+def secret(node: ast.SecretValue) -> str:
     """Return the text after CREATE SECRET … AS."""
-    match given:
+    match node:
         case ast.Text(value=written):
             return text(written)
         case ast.Call(function=function, arguments=arguments):

@@ -70,7 +70,7 @@ def _subsource(statement: ast.CreateTableFrom) -> str:
 def _columns(statement: ast.CreateSource) -> str:
     if not statement.columns:
         return ""
-    parts = [column(each) for each in statement.columns]
+    parts = [column(definition) for definition in statement.columns]
     if statement.primary_key:
         parts.append(f"PRIMARY KEY {clause.idents(statement.primary_key)} NOT ENFORCED")
     return clause.bracketed(parts)
@@ -78,7 +78,7 @@ def _columns(statement: ast.CreateSource) -> str:
 
 def _reading(statement: ast.CreateSource | ast.CreateTableFrom) -> tuple[str, ...]:
     """Return the clauses about reading rows; a missing clause is an empty text."""
-    include = ", ".join(_included(each) for each in statement.include)
+    include = ", ".join(_included(metadata) for metadata in statement.include)
     return (
         formats(statement.key_format, statement.format),
         f"INCLUDE {include}" if include else "",
@@ -101,17 +101,17 @@ def _included(include: ast.Include) -> str:
     )
 
 
-def _subsources(given: ast.Subsources) -> str:
-    if given.schemas:
-        return f"SCHEMAS {clause.idents(given.schemas)}"
-    if not given.references:
+def _subsources(node: ast.Subsources) -> str:
+    if node.schemas:
+        return f"SCHEMAS {clause.idents(node.schemas)}"
+    if not node.references:
         return "ALL TABLES"
-    return f"TABLES {clause.bracketed(reference(each) for each in given.references)}"
+    return f"TABLES {clause.bracketed(reference(table) for table in node.references)}"
 
 
-def reference(given: ast.Reference) -> str:
+def reference(node: ast.Reference) -> str:
     """Return an upstream table with its name in SinkQL."""
-    return clause.line(clause.name(given.upstream), given.name and f"AS {clause.name(given.name)}")
+    return clause.line(clause.name(node.upstream), node.name and f"AS {clause.name(node.name)}")
 
 
 def _pushed(statement: ast.CreateSource | ast.CreateTableFrom) -> tuple[str, ...]:
@@ -120,7 +120,7 @@ def _pushed(statement: ast.CreateSource | ast.CreateTableFrom) -> tuple[str, ...
     return (
         f"FROM {statement.kind}",
         f"BODY FORMAT {format_(statement.format)}",
-        *(f"INCLUDE {_header(each)}" for each in statement.include),
+        *(f"INCLUDE {_header(header)}" for header in statement.include),
         f"CHECK {_check(check)}" if check else "",
         clause.with_clause(statement.with_options),
     )
@@ -153,21 +153,21 @@ def formats(key: ast.Format | None, value: ast.Format | None) -> str:
     return f"KEY FORMAT {format_(key)} VALUE FORMAT {format_(value)}"
 
 
-def format_(given: ast.Format) -> str:
+def format_(node: ast.Format) -> str:
     """Return a format with its arguments."""
     header = ""
-    if given.header:
-        header = clause.line("WITH HEADER", given.names and clause.idents(given.names))
-    elif given.column_count is not None:
-        header = f"WITH {given.column_count} COLUMNS"
+    if node.header:
+        header = clause.line("WITH HEADER", node.names and clause.idents(node.names))
+    elif node.column_count is not None:
+        header = f"WITH {node.column_count} COLUMNS"
     return clause.line(
-        given.name,
-        given.array and "ARRAY",
-        given.pattern is not None and clause.text(given.pattern),
-        given.schema and _schema(given.schema),
+        node.name,
+        node.array and "ARRAY",
+        node.pattern is not None and clause.text(node.pattern),
+        node.schema and _schema(node.schema),
         header,
-        given.delimiter is not None and f"DELIMITED BY {clause.text(given.delimiter)}",
-        clause.options(given.options),
+        node.delimiter is not None and f"DELIMITED BY {clause.text(node.delimiter)}",
+        clause.options(node.options),
     )
 
 
@@ -241,7 +241,7 @@ def create_sinks(statement: ast.CreateSinks) -> str:
 
 def _sink(head: str, rows: str, statement: ast.CreateSink) -> str:
     key, using = statement.key, statement.using
-    partition_by = ", ".join(transform(each) for each in statement.partition_by)
+    partition_by = ", ".join(transform(term) for term in statement.partition_by)
     return clause.clauses(
         head,
         clause.in_cluster(statement.cluster),

@@ -22,31 +22,31 @@ def create_table(statement: ast.CreateTable) -> str:
 
 def table_parts(columns: tuple[ast.ColumnDef, ...], constraints: tuple[ast.TableConstraint, ...]) -> str:
     """Return a table's columns and constraints in brackets, an empty text if there are none."""
-    parts = [column(each) for each in columns] + [_constraint(constraint) for constraint in constraints]
+    parts = [column(definition) for definition in columns] + [_constraint(constraint) for constraint in constraints]
     return clause.bracketed(parts) if parts else ""
 
 
-def column(given: ast.ColumnDef) -> str:
+def column(node: ast.ColumnDef) -> str:
     """Return a column's declaration."""
     return clause.line(
-        clause.ident(given.name),
-        given.type and given.type.text,
-        given.collation and f"COLLATE {clause.name(given.collation)}",
-        given.not_null and "NOT NULL",
-        *(_constraint(constraint) for constraint in given.constraints),
+        clause.ident(node.name),
+        node.type and node.type.text,
+        node.collation and f"COLLATE {clause.name(node.collation)}",
+        node.not_null and "NOT NULL",
+        *(_constraint(constraint) for constraint in node.constraints),
     )
 
 
-def _constraint(given: ast.ColumnConstraint | ast.TableConstraint) -> str:
-    columns = given.columns if isinstance(given, ast.TableConstraint) else ()
-    expression = given.expression and given.expression.text
-    references = given.table and f"{clause.name(given.table)} {clause.idents(given.referenced)}"
+def _constraint(node: ast.ColumnConstraint | ast.TableConstraint) -> str:
+    columns = node.columns if isinstance(node, ast.TableConstraint) else ()
+    expression = node.expression and node.expression.text
+    references = node.table and f"{clause.name(node.table)} {clause.idents(node.referenced)}"
     return clause.line(
-        given.name and f"CONSTRAINT {clause.ident(given.name)}",
-        given.kind,
+        node.name and f"CONSTRAINT {clause.ident(node.name)}",
+        node.kind,
         columns and clause.idents(columns),
-        f"({expression})" if given.kind == "CHECK" else expression,
-        "REFERENCES" if given.kind == "FOREIGN KEY" else "",
+        f"({expression})" if node.kind == "CHECK" else expression,
+        "REFERENCES" if node.kind == "FOREIGN KEY" else "",
         references,
     )
 
@@ -60,7 +60,7 @@ def create_index(statement: ast.CreateIndex) -> str:
         statement.if_not_exists and "IF NOT EXISTS",
         statement.name and clause.ident(statement.name),
     )
-    key = statement.key and clause.bracketed(each.text for each in statement.key)
+    key = statement.key and clause.bracketed(expression.text for expression in statement.key)
     return clause.clauses(
         head,
         clause.in_cluster(statement.cluster),

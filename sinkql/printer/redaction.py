@@ -54,8 +54,8 @@ def change_literals(statement: ast.Statement, change: Substitute, words: Keyword
         case ast.Alter(action=ast.ChangeConnection() as action):
             options = _Literals(change, "CONNECTION", None, words)
             actions = tuple(
-                replace(each, options=options.within(each.options)) if isinstance(each, ast.SetOptions) else each
-                for each in action.actions
+                replace(part, options=options.within(part.options)) if isinstance(part, ast.SetOptions) else part
+                for part in action.actions
             )
             return replace(statement, action=replace(action, actions=actions))
         case _:
@@ -78,10 +78,10 @@ def _in_sink(statement: ast.CreateSink, change: Substitute, words: Keywords | No
     )
 
 
-def _in_format(given: ast.Format | None, change: Substitute, words: Keywords | None) -> ast.Format | None:
-    if given is None or not given.options:
-        return given
-    return replace(given, options=_Literals(change, "FORMAT", given.name, words).within(given.options))
+def _in_format(format_: ast.Format | None, change: Substitute, words: Keywords | None) -> ast.Format | None:
+    if format_ is None or not format_.options:
+        return format_
+    return replace(format_, options=_Literals(change, "FORMAT", format_.name, words).within(format_.options))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class _Literals:
             case ast.SecretRef():
                 return value
             case ast.Concat(parts=parts):
-                found = (self.change(part) if isinstance(part, ast.Text) else part for part in parts)
-                return ast.Concat(tuple(part for part in found if isinstance(part, ast.Text | ast.SecretRef)))
+                changed = (self.change(part) if isinstance(part, ast.Text) else part for part in parts)
+                return ast.Concat(tuple(part for part in changed if isinstance(part, ast.Text | ast.SecretRef)))
             case literal:
                 return self.change(literal)

@@ -74,10 +74,10 @@ class _Pieces:
 
     def comments(self, until: int) -> None:
         """Write the comments between the last piece and `until`."""
-        for found in lexer.comments(self.text, self.end, until):
-            written = self.text[found.start : found.end].rstrip()
-            same_line = bool(self.parts) and _LINE.search(self.text, self.end, found.start) is None
-            self._add(f" {written}" if same_line else written, found.start, found.end, same_line=same_line)
+        for comment in lexer.comments(self.text, self.end, until):
+            written = self.text[comment.start : comment.end].rstrip()
+            same_line = bool(self.parts) and _LINE.search(self.text, self.end, comment.start) is None
+            self._add(f" {written}" if same_line else written, comment.start, comment.end, same_line=same_line)
 
     def statement(self, written: str, lexemes: Sequence[Lexeme]) -> None:
         """Write a statement's canonical text; the last of its lexemes is its semicolon or the text's end."""
@@ -112,18 +112,18 @@ def _in_one_line(laid_out: str) -> str:
 
 def _spelled(canonical: str, words: Keywords) -> str:
     """Return a canonical text whose option words are spelled as the connectors spell them."""
-    known = {(label, choice.upper()): choice for label, choice in words.choices}
-    longest = max((label.count(" ") for label, _ in known), default=0) + 1
+    choices = {(label, choice.upper()): choice for label, choice in words.choices}
+    longest = max((label.count(" ") for label, _ in choices), default=0) + 1
     lexemes = list(lexer.scan(canonical))
     parts, at = [], 0
     for place, lexeme in enumerate(lexemes):
         if lexeme.kind != "WORD" or place < 2 or lexemes[place - 1].kind != "=":
             continue
-        label = [each.keyword for each in lexemes[max(0, place - 1 - longest) : place - 1]]
+        label = [preceding.keyword for preceding in lexemes[max(0, place - 1 - longest) : place - 1]]
         names = (" ".join(label[start:]) for start in range(len(label)))
-        found = next((known[name, lexeme.keyword] for name in names if (name, lexeme.keyword) in known), None)
-        if found is not None:
-            parts += [canonical[at : lexeme.start], found]
+        choice = next((choices[name, lexeme.keyword] for name in names if (name, lexeme.keyword) in choices), None)
+        if choice is not None:
+            parts += [canonical[at : lexeme.start], choice]
             at = lexeme.end
     return "".join([*parts, canonical[at:]])
 
@@ -135,11 +135,11 @@ def _statement(statement: ast.Statement, lexemes: Sequence[Lexeme], text: str, w
         canonical = _spelled(canonical, words)
     if lexemes[-1].kind == "END":
         lexemes = lexemes[:-1]
-    kept = tuple(_verbatim(statement, text))
-    gaps = [tuple(_comments(before, after, text, kept)) for before, after in pairwise(lexemes)]
+    verbatim = tuple(_verbatim(statement, text))
+    gaps = [tuple(_comments(before, after, text, verbatim)) for before, after in pairwise(lexemes)]
     if not any(gaps):
         return canonical
-    targets = [each for each in lexer.scan(canonical) if each.kind != "END"]
+    targets = [target for target in lexer.scan(canonical) if target.kind != "END"]
     placed: dict[int, list[_Comment]] = {}
     matched = _matched(lexemes, targets)
     fixed = tuple(_verbatim(parser.parse(canonical, words), canonical))
@@ -152,21 +152,21 @@ def _statement(statement: ast.Statement, lexemes: Sequence[Lexeme], text: str, w
     return _with_comments(canonical, targets, placed)
 
 
-def _comments(before: Lexeme, after: Lexeme, text: str, kept: Sequence[Span]) -> Iterator[_Comment]:
+def _comments(before: Lexeme, after: Lexeme, text: str, verbatim: Sequence[Span]) -> Iterator[_Comment]:
     """Yield the comments between two lexemes, except those inside unchanged text."""
     at = before.end
-    for found in lexer.comments(text, before.end, after.start):
-        if not any(span.start <= found.start and found.end <= span.end for span in kept):
-            alone = _LINE.search(text, at, found.start) is not None
-            yield _Comment(text[found.start : found.end].rstrip(), alone)
-        at = found.end
+    for comment in lexer.comments(text, before.end, after.start):
+        if not any(span.start <= comment.start and comment.end <= span.end for span in verbatim):
+            alone = _LINE.search(text, at, comment.start) is not None
+            yield _Comment(text[comment.start : comment.end].rstrip(), alone)
+        at = comment.end
 
 
 def _verbatim(node: object, text: str) -> Iterator[Span]:
     """Yield the spans of the statement's text that stays unchanged, comments included."""
     if isinstance(node, tuple):
-        for each in node:
-            yield from _verbatim(each, text)
+        for child in node:
+            yield from _verbatim(child, text)
     elif isinstance(node, ast.Query | ast.Expression):
         written = text[node.span.start : node.span.end]
         # only the end of a combined text is certainly as written
@@ -202,9 +202,9 @@ def _gap(comment: _Comment, place: int, matched: dict[int, int], count: int) -> 
     stays first.
     """
     if comment.alone:
-        following = (matched[each] for each in range(place + 1, max(matched, default=0) + 1) if each in matched)
+        following = (matched[number] for number in range(place + 1, max(matched, default=0) + 1) if number in matched)
         return max(1, next(following, count - 1))
-    return max(1, next((matched[each] + 1 for each in range(place, -1, -1) if each in matched), 1))
+    return max(1, next((matched[number] + 1 for number in range(place, -1, -1) if number in matched), 1))
 
 
 def _with_comments(canonical: str, targets: Sequence[Lexeme], placed: dict[int, list[_Comment]]) -> str:

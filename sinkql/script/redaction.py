@@ -57,15 +57,15 @@ def mask(script: str, words: Keywords) -> Masked:
     pieces: list[str] = []
     telling: set[str] = set()
     at = 0
-    for literal in sorted(literals(script, words), key=lambda each: each.span.start):
+    for literal in sorted(literals(script, words), key=lambda covered: covered.span.start):
         start, end = max(at, literal.span.start), max(at, literal.span.end)
         pieces += [script[at:start], _COVERED.sub("*", script[start:end])]
         at = end
         if literal.of_secret:
             telling.add(script[literal.span.start : literal.span.end])
     # Longest first: a literal that contains another is masked whole. Very short ones occur in any text by chance.
-    found = sorted((each for each in telling if len(each) > 3), key=len, reverse=True)
-    return Masked("".join([*pieces, script[at:]]), tuple(found))
+    secrets = sorted((secret for secret in telling if len(secret) > 3), key=len, reverse=True)
+    return Masked("".join([*pieces, script[at:]]), tuple(secrets))
 
 
 def without_literal(statement: ast.Create) -> ast.Create:
@@ -92,8 +92,8 @@ class Literal:
 
 def holds_secret(text: str, words: Keywords) -> bool:
     """Return whether a text, finished or not, shows a secret in a statement or in a comment."""
-    comments = (found[1] or found[2] or "" for found in _COMMENT.finditer(text))
-    return any(any(literals(each, words)) for each in (text, *comments))
+    comments = (match[1] or match[2] or "" for match in _COMMENT.finditer(text))
+    return any(any(literals(part, words)) for part in (text, *comments))
 
 
 def literals(text: str, words: Keywords) -> Iterator[Literal]:
@@ -137,7 +137,7 @@ def _in_settings(statement: Sequence[Lexeme]) -> Iterator[Literal]:
     for place, lexeme in enumerate(statement):
         if lexeme.kind == "STRING" and secret_setting(lexeme.value):
             behind = statement[place + 1 : place + 3]
-            value = next((each for each in behind if each.kind not in ("=>", "=", ",", ")", "]")), None)
+            value = next((following for following in behind if following.kind not in ("=>", "=", ",", ")", "]")), None)
             if value is not None and value.kind in _WRITTEN:
                 yield Literal(_inside(value), of_secret=True)
 
@@ -252,10 +252,10 @@ def _kind(statement: Sequence[Lexeme], words: Keywords) -> tuple[Role, str | Non
     The kind is None if it is missing, or if the statement makes something else. The probable kind corrects a
     misspelling.
     """
-    made = next((each for each in (lexeme.keyword for lexeme in statement[:3]) if each in _ROLES), None)
-    if made is None or statement[0].keyword != "CREATE":
+    keyword = next((word for word in (lexeme.keyword for lexeme in statement[:3]) if word in _ROLES), None)
+    if keyword is None or statement[0].keyword != "CREATE":
         return "CONNECTION", None, None, len(statement)
-    role, before = _ROLES[made]
+    role, before = _ROLES[keyword]
     start = next((place for place, lexeme in enumerate(statement) if lexeme.keyword in before), len(statement)) + 1
     run: list[str] = []
     for lexeme in statement[start:]:
@@ -263,12 +263,12 @@ def _kind(statement: Sequence[Lexeme], words: Keywords) -> tuple[Role, str | Non
             break
         run.append(lexeme.text.upper())
     kinds = words.kinds.get(role, {})
-    known = longest_match(run, frozenset(kinds))
-    if known or not run:
-        kind = " ".join(run[:known]) or None
+    length = longest_match(run, frozenset(kinds))
+    if length or not run:
+        kind = " ".join(run[:length]) or None
         return role, kind, kind, start
     written = " ".join(run)
-    meant = next((each for each in kinds if each.startswith(f"{written} ")), None) or nearest(written, tuple(kinds))
+    meant = next((name for name in kinds if name.startswith(f"{written} ")), None) or nearest(written, tuple(kinds))
     return role, written, meant, start
 
 
@@ -296,13 +296,13 @@ def _label_end(option: Sequence[Lexeme], hiding: _Hiding) -> int:
         run.append(lexeme.text.upper())
     if not run:
         return 0
-    said = len(option) > len(run) and option[len(run)].kind in ("=", *_WRITTEN)
+    has_value = len(option) > len(run) and option[len(run)].kind in ("=", *_WRITTEN)
     # a whole name, or the end of one, for instance after misplaced words
     for start in range(len(run)):
-        known = longest_match(run[start : start + most], labels)
-        if known and (not said or start + known == len(run) or start == 0):
-            return start + known if hiding.label(" ".join(run[start : start + known])) else 0
-    if said:
+        length = longest_match(run[start : start + most], labels)
+        if length and (not has_value or start + length == len(run) or start == 0):
+            return start + length if hiding.label(" ".join(run[start : start + length])) else 0
+    if has_value:
         return len(run) if hiding.label(" ".join(run[-most:] if len(run) > _MANY else run)) else 0
     # PASSWORT hunter22: it is unknown which of the words are the name
     return next((end for end in range(min(len(run) - 1, _MANY), 0, -1) if hiding.label(" ".join(run[:end]))), 0)

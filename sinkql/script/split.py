@@ -34,10 +34,10 @@ class Command:
     @property
     def arguments(self) -> tuple[str, ...]:
         """Return the words after the name; a word in quotes may contain blanks."""
-        found = _ARGUMENT.finditer(self.rest)
+        matches = _ARGUMENT.finditer(self.rest)
         return tuple(
-            each[3] or (each[1].replace("''", "'") if each[1] is not None else each[2].replace('""', '"'))
-            for each in found
+            match[3] or (match[1].replace("''", "'") if match[1] is not None else match[2].replace('""', '"'))
+            for match in matches
         )
 
 
@@ -78,19 +78,19 @@ def _start(error: SinkqlError) -> int:
 def _command(text: str, place: int) -> Command:
     end = text.find("\n", place)
     end = len(text) if end < 0 else end
-    found = re.match(r"\\(\?|!|[A-Za-z]\w*\+?|)", text[place:end])
-    assert found is not None
-    return Command(found[1], text[place + found.end() : end].strip(), Span(place, end))
+    match = re.match(r"\\(\?|!|[A-Za-z]\w*\+?|)", text[place:end])
+    assert match is not None
+    return Command(match[1], text[place + match.end() : end].strip(), Span(place, end))
 
 
 def spoken_command(text: str) -> str | None:
     """Return the backslash command for `help`, `quit` or `exit` alone, or for `help create sink`."""
-    found = _WORDS.fullmatch(text.strip())
-    if found is None:
+    match = _WORDS.fullmatch(text.strip())
+    if match is None:
         return None
-    if found["word"].lower() == "help":
-        return f"\\h{found['rest']}" if found["rest"] else "\\?"
-    return None if found["rest"] else "\\q"
+    if match["word"].lower() == "help":
+        return f"\\h{match['rest']}" if match["rest"] else "\\?"
+    return None if match["rest"] else "\\q"
 
 
 def finished(text: str) -> bool:
@@ -148,7 +148,7 @@ def script_files(paths: Iterable[Path]) -> list[Path]:
 
     Raises SQ4017 for a folder without .sql files.
     """
-    found: list[Path] = []
+    files: list[Path] = []
     for path in paths:
         if path.is_dir():
             inside = sorted(path.rglob("*.sql"))
@@ -156,7 +156,7 @@ def script_files(paths: Iterable[Path]) -> list[Path]:
                 raise SinkqlError(
                     "SQ4017", f'folder "{path}" has no .sql files', hint="Name a folder of SQL, or files."
                 )
-            found.extend(inside)
+            files.extend(inside)
         else:
-            found.append(path)
-    return found
+            files.append(path)
+    return files

@@ -40,7 +40,7 @@ class Substituted:
 
     def _place(self, place: int, *, at_end: bool) -> int:
         reached = place - 1 if at_end and place > 0 else place
-        index = bisect_right(self._moved, reached, key=lambda each: each[0]) - 1
+        index = bisect_right(self._moved, reached, key=lambda move: move[0]) - 1
         if index < 0:
             return place
         start, span, length = self._moved[index]
@@ -54,10 +54,10 @@ def substitute(text: str, values: Mapping[str, str]) -> Substituted:
     parts, moved = [], []
     end = length = 0
     for use in _uses(text, values):
-        kept = text[end : use.span.start]
-        length += len(kept)
+        between = text[end : use.span.start]
+        length += len(between)
         moved.append((length, use.span, len(use.value)))
-        parts += [kept, use.value]
+        parts += [between, use.value]
         length += len(use.value)
         end = use.span.end
     return Substituted("".join([*parts, text[end:]]), tuple(moved))

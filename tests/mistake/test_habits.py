@@ -190,7 +190,7 @@ def _query(call: Call, expression: str) -> str:
     columns = [each.split(" ", 1) for each in re.split(r", (?=\w+ )", call.columns)]
     names = ", ".join(name for name, _ in columns)
     cast = ", ".join(f"{name}::{type_} AS {name}" for name, type_ in columns)
-    return f"SELECT {expression} AS x FROM (SELECT {cast} FROM (VALUES {call.given}) AS v ({names})) AS t"
+    return f"SELECT {expression} AS x FROM (SELECT {cast} FROM (VALUES {call.rows}) AS v ({names})) AS t"
 
 
 def test_advice_that_has_a_call_in_it_names_what_is_there() -> None:

@@ -108,12 +108,12 @@ def test_options_are_those_of_the_bracket_without_those_given() -> None:
     found = candidates(text, len(text), WORDS)
     assert found.options is not None
     assert found.options.behind_with
-    assert found.options.taken == ("SNAPSHOT",)
+    assert found.options.written == ("SNAPSHOT",)
     assert text[found.start :] == "COMMIT IN"
 
 
 def test_a_value_is_that_of_its_option_also_inside_its_quote() -> None:
-    options = OptionPlace("CONNECTION", "ICEBERG CATALOG", taken=("CATALOG TYPE",))
+    options = OptionPlace("CONNECTION", "ICEBERG CATALOG", written=("CATALOG TYPE",))
     for typed in ("CATALOG TYPE = ", "CATALOG TYPE ", "CATALOG TYPE = 're"):
         text = f"CREATE CONNECTION c TO ICEBERG CATALOG ({typed}"
         assert candidates(text, len(text), WORDS).value_of == (options, "CATALOG TYPE")

@@ -91,16 +91,17 @@ class QueriedRelation:
 
 @dataclass(frozen=True, slots=True)
 class OptionPlace:
-    """The place of an option: `made` is the item after CREATE or ALTER, `kind` its kind in upper case.
+    """The place of an option: `item` is the item after CREATE or ALTER, `kind` its kind in upper case.
 
-    `behind_with` is true inside WITH (…), `taken` are the options already written. ALTER has no kind: `altered` is the
-    item's name, and `named` is true if options stand there without values. `format` is set inside a format's options.
+    `behind_with` is true inside WITH (…), `written` are the options already written. ALTER has no kind: `altered` is
+    the item's name, and `named` is true if options stand there without values. `format` is set inside a format's
+    options.
     """
 
-    made: str
+    item: str
     kind: str | None = None
     behind_with: bool = False
-    taken: tuple[str, ...] = ()
+    written: tuple[str, ...] = ()
     altered: str | None = None
     named: bool = False
     format: str | None = None
@@ -133,10 +134,10 @@ def candidates(text: str, cursor: int, words: Keywords) -> Candidates:
     if lexemes is None:
         return Candidates(cursor)
     walk = _Walk(text, cursor, start, lexemes, words)
-    found = walk.candidates()
-    if quoted and found.value_of is None:
+    choices = walk.candidates()
+    if quoted and choices.value_of is None:
         return Candidates(cursor)
-    return found
+    return choices
 
 
 def _before(text: str, cursor: int) -> tuple[list[Lexeme] | None, int, bool]:
@@ -185,9 +186,9 @@ class _Walk:
         parser: Ahead = automaton.start(self._words)
         place = 0
         while self._lexemes[place].kind != "END":
-            found = self._of_many_words(parser, place)
-            if found is not None:
-                return found
+            choices = self._of_many_words(parser, place)
+            if choices is not None:
+                return choices
             terminal, count = reader.next_terminal(parser, self._lexemes, place)
             if terminal in _QUERIES and place + count >= len(self._lexemes) - 1:
                 return self._in_query(terminal, place)
@@ -197,8 +198,8 @@ class _Walk:
             self._take(terminal, place, count)
             parser = behind
             place += count
-        found = self._of_many_words(parser, place)
-        return found if found is not None else self._here(parser)
+        choices = self._of_many_words(parser, place)
+        return choices if choices is not None else self._here(parser)
 
     def _of_many_words(self, parser: Ahead, place: int) -> Candidates | None:
         """Return labels or types if all words from `place` to the cursor may begin one."""
@@ -207,7 +208,7 @@ class _Walk:
             return None
         begun = " ".join(lexeme.text.upper() for lexeme in rest)
         start = rest[0].start if rest else self._start
-        label = next((each for each in _LABELS if each in parser.row and parser.takes(each)), None)
+        label = next((terminal for terminal in _LABELS if terminal in parser.row and parser.takes(terminal)), None)
         if label is not None and _begins(begun, self._words.labels):
             return Candidates(start, self._keywords(parser) if not rest else (), options=self._options())
         role = self._role() if parser.row.keys() & {"KIND", "FORMAT_NAME"} else None
@@ -272,7 +273,7 @@ class _Walk:
             outline[1] if len(outline) > 1 else "",
             self._kind,
             behind_with=behind_with,
-            taken=tuple(self._labels[-1]),
+            written=tuple(self._labels[-1]),
             altered=altered,
             named=outline[-2:] in (["RESET", "("], ["DROP", "("]),
             format=outline[outline.index("FORMAT") + 1] if of_format else None,
@@ -303,7 +304,7 @@ class _Walk:
 
     def _sources(self) -> tuple[QueriedRelation, ...]:
         """Return the name after the statement's FROM: the names are in the order of their marks in the outline."""
-        marks = [place for place, each in enumerate(self._outline) if each == "?"]
+        marks = [place for place, mark in enumerate(self._outline) if mark == "?"]
         return tuple(
             name
             for mark, name in zip(marks, self._names, strict=True)
@@ -312,14 +313,14 @@ class _Walk:
 
     def _in_query(self, terminal: str, place: int) -> Candidates:
         begin = self._lexemes[place].start
-        relations = tuple(QueriedRelation(*each) for each in relations_of(self._text[begin:]))
-        found = within_query(self._lexemes[place:-1], whole=terminal == "QUERY")
+        relations = tuple(QueriedRelation(*relation) for relation in relations_of(self._text[begin:]))
+        within = within_query(self._lexemes[place:-1], whole=terminal == "QUERY")
         return Candidates(
             self._start,
-            found.keywords,
-            found.kinds,
+            within.keywords,
+            within.kinds,
             relations=relations if relations or terminal == "QUERY" else self._sources(),
-            qualifier=found.qualifier,
+            qualifier=within.qualifier,
         )
 
     def _keywords(self, parser: Ahead) -> tuple[str, ...]:
@@ -327,7 +328,7 @@ class _Walk:
         expected = parser.expected()
         if "LABEL" in expected:
             expected -= {"PARTITION_BY"}  # an option that only some kinds have
-        found = [keywords.RUNS[each] for each in expected & keywords.RUNS.keys()]
+        runs = [keywords.RUNS[terminal] for terminal in expected & keywords.RUNS.keys()]
         for first in expected & automaton.keywords():
             run, ahead = [first], parser.after(first)
             while ahead is not None:
@@ -336,13 +337,13 @@ class _Walk:
                     break
                 run.extend(following)
                 ahead = ahead.after(*following)
-            found.append(" ".join(run))
-        return tuple(sorted(found))
+            runs.append(" ".join(run))
+        return tuple(sorted(runs))
 
 
-def _begins(begun: str, known: Sequence[str] | frozenset[str]) -> bool:
+def _begins(begun: str, names: Sequence[str] | frozenset[str]) -> bool:
     """Return whether some of the known words begin with these words."""
-    return not begun or any(each.startswith(f"{begun} ") for each in known)
+    return not begun or any(name.startswith(f"{begun} ") for name in names)
 
 
 _BEFORE_RELATION = frozenset({"FROM", "JOIN"})

@@ -73,26 +73,26 @@ def _statement(lexemes: Sequence[Lexeme], words: Keywords) -> Iterator[Highlight
 
 def _keywords(lexemes: Sequence[Lexeme], words: Keywords) -> dict[int, HighlightKind]:
     """Return the words that the parser reads as keywords or options."""
-    found: dict[int, HighlightKind] = {}
+    kinds: dict[int, HighlightKind] = {}
     parser: Ahead = automaton.start(words)
     place = 0
     while place < len(lexemes):
         terminal, count = reader.next_terminal(parser, lexemes, place)
         if terminal == END:
-            return found
+            return kinds
         run = range(place, place + count)
         if terminal in ("LABEL", "OPTION_NAME"):
-            found.update((each, "option") for each in run)
+            kinds.update((position, "option") for position in run)
         elif terminal in automaton.keywords() or terminal in ("KIND", "FORMAT_NAME") or terminal in keywords.RUNS:
-            found.update((each, "keyword") for each in run)
+            kinds.update((position, "keyword") for position in run)
         elif count > 1:
-            found.update((each, "keyword") for each in run if lexemes[each].keyword in keywords.QUERY)
+            kinds.update((position, "keyword") for position in run if lexemes[position].keyword in keywords.QUERY)
         behind = parser.after(terminal)
         if behind is None:
             rest = range(place, len(lexemes))
-            known = automaton.keywords() & keywords.QUERY | keywords.RESERVED
-            found.update((each, "keyword") for each in rest if lexemes[each].keyword in known)
-            return found
+            possible = automaton.keywords() & keywords.QUERY | keywords.RESERVED
+            kinds.update((position, "keyword") for position in rest if lexemes[position].keyword in possible)
+            return kinds
         parser = behind
         place += count
-    return found
+    return kinds

@@ -58,17 +58,17 @@ class _Part:
 @cache
 def statements() -> tuple[str, ...]:
     """Return the names of the rules that are statements, in the grammar's order."""
-    found: list[str] = []
+    names: list[str] = []
 
     def walk(rule: str) -> None:
         for choice in _choices(_rules()[rule]):
             if choice.kind == "rule" and choice.text.endswith("_statement"):
                 walk(choice.text)
             elif choice.kind == "rule":
-                found.append(choice.text)
+                names.append(choice.text)
 
     walk("statement")
-    return tuple(found)
+    return tuple(names)
 
 
 def syntax(rule: str, beginning: str = "") -> str:
@@ -92,7 +92,7 @@ def syntax(rule: str, beginning: str = "") -> str:
         name = below.pop(0)
         if name not in done:
             done.add(name)
-            choices = [_wrapped(_parts(each, below, [name]), "  ").lstrip() for each in _choices(_rules()[name])]
+            choices = [_wrapped(_parts(choice, below, [name]), "  ").lstrip() for choice in _choices(_rules()[name])]
             short = " | ".join(choices)
             alone = "\n  | ".join(choices) if len(short) > _WIDTH or "\n" in short or " ( " in short else short
             blocks.append(f"{_named(name)} is\n  {alone}")
@@ -191,7 +191,7 @@ def _rules() -> dict[str, _Part]:
 
 def _rule(body: str) -> _Part:
     lines = [line.partition("//")[0] for line in body.splitlines() if not line.startswith("%")]
-    tokens = [each for each in _TOKEN.findall("\n".join(lines)) if not each.startswith(("->", "//"))]
+    tokens = [token for token in _TOKEN.findall("\n".join(lines)) if not token.startswith(("->", "//"))]
     return _choice(tokens)
 
 

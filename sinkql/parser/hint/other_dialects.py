@@ -26,12 +26,12 @@ _LONGEST = 400
 class Form:
     """A form of statements or queries in other dialects: its pattern, and its error.
 
-    `before` matches all words before the form, `found` its first words, which {0} inserts into message and hint. The
+    `before` matches all words before the form, `pattern` its first words, which {0} inserts into message and hint. The
     error points `back` words before the form. With `here`, reading stops exactly where the form of a query begins.
     `wrong` is an example, `right` the example after the hint, None if the hint has no rewrite.
     """
 
-    found: str
+    pattern: str
     message: str
     wrong: str
     hint: str | None = None
@@ -46,14 +46,14 @@ class Form:
 class Call:
     """A function call of another dialect and its rewrite, over columns of the given types; or advice on a name.
 
-    The rewrite returns `gives` for the rows `given`, as the call does in its own dialect.
+    The rewrite returns `gives` for `rows`, as the call does in its own dialect.
     """
 
     call: str
     write: str | None = None
     advice: str | None = None
     columns: str = ""
-    given: str = ""
+    rows: str = ""
     gives: tuple[str, ...] = ()
 
     @property
@@ -78,11 +78,11 @@ class DialectHints:
 @cache
 def habits() -> DialectHints:
     """Read the habits, once."""
-    found = tomllib.loads((files("sinkql.parser.hint") / "other_dialects.toml").read_text("utf-8"))
-    texts = found.pop("text")
-    for form in (*found["statement"], *found["query"]):
+    tables = tomllib.loads((files("sinkql.parser.hint") / "other_dialects.toml").read_text("utf-8"))
+    texts = tables.pop("text")
+    for form in (*tables["statement"], *tables["query"]):
         form |= {name: Template(text).safe_substitute(texts) for name, text in form.items() if isinstance(text, str)}
-    return codec.convert(found, DialectHints)
+    return codec.convert(tables, DialectHints)
 
 
 def statement_hint(lexemes: Sequence[Lexeme], place: int) -> SinkqlError | None:
@@ -94,41 +94,41 @@ def statement_hint(lexemes: Sequence[Lexeme], place: int) -> SinkqlError | None:
     if lexemes[place].kind == ":" and lexemes[place].end == lexemes[place + 1].start:
         ahead = ahead.replace(":", ":~", 1)  # a variable has no blank between the colon and its name
     for form in habits().statement:
-        found = begins(form, ahead)
-        if found is None or re.fullmatch(form.before, before) is None:
+        match = begins(form, ahead)
+        if match is None or re.fullmatch(form.before, before) is None:
             continue
         if form.back:
             span = Span(lexemes[place - form.back].start, lexemes[place - 1].end)
         else:
-            span = Span(lexemes[place].start, lexemes[place + found.count(" ")].end)
-        return known_refusal(form, found, span)
+            span = Span(lexemes[place].start, lexemes[place + match.count(" ")].end)
+        return known_refusal(form, match, span)
     return None
 
 
 def begins(form: Form, ahead: str) -> str | None:
     """Return the part of the words `ahead` that matches the form."""
-    found = re.match(rf"(?:{form.found})(?= |$)", ahead)
-    return None if found is None else found[0]
+    match = re.match(rf"(?:{form.pattern})(?= |$)", ahead)
+    return None if match is None else match[0]
 
 
-def known_refusal(form: Form, found: str, span: Span) -> SinkqlError:
+def known_refusal(form: Form, words: str, span: Span) -> SinkqlError:
     """Return the error for a matched form."""
-    return SinkqlError(form.code, form.message.format(found), span, hint=form.hint and form.hint.format(found))
+    return SinkqlError(form.code, form.message.format(words), span, hint=form.hint and form.hint.format(words))
 
 
 def call_hint(name: str, arity: int) -> str | None:
     """Return the rewrite of a call that only other systems have."""
-    for each in habits().function:
-        if each.name == name and each.advice is not None:
-            return each.advice
-        if each.name == name and each.arity == arity:
-            return f"Write {each.write} for {each.call}."
+    for call in habits().function:
+        if call.name == name and call.advice is not None:
+            return call.advice
+        if call.name == name and call.arity == arity:
+            return f"Write {call.write} for {call.call}."
     return None
 
 
 def called_elsewhere(name: str) -> bool:
     """Return whether another system has a function of that name."""
-    return any(each.name == name for each in habits().function)
+    return any(call.name == name for call in habits().function)
 
 
 def _word(lexeme: Lexeme) -> str:

@@ -86,28 +86,34 @@ def syntax_error(stuck: StuckError) -> SinkqlError:
     if foreign is not None:
         return foreign
     expected = stuck.reading.expected(place)
-    found = lexemes[place]
+    unexpected = lexemes[place]
     if place and "$END" in expected and _begins_statement(stuck):
         return _no_semicolon(stuck)
     kind = stuck.reading.unknown_kind(lexemes, place)
     if kind:
         return _no_connection(stuck, kind) or _no_kind(
-            stuck, " ".join(each.text for each in kind), Span(kind[0].start, kind[-1].end)
+            stuck, " ".join(word.text for word in kind), Span(kind[0].start, kind[-1].end)
         )
     if _taken_for_name(stuck, expected):
         place -= 1
-        expected, found = stuck.reading.expected(place), lexemes[place]
-        return UnexpectedWordError("SQ1001", f"expected {_listed(expected)}, found {_found(found)}", found.span)
-    message = f"expected {_listed(expected)}, found {_found(found)}"
-    if found.kind in ("END", ";"):
+        expected, unexpected = stuck.reading.expected(place), lexemes[place]
         return UnexpectedWordError(
-            "SQ1002", message, found.span, detail=_still_open(lexemes[:place], stuck.text), hint=_form(lexemes, place)
+            "SQ1001", f"expected {_listed(expected)}, found {_described(unexpected)}", unexpected.span
+        )
+    message = f"expected {_listed(expected)}, found {_described(unexpected)}"
+    if unexpected.kind in ("END", ";"):
+        return UnexpectedWordError(
+            "SQ1002",
+            message,
+            unexpected.span,
+            detail=_still_open(lexemes[:place], stuck.text),
+            hint=_form(lexemes, place),
         )
     if _names(stuck, expected):
-        hint = f'Write it in quotes to use it as a name: "{found.value}".'
-        return SinkqlError("SQ1004", message, found.span, hint=hint)
+        hint = f'Write it in quotes to use it as a name: "{unexpected.value}".'
+        return SinkqlError("SQ1004", message, unexpected.span, hint=hint)
     code = "SQ1001" if place else "SQ1003"
-    return UnexpectedWordError(code, message, found.span, hint=_hint(stuck, expected))
+    return UnexpectedWordError(code, message, unexpected.span, hint=_hint(stuck, expected))
 
 
 def _no_connection(stuck: StuckError, words: Sequence[Lexeme]) -> SinkqlError | None:
@@ -117,7 +123,9 @@ def _no_connection(stuck: StuckError, words: Sequence[Lexeme]) -> SinkqlError | 
         if stuck.reading.knows_kind(kind):
             near = nearest(other.text, ["CONNECTION"]) is not None
             hint = "Did you mean CONNECTION?" if near else f"Write {kind.upper()} CONNECTION {other.text}."
-            return UnexpectedWordError("SQ1001", f"expected CONNECTION, found {_found(other)}", other.span, hint=hint)
+            return UnexpectedWordError(
+                "SQ1001", f"expected CONNECTION, found {_described(other)}", other.span, hint=hint
+            )
     return None
 
 
@@ -130,10 +138,10 @@ def _no_kind(stuck: StuckError, written: str, place: Span) -> SinkqlError:
 def _names(stuck: StuckError, expected: frozenset[str]) -> bool:
     """Return whether the unexpected word is a keyword where a name is expected, so that quotes fix it."""
     lexemes, place = stuck.lexemes, stuck.place
-    found = lexemes[place]
-    if found.keyword not in keywords.RESERVED or "NAME" not in expected:
+    unexpected = lexemes[place]
+    if unexpected.keyword not in keywords.RESERVED or "NAME" not in expected:
         return False
-    quoted = Lexeme("QUOTED", f'"{found.value}"', found.start, found.end, found.value)
+    quoted = Lexeme("QUOTED", f'"{unexpected.value}"', unexpected.start, unexpected.end, unexpected.value)
     return stuck.reading.reach([*lexemes[:place], quoted, *lexemes[place + 1 :]], place) > place + 1
 
 
@@ -151,13 +159,13 @@ def _begins_statement(stuck: StuckError) -> bool:
 
 
 def _no_semicolon(stuck: StuckError) -> SinkqlError:
-    before, found = stuck.lexemes[stuck.place - 1], stuck.lexemes[stuck.place]
+    before, unexpected = stuck.lexemes[stuck.place - 1], stuck.lexemes[stuck.place]
     line, _ = line_and_column(stuck.text, before.start)
     return UnexpectedWordError(
         "SQ1005",
-        f'";" is missing before {found.keyword}',
-        found.span,
-        hint=f'End the statement before it with ";", after {_found(before)} in line {line}.',
+        f'";" is missing before {unexpected.keyword}',
+        unexpected.span,
+        hint=f'End the statement before it with ";", after {_described(before)} in line {line}.',
     )
 
 
@@ -181,7 +189,7 @@ def _listed(expected: frozenset[str]) -> str:
     return one_of([*described, *signs]) if described or signs else ""
 
 
-def _found(lexeme: Lexeme) -> str:
+def _described(lexeme: Lexeme) -> str:
     match lexeme.kind:
         case "END":
             return "the end of the input"
@@ -213,16 +221,16 @@ def _still_open(lexemes: Sequence[Lexeme], text: str) -> str | None:
 def _hint(stuck: StuckError, expected: frozenset[str]) -> str | None:
     """Return the fix: the correct keyword, the correct place of a clause, else the form of the statement."""
     lexemes, place, reading = stuck.lexemes, stuck.place, stuck.reading
-    found = lexemes[place]
+    unexpected = lexemes[place]
     if (
-        found.kind == "."
+        unexpected.kind == "."
         and lexemes[place - 1].kind in ("WORD", "QUOTED")
         and lexemes[place + 1].kind in ("WORD", "QUOTED")
     ):
         return f"This name cannot be qualified: write {lexemes[place + 1].text} alone."
-    if found.kind == "WORD" and found.keyword not in automaton.keywords():
+    if unexpected.kind == "WORD" and unexpected.keyword not in automaton.keywords():
         choices = sorted(expected & automaton.keywords()) + [start for start in _QUERY_STARTS if "QUERY" in expected]
-        near = nearest(found.text, choices)
+        near = nearest(unexpected.text, choices)
         if near is not None:
             return f"Did you mean {near}?"
     return _misplaced(lexemes, place, reading) or _empty_brackets(lexemes, place, reading) or _form(lexemes, place)
@@ -230,21 +238,27 @@ def _hint(stuck: StuckError, expected: frozenset[str]) -> str | None:
 
 def _misplaced(lexemes: Sequence[Lexeme], place: int, reading: Reading) -> str | None:
     """Return the hint for a clause in the wrong place: the clause that it goes before, or that it is a duplicate."""
-    found = lexemes[place].keyword
-    if found not in automaton.keywords():
+    keyword = lexemes[place].keyword
+    if keyword not in automaton.keywords():
         return None
-    clauses = [each for each in reading.token_places()[2:] if lexemes[each].keyword in automaton.keywords()]
-    readable = [clause for clause in clauses[-_CLAUSES:] if found in reading.expected(clause)]
+    clauses = [
+        token_place
+        for token_place in reading.token_places()[2:]
+        if lexemes[token_place].keyword in automaton.keywords()
+    ]
+    readable = [clause for clause in clauses[-_CLAUSES:] if keyword in reading.expected(clause)]
     for at in reversed(readable):
-        if found != lexemes[at].keyword and _moves(lexemes, place, at, reading):
-            return f"{found} … goes before {lexemes[at].keyword} …, not after it."
+        if keyword != lexemes[at].keyword and _moves(lexemes, place, at, reading):
+            return f"{keyword} … goes before {lexemes[at].keyword} …, not after it."
     outside = set(_outside(lexemes[:place]))
-    if lexemes[place - 1].keyword != found and any(lexemes[at].keyword == found and at in outside for at in readable):
-        return f"{found} … is already there: keep one of them."
+    if lexemes[place - 1].keyword != keyword and any(
+        lexemes[at].keyword == keyword and at in outside for at in readable
+    ):
+        return f"{keyword} … is already there: keep one of them."
     for at in _outside(lexemes[place:]):
         later = lexemes[place + at].keyword
         if later in _EARLY and later in reading.expected(place) and _moves(lexemes, place + at, place, reading):
-            return f"{later} … goes before {found} …, not after it."
+            return f"{later} … goes before {keyword} …, not after it."
     return None
 
 
@@ -289,9 +303,9 @@ def _outside(lexemes: Sequence[Lexeme]) -> Iterator[int]:
 def _form(lexemes: Sequence[Lexeme], place: int) -> str | None:
     """Return the form of the statement that is wrong at `place`; None if it differs from all forms, or is complete."""
     for count in (3, 2, 1):
-        found = FORMS.get(" ".join(lexeme.keyword or ";" for lexeme in lexemes[:count]))
-        if found is not None:
-            return f"The form is {found}" if count >= place or _begins_so(lexemes[:place], found) else None
+        form = FORMS.get(" ".join(lexeme.keyword or ";" for lexeme in lexemes[:count]))
+        if form is not None:
+            return f"The form is {form}" if count >= place or _begins_so(lexemes[:place], form) else None
     return None
 
 
@@ -354,19 +368,19 @@ def _never_begun(word: re.Match[str]) -> SinkqlError:
 
 def _before(error: SinkqlError, text: str) -> list[Lexeme]:
     """Return the strings and quoted names of the error's statement before the error."""
-    found: list[Lexeme] = []
+    texts: list[Lexeme] = []
     assert error.span is not None
     try:
         for lexeme in lexer.scan(text):
             if lexeme.start > error.span.start:
                 break
             if lexeme.kind == ";" and lexeme.end <= error.span.start:
-                found.clear()
+                texts.clear()
             if lexeme.kind in ("STRING", "QUOTED") and lexeme.text[0] in ("'", '"'):
-                found.append(lexeme)
+                texts.append(lexeme)
     except SinkqlError:
         pass
-    return found
+    return texts
 
 
 def _inside_out(lexeme: Lexeme, text: str, *, alone: bool) -> bool:

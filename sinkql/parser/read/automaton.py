@@ -40,7 +40,7 @@ class Ahead:
 
     def expected(self) -> frozenset[str]:
         """Return the terminals that are possible next."""
-        return frozenset(each for each in self.row if each.isupper() and self.takes(each))
+        return frozenset(terminal for terminal in self.row if terminal.isupper() and self.takes(terminal))
 
     def takes(self, *terminals: str) -> bool:
         """Return whether these terminals are possible next, in this order."""
@@ -85,19 +85,19 @@ class Automaton(Ahead):
             rule = self._tables.rules[~action]
             size = len(rule.expansion)
             first = len(values) - size
-            made = _made(rule, values[first:])
+            reduced = _reduced(rule, values[first:])
             del values[first:], states[len(states) - size :]
             states.append(rows[states[-1]][rule.origin])
-            values.append(made)
+            values.append(reduced)
             if states[-1] == self._tables.end and token.type == END:
-                assert isinstance(made, Node)
-                return made
+                assert isinstance(reduced, Node)
+                return reduced
 
 
-def _made(rule: Rule, values: list[Node | Token]) -> Node | Token:
+def _reduced(rule: Rule, values: list[Node | Token]) -> Node | Token:
     """Return the node or token of a rule, built from the values of its symbols."""
     children: list[Node | Token] = []
-    for place, spread in rule.kept:
+    for place, spread in rule.children:
         value = values[place]
         if not spread:
             children.append(value)
@@ -106,13 +106,13 @@ def _made(rule: Rule, values: list[Node | Token]) -> Node | Token:
                 children += value.children
             else:
                 children = value.children  # a long list is extended in place
-    made = children[0] if rule.may_vanish and len(children) == 1 else Node(rule.data, children)
-    if isinstance(made, Node):
+    node = children[0] if rule.may_vanish and len(children) == 1 else Node(rule.data, children)
+    if isinstance(node, Node):
         places = [place for place in map(_whole, values) if place is not None]
         if places:
-            made.whole = Span(places[0].start, places[-1].end)
-            made.place = made.place or made.whole
-    return made
+            node.whole = Span(places[0].start, places[-1].end)
+            node.place = node.place or node.whole
+    return node
 
 
 def _whole(value: Node | Token) -> Span | None:
@@ -134,29 +134,29 @@ def text() -> str:
 
 @cache
 def _tables() -> Tables:
-    given = text()
-    kept = _kept(given)
+    grammar = text()
+    cache_path = _cache_file(grammar)
     # The file is missing, or damaged.
     with contextlib.suppress(OSError, ValueError, TypeError, msgspec.MsgspecError):
-        return tables.from_json(kept.read_bytes())
-    made = tables.make(given)
+        return tables.from_json(cache_path.read_bytes())
+    grammar_tables = tables.make(grammar)
     with contextlib.suppress(OSError):
-        _keep(made, kept)
-    return made
+        _keep(grammar_tables, cache_path)
+    return grammar_tables
 
 
-def _kept(given: str) -> Path:
+def _cache_file(grammar: str) -> Path:
     """Return the cache file of a grammar's tables, in the user's folder."""
-    return cache_folder() / f"grammar-{_FORM}-{hashlib.sha256(given.encode()).hexdigest()[:16]}.json"
+    return cache_folder() / f"grammar-{_FORM}-{hashlib.sha256(grammar.encode()).hexdigest()[:16]}.json"
 
 
-def _keep(made: Tables, kept: Path) -> None:
+def _keep(grammar_tables: Tables, path: Path) -> None:
     """Write the tables for the next process, which loads them in a hundredth of the time."""
-    kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for other in kept.parent.glob("grammar-*"):
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for other in path.parent.glob("grammar-*"):
         if other.stat().st_mtime < time.time() - _KEPT_SECONDS:
             other.unlink()
-    storage_files.write_atomic(kept, made.to_json(), private=True, sync=False)
+    storage_files.write_atomic(path, grammar_tables.to_json(), private=True, sync=False)
 
 
 @cache
@@ -174,11 +174,11 @@ def keywords() -> frozenset[str]:
 @cache
 def rules() -> dict[str, tuple[tuple[str, ...], ...]]:
     """Return the possible parts of each rule: names of rules in lower case, of terminals in upper case."""
-    found: dict[str, list[tuple[str, ...]]] = {}
+    expansions: dict[str, list[tuple[str, ...]]] = {}
     for rule in _tables().rules:
         if not rule.origin.startswith("$"):
-            found.setdefault(rule.origin, []).append(tuple(rule.expansion))
-    return {name: tuple(expansions) for name, expansions in found.items()}
+            expansions.setdefault(rule.origin, []).append(tuple(rule.expansion))
+    return {name: tuple(expansions) for name, expansions in expansions.items()}
 
 
 def start(words: Keywords) -> Automaton:

@@ -77,12 +77,12 @@ class Lexeme:
 
 def check_characters(text: str) -> None:
     """Refuse NUL and lone surrogates, which no text may contain. Raises SQ1016."""
-    found = _NOT_ALLOWED.search(text)
-    if found:
+    match = _NOT_ALLOWED.search(text)
+    if match:
         raise UnexpectedCharacterError(
             "SQ1016",
-            f"invalid character U+{ord(found[0]):04X}",
-            Span(*found.span()),
+            f"invalid character U+{ord(match[0]):04X}",
+            Span(*match.span()),
             hint="Remove the character, and save the file as UTF-8.",
         )
 
@@ -94,17 +94,17 @@ def scan(text: str, start: int = 0) -> Iterator[Lexeme]:
         at = 1
     open_at: list[int] = []
     while at < end:
-        found = _TOKEN.match(text, at)
-        if found is None:
+        match = _TOKEN.match(text, at)
+        if match is None:
             raise _unexpected(text, at)
-        group = found.lastgroup
+        group = match.lastgroup
         if group == "space" or group == "line_comment":
-            at = found.end()
+            at = match.end()
             continue
         if group == "comment":
             at = _comment_end(text, at)
             continue
-        lexeme = _lexeme(text, found)
+        lexeme = _lexeme(text, match)
         _follow_depth(lexeme, open_at)
         count = 0 if lexeme.kind == ";" else count + 1
         if count > MAX_LEXEMES:
@@ -116,9 +116,9 @@ def scan(text: str, start: int = 0) -> Iterator[Lexeme]:
 
 def comments(text: str, start: int, end: int) -> Iterator[Span]:
     """Yield the spans of the comments between two lexemes."""
-    while (found := _COMMENT_START.search(text, start, end)) is not None:
-        start = _comment_end(text, found.start()) if found[0] == "/*" else found.end()
-        yield Span(found.start(), start)
+    while (match := _COMMENT_START.search(text, start, end)) is not None:
+        start = _comment_end(text, match.start()) if match[0] == "/*" else match.end()
+        yield Span(match.start(), start)
 
 
 def too_long(span: Span, most: int) -> SinkqlError:
@@ -156,14 +156,14 @@ def _comment_end(text: str, start: int) -> int:
     raise UnclosedError("SQ1012", "unterminated comment", Span(start, start + 2), mark="*", hint="Close it with */.")
 
 
-def _lexeme(text: str, found: re.Match[str]) -> Lexeme:
-    start, end = found.span()
-    match found.lastgroup:
+def _lexeme(text: str, match: re.Match[str]) -> Lexeme:
+    start, end = match.span()
+    match match.lastgroup:
         case "word":
-            _check_letters(found[0], start)
-            return Lexeme("WORD", found[0], start, end, folded(found[0], Span(start, end)))
+            _check_letters(match[0], start)
+            return Lexeme("WORD", match[0], start, end, folded(match[0], Span(start, end)))
         case "symbol":
-            return Lexeme(found[0], found[0], start, end)
+            return Lexeme(match[0], match[0], start, end)
         case "string":
             return _string(text, start, start + 1)
         case "escaped":
@@ -174,13 +174,13 @@ def _lexeme(text: str, found: re.Match[str]) -> Lexeme:
         case "quoted":
             return _quoted(text, start)
         case "dollar":
-            return _dollar(text, start, found[0])
+            return _dollar(text, start, match[0])
         case "number":
-            return Lexeme("NUMBER", found[0], start, end, found[0].upper())
+            return Lexeme("NUMBER", match[0], start, end, match[0].upper())
         case "parameter":
-            return Lexeme("PARAMETER", found[0], start, end)
+            return Lexeme("PARAMETER", match[0], start, end)
         case _:
-            operator = _operator(found[0])
+            operator = _operator(match[0])
             return Lexeme(operator, operator, start, start + len(operator))
 
 
@@ -250,9 +250,9 @@ def _check_letters(word: str, start: int) -> None:
     """Refuse a word with a typographic quote, dash or space. Raises SQ1016."""
     if word.isascii():
         return
-    found = _TYPESET.search(word)
-    if found is not None:
-        raise _unexpected(word, found.start(), shift=start)
+    match = _TYPESET.search(word)
+    if match is not None:
+        raise _unexpected(word, match.start(), shift=start)
 
 
 def _unexpected(text: str, at: int, *, shift: int = 0) -> UnexpectedCharacterError:
@@ -294,20 +294,20 @@ def unescaped(text: str, start: int, end: int) -> str:
     """Return the value of an E'…' string's content, text[start:end]. Raises SQ1015 for an unknown escape."""
     pieces = []
     at = start
-    for found in _ESCAPE.finditer(text, start, end):
-        pieces += [text[at : found.start()], _replaced(found)]
-        at = found.end()
+    for match in _ESCAPE.finditer(text, start, end):
+        pieces += [text[at : match.start()], _replaced(match)]
+        at = match.end()
     return "".join([*pieces, text[at:end]])
 
 
-def _replaced(found: re.Match[str]) -> str:
-    if found[0] == "''":
+def _replaced(match: re.Match[str]) -> str:
+    if match[0] == "''":
         return "'"
-    escape, span = found[1], Span(*found.span())
+    escape, span = match[1], Span(*match.span())
     if len(escape) > 1:
         return _character(int(escape[1:], 16), span)
     if escape in "uUxX01234567":
-        raise _bad(found[0], span)
+        raise _bad(match[0], span)
     return _SIMPLE.get(escape, escape)
 
 

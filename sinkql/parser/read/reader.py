@@ -84,8 +84,8 @@ class Reading:
         """Return the words before `place` that were read as an unknown kind of connector, if any."""
         if self._terminals[-1:] != ["KIND"]:
             return ()
-        found = lexemes[self._places[-1] : place]
-        return () if self.knows_kind(" ".join(each.text for each in found)) else found
+        words = lexemes[self._places[-1] : place]
+        return () if self.knows_kind(" ".join(word.text for word in words)) else words
 
     def knows_kind(self, name: str) -> bool:
         """Return whether words are a kind that a connector offers."""
@@ -106,9 +106,9 @@ class Reading:
     def reach(self, lexemes: Sequence[Lexeme], changed: int) -> int:
         """Return how many lexemes can be read of a statement that differs from the lexeme `changed` on."""
         # the token before may differ too, since the following words decide its terminal
-        kept = max(0, bisect_left(self._places, changed) - 1)
-        place = self._places[kept] if kept < len(self._places) else changed
-        parser = self._at(kept)
+        number = max(0, bisect_left(self._places, changed) - 1)
+        place = self._places[number] if number < len(self._places) else changed
+        parser = self._at(number)
         while True:
             terminal, count = next_terminal(parser, lexemes, place)
             behind = parser.after(terminal)
@@ -172,10 +172,10 @@ def next_terminal(parser: Ahead, lexemes: Sequence[Lexeme], place: int) -> tuple
 def _run_length(terminal: str, lexemes: Sequence[Lexeme], place: int) -> int:
     """Return the number of words at `place` that form the terminal, 0 if they do not."""
     ahead = " ".join(lexeme.text.upper() for lexeme in lexemes[place : place + _LONGEST_RUN])
-    found = re.match(rf"({_RUNS[terminal]})(?= |$)", ahead)
-    if found is None:
+    match = re.match(rf"({_RUNS[terminal]})(?= |$)", ahead)
+    if match is None:
         return 0
-    return 1 if terminal == "CSV_WITH" else found[0].count(" ") + 1
+    return 1 if terminal == "CSV_WITH" else match[0].count(" ") + 1
 
 
 def _word_terminal(parser: Ahead, lexemes: Sequence[Lexeme], place: int) -> str:
@@ -230,12 +230,12 @@ def _label_length(words: Keywords, lexemes: Sequence[Lexeme], place: int) -> int
         return len(run)
     if "SECRET" in run[1:]:
         return run.index("SECRET", 1)
-    known = longest_match(run, words.labels)
+    length = longest_match(run, words.labels)
     if following in _LITERALS:
-        begins_value = known and all(word in _BEFORE_LITERAL for word in run[known:])
-        return known if begins_value else len(run)
-    if known:
-        return known
+        begins_value = length and all(word in _BEFORE_LITERAL for word in run[length:])
+        return length if begins_value else len(run)
+    if length:
+        return length
     bare_value = following in _AFTER_VALUE or run[-1] in _VALUE_WORDS
     return len(run) - 1 if bare_value and len(run) > 1 else len(run)
 
@@ -250,11 +250,11 @@ def _kind_length(parser: Ahead, lexemes: Sequence[Lexeme], place: int) -> int:
             run = run[:end]
             break
     words = parser.words
-    known = longest_match(run, words.words)
+    length = longest_match(run, words.words)
     following = lexemes[place + len(run)]
-    if known and "LABEL" in behind.row and longest_match(run[known:], words.labels):
-        return known  # options without brackets
+    if length and "LABEL" in behind.row and longest_match(run[length:], words.labels):
+        return length  # options without brackets
     if "NAME" in behind.row:
-        return known or (len(run) if following.kind == "QUOTED" else len(run) - 1) or 1
+        return length or (len(run) if following.kind == "QUOTED" else len(run) - 1) or 1
     whole = symbol(following) in behind.row  # the next symbol can follow a kind, so all these words are the kind
-    return len(run) if whole or not known else known
+    return len(run) if whole or not length else length

@@ -15,7 +15,7 @@ Row = Mapping[str, int]
 class Rule(NamedTuple):
     """One expansion of a rule: its symbols, and which symbols stay in its node.
 
-    `kept` has the indexes of the symbols that stay, and whether the node's children replace the node itself. A rule
+    `children` has the indexes of the symbols that stay, and whether the node's children replace the node itself. A rule
     that may vanish makes no node around a single child.
     """
 
@@ -23,7 +23,7 @@ class Rule(NamedTuple):
     expansion: Sequence[str]
     data: str
     may_vanish: bool
-    kept: Sequence[tuple[int, bool]]
+    children: Sequence[tuple[int, bool]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +84,11 @@ def make(text: str) -> Tables:
 def _rule(rule: Any) -> Rule:
     """Return a rule of Lark; the same parts stay in the tree as with Lark."""
     options = rule.options
-    kept = tuple(
+    children = tuple(
         (place, not symbol.is_term and symbol.name.startswith("_"))
         for place, symbol in enumerate(rule.expansion)
         if options.keep_all_tokens or not (symbol.is_term and symbol.filter_out)
     )
     name = rule.alias or options.template_source or rule.origin.name
     symbols = tuple(str(symbol.name) for symbol in rule.expansion)
-    return Rule(str(rule.origin.name), symbols, str(name), bool(options.expand1 and not rule.alias), kept)
+    return Rule(str(rule.origin.name), symbols, str(name), bool(options.expand1 and not rule.alias), children)

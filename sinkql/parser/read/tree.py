@@ -21,9 +21,9 @@ class Token(str):
     @classmethod
     def of(cls, type_: str, text: str, place: Span) -> Token:
         """Return the token of a terminal."""
-        made = cls(text)
-        made.type, made.span = type_, place
-        return made
+        leaf = cls(text)
+        leaf.type, leaf.span = type_, place
+        return leaf
 
 
 @dataclass(slots=True, eq=False)
@@ -46,12 +46,12 @@ def child(node: Node, name: str) -> Node | None:
 
 def children(node: Node, *names: str) -> list[Node]:
     """Return the children of these names, in order."""
-    return [each for each in node.children if isinstance(each, Node) and each.data in names]
+    return [subnode for subnode in node.children if isinstance(subnode, Node) and subnode.data in names]
 
 
 def only(node: Node) -> Node:
     """Return the first child that is not a token."""
-    return next(each for each in node.children if isinstance(each, Node))
+    return next(subnode for subnode in node.children if isinstance(subnode, Node))
 
 
 def token(node: Node, terminal: str) -> Token | None:
@@ -66,12 +66,12 @@ def the_token(node: Node, terminal: str) -> Token:
 
 def tokens(node: Node, terminal: str) -> list[Token]:
     """Return the tokens of that terminal, in order."""
-    return [each for each in node.children if isinstance(each, Token) and each.type == terminal]
+    return [leaf for leaf in node.children if isinstance(leaf, Token) and leaf.type == terminal]
 
 
 def words(node: Node) -> str:
     """Return the keywords of a node, in upper case."""
-    return " ".join(each.upper() for each in node.children if isinstance(each, Token))
+    return " ".join(leaf.upper() for leaf in node.children if isinstance(leaf, Token))
 
 
 def span(node: Node | Token) -> Span:
@@ -81,24 +81,24 @@ def span(node: Node | Token) -> Span:
     return place
 
 
-def query(found: Token) -> ast.Query:
+def query(leaf: Token) -> ast.Query:
     """Return the query, or the condition, that a token holds as text."""
-    return ast.Query(str(found), span(found))
+    return ast.Query(str(leaf), span(leaf))
 
 
-def ident(found: Token) -> ast.Ident:
+def ident(leaf: Token) -> ast.Ident:
     """Return the identifier of a NAME token."""
-    return ast.Ident(str(found), span(found))
+    return ast.Ident(str(leaf), span(leaf))
 
 
-def expression(found: Token) -> ast.Expression:
+def expression(leaf: Token) -> ast.Expression:
     """Return the expression, or the list of expressions, of an EXPRESSION or EXPRESSIONS token."""
-    return ast.Expression(str(found), span(found))
+    return ast.Expression(str(leaf), span(leaf))
 
 
 def idents(node: Node) -> tuple[ast.Ident, ...]:
     """Return all NAME tokens of a node."""
-    return tuple(ident(each) for each in tokens(node, "NAME"))
+    return tuple(ident(leaf) for leaf in tokens(node, "NAME"))
 
 
 def name(node: Node, most: int = _MOST_PARTS) -> ast.Name:
@@ -116,7 +116,7 @@ def name(node: Node, most: int = _MOST_PARTS) -> ast.Name:
 
 def all_names(node: Node) -> tuple[ast.Name, ...]:
     """Return the names directly below a node, in order."""
-    return tuple(name(each) for each in children(node, "name"))
+    return tuple(name(subnode) for subnode in children(node, "name"))
 
 
 def names(node: Node) -> tuple[ast.Name, ...]:
@@ -133,8 +133,8 @@ def cascade(node: Node, *, unless_said: bool = False) -> bool:
 def child_name(node: Node, holder: str | None = None) -> ast.Name | None:
     """Return the name below a node, or below its child called `holder`."""
     inner = child(node, holder) if holder else node
-    found = child(inner, "name") if inner is not None else None
-    return name(found) if found is not None else None
+    inner_name = child(inner, "name") if inner is not None else None
+    return name(inner_name) if inner_name is not None else None
 
 
 def the_name(node: Node) -> ast.Name:
@@ -144,5 +144,5 @@ def the_name(node: Node) -> ast.Name:
 
 def cluster(node: Node) -> ast.Ident | None:
     """Return the cluster of IN CLUSTER."""
-    found = child(node, "in_cluster")
-    return ident(the_token(found, "NAME")) if found is not None else None
+    clause = child(node, "in_cluster")
+    return ident(the_token(clause, "NAME")) if clause is not None else None

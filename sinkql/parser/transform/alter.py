@@ -16,7 +16,7 @@ _HEAD = ("if_exists", "name")
 
 def alter(node: Node) -> ast.Alter:
     """Return the statement of an `alter_<kind>` node."""
-    action = next(each for each in node.children if isinstance(each, Node) and each.data not in _HEAD)
+    action = next(subnode for subnode in node.children if isinstance(subnode, Node) and subnode.data not in _HEAD)
     return ast.Alter(
         kind=str(node.data).removeprefix("alter_").replace("_", " ").upper(),
         name=the_name(node),
@@ -50,7 +50,7 @@ def _action(node: Node) -> ast.AlterAction:
         case "change_connection":
             return _changed(node)
         case "add_references":
-            references = tuple(reference(each) for each in children(node, "added"))
+            references = tuple(reference(added) for added in children(node, "added"))
             return ast.AddReferences(references, value.with_options(node), place)
         case "drop_references":
             return ast.DropReferences(tree.names(node), child(node, "if_exists") is not None, tree.cascade(node), place)
@@ -91,15 +91,15 @@ def _reset(node: Node) -> ast.ResetOptions:
 
 def _changed(node: Node) -> ast.ChangeConnection:
     actions: list[ast.SetOptions | ast.ResetOptions | ast.RotateKeys] = []
-    for each in children(node, "set_options", "reset_options", "rotate_keys"):
-        match each.data:
+    for change in children(node, "set_options", "reset_options", "rotate_keys"):
+        match change.data:
             case "set_options":
-                given = _set(each)
-                actions.append(replace(given, options=value.connection_options(given.options)))
+                set_options = _set(change)
+                actions.append(replace(set_options, options=value.connection_options(set_options.options)))
             case "reset_options":
-                taken = _reset(each)
-                names = tuple(replace(name, name=value.connection_option(name.name)) for name in taken.names)
-                actions.append(replace(taken, names=names))
+                reset_options = _reset(change)
+                names = tuple(replace(name, name=value.connection_option(name.name)) for name in reset_options.names)
+                actions.append(replace(reset_options, names=names))
             case _:
-                actions.append(ast.RotateKeys(span(each)))
+                actions.append(ast.RotateKeys(span(change)))
     return ast.ChangeConnection(tuple(actions), value.validate(value.with_options(node)), span(node))

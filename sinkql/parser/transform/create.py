@@ -34,7 +34,9 @@ def source(node: Node) -> ast.CreateSource:
         name=the_name(node),
         kind=str(kind),
         options=value.options(child(origin, "options")),
-        columns=tuple(column(each) for each in children(columns, "column")) if columns is not None else (),
+        columns=tuple(column(column_node) for column_node in children(columns, "column"))
+        if columns is not None
+        else (),
         primary_key=tree.idents(only(primary_key)) if primary_key is not None else (),
         cluster=tree.cluster(node),
         connection=tree.child_name(origin, "source_connection"),
@@ -73,7 +75,7 @@ def _pushed_source(node: Node, origin: Node) -> ast.CreateSource:
 def _subsources(node: Node) -> ast.Subsources:
     schemas = child(node, "columns")
     return ast.Subsources(
-        tuple(reference(each) for each in children(node, "reference")),
+        tuple(reference(reference_node) for reference_node in children(node, "reference")),
         tree.idents(schemas) if schemas is not None else (),
         span(node),
     )
@@ -81,8 +83,8 @@ def _subsources(node: Node) -> ast.Subsources:
 
 def reference(node: Node) -> ast.Reference:
     """Return the upstream table of a `reference` node, and its name in SinkQL."""
-    found = [tree.name(each) for each in children(node, "name")]
-    return ast.Reference(found[0], found[1] if len(found) > 1 else None, span(node))
+    names = [tree.name(subnode) for subnode in children(node, "name")]
+    return ast.Reference(names[0], names[1] if len(names) > 1 else None, span(node))
 
 
 def column(node: Node) -> ast.ColumnDef:
@@ -108,13 +110,13 @@ def _type_text(node: Node) -> str:
             case Token():
                 text += f" {part}"
             case Node(data="type_name"):
-                text += ".".join(_type_part(each) for each in tree.tokens(part, "NAME"))
+                text += ".".join(_type_part(leaf) for leaf in tree.tokens(part, "NAME"))
             case Node(data="type_map"):
-                text += f"map[{'=>'.join(_type_text(each) for each in children(part, 'type'))}]"
+                text += f"map[{'=>'.join(_type_text(subnode) for subnode in children(part, 'type'))}]"
             case Node(data="type_record"):
                 text += f"record({', '.join(map(_field_text, children(part, 'type_field')))})"
             case Node(data="type_arguments"):
-                text += "(" + ",".join(str(each) for each in part.children) + ")"
+                text += "(" + ",".join(str(argument) for argument in part.children) + ")"
             case Node(data="type_zone"):
                 text += " with time zone"
             case _:
@@ -137,13 +139,13 @@ def _type_part(name: Token) -> str:
 
 def formats(node: Node) -> tuple[ast.Format | None, ast.Format | None]:
     """Return a statement's formats: of the keys, if separate, and of the values."""
-    found = child(node, "formats")
-    if found is None:
+    clause = child(node, "formats")
+    if clause is None:
         return None, None
-    given = [format_(each) for each in found.children if isinstance(each, Node)]
-    if len(given) > 1:
-        return given[0], given[1]
-    return None, replace(given[0], span=span(found))
+    parsed = [format_(subnode) for subnode in clause.children if isinstance(subnode, Node)]
+    if len(parsed) > 1:
+        return parsed[0], parsed[1]
+    return None, replace(parsed[0], span=span(clause))
 
 
 def format_(node: Node) -> ast.Format:
@@ -176,34 +178,34 @@ def _csv(node: Node) -> ast.Format:
     )
 
 
-def _count(found: Token) -> int:
-    if not found.isdecimal() or not 0 < int(found[:_LONG]) <= _MOST_COLUMNS:
+def _count(leaf: Token) -> int:
+    if not leaf.isdecimal() or not 0 < int(leaf[:_LONG]) <= _MOST_COLUMNS:
         raise SinkqlError(
             "SQ1026",
-            f"expected a number of columns from 1 to {_MOST_COLUMNS}, found {found}",
-            span(found),
+            f"expected a number of columns from 1 to {_MOST_COLUMNS}, found {leaf}",
+            span(leaf),
             hint="Write CSV WITH 3 COLUMNS.",
         )
-    return int(found)
+    return int(leaf)
 
 
 _MOST_COLUMNS = 1600  # the limit of a Postgres table
 _LONG = 20
 
 
-def _delimiter(found: Token) -> str:
-    if len(found.encode()) != 1:
+def _delimiter(leaf: Token) -> str:
+    if len(leaf.encode()) != 1:
         raise SinkqlError(
             "SQ1027",
             "the delimiter must be a single ASCII character",
-            span(found),
+            span(leaf),
             hint="Write DELIMITED BY ';', or DELIMITED BY E'\\t' for a tab.",
         )
-    return str(found)
+    return str(leaf)
 
 
 def _schema(node: Node) -> ast.Schema:
-    texts = [str(each) for each in tree.tokens(node, "STRING")]
+    texts = [str(leaf) for leaf in tree.tokens(node, "STRING")]
     if node.data == "message":
         return ast.Schema(message=texts[0], text=texts[1], span=span(node))
     if node.data == "inline_schema":
@@ -222,8 +224,11 @@ def _schema(node: Node) -> ast.Schema:
 
 
 def _schema_options(node: Node | None) -> tuple[ast.Option, ...]:
-    found = children(node, "option", "doc_on") if node is not None else []
-    return tuple(value.option(each) if each.data == "option" else _doc_on(each) for each in found)
+    option_nodes = children(node, "option", "doc_on") if node is not None else []
+    return tuple(
+        value.option(option_node) if option_node.data == "option" else _doc_on(option_node)
+        for option_node in option_nodes
+    )
 
 
 def _doc_on(node: Node) -> ast.Option:
@@ -244,15 +249,17 @@ def _seed(node: Node | None) -> ast.Seed | None:
 def _strategy(node: Node | None) -> ast.Phrase | None:
     if node is None:
         return None
-    found = only(node)
-    inner = next((each for each in found.children if isinstance(each, Node)), None)
-    return ast.Phrase(_STRATEGIES[found.data], value.value(inner) if inner is not None else None, span=span(found))
+    strategy = only(node)
+    inner = next((subnode for subnode in strategy.children if isinstance(subnode, Node)), None)
+    return ast.Phrase(
+        _STRATEGIES[strategy.data], value.value(inner) if inner is not None else None, span=span(strategy)
+    )
 
 
 def includes(node: Node) -> tuple[ast.Include, ...]:
     """Return the metadata in the INCLUDE clause of a source or a table."""
-    found = child(node, "include")
-    return tuple(_included(each) for each in children(found, "included")) if found is not None else ()
+    clause = child(node, "include")
+    return tuple(_included(included) for included in children(clause, "included")) if clause is not None else ()
 
 
 def _included(node: Node) -> ast.Include:
@@ -268,14 +275,14 @@ def _included(node: Node) -> ast.Include:
 
 def envelope(node: Node) -> tuple[str | None, ast.InlineErrors | None]:
     """Return the envelope of a source or a table, and the column of UPSERT for rows that it cannot decode."""
-    found = child(node, "envelope")
-    if found is None:
+    clause = child(node, "envelope")
+    if clause is None:
         return None, None
-    errors = child(found, "inline_errors")
+    errors = child(clause, "inline_errors")
     if errors is None:
-        return words(only(found)), None
+        return words(only(clause)), None
     alias = token(errors, "NAME")
-    return words(only(found)), ast.InlineErrors(ident(alias) if alias is not None else None, span(errors))
+    return words(only(clause)), ast.InlineErrors(ident(alias) if alias is not None else None, span(errors))
 
 
 def pushed(node: Node) -> tuple[ast.Format, tuple[ast.Include, ...], ast.Check | None]:
@@ -283,7 +290,7 @@ def pushed(node: Node) -> tuple[ast.Format, tuple[ast.Include, ...], ast.Check |
     body, check = children(node, "json", "named")[0], child(node, "webhook_check")
     return (
         format_(body),
-        tuple(_header(each) for each in children(node, "webhook_include")),
+        tuple(_header(include_node) for include_node in children(node, "webhook_include")),
         _check(check) if check is not None else None,
     )
 
@@ -294,8 +301,8 @@ def _header(node: Node) -> ast.Include:
         binary = child(node, "binary") is not None
         return ast.Include("HEADER", ident(alias), str(header), binary=binary, span=span(node))
     filters = tuple(
-        ast.HeaderFilter(str(the_token(each, "STRING")), excluded=child(each, "excluded") is not None)
-        for each in children(node, "header_filter")
+        ast.HeaderFilter(str(the_token(filter_, "STRING")), excluded=child(filter_, "excluded") is not None)
+        for filter_ in children(node, "header_filter")
     )
     return ast.Include("HEADERS", filters=filters, span=span(node))
 
@@ -304,7 +311,7 @@ def _check(node: Node) -> ast.Check:
     inputs = child(node, "check_inputs")
     return ast.Check(
         tree.expression(the_token(node, "EXPRESSION")),
-        tuple(_check_input(each) for each in children(inputs, "check_input")) if inputs is not None else (),
+        tuple(_check_input(input_) for input_ in children(inputs, "check_input")) if inputs is not None else (),
         span(node),
     )
 
@@ -357,14 +364,14 @@ def view(node: Node) -> ast.CreateView:
 
 def sink(node: Node) -> ast.CreateSink:
     """Return the statement of a `create_sink` node. Raises SQ1021 for a repeated clause."""
-    names = [tree.name(each) for each in children(node, "name")]
+    names = [tree.name(subnode) for subnode in children(node, "name")]
     return _sink(node, names[-1], names[0] if len(names) > 1 else None)
 
 
 def sinks(node: Node) -> ast.CreateSinks:
     """Return the statement of a `create_sinks` node."""
     of = children(node, "tables_of_source", "listed_tables")[0]
-    names = tuple(tree.name(each) for each in children(of, "name"))
+    names = tuple(tree.name(subnode) for subnode in children(of, "name"))
     return ast.CreateSinks(_sink(node, names[0], None), names if of.data == "listed_tables" else (), span(node))
 
 
@@ -381,7 +388,7 @@ def _sink(node: Node, relation: ast.Name, name: ast.Name | None) -> ast.CreateSi
         kind=str(kind),
         connection=tree.the_name(target),
         name=name,
-        options=tuple(_option(each) for each in children(options, "option", "partition_expression"))
+        options=tuple(_option(option_) for option_ in children(options, "option", "partition_expression"))
         if options is not None
         else (),
         cluster=tree.cluster(node),
@@ -390,10 +397,10 @@ def _sink(node: Node, relation: ast.Name, name: ast.Name | None) -> ast.CreateSi
         key_format=key_format,
         key=_key(key) if key is not None else None,
         mode=_mode(mode) if mode is not None else None,
-        partition_by=tuple(_transform(each) for each in children(partition_by, "transform"))
+        partition_by=tuple(_transform(term) for term in children(partition_by, "transform"))
         if partition_by is not None
         else (),
-        sort_by=tuple(_sorting(each) for each in children(sort_by, "sort_term")) if sort_by is not None else (),
+        sort_by=tuple(_sorting(term) for term in children(sort_by, "sort_term")) if sort_by is not None else (),
         with_options=value.with_options(node),
         if_not_exists=child(node, "if_not_exists") is not None,
         headers=ident(the_token(headers, "NAME")) if headers is not None else None,
@@ -415,20 +422,20 @@ def _option(node: Node) -> ast.Option:
 
 
 def _clauses(node: Node) -> dict[str, Node]:
-    found: dict[str, Node] = {}
+    by_name: dict[str, Node] = {}
     for clause in children(node, *_CLAUSES):
         name = _CLAUSES[clause.data]
-        if name in found:
+        if name in by_name:
             raise SinkqlError(
                 "SQ1021",
                 f"{_written(clause)} is given twice"
-                if found[name].data == clause.data
+                if by_name[name].data == clause.data
                 else "MODE and ENVELOPE are both given",
                 span(clause),
                 hint="Keep one of them.",
             )
-        found[name] = clause
-    return found
+        by_name[name] = clause
+    return by_name
 
 
 def _written(clause: Node) -> str:
@@ -449,10 +456,10 @@ def _mode(node: Node) -> ast.Mode:
 
 
 def _transform(node: Node) -> ast.Transform:
-    found, number = tree.tokens(node, "NAME"), token(node, "NUMBER")
-    if len(found) == 1:
-        return ast.Transform("identity", ident(found[0]), span=span(node))
-    function, column = found
+    name_tokens, number = tree.tokens(node, "NAME"), token(node, "NUMBER")
+    if len(name_tokens) == 1:
+        return ast.Transform("identity", ident(name_tokens[0]), span=span(node))
+    function, column = name_tokens
     if function not in _CALENDAR + _COUNTED:
         near = nearest(function, _CALENDAR + _COUNTED)
         hint = f"Did you mean {near}?" if near else "The transforms are year, month, day, hour, bucket and truncate."

@@ -26,8 +26,8 @@ def table(node: Node) -> ast.CreateTable:
     parts = children(node, "table_parts")[0]
     return ast.CreateTable(
         name=the_name(node),
-        columns=tuple(column(each) for each in children(parts, "table_column")),
-        constraints=tuple(_table_constraint(each) for each in children(parts, "table_constraint")),
+        columns=tuple(column(part) for part in children(parts, "table_column")),
+        constraints=tuple(_table_constraint(part) for part in children(parts, "table_constraint")),
         with_options=with_or_empty(node),
         temporary=child(node, "temporary") is not None,
         if_not_exists=child(node, "if_not_exists") is not None,
@@ -37,7 +37,7 @@ def table(node: Node) -> ast.CreateTable:
 
 def table_from(node: Node) -> ast.CreateTableFrom:
     """Return the statement of a `create_table_from` node."""
-    names = [tree.name(each) for each in children(node, "name")]
+    names = [tree.name(subnode) for subnode in children(node, "name")]
     parts, untyped, origin = child(node, "table_parts"), child(node, "columns"), child(node, "pushed")
     if origin is not None:
         format_, include, check = pushed(origin)
@@ -52,9 +52,9 @@ def table_from(node: Node) -> ast.CreateTableFrom:
             if_not_exists=child(node, "if_not_exists") is not None,
             span=span(node),
         )
-    columns = tuple(column(each) for each in children(parts, "table_column")) if parts is not None else ()
+    columns = tuple(column(part) for part in children(parts, "table_column")) if parts is not None else ()
     if untyped is not None:
-        columns = tuple(ast.ColumnDef(each, span=each.span) for each in tree.idents(untyped))
+        columns = tuple(ast.ColumnDef(name, span=name.span) for name in tree.idents(untyped))
     key_format, value_format = formats(node)
     envelope_, inline_errors = envelope(node)
     return ast.CreateTableFrom(
@@ -62,7 +62,7 @@ def table_from(node: Node) -> ast.CreateTableFrom:
         names[1],
         reference=tree.child_name(node, "reference_option"),
         columns=columns,
-        constraints=tuple(_table_constraint(each) for each in children(parts, "table_constraint"))
+        constraints=tuple(_table_constraint(part) for part in children(parts, "table_constraint"))
         if parts is not None
         else (),
         format=value_format,
@@ -78,7 +78,7 @@ def table_from(node: Node) -> ast.CreateTableFrom:
 
 def subsource(node: Node) -> ast.CreateTableFrom | ast.CreateProgress:
     """Return the statement of a `create_subsource` node."""
-    name, source = (tree.name(each) for each in children(node, "name"))
+    name, source = (tree.name(subnode) for subnode in children(node, "name"))
     if child(node, "of_progress") is not None:
         return ast.CreateProgress(name, source, child(node, "if_not_exists") is not None, span=span(node))
     return ast.CreateTableFrom(
@@ -97,7 +97,7 @@ def index(node: Node) -> ast.CreateIndex:
     return ast.CreateIndex(
         relation=the_name(node),
         name=ident(name) if name is not None else None,
-        key=tuple(tree.expression(each) for each in tree.tokens(key, "EXPRESSION")) if key is not None else None,
+        key=tuple(tree.expression(leaf) for leaf in tree.tokens(key, "EXPRESSION")) if key is not None else None,
         cluster=tree.cluster(node),
         with_options=with_or_empty(node),
         if_not_exists=child(node, "if_not_exists") is not None,
@@ -125,19 +125,21 @@ def schema(node: Node) -> ast.CreateSchema:
 
 def with_or_empty(node: Node) -> tuple[ast.Option, ...]:
     """Return the options of a WITH whose brackets may be empty."""
-    found = child(node, "with_or_empty")
-    return value.with_options(found) if found is not None else ()
+    clause = child(node, "with_or_empty")
+    return value.with_options(clause) if clause is not None else ()
 
 
 def column(node: Node) -> ast.ColumnDef:
     """Return the column of a `table_column` node."""
-    rules = [(each, _rule(each)) for each in children(node, "column_constraint")]
+    rules = [(constraint, _rule(constraint)) for constraint in children(node, "column_constraint")]
     return ast.ColumnDef(
         name=ident(the_token(node, "NAME")),
         type=type_name(children(node, "type")[0]),
         not_null=any(rule.data == "not_null" for _, rule in rules),
         collation=tree.child_name(node, "collation"),
-        constraints=tuple(_column_constraint(each, rule) for each, rule in rules if rule.data != "not_null"),
+        constraints=tuple(
+            _column_constraint(constraint, rule) for constraint, rule in rules if rule.data != "not_null"
+        ),
         span=span(node),
     )
 
@@ -173,13 +175,13 @@ def _rule(node: Node) -> Node:
 
 
 def _constraint_name(node: Node) -> ast.Ident | None:
-    found = child(node, "constraint_name")
-    return ident(the_token(found, "NAME")) if found is not None else None
+    clause = child(node, "constraint_name")
+    return ident(the_token(clause, "NAME")) if clause is not None else None
 
 
 def _expression(rule: Node) -> ast.Expression | None:
-    found = token(rule, "EXPRESSION")
-    return tree.expression(found) if found is not None else None
+    expression = token(rule, "EXPRESSION")
+    return tree.expression(expression) if expression is not None else None
 
 
 def insert(node: Node) -> ast.Insert:
@@ -198,7 +200,7 @@ def update(node: Node) -> ast.Update:
     """Return the statement of an `update` node."""
     return ast.Update(
         table=the_name(node),
-        assignments=tuple(_assignment(each) for each in children(node, "assignment")),
+        assignments=tuple(_assignment(assignment) for assignment in children(node, "assignment")),
         alias=_alias(node),
         where=_where(node),
         span=span(node),
@@ -223,10 +225,10 @@ def delete(node: Node) -> ast.Delete:
 
 
 def _alias(node: Node) -> ast.Ident | None:
-    found = child(node, "alias")
-    return ident(the_token(found, "NAME")) if found is not None else None
+    alias = child(node, "alias")
+    return ident(the_token(alias, "NAME")) if alias is not None else None
 
 
 def _where(node: Node) -> ast.Expression | None:
-    found = child(node, "row_condition")
-    return tree.expression(the_token(found, "CONDITION")) if found is not None else None
+    condition = child(node, "row_condition")
+    return tree.expression(the_token(condition, "CONDITION")) if condition is not None else None

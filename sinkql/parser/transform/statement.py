@@ -160,9 +160,9 @@ def _show(node: Node) -> ast.Show:
 
 
 def _show_variable(node: Node) -> ast.ShowVariable:
-    found = _setting_name(node)
-    if found is not None:
-        return ast.ShowVariable(found, span(node))
+    setting = _setting_name(node)
+    if setting is not None:
+        return ast.ShowVariable(setting, span(node))
     special = child(node, "time_zone") or child(node, "isolation_level")
     if special is None:
         return ast.ShowVariable(None, span(node))
@@ -189,13 +189,13 @@ def _setting_name(node: Node) -> ast.Ident | None:
 
 
 def _assigned(node: Node) -> ast.Value | None:
-    found = child(node, "values")
-    if found is None:
+    values = child(node, "values")
+    if values is None:
         return None
     items = tuple(
-        value.value(each) for each in children(found, "text", "number", "boolean", "null", "hex", "interval", "word")
+        value.value(item) for item in children(values, "text", "number", "boolean", "null", "hex", "interval", "word")
     )
-    return items[0] if len(items) == 1 else ast.Sequence(items, span(found))
+    return items[0] if len(items) == 1 else ast.Sequence(items, span(values))
 
 
 def _subscribe(node: Node) -> ast.Subscribe:
@@ -233,7 +233,7 @@ def _transaction(node: Node) -> ast.Transaction:
     modes = child(node, "transaction_modes")
     return ast.Transaction(
         action="SET" if node.data == "set_transaction" else str(node.data).upper(),
-        modes=tuple(_mode(each) for each in children(modes, "transaction_mode")) if modes is not None else (),
+        modes=tuple(_mode(mode) for mode in children(modes, "transaction_mode")) if modes is not None else (),
         chain=child(node, "chain") is not None,
         span=span(node),
     )
@@ -255,7 +255,7 @@ def _explain(node: Node) -> ast.Explain:
         _explainee(node),
         stage=_stage(stage) if stage is not None else "PHYSICAL",
         output=words(only(output_as)) if output_as is not None else "TEXT",
-        options=tuple(_flag(each) for each in children(flags, "flag")) if flags is not None else (),
+        options=tuple(_flag(flag) for flag in children(flags, "flag")) if flags is not None else (),
         span=span(node),
     )
 
@@ -266,37 +266,39 @@ def _stage(node: Node) -> str:
 
 
 def _analyzed(node: Node) -> ast.ItemRef | None:
-    found = child(node, "analyzed")
-    if found is None:
+    analyzed = child(node, "analyzed")
+    if analyzed is None:
         return None
-    return ast.ItemRef(words(children(found, "analyzed_kind")[0]), the_name(found), span=span(found))
+    return ast.ItemRef(words(children(analyzed, "analyzed_kind")[0]), the_name(analyzed), span=span(analyzed))
 
 
 def _analysis(node: Node) -> str:
     """Return the words of ANALYZE, its resources separated by commas."""
-    parts = [str(each).upper() if isinstance(each, Token) else words(each) for each in node.children]
+    parts = [str(subnode).upper() if isinstance(subnode, Token) else words(subnode) for subnode in node.children]
     return " ".join(parts).replace(" ,", ",")
 
 
 def _flag(node: Node) -> ast.Option:
     label = the_token(node, "OPTION_NAME")
-    found = next((value.value(each) for each in node.children if isinstance(each, Node)), None)
-    return ast.Option(str(label), found, span(node), span(label))
+    flag_value = next((value.value(subnode) for subnode in node.children if isinstance(subnode, Node)), None)
+    return ast.Option(str(label), flag_value, span(node), span(label))
 
 
 def _explainee(node: Node) -> ast.Explainee:
-    found = children(node, "explained_query", "item_ref", "create_sink", "create_view", "create_index", "subscribe")[0]
-    match found.data:
+    explained = children(
+        node, "explained_query", "item_ref", "create_sink", "create_view", "create_index", "subscribe"
+    )[0]
+    match explained.data:
         case "explained_query":
-            return tree.query(the_token(found, "QUERY"))
+            return tree.query(the_token(explained, "QUERY"))
         case "item_ref":
-            kind, replan = words(children(found, "item_kind")[0]), child(found, "replan") is not None
-            return ast.ItemRef(kind, the_name(found), replan, span(found))
+            kind, replan = words(children(explained, "item_kind")[0]), child(explained, "replan") is not None
+            return ast.ItemRef(kind, the_name(explained), replan, span(explained))
         case "create_sink":
-            return sink(found)
+            return sink(explained)
         case "create_view":
-            return view(found)
+            return view(explained)
         case "create_index":
-            return index(found)
+            return index(explained)
         case _:
-            return _subscribe(found)
+            return _subscribe(explained)

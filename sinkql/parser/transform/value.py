@@ -30,7 +30,7 @@ _NO_VALUES = ("options", "through", "aligned")
 
 def options(node: Node | None) -> tuple[ast.Option, ...]:
     """Return the options of an `options` or `bare_options` node; none without a node."""
-    return tuple(option(each) for each in children(node, "option")) if node is not None else ()
+    return tuple(option(subnode) for subnode in children(node, "option")) if node is not None else ()
 
 
 def any_options(node: Node) -> tuple[ast.Option, ...]:
@@ -40,7 +40,7 @@ def any_options(node: Node) -> tuple[ast.Option, ...]:
 
 def connection_options(options: tuple[ast.Option, ...]) -> tuple[ast.Option, ...]:
     """Return the options of a connection under their canonical names, for instance USER for USERNAME."""
-    return tuple(replace(each, name=connection_option(each.name)) for each in options)
+    return tuple(replace(option_, name=connection_option(option_.name)) for option_ in options)
 
 
 def connection_option(name: str) -> str:
@@ -50,26 +50,26 @@ def connection_option(name: str) -> str:
 
 def with_options(node: Node) -> tuple[ast.Option, ...]:
     """Return the options of the node's WITH clause."""
-    found = child(node, "with_options")
-    return any_options(found) if found is not None else ()
+    clause = child(node, "with_options")
+    return any_options(clause) if clause is not None else ()
 
 
 def validate(options: tuple[ast.Option, ...]) -> bool | None:
     """Return the value of WITH (VALIDATE = …); raises SQ1023 for anything else in a connection's WITH."""
-    found = None
+    validated = None
     for option in options:
         if option.name != "VALIDATE":
             raise _not_validate(f"connections have no WITH option {option.name}", option.name_span)
-        if found is not None:
+        if validated is not None:
             raise _not_validate("VALIDATE is given twice", option.name_span)
         match option.value:
             case None:
-                found = True
+                validated = True
             case ast.Boolean(value=written):
-                found = written
+                validated = written
             case other:
                 raise _not_validate("VALIDATE takes true or false", other.span)
-    return found
+    return validated
 
 
 def _not_validate(message: str, place: Span) -> SinkqlError:
@@ -79,11 +79,11 @@ def _not_validate(message: str, place: Span) -> SinkqlError:
 def option(node: Node) -> ast.Option:
     """Return the option of a node."""
     label = the_token(node, "LABEL")
-    found = next((value(each) for each in node.children if isinstance(each, Node)), None)
-    if label == _LOWER_CASE and isinstance(found, ast.Text):
+    option_value = next((value(subnode) for subnode in node.children if isinstance(subnode, Node)), None)
+    if label == _LOWER_CASE and isinstance(option_value, ast.Text):
         # the case of its words has no meaning; one spelling makes equal statements equal
-        found = replace(found, value=found.value.lower())
-    return ast.Option(str(label), found, span(node), span(label))
+        option_value = replace(option_value, value=option_value.value.lower())
+    return ast.Option(str(label), option_value, span(node), span(label))
 
 
 def value(node: Node) -> ast.Value:
@@ -108,18 +108,20 @@ def value(node: Node) -> ast.Value:
         case "concat":
             return concat(node)
         case "hex":
-            found = the_token(node, "HEX")
-            return ast.Hex(str(found)[2:-1], span(node))
+            leaf = the_token(node, "HEX")
+            return ast.Hex(str(leaf)[2:-1], span(node))
         case "sequence":
-            return ast.Sequence(tuple(value(each) for each in node.children if isinstance(each, Node)), span(node))
+            return ast.Sequence(
+                tuple(value(subnode) for subnode in node.children if isinstance(subnode, Node)), span(node)
+            )
         case "map":
-            return ast.Map(tuple(_entry(each) for each in children(node, "entry")), span(node))
+            return ast.Map(tuple(_entry(entry) for entry in children(node, "entry")), span(node))
     return phrase(node)
 
 
 def phrase(node: Node) -> ast.Phrase:
     """Return the phrase of a `phrase` or `through` node of the grammar."""
-    parts = [each for each in node.children if isinstance(each, Node) and each.data not in _NO_VALUES]
+    parts = [subnode for subnode in node.children if isinstance(subnode, Node) and subnode.data not in _NO_VALUES]
     written = next((_phrase_value(part) for part in parts), None)
     expression = token(node, "EXPRESSION")
     then = next(iter(children(node, "through", "aligned")), None)
@@ -143,14 +145,14 @@ def text(node: Node) -> ast.Text:
 
 def number(node: Node) -> ast.Number:
     """Return the number of a `number` node, with its sign."""
-    found = the_token(node, "NUMBER")
-    negative = span(node).start < span(found).start
-    return ast.Number(f"-{found}" if negative else str(found), span(node))
+    leaf = the_token(node, "NUMBER")
+    negative = span(node).start < span(leaf).start
+    return ast.Number(f"-{leaf}" if negative else str(leaf), span(node))
 
 
 def concat(node: Node) -> ast.Concat:
     """Return the strings and secrets of a `concat` node."""
-    parts = tuple(value(each) for each in node.children if isinstance(each, Node))
+    parts = tuple(value(subnode) for subnode in node.children if isinstance(subnode, Node))
     return ast.Concat(tuple(part for part in parts if isinstance(part, ast.Text | ast.SecretRef)), span(node))
 
 
@@ -169,10 +171,10 @@ def _entry(node: Node) -> ast.MapEntry:
 
 def secret_value(node: Node) -> ast.SecretValue:
     """Return the value below a statement's node. Raises SQ1024 for an unknown function, SQ1025 for wrong arguments."""
-    found = children(node, "text", "joined", "call")[0]
-    if found.data == "joined":
-        return ast.Joined(tuple(_secret_part(each) for each in children(found, "text", "call")), span(found))
-    return _secret_part(found)
+    secret = children(node, "text", "joined", "call")[0]
+    if secret.data == "joined":
+        return ast.Joined(tuple(_secret_part(part) for part in children(secret, "text", "call")), span(secret))
+    return _secret_part(secret)
 
 
 def _secret_part(node: Node) -> ast.Text | ast.Call:
@@ -181,7 +183,7 @@ def _secret_part(node: Node) -> ast.Text | ast.Call:
 
 def _secret_call(node: Node) -> ast.Call:
     function = the_token(node, "NAME")
-    arguments = tuple(text(each) for each in children(node, "text"))
+    arguments = tuple(text(argument) for argument in children(node, "text"))
     if function not in keywords.SECRET_FUNCTIONS:
         near = nearest(function, tuple(keywords.SECRET_FUNCTIONS))
         raise SinkqlError(

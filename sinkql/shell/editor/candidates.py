@@ -29,20 +29,20 @@ _EXPORTED = ("SOURCE", "TABLE", "MATERIALIZED VIEW")
 _ON_PATH = "mz_catalog"
 
 
-def names(found: Candidates, session: Session) -> Iterator[tuple[str, str]]:
+def names(candidates: Candidates, session: Session) -> Iterator[tuple[str, str]]:
     """Yield the possible names, each with a description of its kind."""
     session.catalog.refresh()
     plans = session.catalog.plans
-    for kind in found.kinds:
+    for kind in candidates.kinds:
         match kind:
             case "RELATION":
-                yield from _relations(plans, found.qualifier)
+                yield from _relations(plans, candidates.qualifier)
             case "EXPORTED":
                 yield from _items(plans, *_EXPORTED)
             case "CONNECTION":
-                yield from _connections(plans, found.connection)
+                yield from _connections(plans, candidates.connection)
             case "COLUMN":
-                yield from _columns(plans, found)
+                yield from _columns(plans, candidates)
             case "FUNCTION":
                 yield from ((f"{name}(", "function") for name in _functions())
             case "SETTING":
@@ -87,20 +87,20 @@ def _relations(plans: MemoryCatalog, qualifier: str | None) -> Iterator[tuple[st
         yield from ((_last(name), meta) for name, meta in _items(plans, *_QUERIED))
 
 
-def _columns(plans: MemoryCatalog, found: Candidates) -> Iterator[tuple[str, str]]:
-    if not found.relations and (found.qualifier is not None or "FUNCTION" in found.kinds):
-        yield from _columns_of_all(plans, found.qualifier)
-    for relation in found.relations:
+def _columns(plans: MemoryCatalog, candidates: Candidates) -> Iterator[tuple[str, str]]:
+    if not candidates.relations and (candidates.qualifier is not None or "FUNCTION" in candidates.kinds):
+        yield from _columns_of_all(plans, candidates.qualifier)
+    for relation in candidates.relations:
         called = relation.alias or _parts(relation.name)[-1]
-        if found.qualifier is None or found.qualifier == called:
+        if candidates.qualifier is None or candidates.qualifier == called:
             yield from _columns_of(plans, relation)
-    if found.qualifier is None and len(found.relations) > 1:
-        yield from ((f"{each.alias or _last(each.name)}.", "relation") for each in found.relations)
+    if candidates.qualifier is None and len(candidates.relations) > 1:
+        yield from ((f"{other.alias or _last(other.name)}.", "relation") for other in candidates.relations)
 
 
 def _parts(written: str) -> tuple[str, ...]:
     """Return the parts of a name in SQL; parts without quotes in lower case."""
-    return tuple(each.value for each in lexer.scan(written) if each.kind in ("WORD", "QUOTED"))
+    return tuple(lexeme.value for lexeme in lexer.scan(written) if lexeme.kind in ("WORD", "QUOTED"))
 
 
 def _last(written: str) -> str:
@@ -144,15 +144,15 @@ def _places(session: Session, kind: str) -> Iterator[tuple[str, str]]:
 
 def labels(options: OptionPlace, session: Session) -> Iterator[tuple[str, str]]:
     """Yield the labels that are not used yet, required ones first, ready for their value."""
-    found = [each for each in _options(options, session) if each.label not in options.taken]
-    for each in sorted(found, key=lambda option: not option.required):
-        meta = " | ".join(each.choices) if each.choices else each.takes
-        yield each.label if options.named else f"{each.label} = ", f"{meta}, required" if each.required else meta
+    unused = [option for option in _options(options, session) if option.label not in options.written]
+    for option in sorted(unused, key=lambda option: not option.required):
+        meta = " | ".join(option.choices) if option.choices else option.takes
+        yield option.label if options.named else f"{option.label} = ", f"{meta}, required" if option.required else meta
 
 
 def values(options: OptionPlace, label: str, session: Session, typed: str) -> Iterator[tuple[str, str]]:
     """Yield the possible values of an option that begin with the typed text."""
-    option = next((each for each in _options(options, session) if each.label == label), None)
+    option = next((listed for listed in _options(options, session) if listed.label == label), None)
     if option is None:
         return
     if option.choices:
@@ -181,8 +181,8 @@ def _paths(typed: str, project: Path) -> Iterator[tuple[str, str]]:
     begun = typed.removeprefix("'").replace("''", "'")
     folder = begun[: begun.rfind("/") + 1]
     try:
-        with os.scandir(in_project(folder, project)) as found:
-            entries = sorted((each.name, each.is_dir()) for each in found)
+        with os.scandir(in_project(folder, project)) as scan:
+            entries = sorted((entry.name, entry.is_dir()) for entry in scan)
     except (OSError, SinkqlError):
         return  # the folder cannot be read: no candidates
     for name, is_folder in entries:
@@ -207,9 +207,9 @@ def _options(options: OptionPlace, session: Session) -> tuple[OptionHelp, ...]:
 
 def _dataclass(options: OptionPlace, session: Session) -> type | None:
     registry, kind = session.catalog.registry, options.kind
-    if options.altered is not None and options.made in ("CONNECTION", "SINK"):
+    if options.altered is not None and options.item in ("CONNECTION", "SINK"):
         kind = _kind_of(options.altered, session)
-    match options.made:
+    match options.item:
         case "CLUSTER":
             return ClusterOptions
         case "CONNECTION":
