@@ -81,14 +81,14 @@ def names_of(*kinds: str) -> Complete:
         from sinkql.catalog.sqlite import item_names as of_file
         from sinkql.errors import SinkqlError, for_terminal
 
-        given = context.params.get(parameter.name or "") or ()
+        written = context.params.get(parameter.name or "") or ()
         try:
             address = address_of(context.find_root().params.get("catalog"))
         except SinkqlError:
             return []  # completion shows no errors
-        found = of_file.item_names(address, *kinds) if isinstance(address, Path) else _of_server(address, *kinds)
-        shown = (name for name in found if name == for_terminal(name))  # other names hold control characters
-        return [name for name in shown if name.startswith(incomplete) and name not in given]
+        names = of_file.item_names(address, *kinds) if isinstance(address, Path) else _of_server(address, *kinds)
+        shown = (name for name in names if name == for_terminal(name))  # other names hold control characters
+        return [name for name in shown if name.startswith(incomplete) and name not in written]
 
     return complete
 
@@ -118,11 +118,11 @@ def of_server(what: str, *, required: bool = False) -> Callable[[Declared], Decl
     return declare
 
 
-def _pairs(context: click.Context, parameter: click.Parameter, given: Sequence[str]) -> dict[str, str]:
-    for each in given:
-        if "=" not in each:
-            raise click.BadParameter(f"{each} is not NAME=VALUE", context, parameter)
-    return {name: value for name, _, value in (each.partition("=") for each in given)}
+def _pairs(context: click.Context, parameter: click.Parameter, assignments: Sequence[str]) -> dict[str, str]:
+    for assignment in assignments:
+        if "=" not in assignment:
+            raise click.BadParameter(f"{assignment} is not NAME=VALUE", context, parameter)
+    return {name: value for name, _, value in (assignment.partition("=") for assignment in assignments)}
 
 
 FILES = click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
@@ -157,9 +157,9 @@ def _filled(text: str, label: str, output: Output, variables: Mapping[str, str])
     from sinkql.script.variable import substitute
 
     try:
-        found = substitute(text, variables)
+        filled = substitute(text, variables)
     except SinkqlError as error:
         raise error.within(path=label, text=mask(text, discover().vocabulary).text) from error
-    if found.text != text:
-        output.written[label] = (found, mask(text, discover().vocabulary).text)
-    return found.text
+    if filled.text != text:
+        output.written[label] = (filled, mask(text, discover().vocabulary).text)
+    return filled.text

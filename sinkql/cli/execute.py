@@ -78,12 +78,12 @@ def run_jobs(
 
     with LiveProgress(output, reading) as progress:
 
-        def told(event: Event) -> None:
+        def report(event: Event) -> None:
             progress(event)
             if listener is not None:
                 listener(event)
 
-        return session.run(jobs, once=once, takeover=takeover, progress=told)
+        return session.run(jobs, once=once, takeover=takeover, progress=report)
 
 
 def run_up(session: Session, output: Output, names: Sequence[str] | None, *, once: bool, takeover: bool) -> int:
@@ -177,12 +177,12 @@ class _Computed:
 
     def note(self) -> str:
         """Return a line for each sink."""
-        said = [
+        lines = [
             f"sink {sink}: {'Spark' if first.in_spark else 'this process, without Spark,'} computed the first commit, "
             f"of {first.read:,} events"
             for sink, first in sorted(self._first.items())
         ]
-        return "\n".join(said)
+        return "\n".join(lines)
 
 
 def example() -> Path:

@@ -79,8 +79,8 @@ def cli(context: click.Context, catalog: str | None, format_: OutputFormat) -> N
 def _takes_common_options(command: click.Command) -> click.Command:
     """Add the options of sinkql itself to a command and its subcommands."""
     if isinstance(command, click.Group):
-        for each in command.commands.values():
-            _takes_common_options(each)
+        for subcommand in command.commands.values():
+            _takes_common_options(subcommand)
         return command
 
     def name_catalog(context: click.Context, parameter: click.Parameter, value: str | None) -> None:

@@ -37,10 +37,10 @@ class Output:
 
     def original(self, error: SinkqlError) -> SinkqlError:
         """Return an error with its place in the script as written, before variables were replaced."""
-        found = self.written.get(error.path or "")
-        if found is None or error.span is None:
+        script = self.written.get(error.path or "")
+        if script is None or error.span is None:
             return error
-        changed, text = found
+        changed, text = script
         return SinkqlError(
             error.code,
             error.message,

@@ -211,8 +211,8 @@ class LiveProgress:
         row, snapshot = self.sinks.setdefault(event.sink, _Row()), event.snapshot
         row.snapshot = None if snapshot.done else snapshot
         before, row.snapshot_shown_at = row.snapshot_shown_at, now
-        told = before is not None and now < before + _LINE_SECONDS and not snapshot.done
-        if told and self.output.format == "text":
+        shown_recently = before is not None and now < before + _LINE_SECONDS and not snapshot.done
+        if shown_recently and self.output.format == "text":
             row.snapshot_shown_at = before
             return
         self._say(
@@ -266,13 +266,13 @@ class LiveProgress:
         if self.output.format == "json":
             click.echo(json.dumps({"event": "stalled", **self._named(event.sink), "error": as_data(event.error)}))
         else:
-            said = f"{event.error.code}: {event.error.message}"
+            shown_error = f"{event.error.code}: {event.error.message}"
             text = f"{self._called(event.sink)} is stalled"
-            if row.shown == said:
+            if row.shown == shown_error:
                 text += f" as before ({event.error.code})" + (f", {again}" if again else "")
             else:
                 text += f"\n{event.error.shown()}" + (f"\n{again}" if again else "")
-            row.shown = said
+            row.shown = shown_error
             self._print(text)
 
     def _stopped(self, event: SinkStopped) -> None:

@@ -26,7 +26,7 @@ class SinkState:
     state: str = "starting"
     rows: int = 0
     commits: int = 0
-    said: str | None = None
+    shown_error: str | None = None
     """The last error shown: a repeated error is not shown again."""
 
 
@@ -37,7 +37,7 @@ class Background:
     catalog: Address
     tell: Callable[[str], None]
     command: tuple[str, ...] = COMMAND
-    told: bool = False
+    notified: bool = False
     jobs: dict[str, SinkState] = field(default_factory=dict)
     activity: str | None = None
     """The activity before sinks run, for instance the start of Spark."""
@@ -91,8 +91,8 @@ class Background:
         self.activity = None
         if code == 0 or self._running.is_stopping:
             return
-        told = reported_error(errors)
-        reason = _error(told) if told is not None else (errors[-1] if errors else f"exit code {code}")
+        error = reported_error(errors)
+        reason = _error(error) if error is not None else (errors[-1] if errors else f"exit code {code}")
         self.tell(f"the process that runs the sinks ended: {reason}\nhint: Run \\start to start them again.")
 
     def take(self, event: dict[str, Any]) -> None:
@@ -134,8 +134,8 @@ class Background:
     def _committed(self, event: dict[str, Any], job: SinkState, name: str) -> None:
         rows = int(event.get("rows", 0))
         first = job.rows == 0 and rows > 0  # the commit that only creates the table is not news
-        recovered = job.said is not None
-        job.state, job.said = "running", None
+        recovered = job.shown_error is not None
+        job.state, job.shown_error = "running", None
         job.rows += rows
         job.commits += 1
         if first:
@@ -144,10 +144,10 @@ class Background:
             self.tell(f"{name} commits again")
 
     def _tell_error(self, job: SinkState, text: str, error: Any) -> None:
-        said = _error(error)
-        if job.said != said:
-            self.tell(f"{text}: {said}")
-        job.said = said
+        message = _error(error)
+        if job.shown_error != message:
+            self.tell(f"{text}: {message}")
+        job.shown_error = message
 
 
 def _error(error: Any) -> str:

@@ -151,7 +151,7 @@ class Shell:
         """Run the sinks in the background if a person is at the terminal; otherwise print a notice."""
         if self.screen.interactive:
             self.background.start()
-        elif not self.background.told:
-            self.background.told = True
+        elif not self.background.notified:
+            self.background.notified = True
             hint = "Run sinkql up to run the sinks of the catalog."
             self.screen.notice(Notice("SQ4034", f"the {what} is not running yet", hint=hint))

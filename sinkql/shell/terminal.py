@@ -100,9 +100,9 @@ def _ask(shell: Shell, notices: Notices, typed: str) -> int:
 def _tell_idle(shell: Shell) -> None:
     """Print the sinks that should run, but do not."""
     columns, rows = shell.session.status()
-    found = [dict(zip(columns, row, strict=True)) for row in rows]
+    sinks = [dict(zip(columns, row, strict=True)) for row in rows]
     idle = [
-        str(row["name"]) for row in found if row["desired"] == "running" and row["status"] in ("created", "stopped")
+        str(row["name"]) for row in sinks if row["desired"] == "running" and row["status"] in ("created", "stopped")
     ]
     if idle:
         verb, them = ("is", "it") if len(idle) == 1 else ("are", "them")
@@ -133,10 +133,10 @@ def _turns(shell: Shell, prompt: Prompt, notices: Notices) -> int:
 
 def _interrupted(error: BaseException) -> bool:
     """Return whether an error comes from Ctrl-C: clients report the interruption as a failure."""
-    found: BaseException | None = error
-    while found is not None and not isinstance(found, KeyboardInterrupt):
-        found = found.__context__
-    return found is not None
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, KeyboardInterrupt):
+        cause = cause.__context__
+    return cause is not None
 
 
 def _unforeseen(error: Exception) -> SinkqlError:

@@ -51,10 +51,10 @@ def restore(context: click.Context, file: Path) -> int:
     from sinkql.catalog.backup import restore
 
     address, output = address_in(context)
-    kept = restore(address, file)
-    output.line(f"restored {address}", file=str(address), kept=str(kept) if kept is not None else None)
-    if kept is not None:
-        output.note(f"the previous catalog is saved as {kept}")
+    saved = restore(address, file)
+    output.line(f"restored {address}", file=str(address), kept=str(saved) if saved is not None else None)
+    if saved is not None:
+        output.note(f"the previous catalog is saved as {saved}")
     return 0
 
 
@@ -68,15 +68,15 @@ def verify(context: click.Context) -> int:
 
     address, output = address_in(context)
     opened = Catalog(address, discover(), existing=True)
-    found = list(problems(opened))
-    for each in found:
-        place = f"{each.item}: " if each.item is not None else ""
-        text = f"{place}[{each.code}] {each.message}" + (f"\n  {each.hint}" if each.hint else "")
-        output.line(text, item=each.item, code=each.code, message=each.message, hint=each.hint)
-    if not found:
-        items = sum(each.id.startswith("u") for each in opened.plans.present().values())
+    catalog_problems = list(problems(opened))
+    for problem in catalog_problems:
+        place = f"{problem.item}: " if problem.item is not None else ""
+        text = f"{place}[{problem.code}] {problem.message}" + (f"\n  {problem.hint}" if problem.hint else "")
+        output.line(text, item=problem.item, code=problem.code, message=problem.message, hint=problem.hint)
+    if not catalog_problems:
+        items = sum(item.id.startswith("u") for item in opened.plans.present().values())
         output.line(f"no problems in {address} ({items} items)", file=str(address), items=items)
-    return _WRONG if found else 0
+    return _WRONG if catalog_problems else 0
 
 
 @catalog.command("upgrade", short_help="Upgrade the catalog.")

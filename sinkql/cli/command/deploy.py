@@ -129,8 +129,8 @@ def _print(deployment: Deployment, output: Output) -> None:
                 output.note(f"      {line}")
     summary = ", ".join(f"{count} to {action}" for action, count in data["summary"].items() if count)
     refused = [step.refused for step in deployment.steps if step.refused is not None]
-    told = f"; {len(refused)} refused in the present state ({', '.join(dict.fromkeys(refused))})" if refused else ""
-    output.note(f"\n{summary}{told}")
+    refusals = f"; {len(refused)} refused in the present state ({', '.join(dict.fromkeys(refused))})" if refused else ""
+    output.note(f"\n{summary}{refusals}")
 
 
 def _title(kind: str, name: str) -> str:

@@ -48,20 +48,20 @@ def help_(context: click.Context, words: tuple[str, ...]) -> int:
     if not words:
         _list_pages(output, documentation)
         return 0
-    found = documentation.find(" ".join(words))
-    if not found:
-        _tell_missing(output, " ".join(words), found)
+    results = documentation.find(" ".join(words))
+    if not results:
+        _tell_missing(output, " ".join(words), results)
         return _NOT_FOUND
     if output.format == "json":
-        for shown in (*((found.page,) if found.page is not None else ()), *found.entries):
+        for shown in (*((results.page,) if results.page is not None else ()), *results.entries):
             text = shown.body if isinstance(shown, Page) else shown.text
             output.line("", **_data(shown), markdown=text)
-        for listed in found.listed:
+        for listed in results.listed:
             output.line("", **_data(listed))
         return 0
-    texts = [found.page.body] if found.page is not None else []
-    texts += [f"{entry.text}\nMore: `sinkql help {entry.page.command}`\n" for entry in found.entries]
-    lines = list(_lines(found.listed))
+    texts = [results.page.body] if results.page is not None else []
+    texts += [f"{entry.text}\nMore: `sinkql help {entry.page.command}`\n" for entry in results.entries]
+    lines = list(_lines(results.listed))
     _show("\n".join(texts), ["See also:" if texts else "Pages about this:", *lines] if lines else [])
     return 0
 
@@ -80,11 +80,11 @@ def _list_pages(output: Output, documentation: Documentation) -> None:
     _show("", texts)
 
 
-def _tell_missing(output: Output, words: str, found: Found) -> None:
-    near = [f"sinkql help {name}" for name in found.near]
+def _tell_missing(output: Output, words: str, results: Found) -> None:
+    near = [f"sinkql help {name}" for name in results.near]
     text = f'the documentation has nothing about "{words}"'
     if output.format == "json":
-        output.line("", found=False, words=words, near=list(found.near))
+        output.line("", found=False, words=words, near=list(results.near))
         return
     click.echo(text, err=True)
     click.echo(f"hint: Try {' or '.join(near)}." if near else "hint: sinkql help lists all pages.", err=True)
@@ -97,10 +97,10 @@ def _data(shown: Page | Entry) -> dict[str, str]:
 
 
 def _lines(listed: tuple[Page | Entry, ...] | list[Page]) -> Iterator[str]:
-    titles = [each.title if isinstance(each, Page) else f"{each.name} ({each.title})" for each in listed]
+    titles = [entry.title if isinstance(entry, Page) else f"{entry.name} ({entry.title})" for entry in listed]
     width = min(max(map(len, titles), default=0), _WIDEST // 2)
-    for title, each in zip(titles, listed, strict=True):
-        page = each if isinstance(each, Page) else each.page
+    for title, entry in zip(titles, listed, strict=True):
+        page = entry if isinstance(entry, Page) else entry.page
         shown = title if len(title) <= width else f"{title[: width - 1]}…"
         yield f"  {shown:<{width}}  sinkql help {page.command}"
 

@@ -108,7 +108,7 @@ def completion(context: click.Context, shell: str) -> int:
     """
     from click.shell_completion import get_completion_class
 
-    found = get_completion_class(shell)
-    assert found is not None
-    click.echo(found(context.find_root().command, {}, "sinkql", _VARIABLE).source())
+    completion_class = get_completion_class(shell)
+    assert completion_class is not None
+    click.echo(completion_class(context.find_root().command, {}, "sinkql", _VARIABLE).source())
     return 0

@@ -121,8 +121,8 @@ def subscribe(context: click.Context, view: str, no_snapshot: bool, progress: bo
     from sinkql.planner.name import as_name
     from sinkql.printer.clause import name
 
-    snapshot, told = str(not no_snapshot).lower(), str(progress).lower()
-    text = f"SUBSCRIBE TO {name(as_name(view))} WITH (SNAPSHOT = {snapshot}, PROGRESS = {told});"
+    snapshot, with_progress = str(not no_snapshot).lower(), str(progress).lower()
+    text = f"SUBSCRIBE TO {name(as_name(view))} WITH (SNAPSHOT = {snapshot}, PROGRESS = {with_progress});"
     try:
         (result,) = session.execute(text)
     except SinkqlError as error:

@@ -169,8 +169,8 @@ def _for_people(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> tuple[
         if name != "id" and (name not in _IF_ANY or any(row[place] not in (None, "", 0, "sink") for row in rows))
     ]
     rounded = dict.fromkeys(_SIZES, with_sizes) | dict.fromkeys(_TIMES, _to_the_second)
-    found = [[rounded.get(columns[place], _as_it_is)(row[place]) for place in shown] for row in rows]
-    return [columns[place] for place in shown], found
+    cells = [[rounded.get(columns[place], _as_it_is)(row[place]) for place in shown] for row in rows]
+    return [columns[place] for place in shown], cells
 
 
 def _to_the_second(time: str | None) -> str | None:

@@ -45,9 +45,9 @@ def compile_(
     from sinkql.script.redaction import mask
 
     _, output = context.obj
-    known = json.loads(facts.read_text()) if facts is not None else None
+    outside_facts = json.loads(facts.read_text()) if facts is not None else None
     text, paths = fill_scripts(files, output, variables)
-    program = sinkql.compile(text, facts=known, path=paths)
+    program = sinkql.compile(text, facts=outside_facts, path=paths)
     shown = mask(text, discover().vocabulary).text if program.notices else None
     for notice in program.notices:
         output.notice(notice, path=paths, text=shown)

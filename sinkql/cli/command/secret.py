@@ -31,8 +31,8 @@ def set_(context: click.Context, name: str, if_exists: bool) -> int:
     value = SecretValue(_asked(name) if sys.stdin.isatty() else _piped(name))
     session, output = open_session(context)
     done = set_secret(name, value, session.catalog, create_new=not if_exists)
-    said = f'secret "{name}" is {done}' if done else f'secret "{name}" does not exist, nothing done'
-    output.line(said, secret=name, done=done)
+    message = f'secret "{name}" is {done}' if done else f'secret "{name}" does not exist, nothing done'
+    output.line(message, secret=name, done=done)
     return 0
 
 

@@ -41,16 +41,16 @@ def describe(shell: Shell, command: Command, _: str | None) -> None:
 
 
 def _describe(shell: Shell, name: str, *, with_plan: bool) -> None:
-    found = describing.describe(shell.session, name if '"' in name else name.lower(), with_plan=with_plan)
-    shell.screen.heading(found.title)
-    columns, rows = found.columns
+    description = describing.describe(shell.session, name if '"' in name else name.lower(), with_plan=with_plan)
+    shell.screen.heading(description.title)
+    columns, rows = description.columns
     if rows:
         shell.screen.rows(columns, rows)
-    shell.screen.facts(found.facts)
-    shell.screen.sql(found.sql)
-    if found.plan:
+    shell.screen.facts(description.facts)
+    shell.screen.sql(description.sql)
+    if description.plan:
         shell.screen.heading("plan")
-        shell.screen.line(found.plan)
+        shell.screen.line(description.plan)
 
 
 def conninfo(shell: Shell, command: Command, _: str | None) -> None:
@@ -68,9 +68,9 @@ def conninfo(shell: Shell, command: Command, _: str | None) -> None:
 def jobs(shell: Shell, command: Command, _: str | None) -> None:
     """Show the status of the sinks."""
     columns, rows = shell.session.status(command.arguments)
-    found = [_job(dict(zip(columns, row, strict=True))) for row in rows]
-    names = tuple(name for name in _SHOWN if name not in _IF_ANY or any(row[name] for row in found))
-    shell.screen.rows(names, [tuple(row[name] for name in names) for row in found])
+    sinks = [_job(dict(zip(columns, row, strict=True))) for row in rows]
+    names = tuple(name for name in _SHOWN if name not in _IF_ANY or any(row[name] for row in sinks))
+    shell.screen.rows(names, [tuple(row[name] for name in names) for row in sinks])
     summary = shell.background.summary()
     if summary:
         shell.screen.line(summary)
@@ -94,8 +94,8 @@ def _job(row: dict[str, Any]) -> dict[str, Any]:
 def _ago(at: str | None) -> str | None:
     if at is None:
         return None
-    found = datetime.fromisoformat(at)
-    seconds = (datetime.now(UTC) - (found if found.tzinfo is not None else found.replace(tzinfo=UTC))).total_seconds()
+    time = datetime.fromisoformat(at)
+    seconds = (datetime.now(UTC) - (time if time.tzinfo is not None else time.replace(tzinfo=UTC))).total_seconds()
     for length, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= length:
             return f"{seconds / length:.0f} {unit} ago"

@@ -145,14 +145,14 @@ def _columns(item: logical.Item, comments: Mapping[int | None, str]) -> Listing:
     match item:
         case logical.Source() | logical.View() | logical.Sink():
             key = set().union(*item.shape.keys) if item.shape.keys else set()
-            told = any(place is not None for place in comments)
-            return ("column", "type", "nullable", "key", *(("comment",) if told else ())), tuple(
+            has_comments = any(place is not None for place in comments)
+            return ("column", "type", "nullable", "key", *(("comment",) if has_comments else ())), tuple(
                 (
                     column.name,
                     str(column.type),
                     column.nullable,
                     "key" if column.name in key else "",
-                    *((comments.get(place, ""),) if told else ()),
+                    *((comments.get(place, ""),) if has_comments else ()),
                 )
                 for place, column in enumerate(item.shape.columns, start=1)
             )

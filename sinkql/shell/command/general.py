@@ -131,8 +131,8 @@ def expanded(shell: Shell, command: Command, _: str | None) -> None:
     if wanted is None:
         raise _wrong(command, "on, off or auto")
     shell.settings.expanded = wanted
-    said = {"on": "one value per line", "off": "as a table", "auto": "as a table if it fits"}
-    shell.screen.line(f"Rows are shown {said[wanted]}.")
+    meanings = {"on": "one value per line", "off": "as a table", "auto": "as a table if it fits"}
+    shell.screen.line(f"Rows are shown {meanings[wanted]}.")
 
 
 def timing(shell: Shell, command: Command, _: str | None) -> None:

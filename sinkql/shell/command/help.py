@@ -28,9 +28,10 @@ class Topic:
 @cache
 def topics() -> tuple[Topic, ...]:
     """Return all statements in the order of their file."""
-    found = tomllib.loads((files("sinkql.shell.command") / "statements.toml").read_text("utf-8"))
+    statements = tomllib.loads((files("sinkql.shell.command") / "statements.toml").read_text("utf-8"))
     return tuple(
-        Topic(name, each["rule"], each["meaning"].strip(), each["example"].strip()) for name, each in found.items()
+        Topic(name, fields["rule"], fields["meaning"].strip(), fields["example"].strip())
+        for name, fields in statements.items()
     )
 
 
@@ -69,8 +70,8 @@ def help_on_statement(text: str, registry: Registry) -> str:
     # more words than the statement's name, as in \h DROP SINK
     longer = [topic for topic in topics() if f"{wanted} ".startswith(f"{topic.name} ")]
     if exact is not None or longer:
-        found = exact if exact is not None else max(longer, key=lambda each: len(each.name))
-        return _one(found, _kinds(found.name, wanted, registry))
+        topic = exact if exact is not None else max(longer, key=lambda candidate: len(candidate.name))
+        return _one(topic, _kinds(topic.name, wanted, registry))
     begun = [topic for topic in topics() if topic.name.startswith(wanted)]
     if len(begun) == 1:
         return _one(begun[0], _kinds(begun[0].name, wanted, registry))
@@ -81,10 +82,10 @@ def help_on_statement(text: str, registry: Registry) -> str:
     raise SinkqlError("SQ4037", f"no help is available for {wanted}", hint=hint)
 
 
-def _list(found: Iterable[Topic]) -> str:
-    found = tuple(found)
-    width = max(len(each.name) for each in found)
-    return "".join(f"  {each.name:<{width}}  {each.meaning.partition('. ')[0].rstrip('.')}.\n" for each in found)
+def _list(entries: Iterable[Topic]) -> str:
+    entries = tuple(entries)
+    width = max(len(topic.name) for topic in entries)
+    return "".join(f"  {topic.name:<{width}}  {topic.meaning.partition('. ')[0].rstrip('.')}.\n" for topic in entries)
 
 
 def _kinds(name: str, wanted: str, registry: Registry) -> str:
@@ -94,8 +95,8 @@ def _kinds(name: str, wanted: str, registry: Registry) -> str:
     lines = []
     for kind in sorted(named or kinds):
         options, with_options = kinds[kind]
-        lines += [f"  {kind}", *_told(options, indent=4)]
-        lines += ["    in WITH (…)", *_told(with_options, indent=6)] if with_options is not None else []
+        lines += [f"  {kind}", *_option_lines(options, indent=4)]
+        lines += ["    in WITH (…)", *_option_lines(with_options, indent=6)] if with_options is not None else []
     return "\n".join(["", _HEADS[name], *lines, ""]) if lines else ""
 
 
@@ -115,11 +116,11 @@ def _offered(registry: Registry) -> dict[str, dict[str, tuple[type | None, type 
     }
 
 
-def _told(options: type | None, *, indent: int) -> Iterator[str]:
-    known = offered(options)
-    width = max((len(each.label) for each in known), default=0)
-    for each in known:
-        yield f"{'':{indent}}{each.label:<{width}}  {_takes(each)}"
+def _option_lines(options: type | None, *, indent: int) -> Iterator[str]:
+    listed = offered(options)
+    width = max((len(option.label) for option in listed), default=0)
+    for option in listed:
+        yield f"{'':{indent}}{option.label:<{width}}  {_takes(option)}"
 
 
 def _takes(option: OptionHelp) -> str:
@@ -127,7 +128,7 @@ def _takes(option: OptionHelp) -> str:
     return ", ".join([values, *(["required"] if option.required else []), *([option.help] if option.help else [])])
 
 
-def _one(found: Topic, kinds: str) -> str:
-    example = "\n".join(f"  {line}" for line in found.example.splitlines())
-    written = "\n".join(f"  {line}".rstrip() for line in syntax(found.rule, found.name).splitlines())
-    return f"{found.name}\n{found.meaning}\n\nExample\n{example}\n{kinds}\nSyntax\n{written}\n"
+def _one(topic: Topic, kinds: str) -> str:
+    example = "\n".join(f"  {line}" for line in topic.example.splitlines())
+    written = "\n".join(f"  {line}".rstrip() for line in syntax(topic.rule, topic.name).splitlines())
+    return f"{topic.name}\n{topic.meaning}\n\nExample\n{example}\n{kinds}\nSyntax\n{written}\n"

@@ -38,33 +38,33 @@ class SqlCompleter(Completer):
             yield from command_completions(command, self._session, self._settings, self._actions)
             return
         try:
-            found = candidates(text, cursor, self._session.catalog.registry.vocabulary)
-            if found.start == cursor and not complete_event.completion_requested and _quiet(text[:cursor]):
+            offered = candidates(text, cursor, self._session.catalog.registry.vocabulary)
+            if offered.start == cursor and not complete_event.completion_requested and _quiet(text[:cursor]):
                 return
-            yield from self._completions(found, text[found.start : cursor])
+            yield from self._completions(offered, text[offered.start : cursor])
         except SinkqlError:
             return  # the catalog cannot be read now; running a statement will report the error
 
-    def _completions(self, found: Candidates, typed: str) -> Iterator[Completion]:
+    def _completions(self, offered: Candidates, typed: str) -> Iterator[Completion]:
         seen = set()
-        for text, meta in self._found(found, typed):
+        for text, meta in self._suggestions(offered, typed):
             if text not in seen and _matches(text, typed):
                 seen.add(text)
                 yield Completion(text, start_position=-len(typed), display_meta=meta)
 
-    def _found(self, found: Candidates, typed: str) -> Iterator[Suggestion]:
-        if found.value_of is not None:
-            yield from values(*found.value_of, self._session, typed)
+    def _suggestions(self, offered: Candidates, typed: str) -> Iterator[Suggestion]:
+        if offered.value_of is not None:
+            yield from values(*offered.value_of, self._session, typed)
             if typed.startswith("'"):
                 return
-        if found.options is not None:
-            yield from labels(found.options, self._session)
-        if found.kinds_of is not None:
-            yield from _kinds(found.kinds_of, self._session.catalog.registry)
-        yield from names(found, self._session)
-        if found.value_of is None:
+        if offered.options is not None:
+            yield from labels(offered.options, self._session)
+        if offered.kinds_of is not None:
+            yield from _kinds(offered.kinds_of, self._session.catalog.registry)
+        yield from names(offered, self._session)
+        if offered.value_of is None:
             lower = typed.islower()
-            yield from ((keyword.lower() if lower else keyword, "") for keyword in found.keywords)
+            yield from ((keyword.lower() if lower else keyword, "") for keyword in offered.keywords)
 
 
 def _kinds(role: Role, registry: Registry) -> Iterator[Suggestion]:
@@ -82,8 +82,8 @@ def _kinds(role: Role, registry: Registry) -> Iterator[Suggestion]:
 
 def _command(text: str) -> Command | None:
     """Return the backslash command at the cursor."""
-    found = list(split(text))
-    last = found[-1] if found else None
+    parts = list(split(text))
+    last = parts[-1] if parts else None
     return last if isinstance(last, Command) and last.span.end == len(text) else None
 
 
@@ -138,16 +138,16 @@ def _names(command: Command, actions: Mapping[str, BackslashCommand]) -> Iterato
 
 def _arguments(command: Command, session: Session, settings: Settings) -> Iterator[Completion]:
     if command.name in ("h", "help"):
-        typed, known = command.rest, [topic.name for topic in topics()]
+        typed, suggestions = command.rest, [topic.name for topic in topics()]
     else:
         typed = command.rest.rpartition(" ")[2]
-        known = list(_known(command, session, settings))
-    for each in known:
-        if each.lower().startswith(typed.lower()):
-            yield Completion(each, start_position=-len(typed))
+        suggestions = list(_argument_words(command, session, settings))
+    for suggestion in suggestions:
+        if suggestion.lower().startswith(typed.lower()):
+            yield Completion(suggestion, start_position=-len(typed))
 
 
-def _known(command: Command, session: Session, settings: Settings) -> Iterator[str]:
+def _argument_words(command: Command, session: Session, settings: Settings) -> Iterator[str]:
     plans = session.catalog.plans
     match command.name:
         case "d" | "d+":
@@ -162,6 +162,6 @@ def _known(command: Command, session: Session, settings: Settings) -> Iterator[s
         case name if name in _SWITCHES:
             yield from _SWITCHES[name]
         case name if name in _PATTERNS:
-            yield from (short_name(each, plans) for each in plans.names(_PATTERNS[name]))
+            yield from (short_name(item, plans) for item in plans.names(_PATTERNS[name]))
         case _:
             return

@@ -30,12 +30,12 @@ def fits(columns: Sequence[str], rows: Rows, width: int) -> bool:
 
 def table(columns: Sequence[str], rows: Rows, null: str, *, width: int, colour: bool) -> str:
     """Return the rows as a table with a header."""
-    found = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold cyan", border_style="dim", show_edge=False)
+    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold cyan", border_style="dim", show_edge=False)
     for place, name in enumerate(columns):
-        found.add_column(Text(for_terminal(name)), justify="right" if numeric(rows, place) else "left", overflow="fold")
+        grid.add_column(Text(for_terminal(name)), justify="right" if numeric(rows, place) else "left", overflow="fold")
     for row in rows:
-        found.add_row(*(_cell(value, null) for value in row))
-    return _printed(_console(width, colour), found) + f"({len(rows)} {'row' if len(rows) == 1 else 'rows'})\n"
+        grid.add_row(*(_cell(value, null) for value in row))
+    return _printed(_console(width, colour), grid) + f"({len(rows)} {'row' if len(rows) == 1 else 'rows'})\n"
 
 
 def vertical(columns: Sequence[str], rows: Rows, null: str, *, width: int, colour: bool) -> str:

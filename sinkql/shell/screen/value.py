@@ -28,10 +28,10 @@ def shown_value(value: Any, type_: Type) -> Any:
         return value
     if type_.name == "record":
         pairs = zip(type_.fields, value, strict=True)
-        return {each.name: shown_value(one, each.type) for each, one in pairs}
+        return {field.name: shown_value(one, field.type) for field, one in pairs}
     if type_.name == "map":
         return {key: shown_value(one, type_.value) for key, one in value}
-    return [shown_value(each, type_.element) for each in value] if type_.element is not None else value
+    return [shown_value(element, type_.element) for element in value] if type_.element is not None else value
 
 
 def value_text(value: Any, null: str = "") -> str:
@@ -60,7 +60,7 @@ def value_text(value: Any, null: str = "") -> str:
 
 def with_sizes(text: str | None) -> str | None:
     """Return a text with its numbers of bytes, like `1048576 bytes`, in larger units, like `1.0 MB`."""
-    return None if text is None else re.sub(r"\b(\d+) bytes", lambda found: _size(int(found[1])), text)
+    return None if text is None else re.sub(r"\b(\d+) bytes", lambda match: _size(int(match[1])), text)
 
 
 def _size(bytes_: int) -> str:
