@@ -56,15 +56,15 @@ class Page:
     @cached_property
     def title(self) -> str:
         """Return the first heading as plain text."""
-        _, found, after = f"\n{self.text}".partition("\n# ")
-        return plain(after.partition("\n")[0]) if found else self.path
+        _, heading, after = f"\n{self.text}".partition("\n# ")
+        return plain(after.partition("\n")[0]) if heading else self.path
 
     @cached_property
     def keywords(self) -> tuple[str, ...]:
         """Return the words of the front matter, which users type and the page does not have."""
         match = _FRONT_MATTER.match(self.text)
         listed = re.search(r"^keywords: *\[(.*)\]", match[1], re.MULTILINE) if match is not None else None
-        return tuple(each.strip(" \"'").lower() for each in listed[1].split(",")) if listed is not None else ()
+        return tuple(keyword.strip(" \"'").lower() for keyword in listed[1].split(",")) if listed is not None else ()
 
     @cached_property
     def body(self) -> str:
@@ -88,15 +88,15 @@ class Page:
         """Return what the page is called: its path, the end of it, its title, each statement that it is about."""
         parts = [part.replace("-", " ") for part in self.path.split("/")]
         statements = set(self.keywords) - {"statement", "syntax"} if parts[0] == "sql" else set()
-        found = {self.path.lower(), " ".join(parts), self.title.lower()}
-        found |= {
-            each.strip().lower() for each in self.title.split(",") if self.title == self.title.upper()
+        names = {self.path.lower(), " ".join(parts), self.title.lower()}
+        names |= {
+            statement.strip().lower() for statement in self.title.split(",") if self.title == self.title.upper()
         } | statements
         if parts[-1] == "index":
-            return frozenset(found | {parts[0]} if len(parts) > 1 else found)
+            return frozenset(names | {parts[0]} if len(parts) > 1 else names)
         if len(parts) > 2:  # alert lag
-            return frozenset(found | {f"{parts[-2]} {parts[-1]}", f"{parts[-2].removesuffix('s')} {parts[-1]}"})
-        return frozenset(found | {parts[-1]})
+            return frozenset(names | {f"{parts[-2]} {parts[-1]}", f"{parts[-2].removesuffix('s')} {parts[-1]}"})
+        return frozenset(names | {parts[-1]})
 
     @property
     def command(self) -> str:
@@ -146,8 +146,8 @@ class Documentation:
     @cached_property
     def pages(self) -> tuple[Page, ...]:
         """Return all pages, those of errors last."""
-        found = (Page(path, _text(file)) for path, file in _files(self.folder))
-        return tuple(sorted(found, key=lambda page: (page.is_error, page.path)))
+        pages = (Page(path, _text(file)) for path, file in _files(self.folder))
+        return tuple(sorted(pages, key=lambda page: (page.is_error, page.path)))
 
     def has_error(self, code: str) -> bool:
         """Return whether the error of a code has a page."""
@@ -176,7 +176,7 @@ class Documentation:
             others = [page for page in [*exact[1:], *ranked] if page is not exact[0]]
             return Found(exact[0], listed=(*entries[:_LISTED], *_different(others)[:_ALSO]))
         if entries:
-            shown = entries if len(entries) <= _SHOWN else [each for each in entries if each.is_function][:_SHOWN]
+            shown = entries if len(entries) <= _SHOWN else [entry for entry in entries if entry.is_function][:_SHOWN]
             listed = [entry for entry in entries if entry not in shown]
             pages = [page for page in ranked if all(page is not entry.page for entry in entries)]
             return Found(None, tuple(shown), (*listed[: 2 * _LISTED], *pages[: _ALSO if shown else _LISTED]))
@@ -189,14 +189,14 @@ class Documentation:
         """Return the pages of this name, or of the statement that the words begin with: DROP for `drop sink`."""
         spellings = {query, query.replace("-", " ")}
         pages = [page for page in self.pages if not page.is_error]
-        found = [page for page in pages if not page.names.isdisjoint(spellings)]
+        matches = [page for page in pages if not page.names.isdisjoint(spellings)]
         words = query.split()
         for count in range(len(words) - 1, 0, -1):
-            if found or (count == 1 and _stem(words[1]) not in _KINDS):
+            if matches or (count == 1 and _stem(words[1]) not in _KINDS):
                 break
             beginning = " ".join(words[:count])
-            found = [page for page in pages if page.path.startswith("sql/") and beginning in page.names]
-        return found
+            matches = [page for page in pages if page.path.startswith("sql/") and beginning in page.names]
+        return matches
 
     def _ranked(self, query: str) -> list[Page]:
         """Return the pages that have all words, the best first; if no page has all, those with most of them."""
@@ -221,16 +221,16 @@ class Documentation:
 
         code = re.fullmatch(r"(?:sq)?(\d{4})", query)
         if code is not None:
-            known, query = {page.path[-6:].lower() for page in self.pages if page.is_error}, f"sq{code[1]}"
+            candidates, query = {page.path[-6:].lower() for page in self.pages if page.is_error}, f"sq{code[1]}"
         else:
-            known = {
+            candidates = {
                 name
                 for page in self.pages
                 if not page.is_error
                 for names in (page.names, page.keywords, _names_in(page))
                 for name in names
             }
-        for name in get_close_matches(query, sorted(known), n=3):
+        for name in get_close_matches(query, sorted(candidates), n=3):
             yield name.upper() if code is not None else name
 
 
@@ -246,14 +246,14 @@ def _folder() -> Path:
 
 def _files(folder: Path, below: str = "") -> Iterator[tuple[str, str]]:
     try:
-        found = list(os.scandir(folder))
+        entries = list(os.scandir(folder))
     except FileNotFoundError:  # a checkout without docs
         return
-    for each in found:
-        if each.is_dir():
-            yield from _files(Path(each.path), f"{below}{each.name}/")
-        elif each.name.endswith(".md"):
-            yield f"{below}{each.name.removesuffix('.md')}", each.path
+    for entry in entries:
+        if entry.is_dir():
+            yield from _files(Path(entry.path), f"{below}{entry.name}/")
+        elif entry.name.endswith(".md"):
+            yield f"{below}{entry.name.removesuffix('.md')}", entry.path
 
 
 def _text(file: str | Path) -> str:
@@ -299,7 +299,7 @@ def _score(word: str, page: Page) -> float:
 def _entries_named(name: str, pages: Iterable[Page]) -> list[Entry]:
     """Return the sections and rows of this name; those of pages that list what others explain only without others."""
     name = re.sub(r"^[a-z_]+\.(?=[a-z_]+$)", "", name)  # the schema of a relation
-    found: list[Entry] = []
+    entries: list[Entry] = []
     for page in pages:
         if page.is_error or name not in page.folded:
             continue
@@ -309,9 +309,9 @@ def _entries_named(name: str, pages: Iterable[Page]) -> list[Entry]:
             here += _sections_named(name, page, lines)
         if not here and any(line.startswith("|") and name in line.lower() for line in lines):
             here += _rows_named(name, page, lines)
-        found += here or _paragraphs_named(name, page, lines)
-    known = {re.split(r"[(→]", entry.name)[0].strip() for entry in found if entry.page.path not in _SUMMARIES}
-    return [entry for entry in found if entry.page.path not in _SUMMARIES or entry.name not in known]
+        entries += here or _paragraphs_named(name, page, lines)
+    full_names = {re.split(r"[(→]", entry.name)[0].strip() for entry in entries if entry.page.path not in _SUMMARIES}
+    return [entry for entry in entries if entry.page.path not in _SUMMARIES or entry.name not in full_names]
 
 
 def _sections_named(name: str, page: Page, lines: list[str]) -> Iterator[Entry]:
@@ -369,9 +369,9 @@ def _entry_of(rows: list[str], head: list[str], page: Page, before: list[str]) -
     section = next((text for place, _, text in reversed(list(_heading_lines(before))) if place), "")
     title = f"{page.title}: {section}" if section else page.title
     titles, cells = _cells(head[0]), _cells(rows[0])
-    told = next((place for place, each in enumerate(titles) if each in ("description", "meaning")), -1)
+    meaning = next((place for place, heading in enumerate(titles) if heading in ("description", "meaning")), -1)
     text = "\n".join([f"**{title}**", "", *head, *rows, ""])
-    return Entry(page, plain(cells[0]), title, text, plain(cells[min(told, len(cells) - 1)]))
+    return Entry(page, plain(cells[0]), title, text, plain(cells[min(meaning, len(cells) - 1)]))
 
 
 def _cells(row: str) -> list[str]:
@@ -392,10 +392,10 @@ def _heading_lines(lines: list[str]) -> Iterator[tuple[int, int, str]]:
 def _spellings(text: str) -> set[str]:
     """Return what a heading or cell may be called by: `f(a) → b` is f, `sinkql status` status, `mz_x.y` also y."""
     name = re.split(r"[(→]| in `?WITH", text)[0].strip().lower()
-    found = {text.lower(), name, name.removeprefix("sinkql ")}
+    spellings = {text.lower(), name, name.removeprefix("sinkql ")}
     if re.fullmatch(r"[a-z_]+\.[a-z_]+", name):
-        found.add(name.partition(".")[2])
-    return found - {""}
+        spellings.add(name.partition(".")[2])
+    return spellings - {""}
 
 
 def _names_in(page: Page) -> Iterator[str]:

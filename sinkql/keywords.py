@@ -109,7 +109,7 @@ _SECRET_WORDS = frozenset(
 )  # fmt: skip
 """Words that make an option that nobody knows one that may hold a secret."""
 
-_LONG_SECRET_WORDS = tuple(each for each in sorted(_SECRET_WORDS) if len(each) > 4)
+_LONG_SECRET_WORDS = tuple(word for word in sorted(_SECRET_WORDS) if len(word) > 4)
 _OF_ROWS = frozenset({"CLUSTER", "FOREIGN", "MESSAGE", "ORDER", "PARTITION", "PRIMARY", "ROW", "SORT", "UNIQUE"})
 """Words before KEY that make it a key of rows, not one that opens something."""
 
@@ -145,10 +145,10 @@ class Keywords:
     choices: frozenset[tuple[str, str]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        options = [each for kinds in self.kinds.values() for each in kinds.values()]
-        object.__setattr__(self, "labels", OPTION_NAMES.union(*(each.labels for each in options)))
-        object.__setattr__(self, "secrets", frozenset().union(*(each.secrets for each in options)))
-        object.__setattr__(self, "choices", frozenset().union(*(each.choices for each in options)))
+        options = [kind_options for kinds in self.kinds.values() for kind_options in kinds.values()]
+        object.__setattr__(self, "labels", OPTION_NAMES.union(*(kind_options.labels for kind_options in options)))
+        object.__setattr__(self, "secrets", frozenset().union(*(kind_options.secrets for kind_options in options)))
+        object.__setattr__(self, "choices", frozenset().union(*(kind_options.choices for kind_options in options)))
         object.__setattr__(self, "words", frozenset(kind for kinds in self.kinds.values() for kind in kinds))
 
     def options(self, role: Role, kind: str) -> OptionWords | None:
@@ -179,7 +179,7 @@ class Keywords:
         words = label.replace("_", " ").split()
         if words[-1:] == ["KEY"] and len(words) > 1 and words[-2] not in _OF_ROWS:
             return True
-        return not _SECRET_WORDS.isdisjoint(words) or any(nearest(each, _LONG_SECRET_WORDS, 0.8) for each in words)
+        return not _SECRET_WORDS.isdisjoint(words) or any(nearest(word, _LONG_SECRET_WORDS, 0.8) for word in words)
 
 
 LANGUAGE = Keywords()
@@ -197,15 +197,15 @@ def qualified_name(*parts: str) -> str:
 
 
 @cache
-def longest_phrase(known: frozenset[str]) -> int:
+def longest_phrase(names: frozenset[str]) -> int:
     """Return how many words the longest of some names has."""
-    return max((each.count(" ") + 1 for each in known), default=0)
+    return max((name.count(" ") + 1 for name in names), default=0)
 
 
-def longest_match(run: Iterable[str], known: frozenset[str]) -> int:
+def longest_match(run: Iterable[str], names: frozenset[str]) -> int:
     """Return how many words the longest known name takes that a run of words begins with; 0 for none."""
-    words = tuple(islice(run, longest_phrase(known)))
-    return max((count for count in range(1, len(words) + 1) if " ".join(words[:count]) in known), default=0)
+    words = tuple(islice(run, longest_phrase(names)))
+    return max((count for count in range(1, len(words) + 1) if " ".join(words[:count]) in names), default=0)
 
 
 _SECRET_SETTING = re.compile(

@@ -61,11 +61,11 @@ def hash_rows(
     """
     arrays = [_plain(column) for column in columns] or [pa.nulls(count)]
     hasher = _Hasher(key.secret)
-    found = [
+    slices = [
         hasher.hashed([array.slice(start, _SLICE) for array in arrays], domain)
         for start in range(0, len(arrays[0]), _SLICE)
     ]
-    both = np.concatenate([np.empty((0, 2), np.uint64), *found])
+    both = np.concatenate([np.empty((0, 2), np.uint64), *slices])
     return np.ascontiguousarray(both[:, 0]), np.ascontiguousarray(both[:, 1])
 
 
@@ -80,18 +80,18 @@ class _Hasher:
         words: list[_Word] = list(_heads(columns, domain))
         tails: list[_Tail] = []
         for column in columns:
-            if (own := self._words(column)) is not None:
-                words += own
+            if (column_words := self._words(column)) is not None:
+                words += column_words
                 continue
             tails.append(self._tail(column))
             words.append(tails[-1].lengths.astype(np.uint64))
         words += [np.zeros(len(words[0]), np.uint64)] * (len(words) % 2)
-        found = np.zeros((len(words[0]), 2), np.uint64)
+        hashes = np.zeros((len(words[0]), 2), np.uint64)
         for pair in zip(words[::2], words[1::2], strict=True):
-            found = self._enciphered(found ^ np.column_stack(pair))
+            hashes = self._enciphered(hashes ^ np.column_stack(pair))
         for tail in tails:
-            self._chain(found, tail)
-        return found
+            self._chain(hashes, tail)
+        return hashes
 
     def _words(self, column: pa.Array) -> list[_Word] | None:
         """Return the words that each value has, zeros for NULL; None for a type whose values have no certain number."""
@@ -99,7 +99,7 @@ class _Hasher:
         if pa.types.is_null(type_):
             return []
         if pa.types.is_struct(type_):
-            fields = [_plain(each) for each in column.flatten()]
+            fields = [_plain(child) for child in column.flatten()]
             if not fields:
                 return []
             both = self.hashed(fields, _INNER)
@@ -124,10 +124,10 @@ class _Hasher:
         if not _is_list(column.type):
             raise TypeError(f"a row with a column of Arrow type {column.type} has no hash")
         lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy().astype(np.int64) * _BLOCK
-        each = np.ascontiguousarray(self.hashed([_plain(column.flatten())], _INNER))
+        elements = np.ascontiguousarray(self.hashed([_plain(column.flatten())], _INNER))
         ends = np.zeros(len(column) + 1, np.int64)
         np.cumsum(lengths, out=ends[1:])
-        buffers = [None, pa.py_buffer(ends), pa.py_buffer(each)]
+        buffers = [None, pa.py_buffer(ends), pa.py_buffer(elements)]
         values = pa.Array.from_buffers(pa.large_binary(), len(column), buffers)
         return _Tail(self._shortened(values, lengths), lengths)
 
@@ -142,7 +142,7 @@ class _Hasher:
         hashed = [hashlib.blake2b(data[low:high], key=self.secret, digest_size=32).digest() for low, high in bounds]
         return pc.replace_with_mask(values, pa.array(long), pa.array(hashed, pa.large_binary()))
 
-    def _chain(self, found: _Words, tail: _Tail) -> None:
+    def _chain(self, hashes: _Words, tail: _Tail) -> None:
         """Go on with the blocks of values' bytes, in place."""
         offsets = np.frombuffer(tail.values.buffers()[1], np.int64, len(tail.lengths) + 1, 8 * tail.values.offset)
         begin, end = int(offsets[0]), int(offsets[-1])
@@ -157,10 +157,10 @@ class _Hasher:
             block = blocks[at].view(np.uint64).reshape(-1, 2)
             if len(ends := np.flatnonzero(left < _BLOCK)):
                 block[ends] &= _KEPT[left[ends]]
-            if len(rows) == len(found):
-                found[:] = self._enciphered(found ^ block)
+            if len(rows) == len(hashes):
+                hashes[:] = self._enciphered(hashes ^ block)
             else:
-                found[rows] = self._enciphered(found[rows] ^ block)
+                hashes[rows] = self._enciphered(hashes[rows] ^ block)
             left, at = left - _BLOCK, at + _BLOCK
             if not (on := left > 0).all():
                 rows, left, at = rows[on], left[on], at[on]
@@ -170,10 +170,10 @@ class _Hasher:
 
         if not len(blocks):
             return blocks
-        found = np.empty(blocks.nbytes + _BLOCK - 1, np.uint8)
+        output = np.empty(blocks.nbytes + _BLOCK - 1, np.uint8)
         cipher = Cipher(algorithms.AES(self.secret), modes.ECB())  # the chain is made here
-        cipher.encryptor().update_into(np.ascontiguousarray(blocks).data.cast("B"), found.data)
-        return found[: blocks.nbytes].view(np.uint64).reshape(-1, 2)
+        cipher.encryptor().update_into(np.ascontiguousarray(blocks).data.cast("B"), output.data)
+        return output[: blocks.nbytes].view(np.uint64).reshape(-1, 2)
 
 
 def is_hashable(type_: pa.DataType) -> bool:

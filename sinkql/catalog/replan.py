@@ -149,7 +149,7 @@ def _after(entry: logical.Entry, changes: Definitions, renames: Mapping[str, str
     statement, facts = given if given is not None else (entry.statement, entry.facts)
     name = own_name(statement) if given is not None else renames.get(entry.name, entry.name)
     if renames:
-        statement = rename(statement, renames, own=name)
+        statement = rename(statement, renames, own_name=name)
     if name != entry.name and entry.kind in _READ:
         facts = {IDENTITY: entry.name, **facts}
     return replace(entry, name=name, statement=canonical(statement), facts=facts)

@@ -37,8 +37,8 @@ def to_dot(plan: Plan, held: Held | None = None, notes: Sequence[str] = ()) -> s
 
 
 def _with_state(plan: Plan, held: Held | None, notes: Sequence[str]) -> Tree:
-    found = with_notes(_tree(plan), notes)
-    return found if held is None or not isinstance(plan, physical.Job) else with_state(found, plan, held)
+    plan_tree = with_notes(_tree(plan), notes)
+    return plan_tree if held is None or not isinstance(plan, physical.Job) else with_state(plan_tree, plan, held)
 
 
 def _tree(plan: Plan) -> Tree:

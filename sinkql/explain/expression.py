@@ -214,12 +214,12 @@ def _call(call: Call) -> _Text:
 def _parts(arguments: Sequence[Expression], operands: Sequence[_Text]) -> str:
     """Return an interval of computed months, days and microseconds."""
     factors = ("months", ""), ("days", ""), ("secs", " * 0.000001")
-    given = [
+    units = [
         f"{unit} => {_bracketed(text, _PRODUCT) if factor else text[0]}{factor}"
         for (unit, factor), argument, text in zip(factors, arguments, operands, strict=True)
         if not (isinstance(argument, Literal) and argument.value == 0)
     ]
-    return f"make_interval({', '.join(given)})"
+    return f"make_interval({', '.join(units)})"
 
 
 def _program(call: Call, operands: Sequence[_Text]) -> _Text:
@@ -240,8 +240,8 @@ def _program(call: Call, operands: Sequence[_Text]) -> _Text:
             stack.append((f"-{_bracketed(stack.pop(), _ATOM)}", _SIGN))
         else:
             stack.append((f"{step}({stack.pop()[0]}{f', {places}' if places else ''})", _ATOM))
-    (found,) = stack
-    return (f"{_bracketed(found, _ATOM)}::{call.type}", _ATOM) if call.type.name != "numeric" else found
+    (result,) = stack
+    return (f"{_bracketed(result, _ATOM)}::{call.type}", _ATOM) if call.type.name != "numeric" else result
 
 
 def _row(call: Call, operands: Sequence[_Text]) -> _Text:
@@ -271,12 +271,12 @@ def _beside(function: str, arguments: Sequence[Expression]) -> list[_Text]:
     compared = function in _COMPARED
     if not compared and (function not in _COMPUTED or len(arguments) != 2):
         return [_text(argument) for argument in arguments]
-    told = {argument.type.name for argument in arguments if not isinstance(argument, Literal)}
-    return [_bare(argument, told, compared=compared) or _text(argument) for argument in arguments]
+    types = {argument.type.name for argument in arguments if not isinstance(argument, Literal)}
+    return [_bare(argument, types, compared=compared) or _text(argument) for argument in arguments]
 
 
-def _bare(expression: Expression, told: set[str], *, compared: bool) -> _Text | None:
-    if not isinstance(expression, Literal) or expression.text is None or expression.type.name not in told:
+def _bare(expression: Expression, types: set[str], *, compared: bool) -> _Text | None:
+    if not isinstance(expression, Literal) or expression.text is None or expression.type.name not in types:
         return None
     text, type_ = expression.text, expression.type.name
     if compared and type_ in _SELF_EVIDENT:
@@ -351,7 +351,7 @@ def scalar(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list | tuple):
-        return ", ".join(scalar(each) for each in value)
+        return ", ".join(scalar(item) for item in value)
     return str(value)
 
 

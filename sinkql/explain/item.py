@@ -39,16 +39,18 @@ def sink_tree(sink: logical.Sink) -> Tree:
     )
 
 
-def shape(found: logical.Shape) -> Iterator[str]:
+def shape(rows_shape: logical.Shape) -> Iterator[str]:
     """Yield the known properties of a relation's rows."""
-    columns = (f"{name(column.name)} {column.type}{'' if column.nullable else ' not null'}" for column in found.columns)
+    columns = (
+        f"{name(column.name)} {column.type}{'' if column.nullable else ' not null'}" for column in rows_shape.columns
+    )
     yield f"columns: {', '.join(columns)}"
-    yield from _unique(found)
-    yield f"changes: {found.change}"
+    yield from _unique(rows_shape)
+    yield f"changes: {rows_shape.change}"
 
 
-def _unique(found: logical.Shape) -> Iterator[str]:
-    for key in found.keys:
+def _unique(rows_shape: logical.Shape) -> Iterator[str]:
+    for key in rows_shape.keys:
         yield f"unique: {', '.join(map(name, sorted(key))) or 'one row'}"
 
 
@@ -86,7 +88,7 @@ def _relation(relation: logical.Relation) -> Tree:
                 f"Collect by {group or 'one group'}", map(_window_call, relation.calls), _relation(relation.input)
             )
         case logical.Bound():
-            begin, end = (sql(each) if each is not None else None for each in (relation.begin, relation.end))
+            begin, end = (sql(limit) if limit is not None else None for limit in (relation.begin, relation.end))
             return tree(
                 "Bound",
                 f"begin: {begin}" if begin is not None else None,
@@ -131,8 +133,8 @@ def _more(join: logical.Join) -> str:
 
 def _order(order: tuple[logical.Sort, ...]) -> str:
     return ", ".join(
-        f"{sql(each.expression)}{' DESC' if each.descending else ''} NULLS {'FIRST' if each.nulls_first else 'LAST'}"
-        for each in order
+        f"{sql(term.expression)}{' DESC' if term.descending else ''} NULLS {'FIRST' if term.nulls_first else 'LAST'}"
+        for term in order
     )
 
 
@@ -173,7 +175,10 @@ def _field(name: str, value: Any) -> Iterator[str | Tree]:
         case logical.Shape():
             yield from shape(value)
         case tuple():
-            yield tree(f"{name}:", (node_tree(each) if dataclasses.is_dataclass(each) else str(each) for each in value))
+            yield tree(
+                f"{name}:",
+                (node_tree(element) if dataclasses.is_dataclass(element) else str(element) for element in value),
+            )
         case Mapping():
             yield from flat(value)
         case Enum():

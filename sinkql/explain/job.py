@@ -30,17 +30,17 @@ def job_tree(job: physical.Job) -> Tree:
 
 
 def _index(index: physical.Arrange) -> Tree:
-    kept = ", ".join(map(name, index.kept))
-    return tree(title(index), f"keeps: rows of {kept}, for the joins of others")
+    columns = ", ".join(map(name, index.kept))
+    return tree(title(index), f"keeps: rows of {columns}, for the joins of others")
 
 
 def _timeline(job: physical.Job) -> str | None:
     """Return the line about sources that jobs read up to the same ticks."""
     followed = [read for read in job.reads() if read.source in job.timeline]
-    names = [*(each.name for each in followed), *["mz_now()"] * (len(job.timeline) > len(followed))]
+    names = [*(read.name for read in followed), *["mz_now()"] * (len(job.timeline) > len(followed))]
     if not names:
         return None
-    jointly = any(each.connector == physical.VIEW for each in followed) and len(names) > 1
+    jointly = any(read.connector == physical.VIEW for read in followed) and len(names) > 1
     return f"reads {'at one tick' if jointly else 'up to common ticks'}: {', '.join(names)}"
 
 
@@ -51,7 +51,7 @@ def graph_tree(graph: physical.Graph) -> Tree:
 
 
 def _shared(graph: physical.Graph) -> Iterator[Tree]:
-    uses = Counter(each.name for each in graph.operators() if isinstance(each, physical.Use))
+    uses = Counter(use.name for use in graph.operators() if isinstance(use, physical.Use))
     for label, operator in graph.shared.items():
         times = "twice" if uses[label] == 2 else f"{uses[label]} times"
         yield tree(f"{name(label)}, used {times}:", operator_tree(operator))
@@ -80,7 +80,7 @@ def _write(job: physical.Job) -> Tree:
 
 def _option(value: Any) -> str:
     """Return an option's value; for a list of clauses, the SQL of each clause."""
-    return ", ".join(each["sql"] for each in value) if isinstance(value, list | tuple) else scalar(value)
+    return ", ".join(clause["sql"] for clause in value) if isinstance(value, list | tuple) else scalar(value)
 
 
 def operator_tree(operator: physical.Operator) -> Tree:
@@ -103,8 +103,8 @@ def operator_tree(operator: physical.Operator) -> Tree:
         case physical.Pick():
             return tree(title(operator), operator_tree(operator.input))
         case physical.Normalize():
-            kept = f"keeps: {', '.join(map(name, operator.kept))}" if operator.kept else None
-            return tree(title(operator), kept, operator_tree(operator.input))
+            stored = f"keeps: {', '.join(map(name, operator.kept))}" if operator.kept else None
+            return tree(title(operator), stored, operator_tree(operator.input))
         case physical.Use():
             return tree(title(operator))
         case physical.Flatten() | physical.Repeat() | physical.Bound():
@@ -112,18 +112,18 @@ def operator_tree(operator: physical.Operator) -> Tree:
         case physical.Join():
             order = None if operator.compared is None else operator.compared.left
             sides = ((operator.left, order), (operator.right, None))
-            parts = ((_kept(side, by), operator_tree(side.input)) for side, by in sides)
+            parts = ((_stored_line(side, by), operator_tree(side.input)) for side, by in sides)
             return tree(title(operator), (part for pair in parts for part in pair))
         case physical.Arrange():
-            kept = ", ".join(map(name, operator.kept)) or "no columns"
-            return tree(title(operator), f"keeps: rows of {kept}", operator_tree(operator.input))
+            stored = ", ".join(map(name, operator.kept)) or "no columns"
+            return tree(title(operator), f"keeps: rows of {stored}", operator_tree(operator.input))
         case physical.Rank():
             return tree(title(operator), operator_tree(operator.input))
         case physical.Recompute():
             return tree(title(operator), map(_window_call, operator.calls), operator_tree(operator.input))
 
 
-def _kept(side: physical.Side, order: str | None) -> str:
+def _stored_line(side: physical.Side, order: str | None) -> str:
     if side.within:
         return "keeps: nothing, since its join is done in the same tasks"
     where = ", in every task" if side.replicated else ""
@@ -144,22 +144,22 @@ def _window_call(call: physical.WindowCall) -> str:
 
 
 def _ordered(order: tuple[physical.Order, ...]) -> str:
-    return ", ".join(f"{name(each.column)}{' desc' if each.descending else ''}" for each in order)
+    return ", ".join(f"{name(term.column)}{' desc' if term.descending else ''}" for term in order)
 
 
 def _key_of(side: physical.Side) -> Iterator[str]:
     """Yield the columns of a side's key; a computed column is shown by its expression."""
-    for each in side.key:
-        yield name(each) if each in side.kept else _named(side, each)
+    for column in side.key:
+        yield name(column) if column in side.kept else _named(side, column)
 
 
 def _key_of_index(arrange: physical.Arrange) -> Iterator[str]:
     """Yield the columns of an index's key; a computed column is shown by its expression."""
     below = arrange.input
     computed = {output.name: output.expression for output in below.outputs} if isinstance(below, physical.Map) else {}
-    for each in arrange.key:
-        expression = computed.get(each)
-        yield name(each) if expression is None or isinstance(expression, Reference) else sql(expression)
+    for column in arrange.key:
+        expression = computed.get(column)
+        yield name(column) if expression is None or isinstance(expression, Reference) else sql(expression)
 
 
 def _named(side: physical.Side, column: str) -> str:
@@ -207,8 +207,8 @@ def title(operator: physical.Operator) -> str:
             value, limit = _named(operator.left, compared.left), _named(operator.right, compared.right)
             return f"Bound {operator.arrangement}: {value} {compared.comparison} {limit}"
         case physical.Join():
-            sides = (_key_of(each) for each in (operator.left, operator.right))
-            equal = ("IS NOT DISTINCT FROM" if each else "=" for each in operator.safe)
+            sides = (_key_of(side) for side in (operator.left, operator.right))
+            equal = ("IS NOT DISTINCT FROM" if safe else "=" for safe in operator.safe)
             pairs = zip(*sides, equal, strict=True)
             keys = ", ".join(f"{left} {sign} {right}" for left, right, sign in pairs) or "every pair"
             return f"Join {operator.arrangement}: {operator.kind}, {keys}"
@@ -223,7 +223,7 @@ def title(operator: physical.Operator) -> str:
         case physical.Arrange():
             return f"Index {operator.arrangement} by {', '.join(_key_of_index(operator))}"
         case physical.Bound():
-            begin, end = (name(each) if each is not None else "ever" for each in (operator.begin, operator.end))
+            begin, end = (name(bound) if bound is not None else "ever" for bound in (operator.begin, operator.end))
             return f"Bound {operator.arrangement}: from {begin} until {end}"
 
 
@@ -250,13 +250,13 @@ def _noted(node: Tree, notes: Mapping[str, list[str]]) -> Tree:
 
 
 def _notes(operator: physical.Stateful, held: Held) -> Iterator[str]:
-    own = {name: each for name, each in held.items() if each["of"] == operator.arrangement}
-    if not own:
+    parts = {name: facts for name, facts in held.items() if facts["of"] == operator.arrangement}
+    if not parts:
         yield "state: not known yet"
-    for part, each in own.items():
-        wide = f", widest key {_rows(each['widest'])}" if each["widest"] > 1 else ""
-        yield f"state {part}: {_rows(each['held_rows'])}, {each['bytes']:,} bytes, {_runs(each['runs'])}{wide}"
-    last = next((each for each in own.values() if "taken" in each), None)
+    for part, facts in parts.items():
+        wide = f", widest key {_rows(facts['widest'])}" if facts["widest"] > 1 else ""
+        yield f"state {part}: {_rows(facts['held_rows'])}, {facts['bytes']:,} bytes, {_runs(facts['runs'])}{wide}"
+    last = next((facts for facts in parts.values() if "taken" in facts), None)
     if last is not None:
         yield f"last batch: {_rows(last['taken'])} taken, {last['gave']:,} given"
 

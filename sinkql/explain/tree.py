@@ -16,16 +16,16 @@ class Tree:
 
 def tree(title: str, *parts: str | Tree | Iterable[str | Tree] | None) -> Tree:
     """Return a node; a None among the parts is left out, an iterable adds each of its parts."""
-    found: list[str | Tree] = []
+    nodes: list[str | Tree] = []
     for part in parts:
         match part:
             case None:
                 pass
             case str() | Tree():
-                found.append(part)
+                nodes.append(part)
             case _:
-                found.extend(part)
-    return Tree(title, tuple(found))
+                nodes.extend(part)
+    return Tree(title, tuple(nodes))
 
 
 def with_notes(node: Tree, notes: Iterable[str]) -> Tree:

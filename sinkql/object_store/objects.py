@@ -45,11 +45,11 @@ class Purpose:
 
 
 def _digest(path: Path) -> str:
-    found = xxhash.xxh3_128()
+    digest = xxhash.xxh3_128()
     with path.open("rb") as file:
         while data := file.read(_PART):
-            found.update(data)
-    return found.hexdigest()
+            digest.update(data)
+    return digest.hexdigest()
 
 
 class TakenError(Exception):
@@ -61,7 +61,7 @@ class _Access:
     """The current credentials, which identify one access to a store in a process."""
 
     process: int
-    known: tuple[tuple[str, str], ...] = field(repr=False)
+    keys: tuple[tuple[str, str], ...] = field(repr=False)
     store: ObjectStore = field(repr=False, compare=False)
 
 
@@ -82,16 +82,16 @@ class Objects:
 
     def put(self, key: str, data: bytes, *, absent: bool = False, etag: str | None = None) -> str:
         """Put an object, and return its etag; raises TakenError where it is not `absent`, or has another etag."""
-        given: dict[str, Any] = {"IfNoneMatch": "*"} if absent else {}
+        condition: dict[str, Any] = {"IfNoneMatch": "*"} if absent else {}
         if etag is not None:
-            given = {"IfMatch": etag}
+            condition = {"IfMatch": etag}
         try:
-            reply: Mapping[str, Any] = self.client.put_object(Bucket=self.bucket, Key=key, Body=data, **given)
+            reply: Mapping[str, Any] = self.client.put_object(Bucket=self.bucket, Key=key, Body=data, **condition)
         except Exception as error:
             code = code_of(error)
-            if given and (code in _TAKEN or (etag is not None and code in _GONE)):
+            if condition and (code in _TAKEN or (etag is not None and code in _GONE)):
                 raise TakenError from None
-            if given and code in _NO_CONDITIONS:
+            if condition and code in _NO_CONDITIONS:
                 raise self._unfit() from None
             raise self._failure(error) from None
         return str(reply["ETag"])
@@ -109,8 +109,8 @@ class Objects:
     def get_all(self, keys: Iterable[str]) -> Iterator[bytes | None]:
         """Yield objects in the order of their keys, several asked for at once."""
         with ThreadPoolExecutor(_AT_ONCE, "objects") as pool:
-            for found in pool.map(self.get, keys):
-                yield found[0] if found is not None else None
+            for reply in pool.map(self.get, keys):
+                yield reply[0] if reply is not None else None
 
     def upload(self, key: str, path: Path, *, over: bool = False) -> None:
         """Put a file where there is no object; one that is there already stays, and must be of the same file.
@@ -118,13 +118,13 @@ class Objects:
         Raises FileExistsError where it is not. With `over`, what is there is replaced.
         """
         digest, size = _digest(path), path.stat().st_size
-        given = {"Bucket": self.bucket, "Key": key, "Metadata": {_DIGEST: digest}}
+        arguments = {"Bucket": self.bucket, "Key": key, "Metadata": {_DIGEST: digest}}
         try:
             if size <= _PART:
                 condition = {} if over else {"IfNoneMatch": "*"}
-                self.client.put_object(Body=path.read_bytes(), **condition, **given)
+                self.client.put_object(Body=path.read_bytes(), **condition, **arguments)
             else:
-                self._upload_parts(path, given)
+                self._upload_parts(path, arguments)
         except OSError:
             raise
         except Exception as error:
@@ -135,9 +135,9 @@ class Objects:
             if self._head(key) != (digest, size):
                 raise FileExistsError(key) from None
 
-    def _upload_parts(self, path: Path, given: dict[str, Any]) -> None:
-        place = {name: given[name] for name in ("Bucket", "Key")}
-        upload = {**place, "UploadId": self.client.create_multipart_upload(**given)["UploadId"]}
+    def _upload_parts(self, path: Path, arguments: dict[str, Any]) -> None:
+        place = {name: arguments[name] for name in ("Bucket", "Key")}
+        upload = {**place, "UploadId": self.client.create_multipart_upload(**arguments)["UploadId"]}
         try:
             parts: list[dict[str, Any]] = []
             with path.open("rb") as file:
@@ -154,23 +154,23 @@ class Objects:
     def _head(self, key: str) -> tuple[str, int] | None:
         """Return the digest and the size of a file that was put."""
         try:
-            found = self.client.head_object(Bucket=self.bucket, Key=key)
+            head = self.client.head_object(Bucket=self.bucket, Key=key)
         except Exception as error:
             if code_of(error) in _GONE:
                 return None
             raise self._failure(error) from None
-        return str(found["Metadata"].get(_DIGEST)), int(found["ContentLength"])
+        return str(head["Metadata"].get(_DIGEST)), int(head["ContentLength"])
 
     def download(self, key: str, file: BinaryIO) -> int | None:
         """Write an object that was uploaded to a file, and return its size; None where there is none.
 
         Raises ValueError where it is not what was uploaded.
         """
-        found, size = xxhash.xxh3_128(), 0
+        digest, size = xxhash.xxh3_128(), 0
         try:
             reply = self.client.get_object(Bucket=self.bucket, Key=key)
             for data in reply["Body"].iter_chunks(_PART):
-                found.update(data)
+                digest.update(data)
                 size += file.write(data)
         except OSError:
             raise
@@ -178,7 +178,7 @@ class Objects:
             if code_of(error) in _GONE:
                 return None
             raise self._failure(error) from None
-        if found.hexdigest() != reply["Metadata"].get(_DIGEST):
+        if digest.hexdigest() != reply["Metadata"].get(_DIGEST):
             raise ValueError(f"{key}: its content is not what was put there")
         return size
 
@@ -192,17 +192,17 @@ class Objects:
 
     def list(self, prefix: str) -> Iterator[tuple[str, datetime]]:
         """Yield keys below a prefix in order, with when their objects were put."""
-        given = {"Bucket": self.bucket, "Prefix": prefix, "MaxKeys": _PAGE}
+        query = {"Bucket": self.bucket, "Prefix": prefix, "MaxKeys": _PAGE}
         while True:
-            page = self._page(given)
-            yield from ((each["Key"], each["LastModified"]) for each in page.get("Contents", ()))
+            page = self._page(query)
+            yield from ((entry["Key"], entry["LastModified"]) for entry in page.get("Contents", ()))
             if not page.get("NextContinuationToken"):
                 return
-            given["ContinuationToken"] = page["NextContinuationToken"]
+            query["ContinuationToken"] = page["NextContinuationToken"]
 
-    def _page(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _page(self, query: Mapping[str, Any]) -> Mapping[str, Any]:
         try:
-            page: Mapping[str, Any] = self.client.list_objects_v2(**given)
+            page: Mapping[str, Any] = self.client.list_objects_v2(**query)
         except Exception as error:
             raise self._failure(error) from None
         return page

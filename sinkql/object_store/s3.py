@@ -29,7 +29,7 @@ _DENIED = ("AccessDenied", "AllAccessDisabled", "403", "Forbidden")
 class S3Credentials:
     """Keys as they were when a task got them."""
 
-    known: Mapping[str, str] = field(repr=False)
+    keys: Mapping[str, str] = field(repr=False)
 
     @classmethod
     def of(cls, store: ObjectStore) -> S3Credentials:
@@ -37,7 +37,7 @@ class S3Credentials:
         return cls(dict(store.properties()))
 
     def properties(self) -> Mapping[str, str]:
-        return self.known
+        return self.keys
 
     def renew(self) -> None:
         """Do nothing: the task ends, and the next one gets new keys."""
@@ -45,12 +45,12 @@ class S3Credentials:
 
 def s3_client(store: ObjectStore, who: str) -> Any:  # boto3 has no types
     """Return a client that tries each request a few times; raises SQ4228, which names `who`, without boto3."""
-    known = store.properties()
-    region = known.get("s3.region") or _REGION
+    properties = store.properties()
+    region = properties.get("s3.region") or _REGION
     session = signing_session(store, region, who)
     from botocore.config import Config  # there, since the session is
 
-    style = {"addressing_style": "path"} if known.get("s3.path-style-access") == "true" else {}
+    style = {"addressing_style": "path"} if properties.get("s3.path-style-access") == "true" else {}
     settings = Config(
         connect_timeout=_CONNECT_S,
         read_timeout=_READ_S,
@@ -58,7 +58,7 @@ def s3_client(store: ObjectStore, who: str) -> Any:  # boto3 has no types
         s3=style,
         response_checksum_validation="when_required",
     )
-    return session.create_client("s3", region, endpoint_url=known.get("s3.endpoint"), config=settings)
+    return session.create_client("s3", region, endpoint_url=properties.get("s3.endpoint"), config=settings)
 
 
 def code_of(error: Exception) -> str:

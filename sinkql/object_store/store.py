@@ -46,13 +46,13 @@ def now() -> datetime:
 class Credentials:
     """Keys, and how long they are valid from when they were asked for; their text shows none of them."""
 
-    known: Mapping[str, str] = field(repr=False)
+    keys: Mapping[str, str] = field(repr=False)
     life: timedelta
 
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    known: Mapping[str, str] = field(repr=False)
+    keys: Mapping[str, str] = field(repr=False)
     renew_at: datetime
     expires_at: datetime
 
@@ -69,20 +69,20 @@ class RenewedCredentials:
     _held: _Held | None = field(default=None, init=False, repr=False)
     _lock: Lock = field(default_factory=Lock, init=False, repr=False)
 
-    def known(self) -> Mapping[str, str]:
+    def current(self) -> Mapping[str, str]:
         """Return keys that are valid now; raises what `ask` raises."""
         with self._lock:
             held, time = self._held, self.clock()
             if held is None or time >= held.renew_at:
                 try:
-                    found = self.ask(time)
-                    held = _Held(found.known, time + found.life / 2, time + found.life)
+                    credentials = self.ask(time)
+                    held = _Held(credentials.keys, time + credentials.life / 2, time + credentials.life)
                 except SinkqlError:
                     if held is None or time >= held.expires_at - _LAST:
                         raise
-                    held = _Held(held.known, time + _PAUSE, held.expires_at)
+                    held = _Held(held.keys, time + _PAUSE, held.expires_at)
                 self._held = held
-            return held.known
+            return held.keys
 
     def forget(self) -> None:
         """Ask anew next time: the keys that are there were refused."""

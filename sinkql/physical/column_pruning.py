@@ -63,7 +63,7 @@ def columns_read(graph: Graph, names: Iterable[str]) -> Mapping[str, frozenset[s
     reading.take(graph.root, frozenset(names))
     for name, operator in reversed(graph.shared.items()):
         reading.take(operator, reading.used.get(name, frozenset()))
-    return reading.found
+    return reading.columns
 
 
 def _with_shared_columns(operator: Operator, shared: Shared) -> Operator:
@@ -152,12 +152,12 @@ class _Narrowing:
         columns = tuple(name for name in operator.kept if name in wanted) or operator.kept[:1]
         bound, below = msgspec.structs.replace(operator, kept=columns), operator.input
         if isinstance(below, Map):
-            outputs = tuple(output for output in below.outputs if output.name in taken(bound))
+            outputs = tuple(output for output in below.outputs if output.name in _used_columns(bound))
             below = msgspec.structs.replace(below, outputs=outputs)
-        return msgspec.structs.replace(bound, input=self.of(below, taken(bound)))
+        return msgspec.structs.replace(bound, input=self.of(below, _used_columns(bound)))
 
-    def _side(self, side: Side, kept: tuple[str, ...]) -> Side:
-        narrowed_ = msgspec.structs.replace(side, kept=kept)
+    def _side(self, side: Side, columns: tuple[str, ...]) -> Side:
+        narrowed_ = msgspec.structs.replace(side, kept=columns)
         return msgspec.structs.replace(narrowed_, input=self.of(side.input, fed(narrowed_)))
 
 
@@ -179,7 +179,7 @@ def _select(operator: Operator, names: Sequence[str]) -> Map:
 class _Reading:
     """The collection of columns that are read; `used` has those of shared operators."""
 
-    found: dict[str, frozenset[str]] = field(default_factory=dict)
+    columns: dict[str, frozenset[str]] = field(default_factory=dict)
     used: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def take(self, operator: Operator, wanted: frozenset[str]) -> None:
@@ -187,7 +187,7 @@ class _Reading:
             case Read():
                 # a relation needs at least one column
                 columns = wanted | frozenset(operator.key) or frozenset([operator.columns[0].name])
-                self.found[operator.source] = self.found.get(operator.source, frozenset()) | columns
+                self.columns[operator.source] = self.columns.get(operator.source, frozenset()) | columns
             case Use():
                 self.used[operator.name] = self.used.get(operator.name, frozenset()) | wanted
             case Map():
@@ -205,7 +205,7 @@ class _Reading:
             case Repeat():
                 self.take(operator.input, frozenset(computed((), operator.times) | wanted))
             case Rank() | Recompute() | Bound():
-                self.take(operator.input, frozenset(taken(operator)))
+                self.take(operator.input, frozenset(_used_columns(operator)))
             case Union() | Stateful():
                 for input_ in operator.inputs:
                     self.take(input_, frozenset(column.name for column in columns_of(input_)))
@@ -252,7 +252,7 @@ class Needed:
             case Repeat():
                 return self._above(operator, computed((), operator.times) | wanted)
             case Rank() | Recompute() | Bound():
-                return self._above(operator, taken(operator))
+                return self._above(operator, _used_columns(operator))
             case Join():
                 left, right = (
                     msgspec.structs.replace(side, input=self.of(side.input, sided(side)))
@@ -288,7 +288,7 @@ class Needed:
         return self.chosen(operator, [columns[place].name for place in places])
 
 
-def taken(operator: Rank | Recompute | Bound) -> set[str]:
+def _used_columns(operator: Rank | Recompute | Bound) -> set[str]:
     """Return the columns that an operator uses of its input."""
     match operator:
         case Bound():

@@ -109,8 +109,8 @@ class _Meaning:
     def side(self, side: Side) -> list[Any]:
         """Return the hashed content of a side of a join."""
         places = _places(side.input)
-        key, kept = ([places[name] for name in names] for names in (side.key, side.kept))
-        return ["side", key, kept, side.keeps, side.replicated, self.of(side.input)]
+        key, stored = ([places[name] for name in names] for names in (side.key, side.kept))
+        return ["side", key, stored, side.keeps, side.replicated, self.of(side.input)]
 
     def _hash(self, operator: Operator) -> str:
         if isinstance(operator, Map) and operator.where is None:
@@ -202,9 +202,9 @@ def _stateful_content(operator: Aggregate | Pick | Normalize | Rank | Recompute 
             bounds = [None if name is None else places[name] for name in (operator.begin, operator.end)]
             return ["bound", bounds, [places[name] for name in operator.kept]]
         case Normalize():
-            key, kept = ([places[name] for name in names] for names in (operator.key, operator.kept))
+            key, stored = ([places[name] for name in names] for names in (operator.key, operator.kept))
             # a source may have new columns that are not used
-            return ["normalize", key, *([kept] if 0 < len(kept) < len(places) else [])]
+            return ["normalize", key, *([stored] if 0 < len(stored) < len(places) else [])]
 
 
 def _comparison_of(join: Join) -> list[Any]:

@@ -307,7 +307,7 @@ class Join(Stateful, frozen=True, tag="join", omit_defaults=True):
         if self.kind in ("right", "full"):
             left = tuple(Column(left_column.name, left_column.type) for left_column in left)
         if self.kind in ("left", "full"):
-            right = tuple(Column(each.name, each.type) for each in right)
+            right = tuple(Column(right_column.name, right_column.type) for right_column in right)
         return (*left, *right)
 
     @property
@@ -510,7 +510,10 @@ def columns_of(operator: Operator) -> tuple[Column, ...]:
             return outputs or columns_of(operator.input)
         case Union():
             alike = zip(*map(columns_of, operator.inputs), strict=True)
-            return tuple(Column(each[0].name, each[0].type, any(own.nullable for own in each)) for each in alike)
+            return tuple(
+                Column(columns[0].name, columns[0].type, any(column.nullable for column in columns))
+                for columns in alike
+            )
         case Flatten() | Use() | Stateful():
             return operator.columns
         case Repeat():

@@ -122,9 +122,9 @@ class Scope:
         return Planned(item, tuple(self.notices), tuple(self.dependencies))
 
 
-def kinds_hint(written: str, known: Iterable[str], later: Iterable[str] = ()) -> str:
+def kinds_hint(written: str, names: Iterable[str], later: Iterable[str] = ()) -> str:
     """Return the hint for an unknown kind: the nearest kind, or all supported kinds."""
-    kinds = sorted(known)
+    kinds = sorted(names)
     match = next((kind for kind in kinds if kind.startswith(f"{written} ") or kind.endswith(f" {written}")), None)
     match = match or nearest(written, [*kinds, *later])
     return f"Did you mean {match}?" if match else f"The kinds are {listed_kinds(kinds)}."

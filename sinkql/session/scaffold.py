@@ -206,7 +206,7 @@ def check_address(written: str, *, registry: str | None = None) -> Iterator[Heal
                 failure = _missing_error((), draft)
         except SinkqlError as error:
             failure = error
-        checks = [_login_check(check, draft) for check in checks_of_catalog(draft.session.catalog, own=False)]
+        checks = [_login_check(check, draft) for check in checks_of_catalog(draft.session.catalog, permanent=False)]
         yield from checks
         if failure is not None and not any(check.state == "wrong" for check in checks):
             yield HealthCheck(draft.address.scheme, "wrong", failure.message, failure.hint)

@@ -24,10 +24,11 @@ from sinkql.script.redaction import mask
 from sinkql.session.item.connector_access import CatalogAccess
 
 
-def checks_of_catalog(catalog: Catalog, *, own: bool = True) -> Iterator[HealthCheck]:
+def checks_of_catalog(catalog: Catalog, *, permanent: bool = True) -> Iterator[HealthCheck]:
     """Yield the checks of the servers of all connections of a catalog.
 
-    `own` is false for a temporary catalog. Resources that other catalogs have on the servers are then not reported.
+    `permanent` is false for a temporary catalog. Resources that other catalogs have on the servers are then not
+    reported.
     """
     reader = catalog.reader()
     sources, tables, unconnected, logs = [], [], [], []
@@ -43,7 +44,7 @@ def checks_of_catalog(catalog: Catalog, *, own: bool = True) -> Iterator[HealthC
             if entry is not None:
                 logs.append(entry.statement)
     ids = frozenset(str(facts["source_id"]) for _, facts in sources if "source_id" in facts)
-    yield from _checks(catalog, sources, tables, ids if own else None)
+    yield from _checks(catalog, sources, tables, ids if permanent else None)
     for name in unconnected:
         yield from _check_source(name, catalog)
     for statement in logs:

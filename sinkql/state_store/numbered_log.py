@@ -24,14 +24,14 @@ _LOOK_SECONDS = 2.0
 
 @dataclass(slots=True)
 class _Listing:
-    """The numbers that a store had when it was asked, and those `made` here since, by when that was.
+    """The numbers that a store had when it was asked, and those `created` here since, by when that was.
 
     It is asked for again where somebody `wanted` it later. None is below `first`.
     """
 
     numbers: list[int]
     at: float
-    made: dict[int, float] = field(default_factory=dict)
+    created: dict[int, float] = field(default_factory=dict)
     wanted: float = -math.inf
     first: int = 0
 
@@ -76,13 +76,13 @@ class StoredNumbered:
         return list(takewhile(here.__contains__, count(following)))
 
     def _listed(self) -> list[int]:
-        found, now = _listings.get(self._key), time.monotonic()
-        if found is None or found.wanted >= found.at or now > found.at + _LOOK_SECONDS:
+        listing, now = _listings.get(self._key), time.monotonic()
+        if listing is None or listing.wanted >= listing.at or now > listing.at + _LOOK_SECONDS:
             names = [name.removeprefix(f"{self.part}/") for name, _ in self._store.list(f"{self.part}/")]
             # those in `first` come last: an entry is seen no later than that it is below
             first = first_in(name.removeprefix(f"{FIRST}/") for name in names if name.startswith(f"{FIRST}/"))
-            found = self._take(numbers_in(name for name in names if "/" not in name), first, now)
-        return found.numbers
+            listing = self._take(numbers_in(name for name in names if "/" not in name), first, now)
+        return listing.numbers
 
     def _take(self, listed: list[int], first: int, asked_at: float) -> _Listing:
         """Take what the store had: others may have asked it later, and made files since, which are there as well."""
@@ -91,11 +91,11 @@ class StoredNumbered:
             if before.at > asked_at:
                 return before
             first = max(first, before.first)
-            made = {number: at for number, at in before.made.items() if at > asked_at}
-            there = sorted(number for number in {*listed, *made} if number >= first)
-            found = _listings[self._key] = _Listing(there, asked_at, made, before.wanted, first)
-            self._here.remove(*(set(self._here.numbers()) - set(found.numbers)))
-            return found
+            later = {number: at for number, at in before.created.items() if at > asked_at}
+            there = sorted(number for number in {*listed, *later} if number >= first)
+            listing = _listings[self._key] = _Listing(there, asked_at, later, before.wanted, first)
+            self._here.remove(*(set(self._here.numbers()) - set(listing.numbers)))
+            return listing
 
     def last(self) -> int:
         return max(self.numbers(), default=0)
@@ -107,10 +107,10 @@ class StoredNumbered:
     def read(self, number: int) -> bytes | None:
         if not self.exists(number):
             return None
-        found = self.home.read_small(self._name(number))
-        if found is None:
+        data = self.home.read_small(self._name(number))
+        if data is None:
             self.look()
-        return found
+        return data
 
     def create(self, number: int, data: bytes) -> bool:
         try:
@@ -119,9 +119,9 @@ class StoredNumbered:
             self.look()
             return False
         with _turn:
-            found = _listings.setdefault(self._key, _Listing([], -math.inf))
-            found.made[number] = time.monotonic()
-            found.numbers = sorted({*found.numbers, number})
+            listing = _listings.setdefault(self._key, _Listing([], -math.inf))
+            listing.created[number] = time.monotonic()
+            listing.numbers = sorted({*listing.numbers, number})
             self.home.write_small(self._name(number), data, stored=True)
         return True
 
@@ -139,14 +139,14 @@ class StoredNumbered:
             self._store.put(f"{under}{first_name(number)}", self._empty())
             self._store.delete(noted)
         with _turn:
-            found = _listings.setdefault(self._key, _Listing([], -math.inf))
-            found.first = max(found.first, number)
-            found.numbers = [each for each in found.numbers if each >= number]
+            listing = _listings.setdefault(self._key, _Listing([], -math.inf))
+            listing.first = max(listing.first, number)
+            listing.numbers = [later for later in listing.numbers if later >= number]
         failpoint.point("log-begins")
         names = (name.removeprefix(f"{self.part}/") for name, _ in list(self._store.list(f"{self.part}/")))
-        for each in numbers_in(name for name in names if "/" not in name):
-            if each < number:
-                self._remove(each)
+        for old in numbers_in(name for name in names if "/" not in name):
+            if old < number:
+                self._remove(old)
                 failpoint.point("log-forgotten")
 
     def _empty(self) -> Path:
@@ -159,10 +159,10 @@ class StoredNumbered:
         self._store.delete([self._name(number)])
         self._here.remove(number)
         with _turn:
-            found = _listings.get(self._key)
-            if found is not None:
-                found.numbers = [each for each in found.numbers if each != number]
-                found.made.pop(number, None)
+            listing = _listings.get(self._key)
+            if listing is not None:
+                listing.numbers = [other for other in listing.numbers if other != number]
+                listing.created.pop(number, None)
 
     def _name(self, number: int) -> str:
         return f"{self.part}/{file_name(number)}"

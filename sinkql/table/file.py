@@ -407,6 +407,6 @@ def _check_point(connection: sqlite3.Connection, point: Point | None) -> None:
 
 def _digest(before: str, changes: Iterable[tuple[int, str, int | None]]) -> str:
     digest = hashlib.sha256(before.encode())
-    for diff, data, came in changes:
-        digest.update(f"\n{diff} {came} {data}".encode())
+    for diff, data, insertion in changes:
+        digest.update(f"\n{diff} {insertion} {data}".encode())
     return digest.hexdigest()[:_DIGITS]

@@ -51,7 +51,7 @@ class Role:
 
     def properties(self) -> Mapping[str, str]:
         """Return the properties with keys that are valid now. Raise SQ422x if AWS refuses the role."""
-        return {**self.location, **self.keys.known()}
+        return {**self.location, **self.keys.current()}
 
     def renew(self) -> None:
         self.keys.forget()

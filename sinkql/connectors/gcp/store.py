@@ -39,7 +39,7 @@ class ServiceAccount:
     def properties(self) -> Mapping[str, str]:
         """Return the properties with a token that is valid now. Raise SQ423x if Google refuses the key."""
         project = {"gcs.project-id": self.project} if self.project else {}
-        return {**project, **self.keys.known()}
+        return {**project, **self.keys.current()}
 
     def renew(self) -> None:
         self.keys.forget()

@@ -126,14 +126,14 @@ def _altered_statement(
         case ast.CreateCluster(), ast.SetOptions(wait=()) | ast.ResetOptions():
             has_state = any(option.name == "STATE" for option in present.options)
             options = changed_options(
-                present.options, action, known=option_labels(ClusterOptions), owner="clusters",
+                present.options, action, labels=option_labels(ClusterOptions), owner="clusters",
                 refused=("STATE",) if has_state else (), refusal=_state_error,
             )  # fmt: skip
             return replace(respan(present, action.span), options=options)
         case ast.CreateSink(), ast.SetOptions() | ast.ResetOptions():
             kind = registry.sinks[present.kind]
             options = changed_options(
-                present.with_options, action, known=option_labels(kind.with_options), owner=kind.owner,
+                present.with_options, action, labels=option_labels(kind.with_options), owner=kind.owner,
                 refused=kind.fixed,
                 refusal=lambda name, span: _fixed_option_error(entry, name, span, anew=name in kind.anew),
             )  # fmt: skip
@@ -143,7 +143,7 @@ def _altered_statement(
             (ast.SetOptions(wait=()) | ast.ResetOptions()),
         ) if (tuning := _tuning(present, registry)) is not None:
             options = changed_options(
-                present.with_options, action, known=option_labels(tuning), owner=f"sources from {present.kind}",
+                present.with_options, action, labels=option_labels(tuning), owner=f"sources from {present.kind}",
                 refused=tuning.fixed, refusal=lambda name, span: _fixed_option_error(entry, name, span, anew=False),
             )  # fmt: skip
             return replace(respan(present, action.span), with_options=options)
@@ -160,7 +160,7 @@ def _altered_statement(
             return replace(present, cluster=action.cluster)
         case ast.CreateView(materialized=True), ast.SetOptions(wait=()) | ast.ResetOptions():
             options = changed_options(
-                present.with_options, action, known=(*JOB_OPTIONS, REPLICATE), owner="materialized views",
+                present.with_options, action, labels=(*JOB_OPTIONS, REPLICATE), owner="materialized views",
                 refused=(REPLICATE,), refusal=_replace_only_error,
             )  # fmt: skip
             return replace(present, with_options=options)
@@ -379,7 +379,7 @@ def changed_options(
     present: tuple[ast.Option, ...],
     action: ast.SetOptions | ast.ResetOptions,
     *,
-    known: Sequence[str],
+    labels: Sequence[str],
     owner: str,
     refused: Sequence[str] = (),
     refusal: Refusal | None = None,
@@ -398,8 +398,8 @@ def changed_options(
             names = [(name.name, name.span) for name in action.names]
     seen = set()
     for name, span in names:
-        if name not in known:
-            raise unknown(ast.Option(name, None, span, span), known, owner=owner)
+        if name not in labels:
+            raise unknown(ast.Option(name, None, span, span), labels, owner=owner)
         if name in seen:
             raise SinkqlError("SQ2102", f"option {name} is specified twice", span, hint="Keep one of them.")
         seen.add(name)
@@ -430,7 +430,7 @@ def changed_connection(
         options = changed_options(
             options,
             action,
-            known=option_labels(kind.options),
+            labels=option_labels(kind.options),
             owner=kind.owner,
             refused=kind.fixed,
             refusal=_connection_option_error,

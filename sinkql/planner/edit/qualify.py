@@ -21,12 +21,12 @@ def qualify(statement: ast.Create, catalog: logical.CatalogReader) -> ast.Create
     return _rewrite(_with_texts(statement, catalog.words), _FullNames(catalog))
 
 
-def rename(statement: ast.Create, names: Mapping[str, str], *, own: str | None = None) -> ast.Create:
+def rename(statement: ast.Create, names: Mapping[str, str], *, own_name: str | None = None) -> ast.Create:
     """Return a statement with full names in which the keys of `names` are replaced by their values.
 
-    `own` is the full name of the created item, if it is not looked up in `names`.
+    `own_name` is the full name of the created item, if it is not looked up in `names`.
     """
-    return _rewrite(statement, _NewNames(names, own))
+    return _rewrite(statement, _NewNames(names, own_name))
 
 
 def mentions(statement: ast.Create) -> frozenset[str]:
@@ -37,7 +37,7 @@ def mentions(statement: ast.Create) -> frozenset[str]:
 
 
 class _Names(Protocol):
-    def own(self, name: ast.Name) -> tuple[str, ...]:
+    def item_name(self, name: ast.Name) -> tuple[str, ...]:
         """Return the parts of the name of the created item."""
 
     def own_schema(self, name: ast.Name) -> tuple[str, ...]:
@@ -66,7 +66,7 @@ class _Names(Protocol):
 class _FullNames:
     catalog: logical.CatalogReader
 
-    def own(self, name: ast.Name) -> tuple[str, ...]:
+    def item_name(self, name: ast.Name) -> tuple[str, ...]:
         return split_name(self.catalog.locate(name))
 
     def own_schema(self, name: ast.Name) -> tuple[str, ...]:
@@ -98,19 +98,19 @@ class _NewNames:
     names: Mapping[str, str]
     own_name: str | None
 
-    def own(self, name: ast.Name) -> tuple[str, ...]:
+    def item_name(self, name: ast.Name) -> tuple[str, ...]:
         return split_name(self.own_name or self.used(name))
 
     def own_schema(self, name: ast.Name) -> tuple[str, ...]:
-        return self.own(name)
+        return self.item_name(name)
 
     def own_cluster(self, cluster: ast.Ident) -> ast.Ident:
-        return replace(cluster, value=self.own(_as_name(cluster))[0])
+        return replace(cluster, value=self.item_name(_as_name(cluster))[0])
 
     def own_index(self, statement: ast.CreateIndex, relation: ast.Name) -> ast.Ident:
         assert statement.name is not None
         full = ast.Name((*statement.relation.parts[:-1], statement.name))
-        return replace(statement.name, value=self.own(full)[-1])
+        return replace(statement.name, value=self.item_name(full)[-1])
 
     def used(self, name: ast.Name) -> str:
         full_name = qualified_name(*(part.value for part in name.parts))
@@ -132,11 +132,11 @@ class _NewNames:
 class _Collector:
     names: list[str] = field(default_factory=list)
 
-    def own(self, name: ast.Name) -> tuple[str, ...]:
+    def item_name(self, name: ast.Name) -> tuple[str, ...]:
         return tuple(part.value for part in name.parts)
 
     def own_schema(self, name: ast.Name) -> tuple[str, ...]:
-        return self.own(name)
+        return self.item_name(name)
 
     def own_cluster(self, cluster: ast.Ident) -> ast.Ident:
         return cluster
@@ -287,7 +287,7 @@ def _name(parts: tuple[str, ...], written: ast.Name) -> ast.Name:
 
 
 def _own_name(name: ast.Name, names: _Names) -> ast.Name:
-    return _name(names.own(name), name)
+    return _name(names.item_name(name), name)
 
 
 def _optional_name(name: ast.Name | None, used: Callable[[ast.Name], str]) -> ast.Name | None:
@@ -309,19 +309,19 @@ def _with_texts(statement: ast.Create, words: Keywords) -> ast.Create:
         case ast.CreateConnection():
             return replace(statement, options=_as_texts(statement.options, words.options("CONNECTION", statement.kind)))
         case ast.CreateSource():
-            known = words.options("SOURCE", statement.kind)
+            definitions = words.options("SOURCE", statement.kind)
             return replace(
                 statement,
-                options=_as_texts(statement.options, known),
-                with_options=_as_texts(statement.with_options, known),
+                options=_as_texts(statement.options, definitions),
+                with_options=_as_texts(statement.with_options, definitions),
                 format=_format(statement.format, words),
             )
         case ast.CreateSink():
-            known = words.options("SINK", statement.kind)
+            definitions = words.options("SINK", statement.kind)
             return replace(
                 statement,
-                options=_as_texts(statement.options, known),
-                with_options=_as_texts(statement.with_options, known),
+                options=_as_texts(statement.options, definitions),
+                with_options=_as_texts(statement.with_options, definitions),
                 format=_format(statement.format, words),
             )
         case _:

@@ -44,8 +44,8 @@ def program(function: str, arguments: Sequence[Expression], span: Span) -> Expre
         if not long and not any(_has_hidden_digits(argument) for argument in arguments):
             return None
         scales = [argument.type.scale or 0 for argument in arguments]
-        kept = min(sum(scales), 10) if step == "*" else 10 if step == "/" else max(scales)
-        type_ = Type("numeric", 38, kept) if long else NUMERIC
+        scale = min(sum(scales), 10) if step == "*" else 10 if step == "/" else max(scales)
+        type_ = Type("numeric", 38, scale) if long else NUMERIC
         return make_program((step,), arguments, span, type_)
     signed = function in _SIGNED  # its rounding is the same before and after
     return (

@@ -72,9 +72,9 @@ def complaint(
         return foreign
     for place, wanted_kind in _possible_names(tokens, stuck, text, expected, reserved):
         if _parses_quoted(tokens, place, text, reserved, attempt):
-            span, found = _describe(tokens, place, text, offset)
+            span, unexpected = _describe(tokens, place, text, offset)
             name = text[span.start - offset : span.end - offset].lower()
-            message = f"expected {wanted_kind}, found {found}"
+            message = f"expected {wanted_kind}, found {unexpected}"
             return SinkqlError("SQ2201", message, span, hint=f'A name that is a keyword needs quotes: "{name}".')
     label = (
         keyword_as_label(tokens, stuck, text, offset, attempt=attempt)
@@ -85,14 +85,16 @@ def complaint(
         return label
     missing = missing_hint([text[token.start : token.end + 1].upper() for token in tokens], stuck, expected)
     if missing is not None:
-        span, found = _describe(tokens, stuck, text, offset)
-        return SinkqlError("SQ2201", f"expected {expected}, found {found}", span, hint=missing)
+        span, unexpected = _describe(tokens, stuck, text, offset)
+        return SinkqlError("SQ2201", f"expected {expected}, found {unexpected}", span, hint=missing)
     misspelt = _find_misspelling(tokens, stuck, text, attempt)
     place, keyword = (stuck, None) if misspelt is None else misspelt
-    span, found = _describe(tokens, place, text, offset)
+    span, unexpected = _describe(tokens, place, text, offset)
     wanted = expected if keyword is None else keyword
     message = (
-        f"expected {wanted}, found {found}" if wanted else f"unexpected {found.removeprefix('the ').removeprefix('a ')}"
+        f"expected {wanted}, found {unexpected}"
+        if wanted
+        else f"unexpected {unexpected.removeprefix('the ').removeprefix('a ')}"
     )
     hint = f"Did you mean {keyword}?" if keyword is not None else _order_hint(tokens, stuck)
     return SinkqlError("SQ2201", message, span, hint=hint)

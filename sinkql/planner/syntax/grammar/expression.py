@@ -117,12 +117,12 @@ class Expressions(SpecialForms):
         word = self.next.keyword
         negated = word == "NOT"
         match self.ahead().keyword if negated else word:
-            case "OR" | "AND" as found if not negated:
-                return (tokens.OR if found == "OR" else tokens.AND), found
+            case "OR" | "AND" as keyword if not negated:
+                return (tokens.OR if keyword == "OR" else tokens.AND), keyword
             case "IS" | "ISNULL" | "NOTNULL" if not negated:
                 return tokens.IS, "IS"
-            case "BETWEEN" | "IN" | "LIKE" | "ILIKE" | "SIMILAR" as found:
-                return tokens.RANGE, found
+            case "BETWEEN" | "IN" | "LIKE" | "ILIKE" | "SIMILAR" as keyword:
+                return tokens.RANGE, keyword
             case "OVERLAPS" if not negated:
                 return tokens.RANGE, "OVERLAPS"
             case "OPERATOR" if not negated and self.ahead().kind == "(":
