@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from io import BytesIO
 from itertools import chain, count
 from typing import Any, BinaryIO
@@ -20,6 +20,7 @@ import pyarrow.csv as pc
 
 from sinkql import physical
 from sinkql.connector_api.stream import Decoded, RowFailure, UndecodableError, WideError
+from sinkql.decode.csv_options import csv_format
 from sinkql.decode.csv_records import BOM, Form, Records, Splitter, inside
 from sinkql.decode.json_lines import without
 from sinkql.decode.text_column import Failures, from_text
@@ -31,7 +32,6 @@ _BEYOND = (
     "a quote within field {field}, which does not begin with it, goes on beyond the end of the line: "
     "a field that has quotes is to be quoted as a whole"
 )
-_FORM = {field.name for field in fields(Form)}
 
 
 class CsvRows:
@@ -58,9 +58,9 @@ class CsvRows:
     @classmethod
     def of(cls, options: Mapping[str, Any], columns: Sequence[physical.Column]) -> CsvRows:
         """Return the decoder of a planned format, whose options leave out what is as in `Form`."""
-        form = Form(**{name: value for name, value in options.items() if name in _FORM})
-        by_position = options.get("by_position", False)
-        return cls(columns, form, header=options["header"], names=options.get("names", ()), by_position=by_position)
+        csv = csv_format(options)
+        form = Form(csv.delimiter, csv.quote, csv.escape, csv.null, csv.comment, csv.skip_blank_lines)
+        return cls(columns, form, header=csv.header, names=csv.names, by_position=csv.by_position)
 
     def decode(self, stream: BinaryIO) -> Iterator[Decoded]:
         """Yield the stream's rows by blocks; raises UndecodableError where its header lacks columns."""
