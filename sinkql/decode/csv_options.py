@@ -15,7 +15,7 @@ from sinkql.errors import SinkqlError
 
 @dataclass(frozen=True, slots=True)
 class CsvOptions:
-    """The options of FORMAT CSV, named as those of Postgres's COPY; `comment` is an addition."""
+    """The options of FORMAT CSV, with the names that COPY of Postgres uses; `comment` is an addition."""
 
     delimited_by: str | None = option_field("the character between fields", default=None)
     quote: str = option_field("the character around fields with delimiters, quotes or line ends", default='"')

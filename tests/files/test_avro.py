@@ -228,9 +228,9 @@ _NOTHING = {"type": "record", "name": "Nothing", "fields": []}
     ("schema", "record", "count", "why"),
     [
         (_schema(_NODE), b"\x02\x02" * 200_000 + b"\x02\x00", 1, "a record in it is nested too deeply"),
-        (_schema(_LISTS), _zigzag(1 << 50) + b"\x00", 1, "its lists say that they have more values"),
-        (_schema({"type": "array", "items": _NOTHING}), _zigzag(-(1 << 50)) + b"\x00\x00", 1, "its lists say that"),
-        (_schema(_LISTS), _zigzag(3000) * 1500 + b"\x00", 1, "its lists say that they have more values"),
+        (_schema(_LISTS), _zigzag(1 << 50) + b"\x00", 1, "its lists claim more values"),
+        (_schema({"type": "array", "items": _NOTHING}), _zigzag(-(1 << 50)) + b"\x00\x00", 1, "its lists claim"),
+        (_schema(_LISTS), _zigzag(3000) * 1500 + b"\x00", 1, "its lists claim more values"),
         (_schema(_NOTHING), b"", 1 << 50, "it claims 1125899906842624 records in 0 bytes"),
         (_schema(_NODE), b"\x02\x04", 1, "a value in it is of no type of its union"),
         (_schema(_NODE), b"\x02", 1, "its data is cut off"),

@@ -432,7 +432,7 @@ def _skipped(tmp_path: Path, name: str, data: bytes, **changes: Any) -> tuple[li
 def test_a_quote_that_is_not_closed_is_an_error_with_its_line(tmp_path: Path) -> None:
     ids, places, tally = _skipped(tmp_path, "a.csv", b'id,name\n1,"a\nb"\n2,"x\n3,y\n4,z\n', format=_CSV)
     assert (ids, places) == ([1], ["a.csv:4"])
-    assert "takes the rest of the file, 3 lines" in tally.errors[0].message
+    assert "includes the rest of the file, 3 lines" in tally.errors[0].message
 
 
 def test_places_are_lines_and_an_invalid_byte_fails_its_row(tmp_path: Path) -> None:

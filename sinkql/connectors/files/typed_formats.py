@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from sinkql import physical
 from sinkql.connector_api.stream import Decoded, RowFailure, UndecodableError, WideError
-from sinkql.decode.arrow_values import column_of, inferred, readable
+from sinkql.decode.arrow_values import column_of, inferred_type, is_readable
 from sinkql.decode.avro_schema import check, columns_of, nodes, read_schema
 from sinkql.decode.json_lines import without
 from sinkql.decode.parquet_footer import FooterError, row_groups
@@ -63,7 +63,7 @@ class StoredRows:
     def columns(self, stream: BinaryIO) -> list[tuple[str, str]]:
         """Return the names and types of a file's columns; raise UndecodableError."""
         with _as_undecodable():
-            return [(field.name, inferred(field.type)) for field in self._open(stream).schema]
+            return [(field.name, inferred_type(field.type)) for field in self._open(stream).schema]
 
     def rows(self, stream: BinaryIO) -> int:
         """Return the number of rows that a file declares; raise UndecodableError."""
@@ -94,8 +94,9 @@ class StoredRows:
             if count > 1:
                 raise UndecodableError(f"it has {column.name} more than once")
             type_ = schema.field(column.name).type
-            if not readable(type_, column.type):
-                raise UndecodableError(f'column "{column.name}" has type {inferred(type_)} in it, not {column.type}')
+            if not is_readable(type_, column.type):
+                file_type = inferred_type(type_)
+                raise UndecodableError(f'column "{column.name}" has type {file_type} in it, not {column.type}')
 
     def _parts(self, batch: pa.RecordBatch, piece: _Piece, done: int) -> Iterator[Decoded]:
         """Yield the rows of a batch, in several parts if the values take much memory."""
@@ -247,7 +248,7 @@ class AvroFile:
     @property
     def schema(self) -> pa.Schema:
         """Return the columns' names and types."""
-        return pa.schema([(name, column.told) for name, column in self._columns.items()])
+        return pa.schema([(name, column.type) for name, column in self._columns.items()])
 
     def rows(self) -> int:
         """Return the number of rows."""

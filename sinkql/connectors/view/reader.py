@@ -77,7 +77,7 @@ class ViewReader(ViewLogReader):
         return bool(offsets["at"] >= target["at"])
 
     def latest(self, start: Offsets, limit: Limit, until: Offsets | None = None) -> Offsets:
-        """Return the offsets after the entries that the limit allows, at least one; from the beginning, the last entry."""
+        """Return the offsets after the entries that the limit allows, at least one; at first, after the last entry."""
         if start["at"] == 0 or self.wants_full_refresh(start):
             return self._retain_contents() or start
         rows, size, end = 0, 0, start

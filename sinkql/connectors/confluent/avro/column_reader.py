@@ -164,7 +164,7 @@ class OneByOne(Node):
 def node_of(schema: Schema, names: Mapping[str, Schema]) -> Node:
     """Return what reads values of a schema, of which fastavro has made one with `names`."""
     column = column_of_schema(schema, names)
-    whole = column.told == JSON
+    whole = column.type == JSON
     return _one_by_one(column) if whole else _node(schema, names)
 
 

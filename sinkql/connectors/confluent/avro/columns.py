@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sinkql import logical
 from sinkql.connectors.confluent.avro.resolution import Parsed, duration
-from sinkql.decode.arrow_values import inferred
+from sinkql.decode.arrow_values import inferred_type
 from sinkql.decode.avro_schema import column_of_schema
 from sinkql.logical.type import parse_type
 
@@ -16,8 +16,8 @@ def columns_of(parsed: Parsed) -> tuple[logical.Column, ...]:
         if field["name"].startswith("$"):
             raise ValueError(f'it has a field "{field["name"]}", and names with $ are reserved')
         schema = field["type"]
-        told = column_of_schema(schema, parsed.names).told
-        type_ = "interval" if duration(schema, parsed) else inferred(told)
+        told = column_of_schema(schema, parsed.names).type
+        type_ = "interval" if duration(schema, parsed) else inferred_type(told)
         nullable = schema == "null" or (isinstance(schema, list) and "null" in schema)
         found.append(logical.Column(field["name"], parse_type(type_), nullable))
     if not found:

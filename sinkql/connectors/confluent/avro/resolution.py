@@ -21,7 +21,7 @@ from sinkql import physical
 from sinkql.connector_api.types import arrow_type
 from sinkql.connectors.confluent.avro.column_reader import JSON, Node, Schema, node_of
 from sinkql.connectors.confluent.avro.cursor import Rows, Walk
-from sinkql.decode.arrow_values import column_of, inferred, json_text, readable
+from sinkql.decode.arrow_values import column_of, inferred_type, is_readable, json_text
 from sinkql.decode.avro_schema import ZONED, column_of_schema
 from sinkql.decode.text_column import Failures
 from sinkql.logical.numeric_type import FLOATS, SIGNED
@@ -191,9 +191,9 @@ def _column(schema: Schema, writer: Parsed, column: physical.Column, conformed: 
     if declared == "jsonb" and told != JSON and not pa.types.is_nested(told):
         return _json_texts
     interval = declared == "interval" and duration(schema, writer)
-    promoted = declared in FLOATS and inferred(told) in SIGNED
-    if not (declared == "jsonb" or interval or promoted or readable(told, declared)):
-        raise UnfitError(f'its field for column "{column.name}" is {inferred(told)}, and not {declared}')
+    promoted = declared in FLOATS and inferred_type(told) in SIGNED
+    if not (declared == "jsonb" or interval or promoted or is_readable(told, declared)):
+        raise UnfitError(f'its field for column "{column.name}" is {inferred_type(told)}, and not {declared}')
     return conformed.make
 
 
@@ -225,7 +225,7 @@ class _Conformed:
 
 def _conform(written: Schema, writer: Parsed, wanted: Schema, reader: Parsed) -> _Conformed:
     one, other = writer.follow(written), reader.follow(wanted)
-    told = column_of_schema(written, writer.names).told
+    told = column_of_schema(written, writer.names).type
     if told == JSON:
         return _Conformed(None, told)
     if _record(one) and _record(other):
@@ -251,7 +251,7 @@ def _conform_record(one: Schema, writer: Parsed, other: Schema, reader: Parsed) 
         if name is None:
             nullable = isinstance(each["type"], list) and "null" in each["type"]
             constant = _constant(each, reader, each["name"], nullable=nullable)
-            told = column_of_schema(each["type"], reader.names).told
+            told = column_of_schema(each["type"], reader.names).type
             parts.append((each["name"], -1, _Conformed(None, told), constant))
         else:
             place = names.index(name)
