@@ -53,7 +53,7 @@ def value_of(text: str, type_text: str) -> Any:
     if type_.name == "record":
         return record_of([_part(item, type_.fields[index].type) for index, item in _fields(text, type_)], type_)
     if type_.element is not None:
-        return _items(read_array(text, map_levels(type_)), type_)
+        return _items(read_array(text, map_levels(type_)), type_, type_.element)
     if type_.name in SUBTYPES:
         subtype = str(SUBTYPES[type_.name])
         return read_range(text, type_.name, lambda bound: value_of(bound, subtype))
@@ -76,10 +76,8 @@ def _part(text: str | None, type_: Type) -> Any:
     return None if text is None else value_of(text, str(type_))
 
 
-def _items(items: Items, type_: Type) -> list[Any]:
+def _items(items: Items, type_: Type, element: Type) -> list[Any]:
     """Return the values of the texts in an array or a list."""
-    element = type_.element
-    assert element is not None
     if type_.name == element.name == "array" and any(isinstance(item, str) for item in items):
         raise ValueError
     return squared([None if item is None else _item(item, element) for item in items], type_)
@@ -87,7 +85,7 @@ def _items(items: Items, type_: Type) -> list[Any]:
 
 def _item(item: str | Items, element: Type) -> Any:
     if element.element is not None and not isinstance(item, str):
-        return _items(item, element)
+        return _items(item, element, element.element)
     if not isinstance(item, str):
         raise ValueError("it has an array in an array")
     return value_of(item, str(element))

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sinkql import ast, logical
 from sinkql.connector_api.options import bind, option_field, option_span
 from sinkql.connector_api.planning import FormatPlan, OutsideAccess, PlanningContext, SourcePlan
 from sinkql.connector_api.source_options import OnErrorOptions
-from sinkql.connectors.files.content import Compression
+from sinkql.connectors.files.content import Compression, Place, SeenFile
 from sinkql.connectors.files.encoding import encoding_of
 from sinkql.connectors.files.local_listing import Folder
 from sinkql.connectors.files.object_listing import Bucket
@@ -23,9 +23,6 @@ from sinkql.decode.csv_options import csv_file_form
 from sinkql.errors import InvalidFileError, SinkqlError, Span, UnaskedError
 from sinkql.local_path import in_project
 from sinkql.printer.clause import name as print_name
-
-if TYPE_CHECKING:
-    from sinkql.connectors.files.content import Place, SeenFile
 
 STORED = ("PARQUET", "ORC", "AVRO")
 """Formats whose files declare their columns."""

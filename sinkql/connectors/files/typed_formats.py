@@ -234,14 +234,15 @@ class AvroFile:
         try:
             header = fastavro.reader(stream)
             self._columns = columns_of(header.writer_schema)
-            self._unpack = _CODECS.get(header.codec)
+            unpack = _CODECS.get(header.codec)
             self._sync: bytes = header._header["sync"]
             schema = read_schema(self._columns)
             self._head, self._nodes = _head(schema, self._sync), nodes(schema)
         except Exception as error:  # fastavro does not document its errors
             raise UndecodableError(f"its schema cannot be read: {_reason(error)}") from error
-        if self._unpack is None:
+        if unpack is None:
             raise UndecodableError(f"its codec {header.codec} is unknown; the codecs are {', '.join(_CODECS)}")
+        self._unpack = unpack
         self._begin = stream.tell()
         self._row_count = self._begin, 0
 
@@ -273,7 +274,6 @@ class AvroFile:
         _, count, size = next(self._blocks(at, at + 1))
         data = self._stream.read(size)
         mark = self._stream.read(_MARK)
-        assert self._unpack is not None
         try:
             plain = self._unpack(data)
             if len(plain) > _LARGEST:

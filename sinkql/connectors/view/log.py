@@ -349,10 +349,8 @@ def migrate_log(log: ViewLog) -> None:
 
 
 def _move_entries(log: ViewLog, before: ViewLog, number: int) -> None:
-    _fence(before)
-    last = before.newest()
-    assert last is not None
-    contents = list(last[1].content_runs)
+    last = _fence(before)
+    contents = list(last.content_runs) if last is not None else []
     if not all(before.run_path(run).exists() for run in contents):
         return
     log.positions.copy_from(before.positions)
@@ -368,13 +366,14 @@ def _move_entries(log: ViewLog, before: ViewLog, number: int) -> None:
                 return
 
 
-def _fence(before: ViewLog) -> None:
-    """Claim the old log, so that no process continues in it."""
+def _fence(before: ViewLog) -> Entry | None:
+    """Claim the old log, so that no process continues in it; return its last entry, None without entries."""
     while (last := before.newest()) is not None:
         claim = uuid4().hex
         number, entry = entry_after(last, replace(last[1].marker, claim=claim), claim)
         if before.publish(number, entry):
-            return
+            return entry
+    return None
 
 
 def _copy_runs(log: ViewLog, before: ViewLog, runs: Iterable[Run]) -> None:

@@ -17,6 +17,7 @@ import msgspec
 from sinkql import codec
 from sinkql.errors import SinkqlError
 from sinkql.state_store.directory import StateDirectory
+from sinkql.state_store.store import StateStore
 from sinkql.storage import files
 
 _ENDING = ".json"
@@ -47,28 +48,28 @@ class ReaderPositions:
     _stored_at: dict[str, tuple[str, float]] = field(default_factory=dict, compare=False, repr=False)
 
     def put(self, reader: str, at: int, *, passing: bool = False) -> bool:
-        """Set a reader's position; return whether other hosts may have learnt of it only now."""
-        is_new = self.directory.store is not None and self._store_if_due(reader, at, passing=passing)
+        """Set a reader's position; return whether it was written to the store, where other hosts read it."""
+        store = self.directory.store
+        is_stored = store is not None and self._store_if_due(store, reader, at, passing=passing)
         files.write_atomic(self._path(reader), msgspec.json.encode(_ReaderPosition(at, passing)), sync=False)
-        return is_new
+        return is_stored
 
-    def _store_if_due(self, reader: str, at: int, *, passing: bool) -> bool:
+    def _store_if_due(self, store: StateStore, reader: str, at: int, *, passing: bool) -> bool:
         before, put_at = self._stored_at.get(reader, ("", 0.0))
         now = time.monotonic()
         if before and at >= _position_of(before) and now < put_at + _PUT_SECONDS:
             return False
         try:
-            return self._store(reader, f"{READERS}/{reader}/{at}{_query_ending() if passing else ''}", now)
+            return self._store(store, reader, f"{READERS}/{reader}/{at}{_query_ending() if passing else ''}", now)
         except (SinkqlError, OSError):
             if not self._path(reader).exists():
                 raise
             return False  # the commit counts; the reader's older position retains more than it needs
 
-    def _store(self, reader: str, name: str, now: float) -> bool:
-        assert self.directory.store is not None
-        others = [other for other in self._stored(reader) if other != name]
-        self.directory.store.put(name, self._empty())
-        self.directory.store.delete(others)
+    def _store(self, store: StateStore, reader: str, name: str, now: float) -> bool:
+        others = [other for other in self._stored(store, reader) if other != name]
+        store.put(name, self._empty())
+        store.delete(others)
         self._stored_at[reader] = name, now
         return True
 
@@ -78,12 +79,11 @@ class ReaderPositions:
             files.write_atomic(path, b"", sync=False)
         return path
 
-    def _stored(self, reader: str = "") -> Iterator[str]:
+    def _stored(self, store: StateStore, reader: str = "") -> Iterator[str]:
         """Yield the stored names of one reader, or of all; delete names of queries that ended long ago."""
-        assert self.directory.store is not None
-        for name, put_at in list(self.directory.store.list(f"{READERS}/{reader}/" if reader else f"{READERS}/")):
+        for name, put_at in list(store.list(f"{READERS}/{reader}/" if reader else f"{READERS}/")):
             if _PASSING in name and put_at < time.time() - _FORGOTTEN_SECONDS:
-                self.directory.store.delete([name])
+                store.delete([name])
             else:
                 yield name
 
@@ -91,15 +91,17 @@ class ReaderPositions:
         """Return the position of a reader; None if it is unknown."""
         with suppress(FileNotFoundError, msgspec.DecodeError):
             return _DECODER.decode(self._path(reader).read_bytes()).at
-        return None if self.directory.store is None else min(map(_position_of, self._stored(reader)), default=None)
+        store = self.directory.store
+        return None if store is None else min(map(_position_of, self._stored(store, reader)), default=None)
 
     def forget(self, reader: str) -> None:
         """Delete the position of a query; if the store does not answer, it expires after an hour."""
         self._path(reader).unlink(missing_ok=True)
         self._stored_at.pop(reader, None)
-        if self.directory.store is not None:
+        store = self.directory.store
+        if store is not None:
             with suppress(SinkqlError, OSError):
-                self.directory.store.delete(list(self._stored(reader)))
+                store.delete(list(self._stored(store, reader)))
 
     def copy_from(self, other: ReaderPositions) -> None:
         """Copy the positions that another log has on this machine, without queries."""
@@ -109,11 +111,10 @@ class ReaderPositions:
 
     def positions(self) -> list[int]:
         """Return the positions of all readers; queries that ended long ago are forgotten."""
-        return (
-            [position.at for _, position in self._local_positions()]
-            if self.directory.store is None
-            else list(map(_position_of, self._stored()))
-        )
+        store = self.directory.store
+        if store is None:
+            return [position.at for _, position in self._local_positions()]
+        return list(map(_position_of, self._stored(store)))
 
     def _local_positions(self) -> Iterator[tuple[str, _ReaderPosition]]:
         for path in (self.directory.folder / READERS).glob(f"*{_ENDING}"):

@@ -124,9 +124,8 @@ class RunFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._writer is not None and kind is None:
+        if self._writer is not None and self._file is not None and kind is None:
             self._writer.close()
-            assert self._file is not None
             self.bytes, self.digest = self._file.tell(), self._file.digest.hexdigest()
         self._stack.__exit__(kind, error, traceback)
 

@@ -137,16 +137,14 @@ class ViewWriter(ViewLogWriter):
     def refresh(self) -> Checkpoint:
         """Read the end of the log; raise SQ5101 if another process has claimed it."""
         checkpoint = self.load_checkpoint()
-        assert self._own_checkpoint is not None
-        if checkpoint is None or checkpoint.claim != self._own_checkpoint.claim:
+        if checkpoint is None or checkpoint.claim != _claim_of(self._own_checkpoint):
             raise self._fenced()
         self._own_checkpoint = checkpoint
         return checkpoint
 
     def begin(self, *, bucketing: str, buckets: int, cleared: bool = False) -> WriteTask:
         """Return the task of a new attempt; the number of buckets stays that of the first batch."""
-        assert self._last is not None
-        entry = self._last[1]
+        _, entry = self._last_entry()
         epoch = entry.marker.epoch
         if self.directory.store is not None and not self.directory.remote:
             self.log.fetch_runs(entry.content_runs)
@@ -195,6 +193,12 @@ class ViewWriter(ViewLogWriter):
         self._last, self._own_checkpoint = (number, entry), marker
         return Committed(marker, number, rows, entry.size, len(entry.runs))
 
+    def _last_entry(self) -> tuple[int, Entry]:
+        """Return the last entry with its number; after `claim`, the log has one."""
+        if self._last is None:
+            raise ValueError("the log is not claimed")
+        return self._last
+
     def _fenced(self) -> FencedError:
         return FencedError(
             "SQ5101",
@@ -206,8 +210,7 @@ class ViewWriter(ViewLogWriter):
 
     def begin_refresh(self, number: int, *, buckets: int) -> WriteTask:
         """Return the task that collects a part of a full refresh."""
-        assert self._last is not None
-        entry = self._last[1]
+        _, entry = self._last_entry()
         self._buckets = entry.buckets or buckets
         directory = self.directory.for_tasks()
         return CollectTask(uuid4().hex, self._buckets, self.key, entry.marker.epoch, directory, self.schema)
@@ -216,8 +219,7 @@ class ViewWriter(ViewLogWriter):
         self, results: Sequence[WriteResult], marker: Checkpoint, between: Callable[[int], None] = lambda rows: None
     ) -> Committed:
         """Publish one entry with the changes from the present contents to the collected rows."""
-        assert self._last is not None
-        entry = self._last[1]
+        number, entry = self._last_entry()
         has_other_columns = bool(entry.columns) and entry.columns != self.columns
         before: Contents = {} if has_other_columns else entry.contents
         collected: list[Run] = [result.data for result in results if result.data is not None]
@@ -228,7 +230,7 @@ class ViewWriter(ViewLogWriter):
             raise StaleFilesError
         written = Comparison(self.log, self.schema, marker.epoch, between).compare(results, before)
         if has_other_columns:
-            self._last = self._last[0], msgspec.structs.replace(entry, contents={}, begins=self._last[0] + 1)
+            self._last = number, msgspec.structs.replace(entry, contents={}, begins=number + 1)
         failpoint.point("rebuild-compared")
         rows = sum(bucket.run.rows for bucket in written)
         return self._commit(written, replace(marker, commit=uuid4().hex), self._buckets, rows)
@@ -281,8 +283,7 @@ class ViewWriter(ViewLogWriter):
 
     def maintain(self, go_on: Callable[[bool], bool] = lambda begun: True) -> Sequence[Compacted]:
         """From time to time, delete entries that all readers have read, and unreferenced files."""
-        assert self._last is not None
-        number, entry = self._last
+        number, entry = self._last_entry()
         if number < self._swept_number + _SWEEP_EVERY or not go_on(False):
             return ()
         with suppress(SinkqlError, OSError):  # the store does not answer: the next sweep repeats it

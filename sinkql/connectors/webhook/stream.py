@@ -82,8 +82,11 @@ class WebhookStream:
 
     def check(self) -> None:
         """Open the request log for writing, and fence its previous writer."""
+        self._open_log()
+
+    def _open_log(self) -> RequestLog:
         if self._request_log is not None:
-            return
+            return self._request_log
         try:
             self._request_log, self._recovered = RequestLog.open(self._folder)
         except FencedRequestLogError:
@@ -92,10 +95,6 @@ class WebhookStream:
             raise _lost_error(str(error)) from error
         except OSError as error:
             raise _write_error(error) from error
-
-    def _open_log(self) -> RequestLog:
-        self.check()
-        assert self._request_log is not None
         return self._request_log
 
     def create(self) -> Position:
