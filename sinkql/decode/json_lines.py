@@ -374,7 +374,7 @@ def _are_objects(block: bytes, lines: Records) -> bool:
 def _endless(block: bytes) -> bool:
     """Return whether there may be a NaN or an infinity, which Arrow accepts in members without a column.
 
-    Searches for their first letters at the speed of memory: a search for whole words is slow.
+    Searches for their first characters at the speed of memory: a search for whole words is slow.
     """
     characters = np.frombuffer(block, np.uint8)
     for begin in range(0, len(characters), _PIECE):

@@ -43,9 +43,9 @@ class ListenAddress:
 
 @dataclass(slots=True)
 class _Port:
-    """An open port with its endpoints by path. `left` is until when the path of a closed endpoint is reserved."""
+    """An open port with its endpoints by path; the path of a closed endpoint is `reserved_until` a time."""
 
-    place: ListenAddress
+    address: ListenAddress
     acceptor: Acceptor
     connections: PortConnections
     endpoints: dict[str, Endpoint] = field(default_factory=dict)
@@ -86,13 +86,13 @@ class WebhookServers:
             self._thread.join(_PATIENCE_SECONDS)
         self._loop.close()
 
-    def open(self, place: ListenAddress, endpoint: Endpoint) -> None:
+    def open(self, address: ListenAddress, endpoint: Endpoint) -> None:
         """Route the requests at an address to an endpoint; raise SQ4480 and SQ4481."""
-        self._run(self._open(place, endpoint))
+        self._run(self._open(address, endpoint))
 
-    def leave(self, place: ListenAddress, endpoint: Endpoint) -> None:
+    def leave(self, address: ListenAddress, endpoint: Endpoint) -> None:
         """Note that an endpoint is closed: for a while its requests get 503, not 404, since another may follow."""
-        port = self._ports.get((place.address, place.port))
+        port = self._ports.get((address.address, address.port))
         if port is not None and port.endpoints.get(endpoint.path) is endpoint:
             port.reserved_until[endpoint.path] = time.monotonic() + _LEFT_SECONDS
 
@@ -108,21 +108,21 @@ class WebhookServers:
             self._thread.start()
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(_PATIENCE_SECONDS)
 
-    async def _open(self, place: ListenAddress, endpoint: Endpoint) -> None:
-        port = self._ports.get((place.address, place.port))
+    async def _open(self, address: ListenAddress, endpoint: Endpoint) -> None:
+        port = self._ports.get((address.address, address.port))
         if (
             port is not None
-            and port.place != place
+            and port.address != address
             and not port.endpoints.keys() - port.reserved_until.keys() - {endpoint.path}
         ):
-            self._ports.pop((place.address, place.port)).close()  # no other source uses it
+            self._ports.pop((address.address, address.port)).close()  # no other source uses it
             port = None
         if port is None:
-            port = self._ports[place.address, place.port] = await self._listen(place)
-        if port.place != place:
+            port = self._ports[address.address, address.port] = await self._listen(address)
+        if port.address != address:
             raise SinkqlError(
                 "SQ4481",
-                f"another source listens on {place.named} with another certificate, or without one",
+                f"another source listens on {address.named} with another certificate, or without one",
                 hint="Run ALTER SOURCE … SET (PORT = 6877), or use the same SSL CERTIFICATE and SSL KEY for both.",
             )
         self._remove_elsewhere(endpoint.path, port)
@@ -143,14 +143,14 @@ class WebhookServers:
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(call)
 
-    async def _listen(self, place: ListenAddress) -> _Port:
+    async def _listen(self, address: ListenAddress) -> _Port:
         connections = PortConnections()
         ports: list[_Port] = []
         try:
             acceptor = Acceptor(
-                connections, lambda received: Connection(ports[0].find, connections, received), _context(place)
+                connections, lambda received: Connection(ports[0].find, connections, received), _context(address)
             )
-            await acceptor.open(place.address, place.port)
+            await acceptor.open(address.address, address.port)
         except ssl.SSLError as error:
             raise SinkqlError(
                 "SQ4482",
@@ -161,10 +161,10 @@ class WebhookServers:
         except OSError as error:
             raise SinkqlError(
                 "SQ4480",
-                f"cannot listen on {place.named}: {(error.strerror or str(error)).lower()}",
+                f"cannot listen on {address.named}: {(error.strerror or str(error)).lower()}",
                 hint="Another process may listen there. Stop it, or run ALTER SOURCE … SET (PORT = 6877).",
             ) from error
-        ports.append(_Port(place, acceptor, connections))
+        ports.append(_Port(address, acceptor, connections))
         return ports[0]
 
     async def _close(self) -> None:
@@ -174,9 +174,9 @@ class WebhookServers:
         await asyncio.sleep(0)
 
 
-def _context(place: ListenAddress) -> ssl.SSLContext | None:
-    if not place.key:
+def _context(address: ListenAddress) -> ssl.SSLContext | None:
+    if not address.key:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    load_certificate(context, place.certificate, place.key)
+    load_certificate(context, address.certificate, address.key)
     return context
