@@ -13,7 +13,7 @@ import pytest
 from sinkql.connector_api import dead_connection
 from sinkql.connectors.mysql import connection as connection_module
 from sinkql.connectors.mysql.connection import connect, rows
-from sinkql.connectors.mysql.snapshot import _packets
+from sinkql.connectors.mysql.snapshot import _read_packets
 from sinkql.errors import SinkqlError
 from support.front import Front, front, noting
 from support.mariadb import PASSWORD, MariaDb
@@ -48,7 +48,7 @@ def _connected(port: int) -> Any:
 
 
 _BY_ROWS_OR_PACKETS = pytest.mark.parametrize(
-    "ask", [rows, lambda connection, query: list(_packets(connection, query))], ids=["rows", "packets"]
+    "ask", [rows, lambda connection, query: list(_read_packets(connection, query))], ids=["rows", "packets"]
 )
 
 

@@ -146,7 +146,7 @@ def test_a_table_that_has_lost_a_column_is_read_on_without_it(server: MariaDb, d
     assert part.rows.drop_columns(["$diff", "$at"]).to_pylist() == [{"id": 2, "w": 4}]
     assert found.reshaped is not None
     assert [each.name for each in found.reshaped.table.columns] == ["id", "w"]
-    assert found.reshaped.problem == f'of table "{database}.t" column "v" is gone'
+    assert found.reshaped.problem == f'of table "{database}.t" column "v" was dropped or renamed'
 
 
 def _events(stream: MySqlStream) -> list[Event]:

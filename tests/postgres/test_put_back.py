@@ -37,8 +37,8 @@ def _read(server: Postgres, notes: MemoryNotes, after: str | None, *, confirmed:
     try:
         reading.begin(after)
         ids = [row["id"] for row in reading.rows("t")]
-        end = reading.stream._known().position(reading.stream._to)
-        reading.stream._standings.save()
+        end = reading.stream._server_timelines().position(reading.stream._to)
+        reading.stream._histories.save()
         if confirmed:
             reading.stream.confirm(end)
             reading.stream.receive(0.1)
@@ -133,7 +133,7 @@ def test_what_the_earlier_run_confirms_as_it_ends_counts(server: Postgres) -> No
     with server.connect() as connection:
         before = find_slot(connection, slot_name("0a"))
         assert before is not None
-        first.stream.confirm(first.stream._known().position(first.stream._to))
+        first.stream.confirm(first.stream._server_timelines().position(first.stream._to))
         deadline = Deadline()
         while find_slot(connection, slot_name("0a")) == before:
             deadline.check("what the slot has confirmed")

@@ -310,7 +310,7 @@ def test_later_tables_that_cannot_be_read_are_left_out_until_they_can(
 def test_all_tables_that_cannot_be_read_are_told_at_once(session: Session) -> None:
     with pytest.raises(SinkqlError) as caught:
         session.execute(_source("every", "FOR SCHEMAS (public)", options=", EXCLUDE COLUMNS (public.cash.amount)"))
-    assert (caught.value.code, "Nor can public.nothing be read." in str(caught.value.hint)) == ("SQ2809", True)
+    assert (caught.value.code, "public.nothing cannot be read either." in str(caught.value.hint)) == ("SQ2809", True)
 
 
 def test_a_sink_is_not_called_as_another_table(session: Session, tmp_path: Path) -> None:

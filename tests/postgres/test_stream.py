@@ -222,7 +222,7 @@ def test_a_table_that_is_made_anew_is_not_the_same(postgres: Postgres, postgres_
         changed, told, *_ = stream.read()
         assert isinstance(changed, RowsChanged)
         assert isinstance(told, SchemaChanged)
-        assert (told.problem or "").startswith('table "public.t" was dropped and created again')
+        assert (told.problem or "").startswith('table "public.t" was dropped and recreated')
         assert told.table.columns == ()
 
 

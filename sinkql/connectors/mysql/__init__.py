@@ -31,7 +31,7 @@ from sinkql.connectors.mysql.scaffold import draft_connection, draft_sources, sa
 
 
 def _validate(planned: logical.Connection, access: OutsideAccess) -> None:
-    from sinkql.connectors.mysql.purify import validate  # PyMySQL, only where a server is asked
+    from sinkql.connectors.mysql.purify import validate  # PyMySQL is loaded only to connect
 
     validate(planned, access)
 
@@ -43,21 +43,21 @@ def _examine(planned: logical.Connection, examined: CheckContext, access: Outsid
 
 
 def _open_stream(source: CapturedSource, secret: Reveal) -> Stream:
-    from sinkql.connectors.mysql.stream import open_stream  # numpy and pyarrow, only in a capture
+    from sinkql.connectors.mysql.stream import open_stream  # numpy and pyarrow are loaded only in a capture
 
     return open_stream(source, secret)
 
 
 def _progress(committed: Sequence[Offsets], captured: str | None) -> list[tuple[str]]:
-    """Return the GTIDs of all transactions that are read."""
-    from sinkql.connectors.mysql.gtid import set_of
+    """Return the GTIDs of all transactions that were read."""
+    from sinkql.connectors.mysql.gtid import set_text
 
-    return [] if not captured else [(set_of(captured),)]
+    return [] if not captured else [(set_text(captured),)]
 
 
-_ABOUT = """Tables of a MySQL server (8.0 or later) or a MariaDB server (10.5 or later), whose binary log has rows, all
-of their columns and the columns' names: `binlog_format = ROW`, `binlog_row_image = FULL`, `binlog_row_metadata = FULL`,
-and on MySQL `gtid_mode = ON`."""
+_ABOUT = """Tables of a MySQL server (8.0 or later) or a MariaDB server (10.5 or later). The binary log must have rows
+with all columns and their names: `binlog_format = ROW`, `binlog_row_image = FULL`, `binlog_row_metadata = FULL`, and
+on MySQL `gtid_mode = ON`."""
 
 connector = Connector(
     "mysql",

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from sinkql.connector_api.cdc import SKIP
 from sinkql.connectors.mysql.ddl import Effect, control, effects, savepoint
 from sinkql.connectors.mysql.gtid import Transactions as Set
-from sinkql.connectors.mysql.gtid import numbered, tagged
+from sinkql.connectors.mysql.gtid import read_gtid, read_tagged_gtid
 from sinkql.connectors.mysql.history_check import ReadHistory
 from sinkql.connectors.mysql.table_map import TableMap, length_encoded, table_map
 from sinkql.errors import SinkqlError
@@ -107,17 +107,17 @@ class _Prepared:
     rows: list[tuple[_Rows, bytes]]
 
 
-def begun(raw: bytes, start: int, end: int) -> tuple[str, int] | None:
+def read_begin(raw: bytes, start: int, end: int) -> tuple[str, int] | None:
     """Return id and time of the transaction that an event begins; None for any other event."""
     code = raw[start + 4]
     if code == MARIADB_GTID:
-        return _domained(raw, start)
+        return _mariadb_transaction(raw, start)
     if code == TAGGED_GTID:
-        return tagged(raw, start, end)
-    return numbered(raw, start) if code == GTID else None
+        return read_tagged_gtid(raw, start, end)
+    return read_gtid(raw, start) if code == GTID else None
 
 
-def _domained(raw: bytes, start: int) -> tuple[str, int]:
+def _mariadb_transaction(raw: bytes, start: int) -> tuple[str, int]:
     """Return id and time of a transaction of MariaDB, which knows seconds only."""
     seconds, _, server, _, _, _ = _HEADER.unpack_from(raw, start)
     number, domain = struct.unpack_from("<QI", raw, start + HEADER)
@@ -139,15 +139,15 @@ class BinlogReader:
         watched: Mapping[tuple[str, str], str],
         fits: Callable[[str, TableMap], bool],
         *,
-        begun: Set | None = None,
+        scanned: Set | None = None,
         stops: Sequence[str] = (),
         maria: bool = False,
         folded: bool = False,
     ) -> None:
         self._position = position
-        self._begun = position if begun is None else begun
+        self._scanned = position if scanned is None else scanned
         self._folded = folded
-        self._watched = {self._key(*name): table for name, table in watched.items()}
+        self._watched = {self._watch_key(*name): table for name, table in watched.items()}
         self._fits = fits
         self._stops = list(stops)
         self._maria = maria
@@ -164,15 +164,15 @@ class BinlogReader:
         self._base = 0
         self._file = ""
         self._file_end = 0
-        self.standings: deque[ReadHistory] = deque(maxlen=1)
+        self.histories: deque[ReadHistory] = deque(maxlen=1)
         self._before = position.position()
 
     @property
     def position(self) -> str:
         """The end of the last whole transaction."""
-        return self._position.position() + self._since()
+        return self._position.position() + self._prepared_suffix()
 
-    def _since(self) -> str:
+    def _prepared_suffix(self) -> str:
         """Return what a position says beside its set: where the oldest prepared transaction began."""
         if not self._prepared:
             return ""
@@ -191,7 +191,7 @@ class BinlogReader:
         for number, (start, end) in enumerate(frames):
             if self._group is None:
                 begun = number
-            self._event(raw, start, end)
+            self._read_event(raw, start, end)
         group = self._group
         done = len(frames)
         if group is not None and not group.flushed and (whole or group.seen or group.xa is not None):
@@ -199,93 +199,95 @@ class BinlogReader:
         elif group is not None:
             self._flush(group)
             group.flushed = True
-            self._last().open = True
-        self._last().to = self.position
-        block, self._raw = self._whole(), b""
+            self._last_section().open = True
+        self._last_section().to = self.position
+        block, self._raw = self._joined_block(), b""
         return block, self._out, done
 
-    def _whole(self) -> bytes:
+    def _joined_block(self) -> bytes:
         """Return the block with what was decompressed behind it."""
         return b"".join((self._raw, *self._tail)) if self._tail else self._raw
 
-    def _cut(self) -> None:
+    def _end_section(self) -> None:
         """End the present section where the log is."""
-        self._last().to = self.position
+        self._last_section().to = self.position
         self._out.append(TransactionPart())
 
-    def _last(self) -> TransactionPart:
+    def _last_section(self) -> TransactionPart:
         last = self._out[-1]
         if isinstance(last, TransactionPart):
             return last
         self._out.append(TransactionPart())
-        return self._last()
+        return self._last_section()
 
-    def _event(self, raw: bytes, start: int, end: int) -> None:
+    def _read_event(self, raw: bytes, start: int, end: int) -> None:
         code = raw[start + 4]
         if code in _ROWS:
-            self._rows(raw, start, end, code)
+            self._read_rows(raw, start, end, code)
         elif code == TABLE_MAP:
-            self._map(raw, start, end)
+            self._read_table_map(raw, start, end)
         elif code == XID:
-            self._commit(raw, start)
+            self._commit_group(raw, start)
         elif code == MARIADB_GTID:
             self._begin_mariadb(raw, start)
         elif code in (GTID, TAGGED_GTID):
-            self._begin(*(tagged(raw, start, end) if code == TAGGED_GTID else numbered(raw, start)), standalone=None)
+            self._begin_group(
+                *(read_tagged_gtid(raw, start, end) if code == TAGGED_GTID else read_gtid(raw, start)), standalone=None
+            )
         elif code == QUERY:
-            self._query(raw, start, _query(raw, start + HEADER, end))
+            self._read_query(raw, start, _read_query(raw, start + HEADER, end))
         elif code == LOAD:
-            self._query(raw, start, _query(raw, start + HEADER, end, more=_LOAD_BYTES))
+            self._read_query(raw, start, _read_query(raw, start + HEADER, end, more=_LOAD_BYTES))
         elif code == QUERY_COMPRESSED:
-            self._query(raw, start, _query(raw, start + HEADER, end, compressed=True))
+            self._read_query(raw, start, _read_query(raw, start + HEADER, end, compressed=True))
         elif code == XA_PREPARE:
-            self._prepare(raw, start)
+            self._prepare_group(raw, start)
         elif code == ROTATE:
             self._file, self._file_end = raw[start + HEADER + 8 : end].decode(), 0
         elif code == PAYLOAD:
-            self._payload(raw, start + HEADER, end)
+            self._read_payload(raw, start + HEADER, end)
         elif code in (PARTIAL_UPDATE, INCIDENT):
-            self._refuse(code)
+            self._refuse_event(code)
 
     # --- transactions -----------------------------------------------------------------------------------------------
 
     def _begin_mariadb(self, raw: bytes, start: int) -> None:
         flags = raw[start + HEADER + 12]
-        self._begin(*_domained(raw, start), standalone=bool(flags & _STANDALONE))
+        self._begin_group(*_mariadb_transaction(raw, start), standalone=bool(flags & _STANDALONE))
         if flags & (_PREPARES | _COMPLETES) and self._group is not None:
             at = start + HEADER + 13 + (8 if flags & _GROUPED else 0)
             self._group.xa = raw[at : at + 6 + raw[at + 4] + raw[at + 5]].hex()
 
-    def _begin(self, id_: str, at: int, *, standalone: bool | None) -> None:
+    def _begin_group(self, id_: str, at: int, *, standalone: bool | None) -> None:
         self._group = _Group(id_, at, standalone, self._position.contains(id_))
 
-    def _commit(self, raw: bytes, start: int) -> None:
+    def _commit_group(self, raw: bytes, start: int) -> None:
         """End the present transaction, whose last event is there."""
         group, self._group = self._group, None
-        end = self._committed_at(raw, start)
+        end = self._commit_place(raw, start)
         if group is None:
             return
         if group.seen:
-            self._begun.add(group.id)
+            self._scanned.add(group.id)
             return
         before = self.position if self._stops else ""
         self._position.add(group.id)
         position = self.position
-        self.standings.append(ReadHistory(self._before, position, group.id, group.at))
+        self.histories.append(ReadHistory(self._before, position, group.id, group.at))
         self._before = position
         while self._stops and self._stops[0] < position:
             self._stops.pop(0)
-            self._last().to = before
+            self._last_section().to = before
             self._out.append(TransactionPart())
         self._flush(group, end or group.id)
-        section = self._last()
+        section = self._last_section()
         section.ends.append(position)
         section.ids.append(end or group.id)
         if self._stops and self._stops[0] == position:
             self._stops.pop(0)
-            self._cut()
+            self._end_section()
 
-    def _committed_at(self, raw: bytes, start: int) -> str:
+    def _commit_place(self, raw: bytes, start: int) -> str:
         """Return the place in the server's files where an event ends: that tells what a snapshot of MariaDB sees."""
         end = int.from_bytes(raw[start + 13 : start + 17], "little")
         while end < self._file_end:  # the event has 32 bits of it
@@ -295,14 +297,14 @@ class BinlogReader:
 
     def _flush(self, group: _Group, commit: str | None = None) -> None:
         """Put the rows of a transaction among the others; `commit` is what is known of its end."""
-        for each in group.rows:
-            parts = self._last().parts.setdefault(each.table, [])
-            if not parts or parts[-1].layout is not each.layout:
-                parts.append(Part(each.table, each.layout))
+        for rows in group.rows:
+            parts = self._last_section().parts.setdefault(rows.table, [])
+            if not parts or parts[-1].layout is not rows.layout:
+                parts.append(Part(rows.table, rows.layout))
             part = parts[-1]
-            part.starts.append(each.start)
-            part.ends.append(each.end)
-            part.kinds.append(each.kind)
+            part.starts.append(rows.start)
+            part.ends.append(rows.end)
+            part.kinds.append(rows.kind)
             part.at.append(group.at)
             part.ids.append(group.id)
             part.commits.append(commit)
@@ -311,17 +313,17 @@ class BinlogReader:
     def _roll_back(self, group: _Group, keep: int = 0) -> None:
         """Forget all rows but the first ones; the log has them where other tables keep theirs."""
         if group.flushed:
-            raise _stalled("a transaction of more than 8 MB was rolled back in the binary log")
+            raise _unreadable_error("a transaction of more than 8 MB was rolled back in the binary log")
         del group.rows[keep:]
 
     # --- rows -------------------------------------------------------------------------------------------------------
 
-    def _map(self, raw: bytes, start: int, end: int) -> None:
+    def _read_table_map(self, raw: bytes, start: int, end: int) -> None:
         id_, body = raw[start + HEADER : start + HEADER + 6], raw[start + HEADER + 8 : end]
         layout = self._layouts.get(body)
         if layout is None:
             layout = self._layouts[body] = table_map(body, maria=self._maria)
-        table = self._watched.get(self._key(layout.database, layout.table))
+        table = self._watched.get(self._watch_key(layout.database, layout.table))
         self._maps[id_] = None if table is None else (table, layout)
         if table is None or self._current.get(table) is layout:
             return
@@ -329,17 +331,17 @@ class BinlogReader:
             return
         fits = self._fits(table, layout)
         if not fits or table in self._unfit:
-            self._alter(Altered(table, layout), unfit=not fits)
+            self._add_altered(Altered(table, layout), unfit=not fits)
         self._current[table] = layout
 
-    def _key(self, database: str, table: str) -> tuple[str, str]:
+    def _watch_key(self, database: str, table: str) -> tuple[str, str]:
         return (database.lower(), table.lower()) if self._folded else (database, table)
 
-    def _rows(self, raw: bytes, start: int, end: int, code: int) -> None:
+    def _read_rows(self, raw: bytes, start: int, end: int, code: int) -> None:
         at = start + HEADER
-        known = self._maps.get(raw[at : at + 6])
+        mapped = self._maps.get(raw[at : at + 6])
         group = self._group
-        if known is None or group is None or (group.seen and group.xa is None):
+        if mapped is None or group is None or (group.seen and group.xa is None):
             return
         at += 8
         if code in _SECOND_VERSION:
@@ -348,18 +350,18 @@ class BinlogReader:
         kind, size = _ROWS[code], (count + 7) // 8
         images = 2 if kind == _UPDATE else 1
         full = ((1 << count) - 1).to_bytes(size, "little") * images
-        if not _all_columns(raw[at : at + size * images], full, count, size):
+        if not _has_all_columns(raw[at : at + size * images], full, count, size):
             raise SinkqlError(
                 "SQ4468",
-                f'a change of table "{known[1].database}.{known[1].table}" is in the binary log with some columns only',
-                hint=f"Run SET GLOBAL binlog_row_image = 'FULL' and have all clients connect again. {SKIP}",
+                f'the binary log lacks columns of a change of table "{mapped[1].database}.{mapped[1].table}"',
+                hint=f"Run SET GLOBAL binlog_row_image = 'FULL' and reconnect all clients. {SKIP}",
             )
         at += size * images
         if code in _COMPRESSED:
-            at, end = self._append(_decompressed(raw, at, end))
+            at, end = self._append(_decompress_mariadb(raw, at, end))
         else:
             at, end = at + self._base, end + self._base
-        group.rows.append(_Rows(known[0], known[1], kind, at, end))
+        group.rows.append(_Rows(mapped[0], mapped[1], kind, at, end))
 
     def _append(self, data: bytes) -> tuple[int, int]:
         """Put bytes behind the block, and return where they stand there."""
@@ -370,7 +372,7 @@ class BinlogReader:
 
     # --- statements -------------------------------------------------------------------------------------------------
 
-    def _query(self, raw: bytes, start: int, query: _Query) -> None:
+    def _read_query(self, raw: bytes, start: int, query: _Query) -> None:
         group = self._group
         if group is None:
             return
@@ -380,51 +382,51 @@ class BinlogReader:
         if first == "BEGIN":
             group.standalone = False
         elif first == "COMMIT":
-            self._commit(raw, start)
+            self._commit_group(raw, start)
         elif words == "ROLLBACK TO":
             self._roll_back(group, group.savepoints.get(savepoint(text), 0))
         elif first == "ROLLBACK":
             self._roll_back(group)
-            self._commit(raw, start)
+            self._commit_group(raw, start)
         elif first == "SAVEPOINT":
             group.savepoints[savepoint(text)] = len(group.rows)
         elif first == "XA":
-            self._xa(group, words, text)
+            self._read_xa(group, words, text)
             if words in ("XA COMMIT", "XA ROLLBACK"):
-                self._commit(raw, start)
+                self._commit_group(raw, start)
         else:
-            self._statement(group, query)
+            self._apply_statement(group, query)
             if group.standalone is not False:
-                self._commit(raw, start)
+                self._commit_group(raw, start)
 
-    def _statement(self, group: _Group, query: _Query) -> None:
+    def _apply_statement(self, group: _Group, query: _Query) -> None:
         if group.seen:
             return
         changed: set[str] = set()
         for effect in effects(query.text, query.database, strict=query.strict):
-            for table in self._tables_of(effect):
+            for table in self._affected_tables(effect):
                 if effect.what == "emptied":
-                    self._cut()
-                    self._last().emptied.add(table)
+                    self._end_section()
+                    self._last_section().emptied.add(table)
                 elif table not in changed and (effect.what != "altered" or table in self._unfit):
-                    self._alter(Altered(table, None, effect), unfit=False)
+                    self._add_altered(Altered(table, None, effect), unfit=False)
                     changed |= {table} if effect.what in ("unlogged", "anything") else set()
 
-    def _tables_of(self, effect: Effect) -> list[str]:
+    def _affected_tables(self, effect: Effect) -> list[str]:
         """Return the captured tables that an effect is on."""
-        key = self._key(effect.database, effect.table)
+        key = self._watch_key(effect.database, effect.table)
         if effect.table:
             return [self._watched[key]] if key in self._watched else []
         return [table for name, table in self._watched.items() if name[0] == key[0]]
 
-    def _alter(self, altered: Altered, *, unfit: bool) -> None:
+    def _add_altered(self, altered: Altered, *, unfit: bool) -> None:
         """Tell of a table, of which the next rows tell whether they fit."""
-        self._cut()
+        self._end_section()
         self._out.append(altered)
         self._current.pop(altered.table, None)
         (self._unfit.add if unfit else self._unfit.discard)(altered.table)
 
-    def _xa(self, group: _Group, words: str, text: str) -> None:
+    def _read_xa(self, group: _Group, words: str, text: str) -> None:
         if not self._maria:  # which says that before
             group.xa = text.strip().split(None, 2)[-1].removesuffix(" ONE PHASE")
         if words == "XA START":
@@ -436,36 +438,36 @@ class BinlogReader:
                     start, end = self._append(data)
                     group.rows.append(replace(rows, start=start, end=end))
 
-    def _prepare(self, raw: bytes, start: int) -> None:
+    def _prepare_group(self, raw: bytes, start: int) -> None:
         """Put by what an XA transaction did until it is committed; one phase is a commit."""
         group = self._group
         if group is None or group.xa is None:
             return
         if raw[start + HEADER]:
-            self._commit(raw, start)
+            self._commit_group(raw, start)
             return
-        block = self._whole()
-        rows = [(each, block[each.start : each.end]) for each in group.rows]
+        block = self._joined_block()
+        rows = [(event, block[event.start : event.end]) for event in group.rows]
         if rows:
-            before = self._begun if group.seen else self._position
+            before = self._scanned if group.seen else self._position
             self._prepared.setdefault(group.xa, _Prepared(before.text(), rows))
         group.rows = []
-        self._commit(raw, start)
+        self._commit_group(raw, start)
 
-    def _payload(self, raw: bytes, at: int, end: int) -> None:
+    def _read_payload(self, raw: bytes, at: int, end: int) -> None:
         """Take in the events of a compressed transaction."""
-        data = _opened(raw, at, end)
+        data = _decompress_payload(raw, at, end)
         self._base, _ = self._append(data)
         place = 0
         while place < len(data):
             size = int.from_bytes(data[place + 9 : place + 13], "little")
             if size < HEADER:
-                raise _stalled("a compressed transaction in the binary log is damaged")
-            self._event(data, place, place + size)
+                raise _unreadable_error("a compressed transaction in the binary log is damaged")
+            self._read_event(data, place, place + size)
             place += size
         self._base = 0
 
-    def _refuse(self, code: int) -> None:
+    def _refuse_event(self, code: int) -> None:
         if code == PARTIAL_UPDATE:
             raise SinkqlError(
                 "SQ4468",
@@ -473,10 +475,10 @@ class BinlogReader:
                 hint=f"Run SET GLOBAL binlog_row_value_options = '' and have all clients connect again. {SKIP}",
             )
         if code == INCIDENT:
-            raise _stalled("the server has lost changes: its binary log has an incident")
+            raise _unreadable_error("the server has lost changes: its binary log has an incident")
 
 
-def _stalled(message: str) -> SinkqlError:
+def _unreadable_error(message: str) -> SinkqlError:
     return SinkqlError("SQ4469", message, hint=SKIP)
 
 
@@ -485,13 +487,13 @@ def log_place(file: str, end: int) -> str:
     return f"{int(file.rpartition('.')[2] or 0):010}:{end:020}"
 
 
-def _all_columns(present: bytes, full: bytes, count: int, size: int) -> bool:
+def _has_all_columns(present: bytes, full: bytes, count: int, size: int) -> bool:
     """Tell whether all bits of columns are set; servers differ in those behind the last one."""
     if present == full:
         return True
     mask = (1 << count) - 1
     parts = (present[at : at + size] for at in range(0, len(present), size))
-    return all(int.from_bytes(each, "little") & mask == mask for each in parts)
+    return all(int.from_bytes(bits, "little") & mask == mask for bits in parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -509,16 +511,16 @@ _STRICT = 3 << 21
 """The bits of `sql_mode` of which one makes a session strict."""
 
 
-def _query(raw: bytes, at: int, end: int, *, more: int = 0, compressed: bool = False) -> _Query:
+def _read_query(raw: bytes, at: int, end: int, *, more: int = 0, compressed: bool = False) -> _Query:
     size, length = raw[at + 8], int.from_bytes(raw[at + 11 : at + 13], "little")
     variables = at + 13 + more
     at = variables + length
     database, rest = raw[at : at + size].decode(errors="replace"), at + size + 1
-    text = _decompressed(raw, rest, end) if compressed else raw[rest:end]
-    return _Query(database, text.decode(errors="replace"), _strict(raw[variables:at]))
+    text = _decompress_mariadb(raw, rest, end) if compressed else raw[rest:end]
+    return _Query(database, text.decode(errors="replace"), _is_strict(raw[variables:at]))
 
 
-def _strict(variables: bytes) -> bool:
+def _is_strict(variables: bytes) -> bool:
     """Tell whether a statement's session was strict: flags come first, if at all, and then the mode."""
     at = 5 if variables[:1] == b"\0" else 0
     if variables[at : at + 1] != b"\1":
@@ -526,12 +528,12 @@ def _strict(variables: bytes) -> bool:
     return bool(int.from_bytes(variables[at + 1 : at + 9], "little") & _STRICT)
 
 
-def _decompressed(raw: bytes, at: int, end: int) -> bytes:
+def _decompress_mariadb(raw: bytes, at: int, end: int) -> bytes:
     """Return bytes that MariaDB has compressed: a byte with the size of a length, the length, then zlib's."""
     return zlib.decompress(raw[at + 1 + (raw[at] & 7) : end])
 
 
-def _opened(raw: bytes, at: int, end: int) -> bytes:
+def _decompress_payload(raw: bytes, at: int, end: int) -> bytes:
     """Return the events of a compressed transaction: fields of type, length and value, then zstd's bytes."""
     import pyarrow as pa
 
@@ -549,5 +551,5 @@ def _opened(raw: bytes, at: int, end: int) -> bytes:
     data = raw[at : at + size]
     if fields.get(2, 255) == 255:
         return data
-    found: bytes = pa.decompress(data, decompressed_size=fields[3], codec="zstd", asbytes=True)
-    return found
+    events: bytes = pa.decompress(data, decompressed_size=fields[3], codec="zstd", asbytes=True)
+    return events

@@ -1,4 +1,4 @@
-"""The options of CREATE CONNECTION … TO MYSQL and CREATE SOURCE … FROM MYSQL, as their dataclasses."""
+"""The options of CREATE CONNECTION … TO MYSQL and CREATE SOURCE … FROM MYSQL."""
 
 from __future__ import annotations
 

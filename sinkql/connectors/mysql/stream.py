@@ -22,7 +22,7 @@ from sinkql.connector_api.cdc import (
     Transactions,
 )
 from sinkql.connector_api.tunnel import carried_tunnel
-from sinkql.connectors.mysql.binlog import Altered, BinlogReader, TransactionPart, begun, log_place
+from sinkql.connectors.mysql.binlog import Altered, BinlogReader, TransactionPart, log_place, read_begin
 from sinkql.connectors.mysql.binlog_client import BLOCK, BinlogDump, binlog_end, current_position, server_id
 from sinkql.connectors.mysql.connection import (
     Connection,
@@ -30,21 +30,21 @@ from sinkql.connectors.mysql.connection import (
     charsets,
     connect,
     failing,
-    mariadb,
+    is_mariadb,
     rows,
     variables,
 )
 from sinkql.connectors.mysql.gtid import (
     DomainTransactions,
     NumberedTransactions,
-    count_of,
-    set_of,
-    since,
-    transactions,
+    count_transactions,
+    read_position,
+    scan_start,
+    set_text,
 )
 from sinkql.connectors.mysql.history_check import ReadHistories
-from sinkql.connectors.mysql.purify import check_settings, keyed
-from sinkql.connectors.mysql.snapshot import ServerSnapshot, TableRead, begin
+from sinkql.connectors.mysql.purify import check_settings, has_unique_key
+from sinkql.connectors.mysql.snapshot import ServerSnapshot, TableRead, begin_snapshot
 from sinkql.connectors.mysql.table import Matched, changed_rows, match, without
 from sinkql.connectors.mysql.table_map import TableMap
 from sinkql.decode.columnar import Block
@@ -70,15 +70,15 @@ class MySqlStream:
         self._secret = secret
         self._where = f"{self._options['host']}:{self._options['port']}"
         self._named = {"name": source.connection.name, "where": self._where}
-        self._asking: Connection = None
+        self._connection: Connection = None
         self._maria = False
         self._dump: BinlogDump | None = None
         self._log: BinlogReader
         self._tables: dict[str, CapturedTable] = {}
         self._charsets: dict[int, str] = {}
         self._matched: dict[tuple[str, int], Matched] = {}
-        self._held: tuple[bytes, list[tuple[int, int]]] = b"", []
-        self._standings = ReadHistories(source.notes)
+        self._pending: tuple[bytes, list[tuple[int, int]]] = b"", []
+        self._histories = ReadHistories(source.notes)
         self._server = ""
 
     def _connect(self) -> Connection:
@@ -86,11 +86,11 @@ class MySqlStream:
 
     def _ask(self) -> Connection:
         """Return the connection for questions."""
-        if self._asking is None:
-            self._asking = self._connect()
+        if self._connection is None:
+            self._connection = self._connect()
             with failing(**self._named):
-                self._maria = mariadb(self._asking)
-        return self._asking
+                self._maria = is_mariadb(self._connection)
+        return self._connection
 
     def check(self) -> None:
         connection = self._ask()
@@ -102,23 +102,23 @@ class MySqlStream:
 
         Snapshots see all that was prepared in the log before it, as nothing is read of that: it has ended.
         """
-        found = self.end()
+        end = self.end()
         deadline = time.monotonic() + _LOOK_S
         with failing(**self._named):
-            prepared = before = self._prepared()
+            prepared = before = self._list_prepared()
             while prepared:
                 if time.monotonic() > deadline:
-                    raise _undecided(self._where, len(prepared))
+                    raise _undecided_error(self._where, len(prepared))
                 time.sleep(_PAUSE_S)
-                prepared = before & self._prepared()
+                prepared = before & self._list_prepared()
             if self._maria:
                 target = log_place(*binlog_end(self._ask()))
                 while not self.look().sees(target):
                     if time.monotonic() > deadline:
                         raise ConnectionError("its snapshots do not see what it has committed")
-        return found
+        return end
 
-    def _prepared(self) -> frozenset[tuple[Any, ...]]:
+    def _list_prepared(self) -> frozenset[tuple[Any, ...]]:
         """Return the distributed transactions that may be committed or not; none where the user may not know."""
         try:
             return frozenset(rows(self._ask(), "XA RECOVER"))
@@ -132,7 +132,7 @@ class MySqlStream:
         try:
             with failing(**self._named):
                 self._check_position(after)
-            dump = self._dumped(after)
+            dump = self._open_dump(after)
             try:
                 with failing(**self._named):
                     if not dump.fill(_LOOK_S):
@@ -153,17 +153,17 @@ class MySqlStream:
             self._charsets = charsets(connection, maria=self._maria)
             self._check_position(after)
         self._check_last(after)
-        position = transactions(after, mariadb=self._maria)
+        position = read_position(after, mariadb=self._maria)
         watched = {(table.name[0], table.name[1]): table.id for table in tables}
-        start = since(after) or set_of(after)
+        start = scan_start(after) or set_text(after)
         first = DomainTransactions(start) if self._maria else NumberedTransactions(start)
         self._log = BinlogReader(
-            position, watched, self._fits, begun=first, stops=stops, maria=self._maria, folded=self._folded()
+            position, watched, self._fits, scanned=first, stops=stops, maria=self._maria, folded=self._is_case_folded()
         )
-        self._log.standings = self._standings.received
-        self._dump = self._dumped(after)
+        self._log.histories = self._histories.received
+        self._dump = self._open_dump(after)
 
-    def _folded(self) -> bool:
+    def _is_case_folded(self) -> bool:
         """Tell whether the case of tables' names says nothing: the log has them in one case, statements in any."""
         with failing(**self._named):
             return variables(self._ask(), "lower_case_table_names").get("lower_case_table_names", "0") != "0"
@@ -176,19 +176,19 @@ class MySqlStream:
         name = "server_id" if self._maria else "server_uuid"
         with failing(**self._named):
             self._server = str(variables(self._ask(), name).get(name, ""))
-        last = self._standings.last(after)
+        last = self._histories.last(after)
         if last is None or last.server != self._server:
             return
-        dump = self._dumped(last.before.partition(";")[0])  # that is behind which it is to come first
+        dump = self._open_dump(last.before.partition(";")[0])  # that is behind which it is to come first
         try:
-            found = self._first(dump)
+            transaction = self._first_transaction(dump)
         except SinkqlError as error:
             if not error.of_loss:
                 raise
             return  # it has deleted that part of the log, and may have what follows
         finally:
             dump.close()
-        if found == (last.id, last.at):
+        if transaction == (last.id, last.at):
             return
         raise SinkqlError(
             "SQ4467",
@@ -197,21 +197,21 @@ class MySqlStream:
             hint=SKIP,
         )
 
-    def _first(self, dump: BinlogDump) -> tuple[str, int]:
+    def _first_transaction(self, dump: BinlogDump) -> tuple[str, int]:
         """Return id and time of the first transaction that a log has."""
         until = time.monotonic() + _LOOK_S
         while time.monotonic() < until:
             if dump.fill(_PAUSE_S):
                 raw, frames = dump.events()
                 for start, end in frames:
-                    found = begun(raw, start, end)
-                    if found is not None:
-                        return found
+                    transaction = read_begin(raw, start, end)
+                    if transaction is not None:
+                        return transaction
         raise ConnectionError("the server does not send its log")
 
-    def _dumped(self, after: Position) -> BinlogDump:
+    def _open_dump(self, after: Position) -> BinlogDump:
         """Ask for the log, from a position on."""
-        dump, start = BinlogDump(self._connect(), **self._named), since(after) or set_of(after)
+        dump, start = BinlogDump(self._connect(), **self._named), scan_start(after) or set_text(after)
         number = server_id(f"{self._source.id} {self._source.name}")
         if self._maria:
             dump.begin_mariadb(start, server_id=number)
@@ -221,9 +221,9 @@ class MySqlStream:
 
     def _check_position(self, after: Position) -> None:
         """See that the server has what was read, as it has not after a failover to one that was behind."""
-        wanted = transactions(after, mariadb=self._maria)
-        there = DomainTransactions if self._maria else NumberedTransactions
-        if not there(current_position(self._ask(), maria=self._maria)).covers(wanted):
+        wanted = read_position(after, mariadb=self._maria)
+        set_type = DomainTransactions if self._maria else NumberedTransactions
+        if not set_type(current_position(self._ask(), maria=self._maria)).covers(wanted):
             raise SinkqlError(
                 "SQ4467",
                 f"MySQL server {self._where} does not have the transactions that were read last",
@@ -232,22 +232,22 @@ class MySqlStream:
             )
 
     def _fits(self, table: str, layout: TableMap) -> bool:
-        return self._match(table, layout).problem is None
+        return self._match_layout(table, layout).problem is None
 
-    def _match(self, table: str, layout: TableMap) -> Matched:
+    def _match_layout(self, table: str, layout: TableMap) -> Matched:
         """Return how a table's columns stand in a layout; layouts are kept as long as the stream is."""
-        found = self._matched.get((table, id(layout)))
-        if found is None:
+        matched = self._matched.get((table, id(layout)))
+        if matched is None:
             captured = self._tables[table]
-            found = match(captured, layout, self._charsets)
-            if found.columns and not self._keyed(captured, layout):
-                columns = ", ".join(f'"{each}"' for each in captured.key)
+            matched = match(captured, layout, self._charsets)
+            if matched.columns and not self._has_key(captured, layout):
+                columns = ", ".join(f'"{name}"' for name in captured.key)
                 problem = f'table "{layout.database}.{layout.table}" has no unique key of {columns} any more'
-                found = Matched(without(captured), problem=problem, lost=True)
-            self._matched[table, id(layout)] = found
-        return found
+                matched = Matched(without(captured), problem=problem, lost=True)
+            self._matched[table, id(layout)] = matched
+        return matched
 
-    def _keyed(self, table: CapturedTable, layout: TableMap) -> bool:
+    def _has_key(self, table: CapturedTable, layout: TableMap) -> bool:
         """Tell whether a table has its key; the server is asked where that is not the one that the log tells of.
 
         By then it may have another one: the log tells of one wherever there is any of whole columns.
@@ -256,7 +256,7 @@ class MySqlStream:
             return True
         connection = self._ask()
         with failing(**self._named):
-            return keyed(connection, table.name, table.key, whole=bool(layout.primary))
+            return has_unique_key(connection, table.name, table.key, whole=bool(layout.primary))
 
     def end(self) -> Position:
         with failing(**self._named):
@@ -267,14 +267,14 @@ class MySqlStream:
         return self.end()
 
     def number(self, position: Position) -> int:
-        return count_of(position)
+        return count_transactions(position)
 
     def look(self) -> ServerSnapshot:
         connection = self._ask()
         with failing(**self._named):
-            found, _ = begin(connection, maria=self._maria)
+            snapshot, _ = begin_snapshot(connection, maria=self._maria)
             connection.rollback()
-        return found
+        return snapshot
 
     def receive(self, seconds: float) -> Sequence[Event]:
         dump = self._dump
@@ -282,17 +282,17 @@ class MySqlStream:
         if not dump.fill(seconds):
             return []
         raw, frames = dump.events()
-        held, places = self._held
-        if held:
-            places = [*places, *((start + len(held), end + len(held)) for start, end in frames)]
-            raw = held + raw
+        pending, places = self._pending
+        if pending:
+            places = [*places, *((start + len(pending), end + len(pending)) for start, end in frames)]
+            raw = pending + raw
         else:
             places = frames
         try:
-            block, found, done = self._log.walk(raw, places, whole=len(raw) < BLOCK)
+            block, sections, done = self._log.walk(raw, places, whole=len(raw) < BLOCK)
             rest = places[done][0] if done < len(places) else len(raw)
-            self._held = raw[rest:], [(start - rest, end - rest) for start, end in places[done:]]
-            return self._events(Block(block), found)
+            self._pending = raw[rest:], [(start - rest, end - rest) for start, end in places[done:]]
+            return self._events(Block(block), sections)
         except (ValueError, IndexError) as error:
             raise SinkqlError(
                 "SQ4469",
@@ -301,46 +301,46 @@ class MySqlStream:
                 hint=SKIP,
             ) from error
 
-    def _events(self, block: Block, found: Sequence[TransactionPart | Altered]) -> list[Event]:
+    def _events(self, block: Block, sections: Sequence[TransactionPart | Altered]) -> list[Event]:
         events: list[Event] = []
-        for each in found:
-            if isinstance(each, Altered):
-                events += self._reshaped(each)
-            elif each.parts or each.emptied:
-                events.append(self._changed(block, each))
-            elif each.ends:
-                assert each.to is not None
-                events.append(PositionAdvanced(each.to))
+        for section in sections:
+            if isinstance(section, Altered):
+                events += self._schema_changes(section)
+            elif section.parts or section.emptied:
+                events.append(self._rows_changed(block, section))
+            elif section.ends:
+                assert section.to is not None
+                events.append(PositionAdvanced(section.to))
         return events
 
-    def _changed(self, block: Block, section: TransactionPart) -> RowsChanged:
+    def _rows_changed(self, block: Block, section: TransactionPart) -> RowsChanged:
         assert section.to is not None
         tables: dict[str, list[TableRows]] = {}
         for id_, parts in section.parts.items():
             for part in parts:
-                matched = self._match(id_, part.layout)
+                matched = self._match_layout(id_, part.layout)
                 if matched.columns:  # of others a `SchemaChanged` tells
                     tables.setdefault(id_, []).append(changed_rows(block, part, matched))
         done = Transactions(section.ends, section.ids)
         return RowsChanged(section.to, tables, done, frozenset(section.emptied), section.open)
 
-    def _reshaped(self, altered: Altered) -> list[SchemaChanged]:
+    def _schema_changes(self, altered: Altered) -> list[SchemaChanged]:
         """Return what is to be said of a table: after a statement it is one again that may be read anew."""
         table = self._tables[altered.table]
         if altered.layout is not None:
-            found = self._match(altered.table, altered.layout)
-            return [SchemaChanged(found.table, found.problem, lost=found.lost)]
+            matched = self._match_layout(altered.table, altered.layout)
+            return [SchemaChanged(matched.table, matched.problem, lost=matched.lost)]
         assert altered.effect is not None
         name = ".".join(table.name)
         match altered.effect.what:
             case "altered":
                 return [SchemaChanged(table)]
             case "columns":
-                gone = {each.lower() for each in altered.effect.columns}
-                lost = [each.name for each in table.columns if each.name.lower() in gone]
+                dropped = {name.lower() for name in altered.effect.columns}
+                lost = [column.name for column in table.columns if column.name.lower() in dropped]
                 if not lost:
                     return []
-                problem = "; ".join(f'column "{each}" of table "{name}" was dropped or renamed' for each in lost)
+                problem = "; ".join(f'column "{column}" of table "{name}" was dropped or renamed' for column in lost)
                 return [SchemaChanged(without(table, lost), problem), SchemaChanged(table)]
             case "dropped" | "database":
                 problem = f'table "{name}" was dropped or renamed'
@@ -352,7 +352,7 @@ class MySqlStream:
 
     def confirm(self, position: Position) -> None:
         """Take note of what was read last: the server keeps its log for as long as it is set to."""
-        self._standings.save(self._server)
+        self._histories.save(self._server)
 
     def looked_since(self, moment: float) -> bool:
         return True
@@ -376,17 +376,17 @@ class MySqlStream:
 
     def renew(self) -> None:
         """Forget what was read last: the server keeps nothing for anybody."""
-        self._standings.clear()
+        self._histories.clear()
 
     def close(self) -> None:
         if self._dump is not None:
             self._dump.close()
-        if self._asking is not None:
-            self._asking.close()
-            self._asking = None
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
 
-def _undecided(where: str, count: int) -> SinkqlError:
+def _undecided_error(where: str, count: int) -> SinkqlError:
     one = count == 1
     return SinkqlError(
         "SQ4470",

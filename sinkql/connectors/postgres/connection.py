@@ -1,7 +1,4 @@
-"""CREATE CONNECTION … TO POSTGRES → where the database is, who connects, and how it is encrypted.
-
-The options of CREATE CONNECTION … TO POSTGRES and CREATE SOURCE … FROM POSTGRES, as their dataclasses.
-"""
+"""The options of connections, sources and tables, and the planning of CREATE CONNECTION … TO POSTGRES."""
 
 from __future__ import annotations
 
@@ -17,11 +14,11 @@ from sinkql.errors import SinkqlError
 from sinkql.logical import SecretText
 
 PLACE = ("DATABASE",)
-"""What cannot change: a server may move, and is known by its system id then."""
+"""The options that cannot change. A server may move: its system identifier proves that it is the same."""
 
 
 def plan_connection(statement: ast.CreateConnection, planning: PlanningContext) -> Mapping[str, Any]:
-    """Return host, port, database, who connects, and how it is encrypted; raises SQ2550 to SQ2553."""
+    """Return the planned options of a connection; raise SQ2550 to SQ2553."""
     options = bind(
         statement.options, PostgresOptions, owner=CONNECTION_OWNER, span=statement.kind_span, secret=planning.secret
     )
@@ -47,7 +44,7 @@ def _check(statement: ast.CreateConnection, options: PostgresOptions) -> None:
             "SQ2903",
             "AWS PRIVATELINK of Postgres connections is not supported yet",
             option_span(statement.options, "AWS PRIVATELINK", statement.kind_span),
-            hint="Leave it out, and write the address of the endpoint as HOST.",
+            hint="Leave it out, and use the address of the endpoint as HOST.",
         )
     written, otherwise = statement.options, statement.kind_span
     check_host(written, options.host, otherwise)

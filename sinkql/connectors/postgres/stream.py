@@ -26,7 +26,7 @@ from sinkql.connector_api.cdc import (
     TableRows,
 )
 from sinkql.connectors.postgres.chunk import END, Connect, DroppedError, PostgresChunkRead, Query, complete
-from sinkql.connectors.postgres.client import guarded, works
+from sinkql.connectors.postgres.client import guarded, is_working
 from sinkql.connectors.postgres.column import binary_as_text
 from sinkql.connectors.postgres.gap_detection import PublicationWatch, SentTables, forget_known, read_publication
 from sinkql.connectors.postgres.history_check import HistoryCheck, OtherServerError, ReadHistories
@@ -39,12 +39,12 @@ from sinkql.connectors.postgres.slot import (
     application_name,
     drop_slot,
     find_slot,
+    format_place,
     free_slot,
     make_slot,
     read_history,
     read_place,
     server_snapshot,
-    shown,
     slot_name,
 )
 from sinkql.connectors.postgres.type import server_table
@@ -105,20 +105,20 @@ class PostgresStream:
         self._parts: list[bytes | memoryview] = []
         self._size = self._whole = 0
         self._moved = self._to = self._confirmed = 0
-        self._told_at = self._heard = 0.0
+        self._reported_at = self._heard = 0.0
         self._widths: dict[str, float] = {}
         self._watch: PublicationWatch | None = None
-        self._seen: _Seen | None = None
+        self._last_look: _Seen | None = None
         self._watch_again_at = self._looked_at = float("-inf")
-        self._standings = ReadHistories(source.notes)
+        self._histories = ReadHistories(source.notes)
         self._comparing: HistoryCheck | None = None
 
     # --- the server ---------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
         """Check that the server still is the one that was read, and has what is needed."""
-        with self._failures():
-            self._known()
+        with self._translate_errors():
+            self._server_timelines()
             level = self._ask("SELECT current_setting('wal_level')")
             if level != "logical":
                 raise SinkqlError(
@@ -127,14 +127,14 @@ class PostgresStream:
                     hint="Run ALTER SYSTEM SET wal_level = 'logical' on the server, and restart it.",
                 )
             if not self._ask("SELECT count(*) FROM pg_publication WHERE pubname = %s", self._publication):
-                raise self._unpublished()
+                raise self._unpublished_error()
 
     @property
     def _publication(self) -> str:
         name: str = self._source.options["publication"]
         return name
 
-    def _unpublished(self) -> SinkqlError:
+    def _unpublished_error(self) -> SinkqlError:
         return SinkqlError(
             "SQ3704",
             f'publication "{self._publication}" of source "{self._source.name}" is not in the database, or was not '
@@ -143,14 +143,14 @@ class PostgresStream:
             f"again. What changed in between is not sent: {SKIP[0].lower()}{SKIP[1:]}",
         )
 
-    def _known(self) -> Timelines:
+    def _server_timelines(self) -> Timelines:
         """Return the server's timelines; raises SQ3703 for another server."""
         expected = self._source.options.get("tuning", {}).get("system")
         if self._timelines is None and expected != UNKNOWN:
-            self._timelines = self._identified(expected)
+            self._timelines = self._identify_server(expected)
         return self._timelines or Timelines(1)
 
-    def _identified(self, expected: str | None) -> Timelines:
+    def _identify_server(self, expected: str | None) -> Timelines:
         with self._server.connect(replication=True, application=self._application) as link:
             row = link.execute("IDENTIFY_SYSTEM").fetchone()
             assert row is not None
@@ -174,20 +174,20 @@ class PostgresStream:
 
     def create(self) -> Position:
         """Have the server keep changes for this source from now on, unless it does, and return from where on."""
-        with self._failures():
-            return self._known().position(make_slot(self._ordinary(), self._slot, self._source.name))
+        with self._translate_errors():
+            return self._server_timelines().position(make_slot(self._query_connection(), self._slot, self._source.name))
 
     def end(self) -> Position:
         """Return the server's present end: what has committed by now is received up to there."""
-        with self._failures():
+        with self._translate_errors():
             place = read_place(self._ask(f"SELECT {END}"))
         self.flush()
-        return self._known().position(place)
+        return self._server_timelines().position(place)
 
     def known(self) -> Position:
         """Return the end of the server's log."""
-        with self._failures():
-            return self._known().position(read_place(self._ask(f"SELECT {END}")))
+        with self._translate_errors():
+            return self._server_timelines().position(read_place(self._ask(f"SELECT {END}")))
 
     def number(self, position: Position) -> int:
         """Return a position's place in the server's log."""
@@ -195,21 +195,21 @@ class PostgresStream:
 
     def look(self) -> Snapshot:
         """Return what a snapshot sees now."""
-        with self._failures():
-            return server_snapshot(self._ordinary())
+        with self._translate_errors():
+            return server_snapshot(self._query_connection())
 
     def flush(self) -> None:
         """Have the server's log reach the last `high`, also where nobody writes.
 
         A transaction that has a number and changes nothing: it waits for no standby.
         """
-        with self._failures():
+        with self._translate_errors():
             if not self._ask("SELECT pg_is_in_recovery()"):
                 self._ask("SELECT pg_current_xact_id()::text")
 
     def retained(self) -> int:
         """Return how many bytes the server keeps for this reader."""
-        with self._failures():
+        with self._translate_errors():
             return int(
                 self._ask(
                     f"SELECT coalesce((SELECT pg_wal_lsn_diff(({END})::pg_lsn, restart_lsn) FROM pg_replication_slots "
@@ -220,15 +220,17 @@ class PostgresStream:
 
     def most_retained(self) -> int:
         """Return how many bytes it may keep before that harms the server."""
-        with self._failures():
+        with self._translate_errors():
             setting = "SELECT setting::int8 FROM pg_settings WHERE name = 'max_slot_wal_keep_size'"
             megabytes = int(self._ask(setting) or -1)
         return _MOST_RETAINED if megabytes < 0 else min(_MOST_RETAINED, (megabytes << 20) // 2)
 
     def chunk(self, table: CapturedTable) -> PostgresChunkRead:
         """Return a read of a table, that has not begun; it goes through a connection of its own."""
-        opener = Connect(lambda: self._server.connect(application=self._application), self._failure)
-        return PostgresChunkRead(Query.of(table), self._source.name, opener, self._known().position, self._widths)
+        opener = Connect(lambda: self._server.connect(application=self._application), self._translate)
+        return PostgresChunkRead(
+            Query.of(table), self._source.name, opener, self._server_timelines().position, self._widths
+        )
 
     def complete(self, table: CapturedTable, rows: TableRows, ids: Sequence[Any]) -> tuple[TableRows, Position | None]:
         """Fill the holes of rows whose key changed from the server, by the new key; a table that is gone has no row."""
@@ -239,56 +241,56 @@ class PostgresStream:
 
     def renew(self) -> None:
         """Drop the slot."""
-        with self._failures():
-            drop_slot(self._ordinary(), self._source.id, self._source.name)
+        with self._translate_errors():
+            drop_slot(self._query_connection(), self._source.id, self._source.name)
         forget_known(self._source.notes)
-        self._standings.clear()
+        self._histories.clear()
 
     def close(self) -> None:
         """Leave the server."""
-        for each in (self._asking, self._receiving):
-            if each is not None:
-                each.close()
+        for connection in (self._asking, self._receiving):
+            if connection is not None:
+                connection.close()
         self._asking = self._receiving = None
 
     # --- changes ------------------------------------------------------------------------------------------------------
 
     def follows(self, after: Position) -> bool:
         """Tell whether the slot is there, and has confirmed nothing of it."""
-        with self._failures():
-            place, slot = self._known().place(after), find_slot(self._ordinary(), self._slot)
+        with self._translate_errors():
+            place, slot = self._server_timelines().place(after), find_slot(self._query_connection(), self._slot)
         if place is None or slot is None or slot.lost is not None:
             return False
         return slot.confirmed is not None and slot.confirmed <= place
 
     def begin(self, after: Position, tables: Sequence[CapturedTable], stops: Sequence[Position] = ()) -> None:
         """Start to receive what comes after a position."""
-        with self._failures():
-            timelines = self._known()
+        with self._translate_errors():
+            timelines = self._server_timelines()
             place = timelines.place(after)
             if place is None:
-                raise self._lost_at_failover(after)
+                raise self._lost_error(after)
             confirmed = self._free_slot(place)
             self._messages = Messages(tables, timelines.position, after)
-            self._messages.standings = self._standings.received
-            last = self._standings.last(place)
+            self._messages.histories = self._histories.received
+            last = self._histories.last(place)
             if last is not None and confirmed is not None and confirmed < last.end:
                 self._comparing = HistoryCheck(last, place, HEADER)
             self._stops, self._to = tuple(stops), place
             self._watch = PublicationWatch.of(self._publication, self._source.notes, tables)
-            self._start(place, binary=all(map(self._takes_binary, tables)))
+            self._start(place, binary=all(map(self._can_take_binary, tables)))
             self._check_end(after, place)
 
-    def _takes_binary(self, table: CapturedTable) -> bool:
+    def _can_take_binary(self, table: CapturedTable) -> bool:
         """Tell whether each column that is read as text is text in its binary form."""
-        return all(not each.as_text or binary_as_text(each.type) for each in server_table(table.options).columns)
+        return all(not column.as_text or binary_as_text(column.type) for column in server_table(table.options).columns)
 
     def _free_slot(self, place: int) -> int | None:
         """Check that the slot is there with what comes after a place, and that no other process reads it.
 
         Return what it has confirmed.
         """
-        name, connection = self._source.name, self._ordinary()
+        name, connection = self._source.name, self._query_connection()
         slot = find_slot(connection, self._slot)
         if slot is not None:
             slot = free_slot(connection, slot, self._application, name)
@@ -307,8 +309,8 @@ class PostgresStream:
         if slot.confirmed is not None and slot.confirmed > place:
             raise SinkqlError(
                 "SQ3702",
-                f'source "{name}" has lost changes: the server has none before {shown(slot.confirmed)}, '
-                f"and {shown(place)} is wanted",
+                f'source "{name}" has lost changes: the server has none before {format_place(slot.confirmed)}, '
+                f"and {format_place(place)} is wanted",
                 hint=SKIP,
             )
         return slot.confirmed
@@ -320,7 +322,7 @@ class PostgresStream:
         timeline may have taken over since.
         """
         expected = self._source.options.get("tuning", {}).get("system")
-        moved = expected != UNKNOWN and self._identified(expected) != self._timelines
+        moved = expected != UNKNOWN and self._identify_server(expected) != self._timelines
         follows = self._ask("SELECT pg_is_in_recovery()")
         if not moved and read_place(self._ask(f"SELECT {END}")) >= place:
             return
@@ -330,13 +332,13 @@ class PostgresStream:
                 "the server is a standby that has not received all, or takes over",
                 hint="Wait until it has; it is tried again.",
             )
-        raise self._lost_at_failover(after)
+        raise self._lost_error(after)
 
-    def _lost_at_failover(self, after: Position) -> SinkqlError:
+    def _lost_error(self, after: Position) -> SinkqlError:
         return SinkqlError(
             "SQ3709",
             f'the server of source "{self._source.name}" does not have the changes up to '
-            f"{shown(int(after[8:], 16))}, which were read already",
+            f"{format_place(int(after[8:], 16))}, which were read already",
             detail="It was put back from a copy, or replaced by a standby that lacks them.",
             hint=SKIP,
         )
@@ -351,7 +353,7 @@ class PostgresStream:
             options.append("binary 'true'")
         names = sql.Literal('"' + self._publication.replace('"', '""') + '"')
         begin = place if self._comparing is None else self._comparing.wanted.commit
-        command = sql.SQL(f"START_REPLICATION SLOT {self._slot} LOGICAL {shown(begin)} ({', '.join(options)})")
+        command = sql.SQL(f"START_REPLICATION SLOT {self._slot} LOGICAL {format_place(begin)} ({', '.join(options)})")
         with guarded(link):
             result = link.pgconn.exec_(command.format(names).as_bytes(link))
         if result.status != psycopg.pq.ExecStatus.COPY_BOTH:
@@ -362,18 +364,18 @@ class PostgresStream:
         """Wait up to so long, and return what came: up to about 8 MB, whole transactions where they are shorter."""
         assert self._receiving is not None, "it has not begun"
         assert self._messages is not None
-        with self._failures():
+        with self._translate_errors():
             try:
                 self._receive(self._receiving, time.monotonic() + seconds)
             except OtherServerError:
-                raise self._lost_at_failover(self._known().position(self._to)) from None
+                raise self._lost_error(self._server_timelines().position(self._to)) from None
         count = self._whole or (len(self._parts) if self._size >= _BLOCK else 0)
         events: list[Event] = []
         if count:
-            taken, self._parts = self._parts[:count], self._parts[count:]
+            parts, self._parts = self._parts[:count], self._parts[count:]
             self._size, self._whole = sum(map(len, self._parts)), 0
             try:
-                events += self._messages.decode(taken, self._stops)
+                events += self._messages.decode(parts, self._stops)
             except GarbledError as error:
                 raise SinkqlError(
                     "SQ3713",
@@ -383,34 +385,34 @@ class PostgresStream:
             self._to = max(self._to, self._messages.place)
         if self._moved > self._to and not self._parts and not self._messages.within:
             self._to = self._moved
-            events.append(PositionAdvanced(self._known().position(self._moved)))
-        return [*events, *self._watched()]
+            events.append(PositionAdvanced(self._server_timelines().position(self._moved)))
+        return [*events, *self._watch_publication()]
 
-    def _watched(self) -> Sequence[SchemaChanged]:
+    def _watch_publication(self) -> Sequence[SchemaChanged]:
         """Return what is to be said of tables of which the server has not sent all, once all before has come.
 
         What was said before is in the log by now, so that what is known since may be kept.
         """
         assert self._watch is not None
         assert self._messages is not None
-        seen, now = self._seen, time.monotonic()
-        if seen is not None and seen.told:
+        seen, now = self._last_look, time.monotonic()
+        if seen is not None and seen.reported:
             self._watch.keep(seen.tables)
             del self._messages.truncations[: seen.truncations]
-            seen = self._seen = None
+            seen = self._last_look = None
         if seen is None:
             if now < self._watch_again_at:
                 return ()
-            seen = self._seen = self._look_at_tables(now)
+            seen = self._last_look = self._look_at_tables(now)
             self._watch_again_at = now + max(_WATCH_S, _WATCH_TIMES * (time.monotonic() - now))
         if self._to < seen.end or self._parts or self._messages.within:
             return ()
-        seen.told, self._looked_at = True, seen.at
-        with self._failures():
-            return self._watch.compare(self._ordinary(), seen.tables, self._messages.truncations)
+        seen.reported, self._looked_at = True, seen.at
+        with self._translate_errors():
+            return self._watch.compare(self._query_connection(), seen.tables, self._messages.truncations)
 
     def looked_since(self, moment: float) -> bool:
-        last = self._looked_at if self._seen is None else self._seen.at
+        last = self._looked_at if self._last_look is None else self._last_look.at
         if last < moment:
             self._watch_again_at = float("-inf")
         return self._looked_at >= moment
@@ -418,11 +420,13 @@ class PostgresStream:
     def _look_at_tables(self, at: float) -> _Seen:
         assert self._watch is not None
         assert self._messages is not None
-        with self._failures():
-            found = read_publication(self._ordinary(), self._publication, self._watch.tables, self._watch.known)
-            if found is None:
-                raise self._unpublished()
-            return _Seen(found, read_place(self._ask(f"SELECT {_SENT_TO}")), len(self._messages.truncations), at)
+        with self._translate_errors():
+            tables = read_publication(
+                self._query_connection(), self._publication, self._watch.tables, self._watch.recorded
+            )
+            if tables is None:
+                raise self._unpublished_error()
+            return _Seen(tables, read_place(self._ask(f"SELECT {_SENT_TO}")), len(self._messages.truncations), at)
 
     def _receive(self, connection: Connection, until: float) -> None:
         link, parts = connection.pgconn, self._parts
@@ -435,20 +439,20 @@ class PostgresStream:
                 heard = True
                 if data[0] == _DATA:
                     comparing = self._comparing
-                    if comparing is not None and not self._takes(comparing, data):
+                    if comparing is not None and not self._is_new_message(comparing, data):
                         continue
                     parts.append(data)
                     size += length
                     if data[HEADER] == _COMMIT or (comparing is not None and comparing.is_skipping):
                         whole = len(parts)
                 elif data[0] == _KEEPALIVE:
-                    self._keepalive(data, idle=len(parts) == whole)
+                    self._on_keepalive(data, idle=len(parts) == whole)
                 continue
             if length < 0:
-                self._broken(link)
+                self._raise_broken(link)
             self._size, self._whole = size, whole
             left = max(until - time.monotonic(), 0)
-            self._tell(ask=not parts)
+            self._send_feedback(ask=not parts)
             if not poll.poll(min(left, _QUESTION_S) * 1000) and not left:
                 break
             link.consume_input()
@@ -456,27 +460,27 @@ class PostgresStream:
         if heard:
             self._heard = time.monotonic()
         elif time.monotonic() - self._heard > dead_connection.SILENCE_S:  # it was asked each second how far it is
-            if not works(connection) and not poll.poll(_LAST_CHANCE_MS):
+            if not is_working(connection) and not poll.poll(_LAST_CHANCE_MS):
                 raise psycopg.OperationalError("the server closed the connection unexpectedly: it sends nothing")
             self._heard = time.monotonic()
 
-    def _takes(self, comparing: HistoryCheck, data: bytes | memoryview) -> bool:
+    def _is_new_message(self, comparing: HistoryCheck, data: bytes | memoryview) -> bool:
         """Tell whether a message is new where what was read last comes once more."""
-        taken = comparing.accepts(data)
+        is_new = comparing.accepts(data)
         if comparing.is_done:
             self._comparing = None
-        return taken
+        return is_new
 
-    def _keepalive(self, data: bytes | memoryview, *, idle: bool) -> None:
+    def _on_keepalive(self, data: bytes | memoryview, *, idle: bool) -> None:
         place, _, wanted = struct.unpack_from(">qqB", data, 1)
         if self._comparing is not None:
             self._comparing.on_position(place)
         if idle:
             self._moved = max(self._moved, place)
         if wanted:
-            self._tell(ask=False, now=True)
+            self._send_feedback(ask=False, now=True)
 
-    def _broken(self, link: Any) -> None:
+    def _raise_broken(self, link: Any) -> None:
         result = link.get_result()
         if result is not None and result.status == psycopg.pq.ExecStatus.FATAL_ERROR:
             raise psycopg.errors.error_from_result(result)
@@ -484,21 +488,21 @@ class PostgresStream:
 
     def confirm(self, position: Position) -> None:
         """Let the server forget what is up to a position."""
-        place = self._known().place(position)
+        place = self._server_timelines().place(position)
         if place is not None and place > self._confirmed:
             self._confirmed = place
             if self._receiving is not None:
-                with self._failures():
-                    self._tell(ask=False, now=True)
-        self._standings.save()
+                with self._translate_errors():
+                    self._send_feedback(ask=False, now=True)
+        self._histories.save()
 
-    def _tell(self, *, ask: bool, now: bool = False) -> None:
+    def _send_feedback(self, *, ask: bool, now: bool = False) -> None:
         """Tell the server what is confirmed, but not all the time; with `ask` it answers with how far it is."""
         at = time.monotonic()
-        due = self._told_at + (_QUESTION_S if ask else _FEEDBACK_S)
+        due = self._reported_at + (_QUESTION_S if ask else _FEEDBACK_S)
         if self._receiving is None or (not now and at < due):
             return
-        self._told_at = at
+        self._reported_at = at
         place = self._confirmed
         link = self._receiving.pgconn
         link.put_copy_data(struct.pack(">cqqqqB", b"r", place, place, place, 0, ask))
@@ -506,29 +510,29 @@ class PostgresStream:
 
     # --- asking -------------------------------------------------------------------------------------------------------
 
-    def _ordinary(self) -> Connection:
+    def _query_connection(self) -> Connection:
         if self._asking is None:
             self._asking = self._server.connect(application=self._application)
         return self._asking
 
     def _ask(self, query: str, *values: object) -> Any:
-        row = self._ordinary().execute(query, values or None).fetchone()
+        row = self._query_connection().execute(query, values or None).fetchone()
         assert row is not None
         return row[0]
 
-    def _failure(self, error: psycopg.Error) -> SinkqlError:
+    def _translate(self, error: psycopg.Error) -> SinkqlError:
         return self._failed(error, self._server.options)
 
     @contextmanager
-    def _failures(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except psycopg.errors.UndefinedObject as error:
             if "publication" in str(error):  # as it was when a change was made that is to be sent
-                raise self._unpublished() from error
-            raise self._failure(error) from error
+                raise self._unpublished_error() from error
+            raise self._translate(error) from error
         except psycopg.Error as error:
-            raise self._failure(error) from error
+            raise self._translate(error) from error
 
 
 @dataclass(slots=True)
@@ -542,7 +546,7 @@ class _Seen:
     end: int
     truncations: int
     at: float
-    told: bool = False
+    reported: bool = False
 
 
 def forget(server: Server, source: CapturedSource, failed: Failed) -> None:
