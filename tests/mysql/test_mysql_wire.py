@@ -14,12 +14,13 @@ import pytest
 
 from sinkql import physical
 from sinkql.connector_api.cdc import CapturedTable
-from sinkql.connectors.mysql.binlog import BinlogReader, TransactionPart
+from sinkql.connectors.mysql.binlog import BinlogReader
 from sinkql.connectors.mysql.binlog_client import wait_readable
+from sinkql.connectors.mysql.binlog_sections import TransactionPart
 from sinkql.connectors.mysql.gtid import DomainTransactions, NumberedTransactions, read_tagged_gtid, set_bytes
 from sinkql.connectors.mysql.snapshot import _read_owned
 from sinkql.connectors.mysql.table import changed_rows, match
-from sinkql.connectors.mysql.table_map import TableMap
+from sinkql.connectors.mysql.table_map import TableMap, WatchedTables
 from sinkql.connectors.mysql.value import BinaryJsonError, json_text
 from sinkql.decode.columnar import Block
 from support.patience import PATIENCE_S
@@ -106,7 +107,7 @@ def _fits(table: str, layout: TableMap) -> bool:
 
 
 def _log(after: str = "") -> BinlogReader:
-    return BinlogReader(NumberedTransactions(after), {("d", "t"): "t1"}, _fits)
+    return BinlogReader(NumberedTransactions(after), WatchedTables({("d", "t"): "t1"}, _fits))
 
 
 _DOCUMENT = b"\x04\x01"

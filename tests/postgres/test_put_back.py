@@ -38,7 +38,7 @@ def _read(server: Postgres, notes: MemoryNotes, after: str | None, *, confirmed:
         reading.begin(after)
         ids = [row["id"] for row in reading.rows("t")]
         end = reading.stream._server_timelines().position(reading.stream._to)
-        reading.stream._histories.save()
+        reading.stream._history.save()
         if confirmed:
             reading.stream.confirm(end)
             reading.stream.receive(0.1)
@@ -116,7 +116,8 @@ def test_where_nothing_follows_what_comes_again_the_reader_goes_on(server: Postg
     again = _reading(server, notes)
     try:
         again.begin(end)
-        assert again.stream._comparing is not None
+        assert again.stream._replication is not None
+        assert again.stream._replication._check is not None
         deadline = Deadline()
         while again.stream._to < place:
             again.stream.receive(0.1)

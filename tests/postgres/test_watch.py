@@ -41,7 +41,7 @@ INSERT INTO t VALUES (1, 'one', 1, '{good}');
 
 @pytest.fixture(autouse=True)
 def _always(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sinkql.connectors.postgres.stream._WATCH_S", 0.0)
+    monkeypatch.setattr("sinkql.connectors.postgres.publication_monitor._WATCH_S", 0.0)
 
 
 @pytest.fixture
@@ -53,8 +53,10 @@ def _told(stream: Reading) -> list[tuple[str, str | None, bool]]:
     """Return what is said of tables up to now, by two looks at them at least."""
     found: list[tuple[str, str | None, bool]] = []
     for _ in range(2):
-        before, deadline = stream.stream._last_look, Deadline()
-        while (seen := stream.stream._last_look) is None or seen is before or not seen.reported:
+        monitor, deadline = stream.stream._monitor, Deadline()
+        assert monitor is not None
+        before = monitor._last_look
+        while (seen := monitor._last_look) is None or seen is before or not seen.reported:
             said = [each for each in stream.stream.receive(0.01) if isinstance(each, SchemaChanged)]
             found += [(each.table.id, each.problem, each.lost) for each in said]
             deadline.check("a look at the publication")

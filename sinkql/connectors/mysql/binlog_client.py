@@ -34,7 +34,7 @@ WHOLE = 0xFFFFFF
 
 
 class BinlogDump:
-    """A connection that receives the events of the binary log as they are written."""
+    """A connection that receives new events of the binary log."""
 
     def __init__(self, connection: Connection, *, name: str, where: str) -> None:
         self._connection = connection

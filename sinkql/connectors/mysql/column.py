@@ -248,7 +248,7 @@ def _decode_time(block: Block, cells: Cells, column: Wire, target: Target, bad: 
 
 
 def times(micros: Numbers, null: Flags, bad: Bad) -> pa.Array:
-    """Return times of day; negative ones and those of a day or more are bad."""
+    """Return times of day; negative times and times of a day or more are bad."""
     wrong = ((micros < 0) | (micros >= _MICROS_A_DAY)) & ~null
     bad.add(np.flatnonzero(wrong), lambda row: f"{time_text(int(micros[row]), 0)} is not a time of day")
     return _fixed_array(pa.time64("us"), np.where(wrong | null, 0, micros), null | wrong)

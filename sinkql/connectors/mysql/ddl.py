@@ -197,7 +197,7 @@ class _Reader:
         return any(token.word in words for token in self._tokenize[self._at :])
 
     def engine(self, first: str) -> str:
-        """Return the engine in table options whose first word was read; empty if there is none."""
+        """Return the engine in table options whose first word was read; empty without an engine."""
         words = [first, *(token.text.upper() for token in self._tokenize[self._at :] if token.text != "=")]
         place = words.index("ENGINE") if "ENGINE" in words else len(words)
         return words[place + 1] if place + 1 < len(words) else ""

@@ -31,7 +31,7 @@ def examine(planned: logical.Connection, examined: CheckContext, access: Outside
             mode = planned.options.get("ssl_mode", "disabled")
             yield encryption(str(cipher[0][1]) if cipher else "", mode, "verify_identity")
             for setting in settings(connection, maria=maria, where=where):
-                yield _judge_setting(setting.name, setting.value, setting.problem)
+                yield _check_setting(setting.name, setting.value, setting.problem)
             yield _check_server_id(connection)
             yield _check_retention(connection)
             yield _check_user(connection, where)
@@ -40,7 +40,7 @@ def examine(planned: logical.Connection, examined: CheckContext, access: Outside
         connection.close()
 
 
-def _judge_setting(name: str, value: str, problem: SinkqlError | None) -> HealthCheck:
+def _check_setting(name: str, value: str, problem: SinkqlError | None) -> HealthCheck:
     if problem is not None:
         return HealthCheck(name, "wrong", problem.message, problem.hint)
     return HealthCheck(name, "ok", value)
@@ -85,7 +85,7 @@ def _check_user(connection: Connection, where: str) -> HealthCheck:
 
 
 def _check_tables(tables: Sequence[Table], readings: Sequence[SourceUnderCheck]) -> Iterator[HealthCheck]:
-    """Yield the checks of tables: of those that sources read, or of unreadable ones if no source exists."""
+    """Yield the checks of tables: of tables that sources read, or of unreadable tables if no source exists."""
     for table in tables:
         name, read = (
             f"table {table.database}.{table.name}",

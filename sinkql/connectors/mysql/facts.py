@@ -1,4 +1,4 @@
-"""The facts of a server and its tables, as they are stored with a source."""
+"""The stored facts of a server and its tables."""
 
 from __future__ import annotations
 

@@ -17,6 +17,8 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+import msgspec
+
 _HEADER = 19
 _FLAGS, _UUID, _NUMBER, _TAG, _LAST_COMMITTED, _SEQUENCE, _COMMITTED_AT = range(7)
 _TAGGED = 1
@@ -116,6 +118,21 @@ def set_bytes(position: NumberedTransactions) -> bytes:
     return b"".join(parts)
 
 
+class ReadTransaction(msgspec.Struct, frozen=True, array_like=True):
+    """A transaction that was read: the positions before and after it, its id, its time, and its server."""
+
+    before: str
+    after: str
+    id: str
+    at: int
+    server: str = ""
+
+    @property
+    def end(self) -> str:
+        """The position after the transaction."""
+        return self.after
+
+
 _DIGITS = 16
 _INTERVAL = re.compile(r"(\d+)(?:-(\d+))?")
 
@@ -150,9 +167,7 @@ def count_transactions(position: str) -> int:
 
 
 def scan_start(position: str) -> str | None:
-    """Return the text of the set from which the log is scanned, before prepared transactions that are open; None if
-    there are none.
-    """
+    """Return the text of the set before the oldest open prepared transaction, from which the log is scanned."""
     return position.partition(";")[2] or None
 
 

@@ -129,7 +129,7 @@ def _read_columns(connection: Connection, *, maria: bool) -> dict[_Name, list[Co
 
 
 def _read_json_columns(connection: Connection) -> set[tuple[str, str, str]]:
-    """Return the columns with a JSON check: MariaDB's type JSON is a text with such a check."""
+    """Return the columns with a JSON check: MariaDB's type JSON is a text with this check."""
     query = (
         "SELECT constraint_schema, table_name, check_clause FROM information_schema.check_constraints "
         f"WHERE constraint_schema NOT IN {_SYSTEM}"
@@ -185,7 +185,7 @@ def _is_comparable(key: tuple[str, ...], columns: Iterable[Column]) -> bool:
 
 
 def _read_cascades(connection: Connection, quoted: str) -> tuple[str, ...]:
-    """Return the foreign keys by which changes of other tables change rows; the engine does not log such changes.
+    """Return the foreign keys by which changes of other tables change rows; the engine does not log these changes.
 
     SHOW CREATE TABLE lists them for every reader, information_schema only for users with other privileges.
     """

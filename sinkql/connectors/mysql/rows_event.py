@@ -1,7 +1,7 @@
 """Locate the values of row images in the rows events of one table.
 
 The events advance together: a step reads the next image of every event, and columns are walked in lockstep. So no
-Python object is created per row. An image is a bitmap of NULL columns, then the values of the others.
+Python object is created per row. An image is a bitmap of NULL columns, then the values of the remaining columns.
 
 A row that does not decode is shown as JSON; unreadable values are shown as the bytes that were sent.
 """
@@ -61,22 +61,22 @@ def locate(block: Block, table: TableMap, starts: Sequence[int], ends: Sequence[
     """
     places = {number: at for at, number in enumerate(sorted(wanted))}
     walk = _Walk(block, table, places)
-    position, end, lane = np.array(starts, np.int64), np.array(ends, np.int64), np.arange(len(starts))
-    step, lanes, steps = 0, [], []
-    while len(lane):
+    position, end, event = np.array(starts, np.int64), np.array(ends, np.int64), np.arange(len(starts))
+    step, event_parts, steps = 0, [], []
+    while len(event):
         try:
             position = walk.step(position)
         except IndexError as error:
             raise _too_long_error(table) from error
         if np.any(position > end):
             raise _too_long_error(table)
-        lanes.append(lane)
-        steps.append(np.full(len(lane), step, np.int64))
+        event_parts.append(event)
+        steps.append(np.full(len(event), step, np.int64))
         more = position < end
         step += 1
         if not more.all():
-            position, end, lane = position[more], end[more], lane[more]
-    events = np.concatenate(lanes) if lanes else np.empty(0, np.int64)
+            position, end, event = position[more], end[more], event[more]
+    events = np.concatenate(event_parts) if event_parts else np.empty(0, np.int64)
     order = np.argsort(events, kind="stable")  # the steps of an event are already in order
     number = np.concatenate(steps)[order] if steps else np.empty(0, np.int64)
     return Images(events[order], number, {column: walk.cells(column, order) for column in places})

@@ -21,7 +21,7 @@ from sinkql.printer.clause import ident
 _SSL = {"REQUIRED": "required", "VERIFY_CA": "verify_ca", "VERIFY_IDENTITY": "verify_identity"}
 
 
-def draft_connection(address: Address) -> ConnectionScaffold:
+def scaffold_connection(address: Address) -> ConnectionScaffold:
     """Return the connection of an address, whose path selects the database; raise SQ4039 for several hosts."""
     host, port = address.hosts[0]
     if len(address.hosts) > 1:
@@ -33,7 +33,7 @@ def draft_connection(address: Address) -> ConnectionScaffold:
     return ConnectionScaffold("MYSQL", "my", tuple(options), "PASSWORD", "MYSQL_PWD", address.path)
 
 
-def draft_sources(
+def scaffold_sources(
     planned: logical.Connection, wanted: ScaffoldRequest, access: OutsideAccess
 ) -> Iterator[SourceScaffold]:
     """Yield a source of all tables that the user may read."""

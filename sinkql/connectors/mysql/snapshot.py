@@ -43,7 +43,7 @@ _FORBIDDEN = {ER.TABLEACCESS_DENIED_ERROR, ER.COLUMNACCESS_DENIED_ERROR}
 
 @dataclass(frozen=True, slots=True)
 class ServerSnapshot:
-    """What a snapshot sees: on MariaDB all before a place in its files, on MySQL a set of transactions.
+    """The changes that a snapshot sees: on MariaDB all before a place in its files, on MySQL a set of transactions.
 
     On MySQL it may also see the transactions in `may_see`.
     """
@@ -59,10 +59,10 @@ class ServerSnapshot:
 
 
 def begin_snapshot(connection: Connection, *, maria: bool) -> tuple[ServerSnapshot, str]:
-    """Begin a transaction with a consistent snapshot; return what it sees, and a position that is not before it.
+    """Begin a transaction with a consistent snapshot; return the snapshot, and a position that is not before it.
 
-    MariaDB reports the exact place in its log. MySQL does not: the snapshot sees all that was committed before it, and
-    nothing beyond what was committed or about to be committed after it.
+    MariaDB reports the exact place in its log. MySQL does not. There, the snapshot sees all that had been committed
+    before it began. It sees at most the transactions that were committed, or about to be committed, after it began.
     """
     before = "" if maria else current_position(connection, maria=False)
     with connection.cursor() as cursor:

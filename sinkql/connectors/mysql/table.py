@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from sinkql.connector_api.cdc import CapturedTable, TableRows
 from sinkql.connector_api.stream import RowError
-from sinkql.connectors.mysql.binlog import Part
+from sinkql.connectors.mysql.binlog_sections import RowsPart
 from sinkql.connectors.mysql.column import Bad, Target, decode, strings
 from sinkql.connectors.mysql.rows_event import Cells, Flags, Images, UndecodableRow, locate
 from sinkql.connectors.mysql.table_map import TableMap, Wire
@@ -27,7 +27,7 @@ _DELETE, _UPDATE = 2, 1
 class Matched:
     """The columns of a layout that a table reads, and their targets.
 
-    `problem` is why `table` has fewer columns than planned, or none. With `lost`, changes of the table are missing.
+    `problem` is why `table` has fewer columns than planned. With `lost`, changes of the table are missing.
     """
 
     table: CapturedTable
@@ -75,6 +75,41 @@ def match(table: CapturedTable, layout: TableMap, charsets: Mapping[int, str]) -
     return Matched(left, tuple(columns) if left.columns else (), "; ".join(problems))
 
 
+class TableMatcher:
+    """Matches captured tables with the layouts of the log, each pair once.
+
+    `has_key` returns whether the key of a table identifies its rows, now or in a layout.
+    """
+
+    def __init__(
+        self,
+        tables: Sequence[CapturedTable],
+        charsets: Mapping[int, str],
+        has_key: Callable[[CapturedTable, TableMap], bool],
+    ) -> None:
+        self.tables: Mapping[str, CapturedTable] = {table.id: table for table in tables}
+        self._charsets = charsets
+        self._has_key = has_key
+        self._matched: dict[tuple[str, int], Matched] = {}
+
+    def fits(self, table: str, layout: TableMap) -> bool:
+        """Return whether a table can be read with a layout."""
+        return self.match(table, layout).problem is None
+
+    def match(self, table: str, layout: TableMap) -> Matched:
+        """Return the match of a table with a layout; layouts are not collected before the matcher."""
+        matched = self._matched.get((table, id(layout)))
+        if matched is None:
+            captured = self.tables[table]
+            matched = match(captured, layout, self._charsets)
+            if matched.columns and not self._has_key(captured, layout):
+                columns = ", ".join(f'"{name}"' for name in captured.key)
+                problem = f'table "{layout.database}.{layout.table}" no longer has a unique key of {columns}'
+                matched = Matched(without(captured), problem=problem, lost=True)
+            self._matched[table, id(layout)] = matched
+        return matched
+
+
 def without(table: CapturedTable, columns: Collection[str] | None = None) -> CapturedTable:
     """Return a table without some columns, or without any if a key column is missing."""
     if columns is None or not set(table.key).isdisjoint(columns):
@@ -82,7 +117,7 @@ def without(table: CapturedTable, columns: Collection[str] | None = None) -> Cap
     return replace(table, columns=tuple(column for column in table.columns if column.name not in columns))
 
 
-def changed_rows(block: Block, part: Part, matched: Matched) -> TableRows:
+def changed_rows(block: Block, part: RowsPart, matched: Matched) -> TableRows:
     """Return the rows of a part as changes; with a key, only the present row of each key or its deletion."""
     table = matched.table
     places = [place for place, _, _ in matched.columns]

@@ -6,8 +6,10 @@ https://dev.mysql.com/doc/dev/mysql-server/latest/classmysql_1_1binlog_1_1event_
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+
+from sinkql.connectors.mysql.ddl import Effect
 
 TINY, SHORT, LONG, FLOAT, DOUBLE, TIMESTAMP, LONGLONG, INT24 = 1, 2, 3, 4, 5, 7, 8, 9
 DATE, TIME, DATETIME, YEAR, VARCHAR, BIT = 10, 11, 12, 13, 15, 16
@@ -213,3 +215,82 @@ def _read_members(data: bytes) -> Iterator[tuple[bytes, ...]]:
             members.append(data[at : at + size])
             at += size
         yield tuple(members)
+
+
+# --- captured tables --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AlteredTable:
+    """A captured table whose layout changed; without a layout, `effect` is the effect of a statement."""
+
+    table: str
+    layout: TableMap | None
+    effect: Effect | None = None
+
+
+class WatchedTables:
+    """The captured tables, and their present layouts in the log.
+
+    `ids` has the tables' ids by database and name, whose case is irrelevant if they are `folded`. `fits` returns
+    whether a table can be read with a layout.
+    """
+
+    def __init__(
+        self,
+        ids: Mapping[tuple[str, str], str],
+        fits: Callable[[str, TableMap], bool],
+        *,
+        maria: bool = False,
+        folded: bool = False,
+    ) -> None:
+        self._folded = folded
+        self._ids = {self._key(*name): table for name, table in ids.items()}
+        self._fits = fits
+        self._maria = maria
+        self._layouts: dict[bytes, TableMap] = {}
+        self._mapped: dict[bytes, tuple[str, TableMap] | None] = {}
+        self._current: dict[str, TableMap] = {}
+        self._unfit: set[str] = set()
+
+    def _key(self, database: str, table: str) -> tuple[str, str]:
+        return (database.lower(), table.lower()) if self._folded else (database, table)
+
+    def read_map(self, id_: bytes, body: bytes, *, seen: bool) -> AlteredTable | None:
+        """Read a TABLE_MAP event, and return its table if a new layout does not fit, or fits again.
+
+        An event of a transaction that was `seen` before only maps the id.
+        """
+        layout = self._layouts.get(body)
+        if layout is None:
+            layout = self._layouts[body] = table_map(body, maria=self._maria)
+        table = self._ids.get(self._key(layout.database, layout.table))
+        self._mapped[id_] = None if table is None else (table, layout)
+        if table is None or self._current.get(table) is layout or seen:
+            return None
+        fits = self._fits(table, layout)
+        was_unfit = table in self._unfit
+        self._current[table] = layout
+        (self._unfit.discard if fits else self._unfit.add)(table)
+        return AlteredTable(table, layout) if was_unfit or not fits else None
+
+    def mapped(self, id_: bytes) -> tuple[str, TableMap] | None:
+        """Return the captured table of a table id of the log, and its layout."""
+        return self._mapped.get(id_)
+
+    def affected(self, effect: Effect) -> Sequence[str]:
+        """Return the captured tables that an effect concerns."""
+        key = self._key(effect.database, effect.table)
+        if effect.table:
+            return [self._ids[key]] if key in self._ids else []
+        return [table for name, table in self._ids.items() if name[0] == key[0]]
+
+    def is_unfit(self, table: str) -> bool:
+        """Return whether the last layout of a table did not fit."""
+        return table in self._unfit
+
+    def alter(self, table: str, effect: Effect) -> AlteredTable:
+        """Apply a statement to a table; its next rows tell whether their layout fits."""
+        self._current.pop(table, None)
+        self._unfit.discard(table)
+        return AlteredTable(table, None, effect)

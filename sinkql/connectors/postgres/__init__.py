@@ -2,17 +2,19 @@
 
 * `connection`: The options of connections, sources and tables, and the planning of a connection.
 * `scaffold`: Turns the address of a database into the connection and the source that `sinkql init` writes.
-* `plan`: Plans a source and its tables from a statement and the facts of its publication.
+* `plan`: Plans a source and its tables from the facts of its publication.
 * `facts`: Reads a publication's tables, columns, keys and problems from the server's catalog.
 * `type_catalog`: Reads types and their parts from the server's catalog.
-* `publication`: The facts of a publication, as they are stored with the source.
+* `publication`: The facts of a publication, as stored with the source.
 * `type`: Tables, columns and types of the server, and the SQL types of their values.
 * `doctor`: Checks a server for problems that would stop its sources.
 * `client`: Opens connections and explains why one fails.
 * `stream`: Streams the changes of a source's tables from its replication slot.
 * `slot`: Replication slots, positions in the server's log, and snapshots.
-* `history_check`: Detects a server that was restored from a backup, by the last transactions that were read.
-* `gap_detection`: Detects changes that a publication did not send, by comparing the server's catalog over time.
+* `replication`: Receives the messages of a slot, and reports the confirmed place.
+* `history_check`: Detects a server that was restored from a backup, by the last transaction that was read.
+* `publication_monitor`: Looks at the publication regularly, and reports gaps.
+* `gap_detection`: Compares states of the server's catalog to find changes that were not sent.
 * `pgoutput`: Decodes blocks of replication messages into capture events.
 * `relation`: Matches the layout that the stream describes with the planned table.
 * `rows`: Decodes the changes of one table, all rows of a block together.
@@ -42,7 +44,7 @@ from sinkql.connectors.postgres.connection import (
     plan_connection,
 )
 from sinkql.connectors.postgres.plan import ask, plan, plan_table
-from sinkql.connectors.postgres.scaffold import draft_connection, draft_sources, sample, table_options
+from sinkql.connectors.postgres.scaffold import sample, scaffold_connection, scaffold_sources, table_options
 
 _PASSWORDS = """\
 As libpq does, a connection sends the password in the way that the server asks for, even in clear text. With
@@ -113,7 +115,12 @@ connector = Connector(
     ),
     addresses=(
         AddressKind(
-            ("postgres", "postgresql"), draft_connection, draft_sources, table_options, source="POSTGRES", sample=sample
+            ("postgres", "postgresql"),
+            scaffold_connection,
+            scaffold_sources,
+            table_options,
+            source="POSTGRES",
+            sample=sample,
         ),
     ),
 )

@@ -20,7 +20,7 @@ from sinkql.connector_api.types import python_values
 from sinkql.connectors.postgres.client import guarded
 from sinkql.connectors.postgres.copy import Copied, build_rows, copy_out
 from sinkql.connectors.postgres.relation import SentColumn, keep_columns, match_columns, missing_columns_text
-from sinkql.connectors.postgres.slot import Connection, read_place, server_snapshot
+from sinkql.connectors.postgres.slot import Connection, query_value, read_place, server_snapshot
 from sinkql.connectors.postgres.type import ServerColumn, ServerTable, ServerType, server_table
 from sinkql.decode.columnar import Offsets
 from sinkql.errors import SinkqlError, TableError
@@ -111,7 +111,7 @@ class LockedError(TableError):
     """Another transaction has locked a table."""
 
 
-class Connect:
+class ConnectionOpener:
     """Opens connections for chunks, and translates their failures."""
 
     def __init__(self, connect: Callable[[], Connection], failed: Callable[[psycopg.Error], SinkqlError]) -> None:
@@ -128,14 +128,14 @@ class PostgresChunkRead:
 
     query: Query
     source: str
-    opener: Connect
+    opener: ConnectionOpener
     position: Callable[[int], Position]
     widths: dict[str, float]
     snapshot: Snapshot = field(init=False)
     reshaped: SchemaChanged | None = field(init=False, default=None)
     """The columns that the table still has; None if it has all of them."""
     missing_columns: str = field(init=False, default="")
-    """The problems of the other columns."""
+    """The problems of the columns that it has lost."""
     _connection: Connection | None = field(init=False, default=None)
     _now: int = field(init=False, default=0)
 
@@ -157,15 +157,12 @@ class PostgresChunkRead:
         self._lock(connection)
         self.snapshot = server_snapshot(connection)
         self._match_columns(connection)
-        row = connection.execute("SELECT (extract(epoch FROM now()) * 1000000)::int8").fetchone()
-        assert row is not None
-        self._now = row[0]
+        self._now = query_value(connection, "SELECT (extract(epoch FROM now()) * 1000000)::int8")
 
     def _lock(self, connection: Connection) -> None:
         """Begin the transaction and lock the table by its present name.
 
-        Another table may have taken its old name. Before its snapshot is taken, the transaction may only ask for the
-        lock.
+        Another table may have got its old name. Only the lock may precede the transaction's snapshot.
         """
         for _ in range(_LOCK_TRIES):
             row = connection.execute(_NAME, [self.query.server.oid]).fetchone()
@@ -217,7 +214,7 @@ class PostgresChunkRead:
         with self._translate_errors():
             if self.reshaped is not None and after is None:
                 raise _changed_table_error(self.query, self.source, self.missing_columns)
-            high = self.position(read_place(self._query_value(f"SELECT {END}")))
+            high = self.position(read_place(query_value(self._open, f"SELECT {END}")))
             if not self.query.key:
                 return Chunk(self._read_pages(size), None, high, self.reshaped)
             rows, last = self._read_after_key(after, size)
@@ -234,7 +231,7 @@ class PostgresChunkRead:
             text = query.rows([_match_keys(query, asked)]).as_string(self._open)
             copied = copy_out(self._open, text, query.selected)
             stored = build_rows(query.table, query.selected, query.key, copied, at=self._now).rows
-            end = read_place(self._query_value(f"SELECT {END}"))
+            end = read_place(query_value(self._open, f"SELECT {END}"))
         stored_keys = zip(*(python_values(stored.column(place)) for place in query.key), strict=True)
         numbers = {key: number for number, key in enumerate(stored_keys)}
         which = np.full(len(batch), -1, np.int64)
@@ -307,11 +304,6 @@ class PostgresChunkRead:
     def _open(self) -> Connection:
         assert self._connection is not None, "the read has not begun"
         return self._connection
-
-    def _query_value(self, query: str) -> Any:
-        row = self._open.execute(query).fetchone()
-        assert row is not None
-        return row[0]
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:

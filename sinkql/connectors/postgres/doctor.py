@@ -14,7 +14,7 @@ from sinkql.connector_api.planning import OutsideAccess
 from sinkql.connectors.postgres.client import Login, failure
 from sinkql.connectors.postgres.facts import SERVER, Tables, check_publication, check_server, creation_statement
 from sinkql.connectors.postgres.publication import quoted
-from sinkql.connectors.postgres.slot import Connection, slot_name
+from sinkql.connectors.postgres.slot import Connection, query_value, slot_name
 from sinkql.errors import SinkqlError
 
 _FINE = (130000, "logical", False, 1, 0, 1, 0)
@@ -48,10 +48,10 @@ def _check_server_settings(connection: Connection, examined: CheckContext) -> It
     assert row is not None
     version, level, standby, slots, used_slots, senders, used_senders = row
     shown = f"Postgres {version // 10000}.{version % 10000}"
-    yield _judge_setting("version", shown, version, *_FINE[1:])
-    yield _judge_setting("wal_level", level, _FINE[0], level, *_FINE[2:])
+    yield _check_setting("version", shown, version, *_FINE[1:])
+    yield _check_setting("wal_level", level, _FINE[0], level, *_FINE[2:])
     if standby:
-        yield _judge_setting("server", "the server is a standby", version, "logical", standby, *_FINE[3:])
+        yield _check_setting("server", "the server is a standby", version, "logical", standby, *_FINE[3:])
     slot_names = {name for (name,) in connection.execute("SELECT slot_name::text FROM pg_replication_slots")}
     ids = [reading.facts.get("source_id") for reading in examined.readings]
     if ids and all(source_id is not None and slot_name(source_id) in slot_names for source_id in ids):
@@ -59,17 +59,17 @@ def _check_server_settings(connection: Connection, examined: CheckContext) -> It
             min(used_slots, slots - 1),
             min(used_senders, senders - 1),
         )  # these sources hold their slots and senders already
-    yield _judge_setting(
+    yield _check_setting(
         "max_replication_slots", f"{slots - used_slots} of {slots} free", *_FINE[:3], slots, used_slots, 1, 0
     )
-    yield _judge_setting(
+    yield _check_setting(
         "max_wal_senders", f"{senders - used_senders} of {senders} free", *_FINE[:5], senders, used_senders
     )
     yield _check_slot_bound(connection)
 
 
-def _judge_setting(name: str, value: str, *settings: int | str | bool) -> HealthCheck:
-    """Return the check of one setting; `settings` has good values for the other ones."""
+def _check_setting(name: str, value: str, *settings: int | str | bool) -> HealthCheck:
+    """Return the check of one setting; all other `settings` have good values."""
     try:
         check_server(*settings)  # type: ignore[arg-type]  # in the order of its parameters
     except SinkqlError as error:
@@ -78,7 +78,7 @@ def _judge_setting(name: str, value: str, *settings: int | str | bool) -> Health
 
 
 def _check_slot_bound(connection: Connection) -> HealthCheck:
-    bound = _query_value(connection, "SELECT current_setting('max_slot_wal_keep_size')")
+    bound = query_value(connection, "SELECT current_setting('max_slot_wal_keep_size')")
     if bound != "-1":
         return HealthCheck("max_slot_wal_keep_size", "ok", bound)
     return HealthCheck(
@@ -212,9 +212,3 @@ def _check_one_publication(
             written = ".".join(quoted(part) for part in reference)
             fix = f"Run ALTER PUBLICATION {quoted(name)} ADD TABLE {written}; on the server."
             yield HealthCheck(f"table {'.'.join(reference)}", "wrong", f'publication "{name}" does not have it', fix)
-
-
-def _query_value(connection: Connection, query: str) -> str:
-    row = connection.execute(query).fetchone()
-    assert row is not None
-    return str(row[0])

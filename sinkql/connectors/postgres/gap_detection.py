@@ -369,9 +369,9 @@ def _find_gap(
         return f'publication "{publication}" lacked the table for a while, or was altered'
     server = server_table(table.options)
     if before.form is not None and now.form is not None:
-        anew = rewritten(server, before.form, now.form, moved=_has_moved(before, now))
-        if anew is not None:
-            return anew
+        reason = rewritten(server, before.form, now.form, moved=_has_moved(before, now))
+        if reason is not None:
+            return reason
     if before.leaves == now.leaves:
         return None
     if set(before.leaves) - set(now.leaves):

@@ -19,7 +19,7 @@ from sinkql.connector_api.cdc import (
     TableRows,
     Transactions,
 )
-from sinkql.connectors.postgres.history_check import ReadHistory
+from sinkql.connectors.postgres.history_check import ReadTransaction
 from sinkql.connectors.postgres.relation import Relation, SentTable, read_relation, relate
 from sinkql.connectors.postgres.rows import DELETE, INSERT, UPDATE, Changes, table_rows
 from sinkql.connectors.postgres.slot import format_place
@@ -54,9 +54,18 @@ class _Messages:
 
 
 class Messages:
-    """Decodes blocks of messages in order. A transaction may continue in the next block."""
+    """Decodes blocks of messages in order. A transaction may continue in the next block.
 
-    def __init__(self, tables: Sequence[CapturedTable], position: Callable[[int], Position], to: Position) -> None:
+    Committed transactions are appended to `received`.
+    """
+
+    def __init__(
+        self,
+        tables: Sequence[CapturedTable],
+        position: Callable[[int], Position],
+        to: Position,
+        received: deque[ReadTransaction],
+    ) -> None:
         self._tables_by_name = {tuple(table.name): table for table in tables}
         self._tables_by_oid = {server_table(table.options).oid: table for table in tables}
         self._position = position
@@ -65,7 +74,7 @@ class Messages:
         self._in_transaction = False
         self._commit_at = 0
         self._transaction = 0
-        self.histories: deque[ReadHistory] = deque()
+        self._received = received
         self.truncations: list[tuple[str, int]] = []
         """Tables that were emptied, and the ids of the transactions."""
 
@@ -151,7 +160,7 @@ class Messages:
         ends = [self._position(place_) for place_ in block.i8[starts[commits] + 10].tolist()]
         done = ids[which[commits]].tolist()
         begun, ended, at = (block.i8[starts[commits] + place].tolist() for place in (2, 10, 18))
-        self.histories.extend(map(ReadHistory, begun, ended, at, done))
+        self._received.extend(map(ReadTransaction, begun, ended, at, done))
         self._commit_at, self._transaction = int(times[-1]), int(ids[-1])
         last_begin, last_commit = (int(positions[-1]) if len(positions) else -1 for positions in (begins, commits))
         self._in_transaction = last_begin > last_commit if max(last_begin, last_commit) >= 0 else self._in_transaction
@@ -182,8 +191,8 @@ class Messages:
                 continue
             members = np.flatnonzero(oids == oid)
 
-            def named(number: int, own: Offsets = members) -> str:
-                return format_place(int(block.i8[starts[own[number]] - HEADER + 1]))
+            def named(number: int, members: Offsets = members) -> str:
+                return format_place(int(block.i8[starts[members[number]] - HEADER + 1]))
 
             changes = Changes(block, starts[members], ends[members], kinds[members], at[members], ids[members], named)
             tables[relation.table.id] = [table_rows(relation, changes)]

@@ -144,7 +144,7 @@ def _check_references(statement: ast.CreateSource, published: PublicationFacts, 
 def _source_table(
     table: ServerTable, publication: PublicationFacts, troubled: Sequence[ServerTable]
 ) -> logical.SourceTable:
-    """Return a table with its problem; the hint also names the other tables with problems."""
+    """Return a table with its problem; the hint also names other tables with problems."""
     options = {"server": json_lists(msgspec.to_builtins(table))}
     problem = publication.problems.get(_full_name(table))
     if problem is not None:
@@ -206,7 +206,7 @@ def _notice_long_values(statement: ast.CreateSource, tables: Sequence[ServerTabl
                 "SQ2817",
                 f"the server sends long values of {listed}{more} only when they change, so sinks store them",
                 statement.kind_span,
-                hint=f"To make the server send complete rows, run ALTER TABLE {first} REPLICA IDENTITY FULL; on it.",
+                hint=f"Run ALTER TABLE {first} REPLICA IDENTITY FULL; on the server to receive complete rows.",
             )
         )
 
@@ -224,13 +224,12 @@ def _notice_generated(
     if not names:
         return
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    in_view = "compute them in a view of SinkQL"
     stored = f"ALTER PUBLICATION {quoted(publication)} SET (publish_generated_columns = stored);"
     hint = (
-        f"To send STORED columns, run {stored} on the server and then ALTER SOURCE … REFRESH REFERENCES; in SinkQL. "
-        f"Or {in_view}."
+        f"Run {stored} on the server to send STORED columns, and then ALTER SOURCE … REFRESH REFERENCES; in SinkQL. "
+        "Or compute them in a view of SinkQL."
         if facts.version >= _GENERATED
-        else f"{in_view.capitalize()}, or store them in ordinary columns by a trigger on the server."
+        else "Compute them in a view of SinkQL, or store them in ordinary columns by a trigger on the server."
     )
     listed = f"{', '.join(names[:_LISTED])}{more}"
     message = f"the server does not send generated columns, so the source has no {listed}"

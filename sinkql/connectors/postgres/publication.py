@@ -1,4 +1,4 @@
-"""The facts of a publication, as they are stored with its source."""
+"""The stored facts of a publication."""
 
 from __future__ import annotations
 

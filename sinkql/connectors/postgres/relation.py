@@ -63,7 +63,7 @@ class Relation:
     """How a table's rows are read: the columns, their `places` among the sent values, and the places of the key.
 
     `reshaped` is the schema change if the table differs from the planned one; a table without columns is not read.
-    `planned` has all columns, including those that `table` has lost.
+    `planned` has all columns, also the lost ones.
     """
 
     planned: CapturedTable
@@ -99,7 +99,7 @@ def relate(table: CapturedTable, sent: SentTable) -> Relation:
 
 
 def match_columns(planned: ServerTable, sent: Sequence[SentColumn]) -> tuple[list[ServerColumn], list[str]]:
-    """Return the present state of columns that still have values of their types, and the other columns' problems."""
+    """Return the present state of columns that still have values of their types, and the problems of all others."""
     sent_columns = {column.name: column for column in sent}
     columns, problems = [], []
     for column in planned.columns:

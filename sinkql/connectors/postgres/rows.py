@@ -46,7 +46,7 @@ class Cells:
         return Cells(self.kinds[which], self.starts[which], self.lengths[which], sent)
 
     def fill(self, where: Offsets, other: Cells, which: Offsets) -> None:
-        """Replace some of the values by those of earlier tuples."""
+        """Replace some of the values by values of earlier tuples."""
         self.kinds[where], self.lengths[where] = other.kinds[which], other.lengths[which]
         self.starts[where] = other.starts[which]
         sent = np.ones(len(self.starts), bool) if self.sent is None else self.sent

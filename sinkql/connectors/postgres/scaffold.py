@@ -25,7 +25,7 @@ _SSL = ("disable", "require", "verify-ca", "verify-full")
 _LISTED = 20
 
 
-def draft_connection(address: Address) -> ConnectionScaffold:
+def scaffold_connection(address: Address) -> ConnectionScaffold:
     """Return the connection of an address; raise SQ4039 if the address has no database or several hosts."""
     host, port = address.hosts[0]
     if not address.path or len(address.hosts) > 1:
@@ -40,7 +40,7 @@ def draft_connection(address: Address) -> ConnectionScaffold:
     return ConnectionScaffold("POSTGRES", "pg", tuple(options), "PASSWORD", "PGPASSWORD")
 
 
-def draft_sources(
+def scaffold_sources(
     planned: logical.Connection, wanted: ScaffoldRequest, access: OutsideAccess
 ) -> Iterator[SourceScaffold]:
     """Yield a source of the publication with the most tables, or of a new publication."""

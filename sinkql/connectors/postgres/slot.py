@@ -13,7 +13,7 @@ from typing import Any
 
 import psycopg
 
-from sinkql.connector_api.cdc import Position
+from sinkql.connector_api.cdc import SKIP, Position
 from sinkql.errors import SinkqlError
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -30,6 +30,13 @@ def slot_name(source_id: str) -> str:
 def application_name(source_id: str) -> str:
     """Return the application name of a source's connections."""
     return f"sinkql {source_id}"
+
+
+def query_value(connection: Connection, query: str, *values: object) -> Any:
+    """Return the value of a query with one row of one column."""
+    row = connection.execute(query, values or None).fetchone()
+    assert row is not None
+    return row[0]
 
 
 # --- positions --------------------------------------------------------------------------------------------------------
@@ -53,6 +60,19 @@ class Timelines:
         """Return the place of a position; None if the server's log does not contain it."""
         place = int(position[8:], 16)
         return place if self.position(place) == position else None
+
+
+def identify_server(replication: Connection) -> tuple[str, Timelines]:
+    """Return the system identifier of the server of a replication connection, and its timelines."""
+    row = replication.execute("IDENTIFY_SYSTEM").fetchone()
+    assert row is not None
+    system, timeline = row[0], int(row[1])
+    if timeline == 1:
+        return system, Timelines(timeline)
+    history = replication.execute(f"TIMELINE_HISTORY {timeline}").fetchone()
+    assert history is not None
+    content = history[1]
+    return system, Timelines(timeline, read_history(content if isinstance(content, str) else bytes(content).decode()))
 
 
 def read_history(content: str) -> tuple[tuple[int, int], ...]:
@@ -203,22 +223,24 @@ def _create_slot(connection: Connection, name: str, source: str) -> None:
         connection.execute("SET statement_timeout = 0")
 
 
+def retained_bytes(connection: Connection, name: str, end: str) -> int:
+    """Return the bytes of the log before `end` that the server retains for a slot."""
+    query = f"SELECT pg_wal_lsn_diff(({end})::pg_lsn, restart_lsn) FROM pg_replication_slots WHERE slot_name = %s"
+    return int(query_value(connection, f"SELECT coalesce(({query}), 0)::int8", name))
+
+
 def _next_transaction(connection: Connection) -> int:
     """Return an id that is higher than that of any transaction that has begun to write.
 
     The end of a snapshot may be lower than a running transaction. A standby assigns no ids.
     """
     query = "CASE WHEN pg_is_in_recovery() THEN pg_snapshot_xmax(pg_current_snapshot()) ELSE pg_current_xact_id() END"
-    row = connection.execute(f"SELECT ({query})::text").fetchone()
-    assert row is not None
-    return int(row[0])
+    return int(query_value(connection, f"SELECT ({query})::text"))
 
 
 def server_snapshot(connection: Connection) -> ServerSnapshot:
     """Return the present snapshot, or that of the connection's transaction."""
-    row = connection.execute("SELECT pg_current_snapshot()::text").fetchone()
-    assert row is not None
-    return ServerSnapshot.read(row[0])
+    return ServerSnapshot.read(query_value(connection, "SELECT pg_current_snapshot()::text"))
 
 
 def _waiting_error(source: str) -> SinkqlError:
@@ -248,6 +270,31 @@ def free_slot(connection: Connection, slot: Slot, application: str, source: str)
         time.sleep(_BREATH_S)
         current = find_slot(connection, slot.name)
     return current
+
+
+def acquire_slot(connection: Connection, source_id: str, source: str, place: int) -> int | None:
+    """Check that a source's slot has the changes after a place, end an earlier reader, and return the confirmed place.
+
+    Raise SQ3701 if the slot is missing, SQ3702 if it has lost changes, and SQ3706 if another program reads it.
+    """
+    name = slot_name(source_id)
+    slot = find_slot(connection, name)
+    if slot is not None:
+        slot = free_slot(connection, slot, application_name(source_id), source)
+    if slot is None:
+        message = f'the replication slot "{name}" of source "{source}" is no longer on the server'
+        raise SinkqlError("SQ3701", message, hint=SKIP)
+    if slot.lost is not None:
+        message = f'source "{source}" has lost changes: {slot.lost[0]}'
+        raise SinkqlError("SQ3702", message, hint=f"{SKIP} {slot.lost[1]}")
+    if slot.confirmed is not None and slot.confirmed > place:
+        raise SinkqlError(
+            "SQ3702",
+            f'source "{source}" has lost changes: the server has none before {format_place(slot.confirmed)}, '
+            f"and the source needs those from {format_place(place)} on",
+            hint=SKIP,
+        )
+    return slot.confirmed
 
 
 def drop_slot(connection: Connection, source_id: str, source: str) -> None:

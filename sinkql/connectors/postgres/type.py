@@ -61,9 +61,9 @@ class ServerColumn(msgspec.Struct, frozen=True, omit_defaults=True):
 class ServerTable(msgspec.Struct, frozen=True, omit_defaults=True):
     """A table of a publication, with the columns that the server sends.
 
-    `identity` is its replica identity. `key` are the columns of the key, or none. `unique` are all keys whose columns
-    are never NULL. `filter` is the publication's WHERE as SQL. A partitioned table has its partitions' rows.
-    `CapturedTable.options` holds such a table as JSON.
+    `identity` is its replica identity. `key` are the columns of the key; empty without a key. `unique` are all keys
+    whose columns are never NULL. `filter` is the publication's WHERE as SQL. A partitioned table has its partitions'
+    rows. `CapturedTable.options` holds a table as JSON.
     """
 
     schema: str
