@@ -193,9 +193,9 @@ def test_positions_sort_as_commits_do() -> None:
 
 def test_a_set_covers_what_is_in_it() -> None:
     whole = NumberedTransactions(f"{_SERVER}:1-5:8-9:tag:1-2")
-    assert whole.covers(NumberedTransactions(f"{_SERVER}:2-3:9:tag:2"))
+    assert whole.covers(NumberedTransactions(f"{_SERVER}:2-3:9:tag:2").position())
     for text in (f"{_SERVER}:5-8", f"{_SERVER}:tag:3", f"{_OTHER}:1"):
-        assert not whole.covers(NumberedTransactions(text))
+        assert not whole.covers(NumberedTransactions(text).position())
     assert f"{_SERVER}:1-5:8-9,{_SERVER}:tag:1-2" == whole.text()
 
 

@@ -34,7 +34,7 @@ class TransactionPart:
     ends: list[str] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)
     emptied: set[str] = field(default_factory=set)
-    to: str | None = None
+    to: str = ""
     open: bool = False
 
 

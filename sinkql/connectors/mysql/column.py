@@ -18,7 +18,7 @@ from sinkql.connector_api.types import arrow_type
 from sinkql.connectors.mysql import table_map
 from sinkql.connectors.mysql.rows_event import Cells, Flags, Numbers, unsigned
 from sinkql.connectors.mysql.table_map import Wire
-from sinkql.connectors.mysql.value import ASCII_TOO, UTF8, BinaryJsonError, decimal_of, decoder, groups, json_text
+from sinkql.connectors.mysql.value import ASCII_TOO, UTF8, BinaryJsonError, decimal_of, groups, json_text, text_decoder
 from sinkql.decode.columnar import Block, binaries, fixed_width
 from sinkql.logical.jsonb import jsonb, jsonbs
 
@@ -294,9 +294,9 @@ def as_text(raw: pa.Array, target: Target, bad: Bad) -> pa.Array:
             return raw.cast(pa.string())
         except pa.ArrowInvalid:
             pass  # decoded one by one, to find the bad rows
-    one = decoder(charset)
-    assert one is not None, charset
-    return _decode_texts(raw, one, bad, lambda value: f"{value[:40]!r} is not text of the character set {charset}")
+    return _decode_texts(
+        raw, text_decoder(charset), bad, lambda value: f"{value[:40]!r} is not text of the character set {charset}"
+    )
 
 
 def _decode_texts(raw: pa.Array, one: Callable[[bytes], str], bad: Bad, reason: Callable[[bytes], str]) -> pa.Array:
@@ -352,10 +352,10 @@ def _decode_json(block: Block, cells: Cells, column: Wire, target: Target, bad: 
 
 def documents(texts: list[str | None], bad: Bad) -> pa.Array:
     """Convert JSON texts to texts of jsonb."""
-    documents_ = [text for text in texts if text is not None]
-    at_once = jsonbs(documents_)
-    if at_once is not None:
-        rest = iter(at_once)
+    present = [text for text in texts if text is not None]
+    all_converted = jsonbs(present)
+    if all_converted is not None:
+        rest = iter(all_converted)
         return pa.array([None if text is None else next(rest) for text in texts], pa.string())
     converted: list[str | None] = []
     for row, text in enumerate(texts):
@@ -369,9 +369,8 @@ def documents(texts: list[str | None], bad: Bad) -> pa.Array:
 
 @cache
 def _decode_members(column: Wire, charset: str) -> tuple[str, ...]:
-    one = decoder(charset)
-    assert one is not None, charset
-    return tuple(one(member) for member in column.members)
+    decode_member = text_decoder(charset)
+    return tuple(decode_member(member) for member in column.members)
 
 
 def _decode_enum(block: Block, cells: Cells, column: Wire, target: Target, bad: Bad) -> pa.Array:

@@ -111,7 +111,7 @@ def _written_effects(names: Iterable[tuple[str, str]]) -> Iterator[Effect]:
     """Yield the effects on the named tables, and on tables that views and triggers of their databases may change."""
     tables = list(names)
     yield from (Effect("unlogged", *name) for name in tables)
-    yield from (Effect("anything", database, "") for database in sorted({database_ for database_, _ in tables}))
+    yield from (Effect("anything", database, "") for database in sorted({schema for schema, _ in tables}))
 
 
 def _delete_effects(reader: _Reader) -> Iterator[Effect]:

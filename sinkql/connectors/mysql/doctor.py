@@ -117,7 +117,7 @@ def _check_tables(tables: Sequence[Table], readings: Sequence[SourceUnderCheck])
                 f"key {', '.join(table.key)}" if table.key else "the table has no key: rows are inserted and deleted",
             )
     visible = [(table.database, table.name) for table in tables]
-    for reference in dict.fromkeys(reference_ for reading in readings for reference_ in reading.references):
+    for reference in dict.fromkeys(name_parts for reading in readings for name_parts in reading.references):
         if not any(table[-len(reference) :] == reference for table in visible):
             written = ".".join("`" + part.replace("`", "``") + "`" for part in reference)
             fix = f"Create it, or run GRANT SELECT ON {written} TO the user on the server."

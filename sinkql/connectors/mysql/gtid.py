@@ -146,8 +146,8 @@ class Transactions(Protocol):
     def contains(self, id_: str) -> bool:
         """Return whether the set contains a transaction."""
 
-    def covers(self, other: Transactions) -> bool:
-        """Return whether the set contains all of another set."""
+    def covers(self, position: str) -> bool:
+        """Return whether the set contains all transactions of a position."""
 
     def text(self) -> str:
         """Return the set as the server writes it."""
@@ -192,8 +192,8 @@ class DomainTransactions:
         last = self._last.get(domain)
         return last is not None and number <= last[1]
 
-    def covers(self, other: Transactions) -> bool:
-        assert isinstance(other, DomainTransactions)
+    def covers(self, position: str) -> bool:
+        other = DomainTransactions(set_text(position))
         return all(self.contains(f"{domain}-{last[0]}-{last[1]}") for domain, last in other._last.items())
 
     def text(self) -> str:
@@ -245,8 +245,8 @@ class NumberedTransactions:
         wanted = int(number)
         return any(first <= wanted <= last for first, last in self._intervals.get(origin, ()))
 
-    def covers(self, other: Transactions) -> bool:
-        assert isinstance(other, NumberedTransactions)
+    def covers(self, position: str) -> bool:
+        other = NumberedTransactions(set_text(position))
         return all(
             any(first <= low and high <= last for first, last in self._intervals.get(origin, ()))
             for origin, intervals in other._intervals.items()

@@ -283,7 +283,7 @@ class TableRead:
                 unfit.add(row, column.name, reason, value)
         count = len(packets)
         arrays += [pa.array(np.ones(count, np.int64)), pa.array(np.full(count, self._at), pa.timestamp("us", "UTC"))]
-        batch = pa.RecordBatch.from_arrays(arrays, names=[*(column_.name for column_ in columns), "$diff", "$at"])
+        batch = pa.RecordBatch.from_arrays(arrays, names=[*(field.name for field in columns), "$diff", "$at"])
         last = self._last_key(block, [key_cells.take(np.array([count - 1])) for key_cells in cells[len(columns) :]])
         if not unfit.reasons:
             return TableRows(batch), last

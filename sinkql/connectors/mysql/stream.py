@@ -191,13 +191,12 @@ class MySqlStream:
 
     def _check_position(self, after: Position) -> None:
         """Check that the server has the transactions that were read; after a failover it may lack some."""
-        wanted = read_position(after, mariadb=self._maria)
         set_type = DomainTransactions if self._maria else NumberedTransactions
-        if not set_type(current_position(self._ask(), maria=self._maria)).covers(wanted):
+        if not set_type(current_position(self._ask(), maria=self._maria)).covers(after):
             raise SinkqlError(
                 "SQ4467",
                 f"MySQL server {self._where} does not have the transactions that were read last",
-                detail=f"The transactions are {wanted.text()}.",
+                detail=f"The transactions are {set_text(after)}.",
                 hint=f"Another server may have taken over. {SKIP}",
             )
 
@@ -264,12 +263,10 @@ class MySqlStream:
             elif section.parts or section.emptied:
                 events.append(self._rows_changed(block, section))
             elif section.ends:
-                assert section.to is not None
                 events.append(PositionAdvanced(section.to))
         return events
 
     def _rows_changed(self, block: Block, section: TransactionPart) -> RowsChanged:
-        assert section.to is not None
         tables: dict[str, list[TableRows]] = {}
         for id_, parts in section.parts.items():
             for part in parts:
@@ -282,16 +279,16 @@ class MySqlStream:
     def _schema_changes(self, altered: AlteredTable) -> list[SchemaChanged]:
         """Return the schema changes of an altered table; after a statement, a full refresh can read it again."""
         table = self._matcher.tables[altered.table]
-        if altered.layout is not None:
-            matched = self._matcher.match(altered.table, altered.layout)
+        change = altered.change
+        if isinstance(change, TableMap):
+            matched = self._matcher.match(altered.table, change)
             return [SchemaChanged(matched.table, matched.problem, lost=matched.lost)]
-        assert altered.effect is not None
         name = ".".join(table.name)
-        match altered.effect.what:
+        match change.what:
             case "altered":
                 return [SchemaChanged(table)]
             case "columns":
-                dropped = {name.lower() for name in altered.effect.columns}
+                dropped = {name.lower() for name in change.columns}
                 lost = [column.name for column in table.columns if column.name.lower() in dropped]
                 if not lost:
                     return []

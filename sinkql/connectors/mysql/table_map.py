@@ -222,11 +222,10 @@ def _read_members(data: bytes) -> Iterator[tuple[bytes, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class AlteredTable:
-    """A captured table whose layout changed; without a layout, `effect` is the effect of a statement."""
+    """A captured table that has a new layout, or that a statement altered."""
 
     table: str
-    layout: TableMap | None
-    effect: Effect | None = None
+    change: TableMap | Effect
 
 
 class WatchedTables:
@@ -293,4 +292,4 @@ class WatchedTables:
         """Apply a statement to a table; its next rows tell whether their layout fits."""
         self._current.pop(table, None)
         self._unfit.discard(table)
-        return AlteredTable(table, None, effect)
+        return AlteredTable(table, effect)

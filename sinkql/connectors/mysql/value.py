@@ -190,6 +190,14 @@ def _decode_character(charset: str, byte: int) -> str:
         return "\ufffe"  # charmap_decode treats it as undefined
 
 
+def text_decoder(charset: str) -> Decode:
+    """Return the decoder of a known character set; raise LookupError for any other one."""
+    decode = decoder(charset)
+    if decode is None:
+        raise LookupError(f"unknown character set {charset}")
+    return decode
+
+
 def groups(precision: int, scale: int) -> list[int]:
     """Return the number of digits in each group of bytes."""
     whole, part = divmod(precision - scale, 9), divmod(scale, 9)

@@ -85,9 +85,9 @@ class Query:
             for column in self.columns
         )
         conditions = [*where, *([sql.SQL(f"({self.server.filter})")] if self.server.filter else [])]
-        wanted = sql.SQL(" WHERE ") + sql.SQL(" AND ").join(conditions) if conditions else sql.SQL("")
+        condition = sql.SQL(" WHERE ") + sql.SQL(" AND ").join(conditions) if conditions else sql.SQL("")
         only = sql.SQL("" if self.server.partitioned else "ONLY ")
-        return sql.SQL("SELECT {} FROM {}{} AS t{}{}").format(listed, only, self.name, wanted, sql.SQL(after))
+        return sql.SQL("SELECT {} FROM {}{} AS t{}{}").format(listed, only, self.name, condition, sql.SQL(after))
 
     def key_names(self) -> sql.Composed:
         return sql.SQL(", ").join(
@@ -205,9 +205,8 @@ class PostgresChunkRead:
         """Return the number of rows that the server's planner expects, after the filter."""
         with self._translate_errors():
             counted = sql.SQL("EXPLAIN (FORMAT JSON) ") + self.query.rows([])
-            row = self._open.execute(counted).fetchone()
-        assert row is not None
-        return int(row[0][0]["Plan"]["Plan Rows"])
+            (plan,) = query_value(self._open, counted)
+        return int(plan["Plan"]["Plan Rows"])
 
     def read(self, after: Key | None, size: int) -> Chunk:
         """Return about `size` bytes of rows after a key; without a key column, all rows in parts."""
@@ -227,30 +226,30 @@ class PostgresChunkRead:
             raise _changed_table_error(query, self.source, self.missing_columns)
         with self._translate_errors():
             keys = [python_values(batch.column(place).take(pa.array(wanted))) for place in query.key]
-            asked = list(zip(*keys, strict=True))
-            text = query.rows([_match_keys(query, asked)]).as_string(self._open)
+            wanted_keys = list(zip(*keys, strict=True))
+            text = query.rows([_match_keys(query, wanted_keys)]).as_string(self._open)
             copied = copy_out(self._open, text, query.selected)
             stored = build_rows(query.table, query.selected, query.key, copied, at=self._now).rows
             end = read_place(query_value(self._open, f"SELECT {END}"))
         stored_keys = zip(*(python_values(stored.column(place)) for place in query.key), strict=True)
         numbers = {key: number for number, key in enumerate(stored_keys)}
-        which = np.full(len(batch), -1, np.int64)
-        which[wanted] = [numbers.get(key, -1) for key in asked]
-        return replace(rows, rows=_fill_rows(query, batch, stored, which)), self.position(end)
+        stored_rows = np.full(len(batch), -1, np.int64)
+        stored_rows[wanted] = [numbers.get(key, -1) for key in wanted_keys]
+        return replace(rows, rows=_fill_rows(query, batch, stored, stored_rows)), self.position(end)
 
     def _read_after_key(self, after: Key | None, size: int) -> tuple[TableRows, Key | None]:
         query, connection = self.query, self._open
-        wanted = self._row_limit(size)
+        limit = self._row_limit(size)
         where = []
         if after is not None:
             values = sql.SQL(", ").join(map(sql.Literal, after))
             where = [sql.SQL("({}) > ({})").format(query.key_names(), values)]
-        ordered = query.rows(where) + sql.SQL(" ORDER BY {} LIMIT {}").format(query.key_names(), sql.Literal(wanted))
+        ordered = query.rows(where) + sql.SQL(" ORDER BY {} LIMIT {}").format(query.key_names(), sql.Literal(limit))
         copied = copy_out(connection, ordered.as_string(connection), query.selected)
         rows = build_rows(query.table, query.selected, query.key, copied, at=self._now)
         if copied.count:
             self.widths[query.table.id] = copied.block.size / copied.count
-        return rows, self._last_key(copied) if copied.count == wanted else None
+        return rows, self._last_key(copied) if copied.count == limit else None
 
     def _row_limit(self, size: int) -> int:
         width = self.widths.get(self.query.table.id)
@@ -264,9 +263,9 @@ class PostgresChunkRead:
         values = [copied.value(place, copied.count - 1) for place in query.key]
         types = [query.selected[place].type.bare.oid for place in query.key]
         listed = sql.SQL(", ").join(_format_output(sql.SQL(f"${number + 1}")) for number in range(len(values)))
-        asked = sql.SQL("SELECT {}").format(listed).as_bytes(connection)
+        statement = sql.SQL("SELECT {}").format(listed).as_bytes(connection)
         with guarded(connection):
-            result = connection.pgconn.exec_params(asked, values, types, [1] * len(values), 0)
+            result = connection.pgconn.exec_params(statement, values, types, [1] * len(values), 0)
         if result.status != psycopg.pq.ExecStatus.TUPLES_OK:
             raise psycopg.errors.error_from_result(result)
         return tuple((result.get_value(0, number) or b"").decode() for number in range(len(values)))
@@ -382,7 +381,7 @@ def _fill_rows(query: Query, batch: pa.RecordBatch, stored: pa.RecordBatch, whic
     unchanged = [b"\0" if bits is None else bits for bits in batch.column("$hole").to_pylist()]
     columns = {name: batch.column(name) for name in batch.schema.names}
     for number, column in enumerate(query.table.columns):
-        bits = [len(bits_) > number >> 3 and bits_[number >> 3] >> (number & 7) & 1 for bits_ in unchanged]
+        bits = [len(flags) > number >> 3 and flags[number >> 3] >> (number & 7) & 1 for flags in unchanged]
         mask = np.array(bits, bool) & has_row
         if mask.any():
             values = stored.column(column.name).take(row_indices)

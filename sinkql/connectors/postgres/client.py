@@ -275,7 +275,7 @@ def failure(error: psycopg.Error, options: Mapping[str, Any], *, user: str = "")
 
     The server's own message is the detail, without the user's name: USER may be a secret.
     """
-    text = error_text(error).replace(f'"{user}"', "…") if user else error_text(error)
+    text = _error_text(error).replace(f'"{user}"', "…") if user else _error_text(error)
     for known_failure in _FAILURES:
         if re.search(known_failure.pattern, text, re.IGNORECASE | re.DOTALL):
             message = known_failure.message.format(
@@ -293,7 +293,7 @@ def failure(error: psycopg.Error, options: Mapping[str, Any], *, user: str = "")
     return SinkqlError("SQ4414", message, detail=_first_line(text), hint=hint, option="HOST")
 
 
-def error_text(error: psycopg.Error) -> str:
+def _error_text(error: psycopg.Error) -> str:
     return str(error).strip() or type(error).__name__
 
 

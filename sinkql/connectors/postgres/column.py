@@ -16,7 +16,15 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sinkql.connector_api.types import arrow_type
-from sinkql.connectors.postgres.type import BLANKED, NUMERIC_OID, ServerColumn, ServerType, sql_type
+from sinkql.connectors.postgres.type import (
+    BLANKED,
+    NUMERIC_OID,
+    ServerColumn,
+    ServerType,
+    element_type,
+    sql_type,
+    supported_type,
+)
 from sinkql.connectors.postgres.value import (
     DAY_US,
     EPOCH_DAY,
@@ -220,13 +228,13 @@ def _decode_intervals(places: Places) -> DecodedColumn:
     raw = places.block.view("V16")[places.starts]
     if places.valid is not None:
         raw[~places.valid] = b"\0" * 16
-    different, which = np.unique(raw.view("S16"), return_inverse=True)
+    different, indices = np.unique(raw.view("S16"), return_inverse=True)
     type_ = ServerType(_INTERVAL, "interval")
     distinct = different.view("V16").tolist()
     values, wrong = _read_values(distinct, lambda one: read_binary(type_, one))
     mask = None if places.valid is None else ~places.valid
-    texts = pa.array(values, pa.string()).take(pa.array(which, mask=mask))
-    return texts, None if wrong is None else columnar.mask_or_none(wrong[which])
+    texts = pa.array(values, pa.string()).take(pa.array(indices, mask=mask))
+    return texts, None if wrong is None else columnar.mask_or_none(wrong[indices])
 
 
 _SIMPLE: dict[int, Callable[[Places], DecodedColumn]] = {
@@ -272,27 +280,26 @@ _EXACT = Context(prec=2 * MOST_DIGITS)
 
 def _decode_numerics(type_: ServerType, places: Places) -> DecodedColumn:
     """Decode decimals: most as 64-bit integers, long ones in four limbs of twelve digits, others value by value."""
-    target = sql_type(type_)
-    assert target is not None
-    assert target.scale is not None
+    target = supported_type(type_)
+    scale = target.scale or 0
     block, starts, valid = places.block, places.starts, places.valid
     groups = block.i2[starts].astype(np.int64)
     weight = block.i2[starts + 2].astype(np.int64)
     sign = block.view(">u2")[starts + 4].astype(np.int64)
     if valid is not None:
         groups, weight, sign = np.where(valid, groups, 0), np.where(valid, weight, 0), np.where(valid, sign, 0)
-    before = 4 * (weight + 1) + target.scale
+    before = 4 * (weight + 1) + scale
     odd = (sign & ~_NEGATIVE != 0) | (groups > _MOST_GROUPS) | (np.abs(weight) > _MOST_GROUPS)
     wide = (before > _NARROW) & (groups > 0) & ~odd
     groups = np.where(wide | odd, 0, groups)
-    values, bad = _sum_groups(block, starts, groups, weight, target.scale)
+    values, bad = _sum_groups(block, starts, groups, weight, scale)
     values = np.where(sign == _NEGATIVE, -values, values)
     arrow = arrow_type(str(target))
     if not wide.any() and not odd.any():
         return columnar.decimals(values, valid, arrow), columnar.mask_or_none(bad)
     at, words = np.flatnonzero(wide), np.empty((0, 2), np.uint64)
     if len(at):
-        words, wrong = _sum_limbs(block, starts[at], weight[at], sign[at] == _NEGATIVE, target.scale)
+        words, wrong = _sum_limbs(block, starts[at], weight[at], sign[at] == _NEGATIVE, scale)
         bad[at] |= wrong
     more = np.flatnonzero(odd)
     if len(more):
@@ -302,7 +309,7 @@ def _decode_numerics(type_: ServerType, places: Places) -> DecodedColumn:
         ]
         numbers, wrong_ones = _read_values(raw, lambda one: read_binary(type_, one))
         bad[more] |= False if wrong_ones is None else wrong_ones
-        whole = [0 if number is None else int(number.scaleb(target.scale, _EXACT)) for number in numbers]
+        whole = [0 if number is None else int(number.scaleb(scale, _EXACT)) for number in numbers]
         pairs = b"".join(number.to_bytes(16, "little", signed=True) for number in whole)
         at = np.concatenate([at, more])
         words = np.concatenate([words, np.frombuffer(pairs, np.uint64).reshape(-1, 2)])
@@ -360,13 +367,11 @@ _FEW = 32
 
 def _decode_arrays(type_: ServerType, places: Places) -> DecodedColumn:
     """Decode arrays that have the declared number of dimensions and subscripts from 1."""
-    assert type_.element is not None
-    target = sql_type(type_)
-    assert target is not None
-    wanted = levels(target)
+    element = element_type(type_)
+    wanted = levels(supported_type(type_))
     block, starts, valid = places.block, places.starts, places.valid
     has = block.i4[starts].astype(np.int64)
-    bad = (has != 0) & ((has != wanted) | (block.view(">u4")[np.minimum(starts + 8, block.size)] != type_.element.oid))
+    bad = (has != 0) & ((has != wanted) | (block.view(">u4")[np.minimum(starts + 8, block.size)] != element.oid))
     if valid is not None:
         bad &= valid
     full = (has != 0) & ~bad if valid is None else (has != 0) & ~bad & valid
@@ -380,7 +385,7 @@ def _decode_arrays(type_: ServerType, places: Places) -> DecodedColumn:
     sizes = [np.where(full, size, 0) for size in sizes]
     total = np.prod(sizes, axis=0)
     elements = _locate_elements(replace(places, starts=np.where(full, starts + 12 + 8 * wanted, starts)), total)
-    values, wrong = binary_column(type_.element, elements)
+    values, wrong = binary_column(element, elements)
     if wrong is not None:
         bad |= _has_wrong_element(wrong, total)
     count = np.ones(len(places), np.int64)
@@ -399,8 +404,8 @@ def _decode_arrays(type_: ServerType, places: Places) -> DecodedColumn:
 
 def _has_wrong_element(wrong: Mask, total: NDArray[np.int64]) -> Mask:
     """Return the mask of arrays with a wrong element."""
-    whose = np.repeat(np.arange(len(total)), total)
-    return np.bincount(whose[wrong], minlength=len(total)) > 0
+    owners = np.repeat(np.arange(len(total)), total)
+    return np.bincount(owners[wrong], minlength=len(total)) > 0
 
 
 def _locate_elements(places: Places, total: NDArray[np.int64]) -> Places:
@@ -411,16 +416,16 @@ def _locate_elements(places: Places, total: NDArray[np.int64]) -> Places:
     starts, lengths = np.zeros(count, np.int64), np.zeros(count, np.int64)
     for number in range(min(int(total.max(initial=0)), _FEW)):
         live = np.flatnonzero(total > number)
-        here = at[live]
-        length = block.i4[here].astype(np.int64)
-        starts[first[live] + number], lengths[first[live] + number] = here + 4, length
-        at[live] = here + 4 + np.maximum(length, 0)
+        present = at[live]
+        length = block.i4[present].astype(np.int64)
+        starts[first[live] + number], lengths[first[live] + number] = present + 4, length
+        at[live] = present + 4 + np.maximum(length, 0)
     for row in np.flatnonzero(total > _FEW).tolist():
-        where = int(at[row])
+        position = int(at[row])
         for place in range(int(first[row]) + _FEW, int(first[row] + total[row])):
-            size = int.from_bytes(block.raw[where : where + 4], "big", signed=True)
-            starts[place], lengths[place] = where + 4, size
-            where += 4 + max(size, 0)
+            size = int.from_bytes(block.raw[position : position + 4], "big", signed=True)
+            starts[place], lengths[place] = position + 4, size
+            position += 4 + max(size, 0)
     valid = lengths >= 0
     return Places(block, starts, np.maximum(lengths, 0), None if valid.all() else valid)
 
@@ -474,8 +479,7 @@ _CAST = frozenset(
 
 def text_column(type_: ServerType, places: Places) -> DecodedColumn:
     """Decode a column that the output function of a type wrote, in a session of ISO dates in UTC."""
-    target = sql_type(type_)
-    assert target is not None
+    target = supported_type(type_)
     if type_.bare.oid == BLANKED:
         return _decode_blanked(places)
     texts, bad = _decode_texts(places)

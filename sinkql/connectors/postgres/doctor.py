@@ -14,7 +14,7 @@ from sinkql.connector_api.planning import OutsideAccess
 from sinkql.connectors.postgres.client import Login, failure
 from sinkql.connectors.postgres.facts import SERVER, Tables, check_publication, check_server, creation_statement
 from sinkql.connectors.postgres.publication import quoted
-from sinkql.connectors.postgres.slot import Connection, query_value, slot_name
+from sinkql.connectors.postgres.slot import Connection, query_row, query_value, slot_name
 from sinkql.errors import SinkqlError
 
 _FINE = (130000, "logical", False, 1, 0, 1, 0)
@@ -44,9 +44,7 @@ def examine(planned: logical.Connection, examined: CheckContext, access: Outside
 
 
 def _check_server_settings(connection: Connection, examined: CheckContext) -> Iterator[HealthCheck]:
-    row = connection.execute(SERVER).fetchone()
-    assert row is not None
-    version, level, standby, slots, used_slots, senders, used_senders = row
+    version, level, standby, slots, used_slots, senders, used_senders = query_row(connection, SERVER)
     shown = f"Postgres {version // 10000}.{version % 10000}"
     yield _check_setting("version", shown, version, *_FINE[1:])
     yield _check_setting("wal_level", level, _FINE[0], level, *_FINE[2:])
@@ -204,7 +202,7 @@ def _check_one_publication(
             f"table {root}", "warning", "the publication has its partitions instead of the table", whole_roots
         )
     present = [(server_table.schema, server_table.name) for server_table in tables]
-    for reference in dict.fromkeys(reference_ for reading in readings for reference_ in reading.references):
+    for reference in dict.fromkeys(name_parts for reading in readings for name_parts in reading.references):
         if (
             not any(table[-len(reference) :] == reference for table in present)
             and ".".join(reference) not in partitioned

@@ -11,11 +11,11 @@ import psycopg
 from sinkql import logical
 from sinkql.connectors.postgres.client import Login, failure
 from sinkql.connectors.postgres.publication import UNKNOWN, Problem, PublicationFacts, quoted
+from sinkql.connectors.postgres.slot import Connection, query_row
 from sinkql.connectors.postgres.type import ServerColumn, ServerTable, ServerType, json_lists
 from sinkql.connectors.postgres.type_catalog import read_types, with_modifier
 from sinkql.errors import SinkqlError, nearest
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 OLDEST = 13
 """The oldest supported version: earlier ones cannot publish a partitioned table as one table."""
 _COLUMN_LISTS = 150000
@@ -34,13 +34,10 @@ def find(login: Login, publication: str) -> logical.Facts:
             published = check_publication(connection, publication)
             tables = Tables.read(connection, publication, version)
         with login.connect(replication=True) as walsender:
-            system = walsender.execute("IDENTIFY_SYSTEM").fetchone()
+            system, *_ = query_row(walsender, "IDENTIFY_SYSTEM")
     except psycopg.Error as error:
         raise failure(error, login.options) from error
-    assert system is not None
-    return _encode_facts(
-        PublicationFacts(version, system[0], *tables.describe(roots=published), tables.find_generated())
-    )
+    return _encode_facts(PublicationFacts(version, system, *tables.describe(roots=published), tables.find_generated()))
 
 
 def find_all(login: Login) -> logical.Facts:
@@ -95,9 +92,7 @@ SELECT current_setting('server_version_num')::int, current_setting('wal_level'),
 
 
 def _read_server(connection: Connection) -> int:
-    row = connection.execute(SERVER).fetchone()
-    assert row is not None
-    return check_server(*row)
+    return check_server(*query_row(connection, SERVER))
 
 
 def check_server(
@@ -258,9 +253,9 @@ class Tables(msgspec.Struct, frozen=True):
         """Read the tables of a publication, or all tables without one."""
         lists = publication is not None and version >= _COLUMN_LISTS
         head = _TABLES.format(more="p.attnames::text[], p.rowfilter" if lists else "NULL, NULL")
-        asked = [publication] if publication is not None else []
+        parameters = [publication] if publication is not None else []
         query = head + (_PUBLISHED if publication is not None else f"{_EVERY} ORDER BY 2, 3")
-        rows = [_Row(*row) for row in connection.execute(query, asked)]
+        rows = [_Row(*row) for row in connection.execute(query, parameters)]
         oids = [row.oid for row in rows]
         columns = _group_by_first(connection.execute(_COLUMNS, [oids]))
         named = {column[1] for table_columns in columns.values() for column in table_columns}

@@ -98,12 +98,12 @@ def rewritten(table: ServerTable, before: StorageForm, now: StorageForm, *, move
     called = f'"{table.schema}.{table.name}"'
     if moved or before.file != now.file:
         for column in table.columns:
-            stored_before, is_ = before.columns.get(column.name), now.columns.get(column.name)
-            if stored_before is not None and is_ is not None and _was_retyped(stored_before, is_):
+            stored_before, stored_now = before.columns.get(column.name), now.columns.get(column.name)
+            if stored_before is not None and stored_now is not None and _was_retyped(stored_before, stored_now):
                 return f'the values of column "{column.name}" of table {called} were rewritten by ALTER TABLE'
     for id_, label in now.labels.items():
         if before.labels.get(id_, label) != label:
-            return f'the value "{before.labels[id_]}" of an enum in table {called} is called "{label}" now'
+            return f'the value "{before.labels[id_]}" of an enum in table {called} is now called "{label}"'
     return None
 
 
@@ -275,12 +275,12 @@ def read_publication(
             return None
         id_, every, via_root, *changes, oid = row
         servers = {table.id: server_table(table.options) for table in tables}
-        asked = {"id": oid, "oids": [server.oid for server in servers.values()]}
+        parameters = {"id": oid, "oids": [server.oid for server in servers.values()]}
         newer = connection.info.server_version >= _NAMESPACES
         query = _MEMBERS.format(namespace=_NAMESPACE if newer else "NULL", filter=_FILTER if newer else "NULL")
-        members = _group_by_first(connection.execute(query, asked))
+        members = _group_by_first(connection.execute(query, parameters))
         roots = any(server.partitioned for server in servers.values())
-        leaves = _group_by_first(connection.execute(_LEAVES, asked)) if roots else {}
+        leaves = _group_by_first(connection.execute(_LEAVES, parameters)) if roots else {}
         forms, unlogged = read_storage_forms(connection, servers, {name: sent.form for name, sent in earlier.items()})
     missing = [name for name, has in zip(_CHANGES, changes, strict=True) if not has]
     sent_tables = {}
@@ -431,9 +431,8 @@ def _has_older_rows(connection: Connection, leaf: str, *, emptied: bool) -> bool
         return True
     since = "SELECT xmin, cmin FROM pg_class WHERE oid = %(leaf)s::oid" if emptied else _ATTACHED
     query = sql.SQL(_OLDER).format(table=sql.Identifier(*row), since=sql.SQL(since))
-    exists = connection.execute(query, {"leaf": leaf}).fetchone()
-    assert exists is not None
-    return bool(exists[0])
+    ((exists,),) = connection.execute(query, {"leaf": leaf})
+    return bool(exists)
 
 
 def _partition_name(connection: Connection, leaf: str) -> str:

@@ -154,11 +154,11 @@ class Messages:
         begins, commits = np.flatnonzero(kinds == _BEGIN), np.flatnonzero(kinds == _COMMIT)
         times = np.concatenate([[self._commit_at], block.i8[starts[begins] + 9].astype(np.int64) + EPOCH_US])
         ids = np.concatenate([[self._transaction], block.view(">u4")[starts[begins] + 17].astype(np.int64)])
-        which = np.cumsum(kinds == _BEGIN)
+        groups = np.cumsum(kinds == _BEGIN)
         rows = np.flatnonzero((kinds == INSERT) | (kinds == UPDATE) | (kinds == DELETE))
-        tables = self._decode_tables(messages, start, rows, times[which[rows]], ids[which[rows]])
-        ends = [self._position(place_) for place_ in block.i8[starts[commits] + 10].tolist()]
-        done = ids[which[commits]].tolist()
+        tables = self._decode_tables(messages, start, rows, times[groups[rows]], ids[groups[rows]])
+        ends = [self._position(end_place) for end_place in block.i8[starts[commits] + 10].tolist()]
+        done = ids[groups[commits]].tolist()
         begun, ended, at = (block.i8[starts[commits] + place].tolist() for place in (2, 10, 18))
         self._received.extend(map(ReadTransaction, begun, ended, at, done))
         self._commit_at, self._transaction = int(times[-1]), int(ids[-1])

@@ -110,13 +110,13 @@ def match_columns(planned: ServerTable, sent: Sequence[SentColumn]) -> tuple[lis
         elif now is None:
             problems.append(f'column "{column.name}" was dropped or renamed')
         else:
-            planned_type, is_ = column.type.name, _type_name(now.oid)
-            if planned_type == is_:
-                planned_type, is_ = (
+            planned_type, sent_type = column.type.name, _type_name(now.oid)
+            if planned_type == sent_type:
+                planned_type, sent_type = (
                     planned_type + _format_modifier(column.type.oid, column.type.modifier),
-                    is_ + _format_modifier(now.oid, now.modifier),
+                    sent_type + _format_modifier(now.oid, now.modifier),
                 )
-            problems.append(f'the type of column "{column.name}" was {planned_type} and is {is_} now')
+            problems.append(f'the type of column "{column.name}" was {planned_type} and is {sent_type} now')
     return columns, problems
 
 

@@ -199,18 +199,18 @@ def _fill_unchanged(relation: Relation, changes: Changes, new: _Tuples, old: _Tu
         return
     before = np.full(len(changes.starts), -1, np.int64)
     before[old.messages] = np.arange(len(old.messages))
-    whose = before[new.messages]
+    old_numbers = before[new.messages]
     for number, cells in enumerate(new.cells):
         if not (cells.kinds == UNCHANGED).any():
             continue
-        has_old = whose >= 0
+        has_old = old_numbers >= 0
         if not relation.sent.columns[relation.places[number]].in_key:
-            has_old &= ~key_only[whose]
-        where = np.flatnonzero((cells.kinds == UNCHANGED) & has_old)
-        if len(where):
+            has_old &= ~key_only[old_numbers]
+        filled = np.flatnonzero((cells.kinds == UNCHANGED) & has_old)
+        if len(filled):
             cells.kinds, cells.starts = cells.kinds.copy(), cells.starts.copy()
             cells.lengths = cells.lengths.copy()
-            cells.fill(where, old.cells[number], whose[where])
+            cells.fill(filled, old.cells[number], old_numbers[filled])
 
 
 class _Reader:

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import psycopg
+from psycopg import sql
 
 from sinkql.connector_api.cdc import SKIP, Position
 from sinkql.errors import SinkqlError
 
 Connection = psycopg.Connection[tuple[Any, ...]]
+Query = str | sql.Composed
 _PATIENCE_S = 60
 _BREATH_S = 0.02
 _FAILOVER_VERSION = 170000
@@ -32,11 +34,15 @@ def application_name(source_id: str) -> str:
     return f"sinkql {source_id}"
 
 
-def query_value(connection: Connection, query: str, *values: object) -> Any:
+def query_row(connection: Connection, query: Query, *values: object) -> tuple[Any, ...]:
+    """Return the row of a query that always has one."""
+    (row,) = connection.execute(query, values or None)
+    return row
+
+
+def query_value(connection: Connection, query: Query, *values: object) -> Any:
     """Return the value of a query with one row of one column."""
-    row = connection.execute(query, values or None).fetchone()
-    assert row is not None
-    return row[0]
+    return query_row(connection, query, *values)[0]
 
 
 # --- positions --------------------------------------------------------------------------------------------------------
@@ -64,14 +70,11 @@ class Timelines:
 
 def identify_server(replication: Connection) -> tuple[str, Timelines]:
     """Return the system identifier of the server of a replication connection, and its timelines."""
-    row = replication.execute("IDENTIFY_SYSTEM").fetchone()
-    assert row is not None
-    system, timeline = row[0], int(row[1])
+    system, timeline, *_ = query_row(replication, "IDENTIFY_SYSTEM")
+    timeline = int(timeline)
     if timeline == 1:
         return system, Timelines(timeline)
-    history = replication.execute(f"TIMELINE_HISTORY {timeline}").fetchone()
-    assert history is not None
-    content = history[1]
+    _, content = query_row(replication, f"TIMELINE_HISTORY {timeline}")
     return system, Timelines(timeline, read_history(content if isinstance(content, str) else bytes(content).decode()))
 
 

@@ -142,6 +142,21 @@ def sql_type(type_: ServerType) -> Type | None:
             return Type(name) if name else None
 
 
+def supported_type(type_: ServerType) -> Type:
+    """Return the SQL type of the values of a supported type; raise TypeError for any other type."""
+    supported = sql_type(type_)
+    if supported is None:
+        raise TypeError(f"{type_.name} has no SQL type")
+    return supported
+
+
+def element_type(type_: ServerType) -> ServerType:
+    """Return the type of an array's elements; raise TypeError for any other type."""
+    if type_.element is None:
+        raise TypeError(f"{type_.name} is not an array")
+    return type_.element
+
+
 def _array_type(type_: ServerType) -> Type | None:
     nested = sql_type(type_.element) if type_.element is not None else None
     for _ in range(max(type_.dimensions, 1)):

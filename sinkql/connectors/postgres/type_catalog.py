@@ -6,11 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
-import psycopg
 
+from sinkql.connectors.postgres.slot import Connection
 from sinkql.connectors.postgres.type import ServerType
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 _TYPES = """
 SELECT t.oid::int8, format_type(t.oid, NULL), t.typtype::text, t.typcategory = 'A' AND t.typlen = -1, t.typelem::int8,

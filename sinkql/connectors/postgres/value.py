@@ -14,7 +14,14 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any
 
-from sinkql.connectors.postgres.type import BLANKED, NUMERIC_OID, ServerType, sql_type
+from sinkql.connectors.postgres.type import (
+    BLANKED,
+    NUMERIC_OID,
+    ServerType,
+    element_type,
+    sql_type,
+    supported_type,
+)
 from sinkql.logical.expression import Interval
 from sinkql.logical.jsonb import has_long_number, jsonb
 from sinkql.logical.nested import Items, levels, read_array, read_record
@@ -69,8 +76,7 @@ def read_binary(type_: ServerType, raw: bytes) -> Any:
 def read_text(type_: ServerType, text: str) -> Any:
     """Decode a value that the output function of a type wrote, in a session of ISO dates in UTC; raise UnfitError."""
     bare = type_.bare
-    target = sql_type(bare)
-    assert target is not None
+    target = supported_type(bare)
     try:
         return _read_checked_text(bare, target, text)
     except UnfitError:
@@ -236,8 +242,8 @@ def to_bound(range_: str, value: Any) -> Bound:
 
 
 def _unpack_array(type_: ServerType, raw: bytes) -> list[Any]:
-    assert type_.element is not None
-    dimensions, _, element = struct.unpack_from(">iiI", raw)
+    element = element_type(type_)
+    dimensions, _, oid = struct.unpack_from(">iiI", raw)
     if not dimensions:
         return []
     wanted = levels(sql_type(type_) or Type("text"))
@@ -246,13 +252,13 @@ def _unpack_array(type_: ServerType, raw: bytes) -> list[Any]:
     sizes = struct.unpack_from(f">{2 * dimensions}i", raw, 12)
     if any(subscript != 1 for subscript in sizes[1::2]):
         raise UnfitError(_SUBSCRIPTS)
-    if element != type_.element.oid:
+    if oid != element.oid:
         raise ValueError
     at = 12 + 8 * dimensions
     values: list[Any] = []
     while at < len(raw):
         (length,) = struct.unpack_from(">i", raw, at)
-        values.append(None if length < 0 else read_binary(type_.element, raw[at + 4 : at + 4 + length]))
+        values.append(None if length < 0 else read_binary(element, raw[at + 4 : at + 4 + length]))
         at += 4 + max(length, 0)
     for size in reversed(sizes[2::2]):
         parts = iter(values)
@@ -330,8 +336,7 @@ def _read_array_text(type_: ServerType, target: Type, text: str) -> list[Any]:
         has, first = has + 1, first[0]  # type: ignore[assignment]  # a list within, or an element
     if has not in (0, wanted):
         raise UnfitError(_dimensions_reason(has, wanted))
-    assert type_.element is not None
-    return _read_elements(type_.element, items)
+    return _read_elements(element_type(type_), items)
 
 
 def _read_elements(type_: ServerType, items: Items) -> list[Any]:
