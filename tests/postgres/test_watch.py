@@ -221,7 +221,7 @@ _ANEW = {
     "an enum": (
         _STORED,
         "ALTER TYPE mood RENAME VALUE 'bad' TO 'poor'",
-        'the value "bad" of an enum in table "public.t" is called "poor" now',
+        'the value "bad" of an enum in table "public.t" is now called "poor"',
     ),
 }
 

@@ -226,7 +226,7 @@ def _notice_generated(
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     stored = f"ALTER PUBLICATION {quoted(publication)} SET (publish_generated_columns = stored);"
     hint = (
-        f"Run {stored} on the server to send STORED columns, and then ALTER SOURCE … REFRESH REFERENCES; in SinkQL. "
+        f"Run {stored} on the server to send stored columns, and then ALTER SOURCE … REFRESH REFERENCES; in SinkQL. "
         "Or compute them in a view of SinkQL."
         if facts.version >= _GENERATED
         else "Compute them in a view of SinkQL, or store them in ordinary columns by a trigger on the server."
