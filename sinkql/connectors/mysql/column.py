@@ -17,7 +17,7 @@ import pyarrow as pa
 from sinkql.connector_api.types import arrow_type
 from sinkql.connectors.mysql import table_map
 from sinkql.connectors.mysql.rows_event import Cells, Flags, Numbers, unsigned
-from sinkql.connectors.mysql.table_map import Wire
+from sinkql.connectors.mysql.table_map import LogColumn
 from sinkql.connectors.mysql.value import ASCII_TOO, UTF8, BinaryJsonError, decimal_of, groups, json_text, text_decoder
 from sinkql.decode.columnar import Block, binaries, fixed_width
 from sinkql.logical.jsonb import jsonb, jsonbs
@@ -29,7 +29,7 @@ _LIMBS = 36
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class TargetColumn:
     """The target of a column: its SQL type, the kind of its declaration, and its character set.
 
     If the type is text and the kind is not, the column is the text that the server prints. `filled` is the width to
@@ -44,7 +44,7 @@ class Target:
 
 
 @dataclass(slots=True)
-class Bad:
+class BadRows:
     """Rows with a value that the type cannot hold, each with the reason."""
 
     reasons: dict[int, str] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class Bad:
             self.reasons.setdefault(int(row), reason(int(row)))
 
 
-def decode(block: Block, cells: Cells, column: Wire, target: Target, bad: Bad) -> pa.Array:
+def decode(block: Block, cells: Cells, column: LogColumn, target: TargetColumn, bad: BadRows) -> pa.Array:
     """Return a column's values in the Arrow type of its SQL type; bad values are NULL."""
     if target.type == "text" and column.type not in _TEXTS:
         return _decode_as_text(block, cells, column, target, bad)
@@ -82,7 +82,7 @@ def _fixed_array(type_: pa.DataType, values: npt.NDArray[Any], null: Flags) -> p
 # --- numbers --------------------------------------------------------------------------------------------------------
 
 
-def _decode_integer(block: Block, cells: Cells, column: Wire, target: Target, bad: Bad) -> pa.Array:
+def _decode_integer(block: Block, cells: Cells, column: LogColumn, target: TargetColumn, bad: BadRows) -> pa.Array:
     numbers = unsigned(block, cells.starts, column.width)
     if column.unsigned and column.width == 8:
         return _wide_array(np.zeros_like(numbers), numbers, cells.null, 20, 0)
@@ -95,22 +95,22 @@ def _decode_integer(block: Block, cells: Cells, column: Wire, target: Target, ba
     return _fixed_array(pa.int64(), numbers, cells.null).cast(type_)
 
 
-def _decode_float(block: Block, cells: Cells, column: Wire, target: Target, bad: Bad) -> pa.Array:
+def _decode_float(block: Block, cells: Cells, column: LogColumn, target: TargetColumn, bad: BadRows) -> pa.Array:
     dtype, type_ = ("<f4", pa.float32()) if column.width == 4 else ("<f8", pa.float64())
     return _fixed_array(type_, block.view(dtype)[cells.starts], cells.null)
 
 
-def _decode_bit(block: Block, cells: Cells, column: Wire, target: Target, bad: Bad) -> pa.Array:
+def _decode_bit(block: Block, cells: Cells, column: LogColumn, target: TargetColumn, bad: BadRows) -> pa.Array:
     numbers = _read_big_endian(block, cells.starts, column.width)
     return _wide_array(np.zeros_like(numbers), numbers, cells.null, 20, 0)
 
 
-def _decode_year(block: Block, cells: Cells, column: Wire, target: Target, bad: Bad) -> pa.Array:
+def _decode_year(block: Block, cells: Cells, column: LogColumn, target: TargetColumn, bad: BadRows) -> pa.Array:
     years = unsigned(block, cells.starts, 1)
     return _fixed_array(pa.int64(), np.where(years == 0, 0, years + 1900), cells.null).cast(arrow_type(target.type))
 
 
-def _decode_decimal(block: Block, cells: Cells, column: Wire, target: Target, bad: Bad) -> pa.Array:
+def _decode_decimal(block: Block, cells: Cells, column: LogColumn, target: TargetColumn, bad: BadRows) -> pa.Array:
     type_ = arrow_type(target.type)
     if column.precision > min(_LIMBS, type_.precision) or column.scale != type_.scale:
         return _decode_long_decimal(block, cells, column, type_, bad)
@@ -151,7 +151,7 @@ def _wide_array(high: Numbers, low: Numbers, null: Flags, precision: int, scale:
     return _fixed_array(pa.decimal128(precision, scale), both, null)
 
 
-def _decode_long_decimal(block: Block, cells: Cells, column: Wire, type_: pa.DataType, bad: Bad) -> pa.Array:
+def _decode_long_decimal(block: Block, cells: Cells, column: LogColumn, type_: pa.DataType, bad: BadRows) -> pa.Array:
     decimals: list[Decimal | None] = []
     for row, start in enumerate(cells.starts.tolist()):
         value = None if cells.null[row] else _read_decimal(block.raw, start, column)
@@ -166,7 +166,7 @@ def _numeric_name(type_: pa.DataType) -> str:
     return f"numeric({type_.precision},{type_.scale})"
 
 
-def _read_decimal(raw: bytes, start: int, column: Wire) -> Decimal:
+def _read_decimal(raw: bytes, start: int, column: LogColumn) -> Decimal:
     return decimal_of(raw[start : start + column.width], column.precision, column.scale)
 
 
@@ -195,12 +195,12 @@ def _count_days(year: Numbers, month: Numbers, day: Numbers) -> tuple[Numbers, F
     return (first - _EPOCH_DAY).astype(np.int64) + day - 1, right & (day <= length)
 
 
-def _decode_date(block: Block, cells: Cells, column: Wire, target: Target, bad: Bad) -> pa.Array:
+def _decode_date(block: Block, cells: Cells, column: LogColumn, target: TargetColumn, bad: BadRows) -> pa.Array:
     packed = unsigned(block, cells.starts, 3)
     return dates(packed >> 9, packed >> 5 & 15, packed & 31, cells.null, bad)
 
 
-def dates(year: Numbers, month: Numbers, day: Numbers, null: Flags, bad: Bad) -> pa.Array:
+def dates(year: Numbers, month: Numbers, day: Numbers, null: Flags, bad: BadRows) -> pa.Array:
     """Return the dates of years, months and days; invalid dates are bad."""
     days, right = _count_days(year, month, day)
     wrong = ~right & ~null
@@ -208,7 +208,7 @@ def dates(year: Numbers, month: Numbers, day: Numbers, null: Flags, bad: Bad) ->
     return _fixed_array(pa.date32(), days.astype(np.int32), null | wrong)
 
 
-def _decode_datetime(block: Block, cells: Cells, column: Wire, target: Target, bad: Bad) -> pa.Array:
+def _decode_datetime(block: Block, cells: Cells, column: LogColumn, target: TargetColumn, bad: BadRows) -> pa.Array:
     packed = _read_big_endian(block, cells.starts, 5)
     months = packed >> 22 & 0x1FFFF
     seconds = (packed >> 12 & 31) * 3600 + (packed >> 6 & 63) * 60 + (packed & 63)
@@ -216,7 +216,7 @@ def _decode_datetime(block: Block, cells: Cells, column: Wire, target: Target, b
     return moments(months // 13, months % 13, packed >> 17 & 31, micros, cells.null, bad)
 
 
-def moments(year: Numbers, month: Numbers, day: Numbers, micros: Numbers, null: Flags, bad: Bad) -> pa.Array:
+def moments(year: Numbers, month: Numbers, day: Numbers, micros: Numbers, null: Flags, bad: BadRows) -> pa.Array:
     """Return timestamps of dates and microseconds after midnight; invalid dates are bad."""
     days, right = _count_days(year, month, day)
     wrong = ~right & ~null
@@ -224,7 +224,7 @@ def moments(year: Numbers, month: Numbers, day: Numbers, micros: Numbers, null: 
     return _fixed_array(pa.timestamp("us"), days * _MICROS_A_DAY + micros, null | wrong)
 
 
-def _decode_timestamp(block: Block, cells: Cells, column: Wire, target: Target, bad: Bad) -> pa.Array:
+def _decode_timestamp(block: Block, cells: Cells, column: LogColumn, target: TargetColumn, bad: BadRows) -> pa.Array:
     seconds = _read_big_endian(block, cells.starts, 4)
     micros = seconds * 1_000_000 + _read_fraction(block, cells.starts + 4, column.scale)
     wrong = (micros == 0) & ~cells.null
@@ -232,7 +232,7 @@ def _decode_timestamp(block: Block, cells: Cells, column: Wire, target: Target, 
     return _fixed_array(pa.timestamp("us", "UTC"), micros, cells.null | wrong)
 
 
-def _unpack_time(block: Block, cells: Cells, column: Wire) -> Numbers:
+def _unpack_time(block: Block, cells: Cells, column: LogColumn) -> Numbers:
     width = (column.scale + 1) // 2
     packed = _read_big_endian(block, cells.starts, 3 + width) - (0x800000 << 8 * width)
     size = np.abs(packed)
@@ -243,11 +243,11 @@ def _unpack_time(block: Block, cells: Cells, column: Wire) -> Numbers:
     return micros
 
 
-def _decode_time(block: Block, cells: Cells, column: Wire, target: Target, bad: Bad) -> pa.Array:
+def _decode_time(block: Block, cells: Cells, column: LogColumn, target: TargetColumn, bad: BadRows) -> pa.Array:
     return times(_unpack_time(block, cells, column), cells.null, bad)
 
 
-def times(micros: Numbers, null: Flags, bad: Bad) -> pa.Array:
+def times(micros: Numbers, null: Flags, bad: BadRows) -> pa.Array:
     """Return times of day; negative times and times of a day or more are bad."""
     wrong = ((micros < 0) | (micros >= _MICROS_A_DAY)) & ~null
     bad.add(np.flatnonzero(wrong), lambda row: f"{time_text(int(micros[row]), 0)} is not a time of day")
@@ -268,12 +268,12 @@ def _format_fraction(micros: int, digits: int) -> str:
 # --- texts ----------------------------------------------------------------------------------------------------------
 
 
-def _decode_string(block: Block, cells: Cells, column: Wire, target: Target, bad: Bad) -> pa.Array:
+def _decode_string(block: Block, cells: Cells, column: LogColumn, target: TargetColumn, bad: BadRows) -> pa.Array:
     raw = strings(block, cells)
     return from_bytes(raw, column, target, bad)
 
 
-def from_bytes(raw: pa.Array, column: Wire, target: Target, bad: Bad) -> pa.Array:
+def from_bytes(raw: pa.Array, column: LogColumn, target: TargetColumn, bad: BadRows) -> pa.Array:
     """Return byte strings as values of their column: text, bytes, an address or a document."""
     if target.kind in _PACKED:
         return _decode_packed(raw, target)
@@ -283,7 +283,7 @@ def from_bytes(raw: pa.Array, column: Wire, target: Target, bad: Bad) -> pa.Arra
     return documents(texts.to_pylist(), bad) if target.type == "jsonb" else texts
 
 
-def as_text(raw: pa.Array, target: Target, bad: Bad) -> pa.Array:
+def as_text(raw: pa.Array, target: TargetColumn, bad: BadRows) -> pa.Array:
     """Decode bytes of the column's character set."""
     charset = target.charset or "utf8mb4"
     data = raw.buffers()[2]
@@ -299,7 +299,7 @@ def as_text(raw: pa.Array, target: Target, bad: Bad) -> pa.Array:
     )
 
 
-def _decode_texts(raw: pa.Array, one: Callable[[bytes], str], bad: Bad, reason: Callable[[bytes], str]) -> pa.Array:
+def _decode_texts(raw: pa.Array, one: Callable[[bytes], str], bad: BadRows, reason: Callable[[bytes], str]) -> pa.Array:
     texts: list[str | None] = []
     for row, value in enumerate(raw.to_pylist()):
         try:
@@ -334,12 +334,12 @@ _PACKED: Mapping[str, tuple[int, Callable[[bytes], str]]] = {
 }
 
 
-def _decode_packed(raw: pa.Array, target: Target) -> pa.Array:
+def _decode_packed(raw: pa.Array, target: TargetColumn) -> pa.Array:
     size, one = _PACKED[target.kind]
     return pa.array([None if v is None else one(v.ljust(size, b"\0")) for v in raw.to_pylist()], pa.string())
 
 
-def _decode_json(block: Block, cells: Cells, column: Wire, target: Target, bad: Bad) -> pa.Array:
+def _decode_json(block: Block, cells: Cells, column: LogColumn, target: TargetColumn, bad: BadRows) -> pa.Array:
     texts: list[str | None] = []
     for row, value in enumerate(strings(block, cells).to_pylist()):
         try:
@@ -350,7 +350,7 @@ def _decode_json(block: Block, cells: Cells, column: Wire, target: Target, bad: 
     return documents(texts, bad)
 
 
-def documents(texts: list[str | None], bad: Bad) -> pa.Array:
+def documents(texts: list[str | None], bad: BadRows) -> pa.Array:
     """Convert JSON texts to texts of jsonb."""
     present = [text for text in texts if text is not None]
     all_converted = jsonbs(present)
@@ -368,12 +368,12 @@ def documents(texts: list[str | None], bad: Bad) -> pa.Array:
 
 
 @cache
-def _decode_members(column: Wire, charset: str) -> tuple[str, ...]:
+def _decode_members(column: LogColumn, charset: str) -> tuple[str, ...]:
     decode_member = text_decoder(charset)
     return tuple(decode_member(member) for member in column.members)
 
 
-def _decode_enum(block: Block, cells: Cells, column: Wire, target: Target, bad: Bad) -> pa.Array:
+def _decode_enum(block: Block, cells: Cells, column: LogColumn, target: TargetColumn, bad: BadRows) -> pa.Array:
     members = ("", *_decode_members(column, target.charset or "utf8mb4"))  # 0 stands for an invalid value
     number = np.where(cells.null, 0, unsigned(block, cells.starts, column.width))
     wrong = number >= len(members)
@@ -382,7 +382,7 @@ def _decode_enum(block: Block, cells: Cells, column: Wire, target: Target, bad: 
     return pa.array(members, pa.string()).take(places)
 
 
-def _decode_set(block: Block, cells: Cells, column: Wire, target: Target, bad: Bad) -> pa.Array:
+def _decode_set(block: Block, cells: Cells, column: LogColumn, target: TargetColumn, bad: BadRows) -> pa.Array:
     members = _decode_members(column, target.charset or "utf8mb4")
     bits, place = np.unique(unsigned(block, cells.starts, column.width), return_inverse=True)
     texts = [",".join(member for at, member in enumerate(members) if int(value) >> at & 1) for value in bits]
@@ -392,7 +392,7 @@ def _decode_set(block: Block, cells: Cells, column: Wire, target: Target, bad: B
 # --- other types as the server's text -------------------------------------------------------------------------------
 
 
-def _decode_as_text(block: Block, cells: Cells, column: Wire, target: Target, bad: Bad) -> pa.Array:
+def _decode_as_text(block: Block, cells: Cells, column: LogColumn, target: TargetColumn, bad: BadRows) -> pa.Array:
     """Return values of another type as the server prints them, one by one."""
     match column.type:
         case table_map.DATE:
@@ -441,7 +441,7 @@ def _format_timestamp(seconds: int, fraction: int, digits: int) -> str:
     return f"{day} {clock}{_format_fraction(fraction, digits)}"
 
 
-_Decoder = Callable[[Block, Cells, Wire, Target, Bad], pa.Array]
+_Decoder = Callable[[Block, Cells, LogColumn, TargetColumn, BadRows], pa.Array]
 _DECODERS: Mapping[int, _Decoder] = {
     **dict.fromkeys(
         (table_map.TINY, table_map.SHORT, table_map.INT24, table_map.LONG, table_map.LONGLONG), _decode_integer

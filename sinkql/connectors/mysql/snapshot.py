@@ -24,13 +24,13 @@ from sinkql.connector_api.stream import RowError
 from sinkql.connector_api.types import arrow_type
 from sinkql.connectors.mysql.binlog import log_place
 from sinkql.connectors.mysql.binlog_client import BLOCK, WHOLE, current_position
-from sinkql.connectors.mysql.column import Bad, Target, as_text, dates, documents, moments, strings, times
+from sinkql.connectors.mysql.column import BadRows, TargetColumn, as_text, dates, documents, moments, strings, times
 from sinkql.connectors.mysql.connection import Connection, failing, guarded, rows
 from sinkql.connectors.mysql.gtid import DomainTransactions, NumberedTransactions
 from sinkql.connectors.mysql.purify import has_unique_key
 from sinkql.connectors.mysql.rows_event import Cells, Numbers, UndecodableRow, unsigned
 from sinkql.connectors.mysql.table import declarations, target_of, without
-from sinkql.connectors.mysql.type import Declared, holds, parse_declaration
+from sinkql.connectors.mysql.type import ColumnDeclaration, holds, parse_declaration
 from sinkql.connectors.mysql.value import decoder
 from sinkql.decode.columnar import Block
 from sinkql.errors import TableError
@@ -108,7 +108,7 @@ class TableRead:
         self._maria = maria
         self._named = {"name": name, "where": where}
         self._connection: Connection = None
-        self._targets: dict[str, Target] = {}
+        self._targets: dict[str, TargetColumn] = {}
         self._reshaped: SchemaChanged | None = None
         self._missing = ""
         self.snapshot: Snapshot
@@ -168,7 +168,7 @@ class TableRead:
             )
         return None
 
-    def _find_targets(self) -> dict[str, Target]:
+    def _find_targets(self) -> dict[str, TargetColumn]:
         """Return the target of each column, with its character set in the locked table.
 
         Columns that no longer hold their planned values are left out; raise SQ3711 if one is in the key.
@@ -181,7 +181,7 @@ class TableRead:
             name: (parse_declaration(str(type_)), charset, null == "YES")
             for name, type_, charset, null in rows(self._connection, query, self._table.name)
         }
-        planned, targets, problems = declarations(self._table), dict[str, Target](), dict[str, str]()
+        planned, targets, problems = declarations(self._table), dict[str, TargetColumn](), dict[str, str]()
         for column in self._table.columns:
             problem = _column_problem(column, planned[column.name], now.get(column.name))
             if problem is not None:
@@ -276,7 +276,7 @@ class TableRead:
         cells = locate_values(block, starts, len(columns) + keys)
         unfit, arrays = UndecodableRow(), []
         for column, column_cells in zip(columns, cells, strict=False):
-            here = Bad()
+            here = BadRows()
             arrays.append(decode_text(block, column_cells, self._targets[column.name], here))
             for row, reason in here.reasons.items():
                 value = block.slice(int(column_cells.starts[row]), int(column_cells.lengths[row]))
@@ -315,7 +315,7 @@ class TableRead:
 
 
 def _column_problem(
-    column: physical.Column, planned: Declared, now: tuple[Declared, str | None, bool] | None
+    column: physical.Column, planned: ColumnDeclaration, now: tuple[ColumnDeclaration, str | None, bool] | None
 ) -> str | None:
     """Return why a column cannot be read as planned: its type, character set or nullability."""
     if now is None:
@@ -335,17 +335,17 @@ _NUMBERED = frozenset({"enum", "set", "bit"})
 _NUMBERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "year"})
 
 
-def _select_expression(name: str, declared: Declared) -> str:
+def _select_expression(name: str, declared: ColumnDeclaration) -> str:
     """Return the expression that selects a column. The text of a float lacks digits; that of a double has all."""
     return f"{_quote(name)} * 1e0" if declared.kind == "float" else _quote(name)
 
 
-def _order_expression(name: str, declared: Declared) -> str:
+def _order_expression(name: str, declared: ColumnDeclaration) -> str:
     """Return the expression that orders and compares a key column: enums and sets sort by their numbers."""
     return f"{_quote(name)} + 0" if declared.kind in _NUMBERED else _quote(name)
 
 
-def _format_literal(value: bytes, declared: Declared, charset: str | None) -> str:
+def _format_literal(value: bytes, declared: ColumnDeclaration, charset: str | None) -> str:
     if declared.kind in _NUMBERS or declared.kind in _NUMBERED:
         return value.decode("ascii")
     if declared.kind in ("char", "varchar", "tinytext", "text", "mediumtext", "longtext"):
@@ -431,7 +431,7 @@ def locate_values(block: Block, starts: Numbers, columns: int) -> list[Cells]:
     return columns_cells
 
 
-def decode_text(block: Block, cells: Cells, target: Target, bad: Bad) -> pa.Array:
+def decode_text(block: Block, cells: Cells, target: TargetColumn, bad: BadRows) -> pa.Array:
     """Return a column's values in the Arrow type of its SQL type; bad values are NULL."""
     if target.type == "text":
         texts = as_text(strings(block, cells), target, bad)
@@ -464,7 +464,7 @@ def _fill_zeros(texts: pa.Array, width: int) -> pa.Array:
     return pa.array([None if text is None else text.rjust(width, "0") for text in shown], pa.string())
 
 
-def _decode_decimals(printed: pa.Array, type_: pa.DataType, name: str, bad: Bad) -> pa.Array:
+def _decode_decimals(printed: pa.Array, type_: pa.DataType, name: str, bad: BadRows) -> pa.Array:
     try:
         return printed.cast(type_)
     except pa.ArrowInvalid:
@@ -495,13 +495,13 @@ def _read_micros(block: Block, starts: Numbers, lengths: Numbers) -> Numbers:
     )
 
 
-def _decode_date(block: Block, cells: Cells, bad: Bad) -> pa.Array:
+def _decode_date(block: Block, cells: Cells, bad: BadRows) -> pa.Array:
     at = np.where(cells.null, 0, cells.starts)
     year, month, day = _read_digits(block, at, 4), _read_digits(block, at + 5, 2), _read_digits(block, at + 8, 2)
     return dates(year, month, day, cells.null, bad)
 
 
-def _decode_datetime(block: Block, cells: Cells, bad: Bad) -> pa.Array:
+def _decode_datetime(block: Block, cells: Cells, bad: BadRows) -> pa.Array:
     at = np.where(cells.null, 0, cells.starts)
     seconds = (
         _read_digits(block, at + 11, 2) * 3600 + _read_digits(block, at + 14, 2) * 60 + _read_digits(block, at + 17, 2)
@@ -517,11 +517,11 @@ def _decode_datetime(block: Block, cells: Cells, bad: Bad) -> pa.Array:
     )
 
 
-def _decode_timestamp(block: Block, cells: Cells, bad: Bad) -> pa.Array:
+def _decode_timestamp(block: Block, cells: Cells, bad: BadRows) -> pa.Array:
     return _decode_datetime(block, cells, bad).cast(pa.timestamp("us", "UTC"))
 
 
-def _decode_time(block: Block, cells: Cells, bad: Bad) -> pa.Array:
+def _decode_time(block: Block, cells: Cells, bad: BadRows) -> pa.Array:
     """Return times of day; hours have two or three digits, perhaps after a minus."""
     at = np.where(cells.null, 0, cells.starts)
     negative = (block.bytes[at] == ord("-")) & ~cells.null
@@ -535,7 +535,7 @@ def _decode_time(block: Block, cells: Cells, bad: Bad) -> pa.Array:
     return times(np.where(negative, -micros, micros), cells.null, bad)
 
 
-_MOMENTS: dict[str, Callable[[Block, Cells, Bad], pa.Array]] = {
+_MOMENTS: dict[str, Callable[[Block, Cells, BadRows], pa.Array]] = {
     "date": _decode_date, "datetime": _decode_datetime, "timestamp": _decode_timestamp, "time": _decode_time,
 }  # fmt: skip
 

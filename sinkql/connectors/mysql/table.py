@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 from sinkql.connector_api.cdc import CapturedTable, TableRows
 from sinkql.connector_api.stream import RowError
 from sinkql.connectors.mysql.binlog_sections import RowsPart
-from sinkql.connectors.mysql.column import Bad, Target, decode, strings
+from sinkql.connectors.mysql.column import BadRows, TargetColumn, decode, strings
 from sinkql.connectors.mysql.rows_event import Cells, Flags, Images, UndecodableRow, locate
-from sinkql.connectors.mysql.table_map import TableMap, Wire
-from sinkql.connectors.mysql.type import Declared, fits, parse_declaration
+from sinkql.connectors.mysql.table_map import LogColumn, TableMap
+from sinkql.connectors.mysql.type import ColumnDeclaration, fits, parse_declaration
 from sinkql.connectors.mysql.value import decoder
 from sinkql.decode.columnar import Block
 from sinkql.physical import Column
@@ -24,36 +24,36 @@ _DELETE, _UPDATE = 2, 1
 
 
 @dataclass(frozen=True, slots=True)
-class Matched:
+class TableMatch:
     """The columns of a layout that a table reads, and their targets.
 
     `problem` is why `table` has fewer columns than planned. With `lost`, changes of the table are missing.
     """
 
     table: CapturedTable
-    columns: tuple[tuple[int, Wire, Target], ...] = ()
+    columns: tuple[tuple[int, LogColumn, TargetColumn], ...] = ()
     problem: str | None = None
     lost: bool = False
 
 
-def declarations(table: CapturedTable) -> Mapping[str, Declared]:
+def declarations(table: CapturedTable) -> Mapping[str, ColumnDeclaration]:
     """Return the declarations of a table's columns at the creation of the source."""
     return {name: parse_declaration(text) for name, text in table.options["declared"].items()}
 
 
-def target_of(column: Column, declaration: Declared, charset: str | None) -> Target:
+def target_of(column: Column, declaration: ColumnDeclaration, charset: str | None) -> TargetColumn:
     """Return the target of a column, by its declaration at the creation of the source."""
-    return Target(column.name, column.type, declaration.kind, charset, declaration.filled)
+    return TargetColumn(column.name, column.type, declaration.kind, charset, declaration.filled)
 
 
-def match(table: CapturedTable, layout: TableMap, charsets: Mapping[int, str]) -> Matched:
+def match(table: CapturedTable, layout: TableMap, charsets: Mapping[int, str]) -> TableMatch:
     """Find a table's columns in a layout, by name."""
     places = {column.name: number for number, column in enumerate(layout.columns)}
     declared_columns, columns, problems = declarations(table), [], []
     name = f"{layout.database}.{layout.table}"
     if not layout.named:
         problem = f'the binary log lacks the column names of table "{name}": binlog_row_metadata is not FULL'
-        return Matched(without(table), problem=problem, lost=True)
+        return TableMatch(without(table), problem=problem, lost=True)
     for column in table.columns:
         place = places.get(column.name)
         if place is None:
@@ -70,9 +70,9 @@ def match(table: CapturedTable, layout: TableMap, charsets: Mapping[int, str]) -
         else:
             columns.append((place, wire, target_of(column, declared_columns[column.name], charset)))
     if not problems:
-        return Matched(table, tuple(columns))
+        return TableMatch(table, tuple(columns))
     left = without(table, {column.name for column in table.columns} - {target.name for _, _, target in columns})
-    return Matched(left, tuple(columns) if left.columns else (), "; ".join(problems))
+    return TableMatch(left, tuple(columns) if left.columns else (), "; ".join(problems))
 
 
 class TableMatcher:
@@ -90,13 +90,13 @@ class TableMatcher:
         self.tables: Mapping[str, CapturedTable] = {table.id: table for table in tables}
         self._charsets = charsets
         self._has_key = has_key
-        self._matched: dict[tuple[str, int], Matched] = {}
+        self._matched: dict[tuple[str, int], TableMatch] = {}
 
     def fits(self, table: str, layout: TableMap) -> bool:
         """Return whether a table can be read with a layout."""
         return self.match(table, layout).problem is None
 
-    def match(self, table: str, layout: TableMap) -> Matched:
+    def match(self, table: str, layout: TableMap) -> TableMatch:
         """Return the match of a table with a layout; layouts are not collected before the matcher."""
         matched = self._matched.get((table, id(layout)))
         if matched is None:
@@ -105,7 +105,7 @@ class TableMatcher:
             if matched.columns and not self._has_key(captured, layout):
                 columns = ", ".join(f'"{name}"' for name in captured.key)
                 problem = f'table "{layout.database}.{layout.table}" no longer has a unique key of {columns}'
-                matched = Matched(without(captured), problem=problem, lost=True)
+                matched = TableMatch(without(captured), problem=problem, lost=True)
             self._matched[table, id(layout)] = matched
         return matched
 
@@ -117,7 +117,7 @@ def without(table: CapturedTable, columns: Collection[str] | None = None) -> Cap
     return replace(table, columns=tuple(column for column in table.columns if column.name not in columns))
 
 
-def changed_rows(block: Block, part: RowsPart, matched: Matched) -> TableRows:
+def changed_rows(block: Block, part: RowsPart, matched: TableMatch) -> TableRows:
     """Return the rows of a part as changes; with a key, only the present row of each key or its deletion."""
     table = matched.table
     places = [place for place, _, _ in matched.columns]
@@ -136,7 +136,7 @@ def changed_rows(block: Block, part: RowsPart, matched: Matched) -> TableRows:
         cells_ = images.cells[place]
         if table.key and target.name not in table.key and before.any():
             cells_ = Cells(cells_.starts, np.where(before, 0, cells_.lengths), cells_.null | before)
-        here = Bad()
+        here = BadRows()
         arrays.append(decode(block, cells_, wire, target, here))
         for row, reason in here.reasons.items():
             unfit.add(row, target.name, reason, block.slice(int(cells_.starts[row]), int(cells_.lengths[row])))
@@ -162,7 +162,7 @@ def changed_rows(block: Block, part: RowsPart, matched: Matched) -> TableRows:
     return TableRows(batch.filter(pa.array(keep)), errors)
 
 
-def _find_same_keys(block: Block, images: Images, old: Flags, table: CapturedTable, matched: Matched) -> Flags:
+def _find_same_keys(block: Block, images: Images, old: Flags, table: CapturedTable, matched: TableMatch) -> Flags:
     """Return the mask of images before an update whose key is unchanged, byte by byte, after it."""
     rows = np.flatnonzero(old)
     if not len(rows):

@@ -37,7 +37,7 @@ _ONE_BYTE = frozenset({
 
 
 @dataclass(frozen=True, slots=True)
-class Wire:
+class LogColumn:
     """A column of a table's row images.
 
     Values have `width` bytes, or, if it is 0, a length of `prefix` bytes and then that number of bytes. `size` is the
@@ -67,7 +67,7 @@ class TableMap:
 
     database: str
     table: str
-    columns: tuple[Wire, ...]
+    columns: tuple[LogColumn, ...]
     named: bool
     primary: frozenset[str] = frozenset()
 
@@ -101,7 +101,7 @@ def table_map(body: bytes, *, maria: bool) -> TableMap:
     return TableMap(database, table, tuple(columns), len(names) == count, primary)
 
 
-def _read_columns(codes: bytes, metadata: bytes, nullable: bytes, names: Sequence[str]) -> Iterator[Wire]:
+def _read_columns(codes: bytes, metadata: bytes, nullable: bytes, names: Sequence[str]) -> Iterator[LogColumn]:
     at = 0
     for number, code in enumerate(codes):
         size = 2 if code in _TWO_BYTES else 1 if code in _ONE_BYTE else 0
@@ -110,29 +110,29 @@ def _read_columns(codes: bytes, metadata: bytes, nullable: bytes, names: Sequenc
         yield _read_column(names[number] if number < len(names) else "", code, meta, null)
 
 
-def _read_column(name: str, code: int, meta: bytes, nullable: bool) -> Wire:
+def _read_column(name: str, code: int, meta: bytes, nullable: bool) -> LogColumn:
     if code == STRING:
         code, size = _string_type(meta)
         if code in (ENUM, SET):
-            return Wire(name, code, size, 0, size, nullable=nullable)
-        return Wire(name, code, 0, 1 if size < 256 else 2, size, nullable=nullable)
+            return LogColumn(name, code, size, 0, size, nullable=nullable)
+        return LogColumn(name, code, 0, 1 if size < 256 else 2, size, nullable=nullable)
     if code in (VARCHAR, VAR_STRING, VARCHAR_COMPRESSED):
         size = int.from_bytes(meta, "little")
-        return Wire(name, code, 0, 1 if size < 256 else 2, size, nullable=nullable)
+        return LogColumn(name, code, 0, 1 if size < 256 else 2, size, nullable=nullable)
     if code == NEWDECIMAL:
         whole, part = divmod(meta[0] - meta[1], 9), divmod(meta[1], 9)
         width = 4 * (whole[0] + part[0]) + DECIMAL_BYTES[whole[1]] + DECIMAL_BYTES[part[1]]
-        return Wire(name, code, width, 0, precision=meta[0], scale=meta[1], nullable=nullable)
+        return LogColumn(name, code, width, 0, precision=meta[0], scale=meta[1], nullable=nullable)
     if code == BIT:
         bits = meta[1] * 8 + meta[0]
-        return Wire(name, code, (bits + 7) // 8, 0, bits, nullable=nullable)
+        return LogColumn(name, code, (bits + 7) // 8, 0, bits, nullable=nullable)
     if code in _TEMPORAL:
-        return Wire(name, code, _TEMPORAL[code] + (meta[0] + 1) // 2, 0, scale=meta[0], nullable=nullable)
+        return LogColumn(name, code, _TEMPORAL[code] + (meta[0] + 1) // 2, 0, scale=meta[0], nullable=nullable)
     if code in (BLOB, GEOMETRY, JSON, VECTOR, BLOB_COMPRESSED):
-        return Wire(name, code, 0, meta[0], (1 << 8 * meta[0]) - 1, nullable=nullable)
+        return LogColumn(name, code, 0, meta[0], (1 << 8 * meta[0]) - 1, nullable=nullable)
     if code not in _WIDTHS:
         raise ValueError(f"column {name} has the unknown type {code} in the log")
-    return Wire(name, code, _WIDTHS[code], 0, nullable=nullable)
+    return LogColumn(name, code, _WIDTHS[code], 0, nullable=nullable)
 
 
 def _string_type(meta: bytes) -> tuple[int, int]:
@@ -175,7 +175,7 @@ def _primary_places(optional: dict[int, bytes]) -> list[int]:
     return _read_numbers(optional[9])[::2] if 9 in optional else _read_numbers(optional.get(8, b""))
 
 
-def _describe(columns: list[Wire], optional: dict[int, bytes], numbers: frozenset[int]) -> None:
+def _describe(columns: list[LogColumn], optional: dict[int, bytes], numbers: frozenset[int]) -> None:
     """Set the properties that the optional metadata has: signs, collations, members of enums and sets."""
     numeric = [number for number, column in enumerate(columns) if column.type in numbers]
     signs = optional.get(1, b"")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sinkql.connectors.mysql import table_map
-from sinkql.connectors.mysql.table_map import Wire
+from sinkql.connectors.mysql.table_map import LogColumn
 from sinkql.connectors.mysql.value import WIDEST
 
 _INTEGERS = {"tinyint": 1, "smallint": 2, "mediumint": 3, "int": 4, "bigint": 8}
@@ -27,7 +27,7 @@ _MOST_DIGITS = 38
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class ColumnDeclaration:
     """The declaration of a column: its kind, for example `varchar`, the numbers in parentheses, and its sign.
 
     With `zerofill` the server pads a number with zeros.
@@ -47,7 +47,7 @@ class Declared:
         return precision + 1 if scale else precision
 
 
-def parse_declaration(text: str) -> Declared:
+def parse_declaration(text: str) -> ColumnDeclaration:
     """Parse a column type of information_schema, for example `decimal(12,2) unsigned`."""
     lower = text.lower()
     kind = re.match(r"\w+", lower)
@@ -57,10 +57,10 @@ def parse_declaration(text: str) -> Declared:
     rest = re.sub(r"'(?:[^'\\]|''|\\.)*'", "", lower)
     words = rest.split()
     sized = numbers if name not in ("enum", "set") else ()
-    return Declared(name, sized, "unsigned" in words, "zerofill" in words and name != "year")
+    return ColumnDeclaration(name, sized, "unsigned" in words, "zerofill" in words and name != "year")
 
 
-def sql_type(column: Declared) -> str | None:
+def sql_type(column: ColumnDeclaration) -> str | None:
     """Return the SQL type of a column; None if it cannot be read."""
     if column.kind in _INTEGERS:
         return (_UNSIGNED if column.unsigned else _SIGNED)[column.kind]
@@ -70,7 +70,7 @@ def sql_type(column: Declared) -> str | None:
     return _OTHERS.get(column.kind)
 
 
-def _decimal_digits(column: Declared) -> tuple[int, int]:
+def _decimal_digits(column: ColumnDeclaration) -> tuple[int, int]:
     """Return the precision and scale of a decimal."""
     match column.sizes:
         case (precision, scale):
@@ -101,7 +101,7 @@ _FITTING: Mapping[str, frozenset[int]] = {
 }  # fmt: skip
 
 
-def fits(column: Declared, wire: Wire, charset: str | None) -> bool:
+def fits(column: ColumnDeclaration, wire: LogColumn, charset: str | None) -> bool:
     """Return whether the column of the log still fits the declared SQL type.
 
     It must also hold the same values: an ALTER TABLE that changes values logs none of them.
@@ -130,7 +130,7 @@ def fits(column: Declared, wire: Wire, charset: str | None) -> bool:
     return True
 
 
-def holds(before: Declared, now: Declared) -> bool:
+def holds(before: ColumnDeclaration, now: ColumnDeclaration) -> bool:
     """Return whether the present declaration holds all values of the earlier one, by the rules of `fits`."""
     if before.kind in _INTEGERS:
         return now.kind == before.kind and now.unsigned == before.unsigned
@@ -160,7 +160,7 @@ def holds(before: Declared, now: Declared) -> bool:
 _BLOBS = {"tiny": 1, "": 2, "medium": 3, "long": 4}
 
 
-def _is_long_enough(column: Declared, wire: Wire, widest: int) -> bool:
+def _is_long_enough(column: ColumnDeclaration, wire: LogColumn, widest: int) -> bool:
     """Return whether a string column did not become shorter, which may have cut values."""
     if column.kind.endswith(("text", "blob")):
         return wire.type == table_map.BLOB and wire.prefix >= _BLOBS[column.kind[:-4]]

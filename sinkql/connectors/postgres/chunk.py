@@ -18,7 +18,7 @@ from psycopg import sql
 from sinkql.connector_api.cdc import CapturedTable, Chunk, Key, Position, SchemaChanged, Snapshot, TableRows
 from sinkql.connector_api.types import python_values
 from sinkql.connectors.postgres.client import guarded
-from sinkql.connectors.postgres.copy import Copied, build_rows, copy_out
+from sinkql.connectors.postgres.copy import CopiedRows, build_rows, copy_out
 from sinkql.connectors.postgres.relation import SentColumn, keep_columns, match_columns, missing_columns_text
 from sinkql.connectors.postgres.slot import Connection, query_value, read_place, server_snapshot
 from sinkql.connectors.postgres.type import ServerColumn, ServerTable, ServerType, server_table
@@ -257,7 +257,7 @@ class PostgresChunkRead:
             return max(1, min(int(size / _WIDTH), _FIRST_ROWS))
         return max(1, min(int(size / width), _MOST_ROWS))
 
-    def _last_key(self, copied: Copied) -> Key:
+    def _last_key(self, copied: CopiedRows) -> Key:
         """Return the key of the last row, as the server writes its values."""
         query, connection = self.query, self._open
         values = [copied.value(place, copied.count - 1) for place in query.key]

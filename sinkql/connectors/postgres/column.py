@@ -49,7 +49,7 @@ TEXTS = frozenset({19, 25, BLANKED, 1043})
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class ValuePlaces:
     """The places of values in a block, in ascending order; `valid` as in `columnar`."""
 
     block: Block
@@ -72,7 +72,7 @@ class Places:
         return values
 
 
-def decode(column: ServerColumn, places: Places, *, binary: bool) -> DecodedColumn:
+def decode(column: ServerColumn, places: ValuePlaces, *, binary: bool) -> DecodedColumn:
     """Decode a column that the server sent."""
     if column.as_text:
         return _decode_versioned_texts(places) if binary and column.type.bare.oid == _JSONB else _decode_texts(places)
@@ -105,7 +105,7 @@ _JSON, _JSONB, _INTERVAL = 114, 3802, 1186
 # --- binary -----------------------------------------------------------------------------------------------------------
 
 
-def binary_column(type_: ServerType, places: Places) -> DecodedColumn:
+def binary_column(type_: ServerType, places: ValuePlaces) -> DecodedColumn:
     """Decode a column that the send function of a type wrote."""
     bare = type_.bare
     match bare.kind:
@@ -122,17 +122,17 @@ def binary_column(type_: ServerType, places: Places) -> DecodedColumn:
             return _decode_values(bare, places, read_binary) if column_decoder is None else column_decoder(places)
 
 
-def _decode_texts(places: Places) -> DecodedColumn:
+def _decode_texts(places: ValuePlaces) -> DecodedColumn:
     return columnar.texts(places.block, places.starts, places.lengths, places.valid)
 
 
-def _decode_blanked(places: Places) -> DecodedColumn:
+def _decode_blanked(places: ValuePlaces) -> DecodedColumn:
     """Decode texts of a char(n) without their padding, as the server compares them."""
     texts, bad = _decode_texts(places)
     return pc.ascii_rtrim(texts, " "), bad
 
 
-def _decode_versioned_texts(places: Places) -> DecodedColumn:
+def _decode_versioned_texts(places: ValuePlaces) -> DecodedColumn:
     """Decode texts that follow a version byte."""
     starts, lengths = places.starts + 1, np.maximum(places.lengths - 1, 0)
     if places.valid is not None:
@@ -140,7 +140,7 @@ def _decode_versioned_texts(places: Places) -> DecodedColumn:
     return columnar.texts(places.block, starts, lengths, places.valid)
 
 
-def _decode_jsonb(places: Places) -> DecodedColumn:
+def _decode_jsonb(places: ValuePlaces) -> DecodedColumn:
     return _normalize_jsonb(*_decode_versioned_texts(places))
 
 
@@ -151,7 +151,7 @@ def _normalize_jsonb(texts: pa.Array, bad: Mask | None) -> DecodedColumn:
     return as_jsonb(texts, bad) if long else (texts, bad)
 
 
-def _decode_json(places: Places) -> DecodedColumn:
+def _decode_json(places: ValuePlaces) -> DecodedColumn:
     texts, bad = _decode_texts(places)
     return as_jsonb(texts, bad)
 
@@ -173,18 +173,18 @@ def as_jsonb(texts: pa.Array, bad: Mask | None) -> DecodedColumn:
 _JSON_TYPE = ServerType(_JSON, "json")
 
 
-def _decode_bytes(places: Places) -> DecodedColumn:
+def _decode_bytes(places: ValuePlaces) -> DecodedColumn:
     return columnar.binaries(places.block, places.starts, places.lengths, places.valid), None
 
 
-def _decode_booleans(places: Places) -> DecodedColumn:
+def _decode_booleans(places: ValuePlaces) -> DecodedColumn:
     return columnar.booleans(places.block.bytes[places.starts] != 0, places.valid), None
 
 
-def _number_decoder(form: str, type_: Any) -> Callable[[Places], DecodedColumn]:
+def _number_decoder(form: str, type_: Any) -> Callable[[ValuePlaces], DecodedColumn]:
     """Return a decoder of numbers in a binary form; the Arrow type is at least as wide."""
 
-    def decode_numbers(places: Places) -> DecodedColumn:
+    def decode_numbers(places: ValuePlaces) -> DecodedColumn:
         arrow = type_()
         values = places.block.view(form)[places.starts].astype(arrow.to_pandas_dtype())
         return columnar.fixed_width(values, places.valid, arrow), None
@@ -192,14 +192,14 @@ def _number_decoder(form: str, type_: Any) -> Callable[[Places], DecodedColumn]:
     return decode_numbers
 
 
-def _decode_dates(places: Places) -> DecodedColumn:
+def _decode_dates(places: ValuePlaces) -> DecodedColumn:
     days = places.block.i4[places.starts].astype(np.int64) + EPOCH_DAY
     bad = _find_outside(days, FIRST_DAY, LAST_DAY, places.valid)
     return columnar.fixed_width(days.astype(np.int32), places.valid, pa.date32()), bad
 
 
-def _timestamp_decoder(zone: str | None) -> Callable[[Places], DecodedColumn]:
-    def decode_timestamps(places: Places) -> DecodedColumn:
+def _timestamp_decoder(zone: str | None) -> Callable[[ValuePlaces], DecodedColumn]:
+    def decode_timestamps(places: ValuePlaces) -> DecodedColumn:
         micros = places.block.i8[places.starts].astype(np.int64)
         bad = _find_outside(micros, FIRST_DAY * DAY_US - EPOCH_US, (LAST_DAY + 1) * DAY_US - EPOCH_US - 1, places.valid)
         return columnar.fixed_width(micros + EPOCH_US, places.valid, pa.timestamp("us", zone)), bad
@@ -207,7 +207,7 @@ def _timestamp_decoder(zone: str | None) -> Callable[[Places], DecodedColumn]:
     return decode_timestamps
 
 
-def _decode_times(places: Places) -> DecodedColumn:
+def _decode_times(places: ValuePlaces) -> DecodedColumn:
     micros = places.block.i8[places.starts].astype(np.int64)
     return columnar.fixed_width(micros, places.valid, pa.time64("us")), _find_outside(
         micros, 0, DAY_US - 1, places.valid
@@ -219,11 +219,11 @@ def _find_outside(values: NDArray[np.int64], first: int, last: int, valid: Mask 
     return columnar.mask_or_none(bad if valid is None else bad & valid)
 
 
-def _decode_uuids(places: Places) -> DecodedColumn:
+def _decode_uuids(places: ValuePlaces) -> DecodedColumn:
     return columnar.uuids(places.block, places.starts, places.valid), None
 
 
-def _decode_intervals(places: Places) -> DecodedColumn:
+def _decode_intervals(places: ValuePlaces) -> DecodedColumn:
     """Decode intervals as texts; equal ones are formatted once."""
     raw = places.block.view("V16")[places.starts]
     if places.valid is not None:
@@ -237,7 +237,7 @@ def _decode_intervals(places: Places) -> DecodedColumn:
     return texts, None if wrong is None else columnar.mask_or_none(wrong[indices])
 
 
-_SIMPLE: dict[int, Callable[[Places], DecodedColumn]] = {
+_SIMPLE: dict[int, Callable[[ValuePlaces], DecodedColumn]] = {
     16: _decode_booleans, 17: _decode_bytes, 20: _number_decoder(">i8", pa.int64), 21: _number_decoder(">i2", pa.int16),
     23: _number_decoder(">i4", pa.int32), 26: _number_decoder(">u4", pa.int64), 700: _number_decoder(">f4", pa.float32),
     701: _number_decoder(">f8", pa.float64), _JSON: _decode_json, 1082: _decode_dates, 1083: _decode_times,
@@ -246,7 +246,7 @@ _SIMPLE: dict[int, Callable[[Places], DecodedColumn]] = {
 }  # fmt: skip
 
 
-def _decode_values(type_: ServerType, places: Places, reader: Callable[[ServerType, Any], Any]) -> DecodedColumn:
+def _decode_values(type_: ServerType, places: ValuePlaces, reader: Callable[[ServerType, Any], Any]) -> DecodedColumn:
     """Decode a column value by value."""
     values, bad = _read_values(places.values(), lambda raw: reader(type_, raw))
     return pa.array(values, arrow_type(str(sql_type(type_)))), bad
@@ -278,7 +278,7 @@ _NEGATIVE = 0x4000
 _EXACT = Context(prec=2 * MOST_DIGITS)
 
 
-def _decode_numerics(type_: ServerType, places: Places) -> DecodedColumn:
+def _decode_numerics(type_: ServerType, places: ValuePlaces) -> DecodedColumn:
     """Decode decimals: most as 64-bit integers, long ones in four limbs of twelve digits, others value by value."""
     target = supported_type(type_)
     scale = target.scale or 0
@@ -365,7 +365,7 @@ _FEW = 32
 """Longer arrays are walked one by one."""
 
 
-def _decode_arrays(type_: ServerType, places: Places) -> DecodedColumn:
+def _decode_arrays(type_: ServerType, places: ValuePlaces) -> DecodedColumn:
     """Decode arrays that have the declared number of dimensions and subscripts from 1."""
     element = element_type(type_)
     wanted = levels(supported_type(type_))
@@ -408,7 +408,7 @@ def _has_wrong_element(wrong: Mask, total: NDArray[np.int64]) -> Mask:
     return np.bincount(owners[wrong], minlength=len(total)) > 0
 
 
-def _locate_elements(places: Places, total: NDArray[np.int64]) -> Places:
+def _locate_elements(places: ValuePlaces, total: NDArray[np.int64]) -> ValuePlaces:
     """Return the places of the elements of arrays, array after array."""
     block, at = places.block, places.starts.copy()
     first = np.cumsum(total) - total
@@ -427,10 +427,10 @@ def _locate_elements(places: Places, total: NDArray[np.int64]) -> Places:
             starts[place], lengths[place] = position + 4, size
             position += 4 + max(size, 0)
     valid = lengths >= 0
-    return Places(block, starts, np.maximum(lengths, 0), None if valid.all() else valid)
+    return ValuePlaces(block, starts, np.maximum(lengths, 0), None if valid.all() else valid)
 
 
-def _decode_composites(type_: ServerType, places: Places) -> DecodedColumn:
+def _decode_composites(type_: ServerType, places: ValuePlaces) -> DecodedColumn:
     block, valid = places.block, places.valid
     bad = block.i4[places.starts] != len(type_.fields)
     if valid is not None:
@@ -447,7 +447,7 @@ def _decode_composites(type_: ServerType, places: Places) -> DecodedColumn:
         start = np.where(intact, at + 8, at)
         has = intact & (length >= 0)
         at = start + np.maximum(length, 0)
-        field_places = Places(block, start, np.maximum(length, 0), None if has.all() else has)
+        field_places = ValuePlaces(block, start, np.maximum(length, 0), None if has.all() else has)
         child, misfit = binary_column(field, field_places)
         children.append(child)
         wrong = mask_or(wrong, misfit)
@@ -477,7 +477,7 @@ _CAST = frozenset(
 """Types whose texts Arrow parses."""
 
 
-def text_column(type_: ServerType, places: Places) -> DecodedColumn:
+def text_column(type_: ServerType, places: ValuePlaces) -> DecodedColumn:
     """Decode a column that the output function of a type wrote, in a session of ISO dates in UTC."""
     target = supported_type(type_)
     if type_.bare.oid == BLANKED:

@@ -14,7 +14,7 @@ from sinkql.connector_api.cdc import CapturedTable, TableRows
 from sinkql.connector_api.stream import RowError
 from sinkql.connector_api.types import arrow_type
 from sinkql.connectors.postgres.client import guarded
-from sinkql.connectors.postgres.column import Places, decode, read
+from sinkql.connectors.postgres.column import ValuePlaces, decode, read
 from sinkql.connectors.postgres.rows import AT, GarbledError
 from sinkql.connectors.postgres.type import ServerColumn
 from sinkql.connectors.postgres.value import UnfitError
@@ -28,11 +28,11 @@ Message = bytes | memoryview
 
 
 @dataclass(frozen=True, slots=True)
-class Copied:
+class CopiedRows:
     """Rows in a block, and the places of each column's values."""
 
     block: Block
-    columns: tuple[Places, ...]
+    columns: tuple[ValuePlaces, ...]
     count: int
 
     def value(self, column: int, row: int) -> bytes | None:
@@ -43,7 +43,9 @@ class Copied:
         return self.block.slice(int(places.starts[row]), int(places.lengths[row]))
 
 
-def copy_out(connection: psycopg.Connection[tuple[object, ...]], query: str, columns: Sequence[ServerColumn]) -> Copied:
+def copy_out(
+    connection: psycopg.Connection[tuple[object, ...]], query: str, columns: Sequence[ServerColumn]
+) -> CopiedRows:
     """Return the rows of a query whose columns are `columns`; raise psycopg.Error."""
     link = connection.pgconn
     with guarded(connection):
@@ -64,7 +66,7 @@ def copy_out(connection: psycopg.Connection[tuple[object, ...]], query: str, col
     return read_copy(parts, columns)
 
 
-def read_copy(parts: Sequence[Message], columns: Sequence[ServerColumn]) -> Copied:
+def read_copy(parts: Sequence[Message], columns: Sequence[ServerColumn]) -> CopiedRows:
     """Return the rows of a complete copy; raise GarbledError.
 
     Each part is a row. The first part begins with the header, and the last part is the trailer.
@@ -80,7 +82,7 @@ def read_copy(parts: Sequence[Message], columns: Sequence[ServerColumn]) -> Copi
     return _split_columns(block, starts[has_row], ends[has_row], len(columns))
 
 
-def _split_columns(block: Block, starts: Offsets, ends: Offsets, count: int) -> Copied:
+def _split_columns(block: Block, starts: Offsets, ends: Offsets, count: int) -> CopiedRows:
     if (block.i2[starts] != count).any():
         raise GarbledError("a row of a copy has another number of columns than its query")
     at = starts + 2
@@ -92,15 +94,15 @@ def _split_columns(block: Block, starts: Offsets, ends: Offsets, count: int) -> 
             sent = None
         else:
             lengths = np.maximum(lengths, 0)
-        columns.append(Places(block, at + 4, lengths, sent))
+        columns.append(ValuePlaces(block, at + 4, lengths, sent))
         at = at + 4 + lengths
     if (at != ends).any():
         raise GarbledError("a row of a copy does not end where its message does")
-    return Copied(block, tuple(columns), len(starts))
+    return CopiedRows(block, tuple(columns), len(starts))
 
 
 def build_rows(
-    table: CapturedTable, columns: Sequence[ServerColumn], key: Sequence[int], copied: Copied, *, at: int
+    table: CapturedTable, columns: Sequence[ServerColumn], key: Sequence[int], copied: CopiedRows, *, at: int
 ) -> TableRows:
     """Return copied rows as inserted rows (`$diff` 1) at a time in microseconds since 1970."""
     bad: Mask | None = None
@@ -123,7 +125,7 @@ def build_rows(
     return TableRows(pa.record_batch(rows), errors)
 
 
-def _row_error(columns: Sequence[ServerColumn], key: Sequence[int], copied: Copied, row: int) -> RowError:
+def _row_error(columns: Sequence[ServerColumn], key: Sequence[int], copied: CopiedRows, row: int) -> RowError:
     why, shown = "", dict[str, object]()
     for number, column in enumerate(columns):
         raw = copied.value(number, row)

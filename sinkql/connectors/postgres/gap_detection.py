@@ -26,7 +26,7 @@ from sinkql.connectors.postgres.slot import Connection
 from sinkql.connectors.postgres.type import ServerTable, ServerType, server_table
 
 
-class Stored(msgspec.Struct, frozen=True, array_like=True):
+class StoredColumn(msgspec.Struct, frozen=True, array_like=True):
     """A column in the catalog: the transaction that wrote its row, its modifier, and a digest of the row."""
 
     by: str
@@ -42,7 +42,7 @@ class StorageForm(msgspec.Struct, frozen=True, omit_defaults=True):
 
     file: int = 0
     changes: int = 0
-    columns: dict[str, Stored] = {}
+    columns: dict[str, StoredColumn] = {}
     labels: dict[str, str] = {}
 
 
@@ -81,10 +81,10 @@ def read_storage_forms(
         forms[name] = StorageForm(file, changes or 0, columns, named)
         if unlogged_now:
             unlogged.add(name)
-    rows: dict[str, dict[str, Stored]] = {}
+    rows: dict[str, dict[str, StoredColumn]] = {}
     if asked:
         for oid, column, *stored in connection.execute(_COLUMNS, [list(asked)]):
-            rows.setdefault(asked[oid], {})[column] = Stored(*stored)
+            rows.setdefault(asked[oid], {})[column] = StoredColumn(*stored)
     return {
         name: msgspec.structs.replace(form, columns=rows.get(name, form.columns)) for name, form in forms.items()
     }, unlogged
@@ -107,7 +107,7 @@ def rewritten(table: ServerTable, before: StorageForm, now: StorageForm, *, move
     return None
 
 
-def _was_retyped(before: Stored, now: Stored) -> bool:
+def _was_retyped(before: StoredColumn, now: StoredColumn) -> bool:
     """Return whether the type of a column was altered, even to the same type."""
     return before.by != now.by and (before.modifier != now.modifier or before.row == now.row)
 

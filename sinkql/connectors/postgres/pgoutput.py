@@ -21,7 +21,7 @@ from sinkql.connector_api.cdc import (
 )
 from sinkql.connectors.postgres.history_check import ReadTransaction
 from sinkql.connectors.postgres.relation import Relation, SentTable, read_relation, relate
-from sinkql.connectors.postgres.rows import DELETE, INSERT, UPDATE, Changes, table_rows
+from sinkql.connectors.postgres.rows import DELETE, INSERT, UPDATE, TableChanges, table_rows
 from sinkql.connectors.postgres.slot import format_place
 from sinkql.connectors.postgres.type import server_table
 from sinkql.connectors.postgres.value import EPOCH_US
@@ -194,7 +194,9 @@ class Messages:
             def named(number: int, members: Offsets = members) -> str:
                 return format_place(int(block.i8[starts[members[number]] - HEADER + 1]))
 
-            changes = Changes(block, starts[members], ends[members], kinds[members], at[members], ids[members], named)
+            changes = TableChanges(
+                block, starts[members], ends[members], kinds[members], at[members], ids[members], named
+            )
             tables[relation.table.id] = [table_rows(relation, changes)]
         return tables
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sinkql.connector_api.cdc import TableRows
 from sinkql.connector_api.stream import RowError
 from sinkql.connector_api.types import arrow_type
-from sinkql.connectors.postgres.column import Places, decode, read
+from sinkql.connectors.postgres.column import ValuePlaces, decode, read
 from sinkql.connectors.postgres.relation import Relation
 from sinkql.connectors.postgres.value import UnfitError
 from sinkql.decode import columnar
@@ -36,9 +36,9 @@ class Cells:
     lengths: Offsets
     sent: Mask | None
 
-    def places(self, block: Block) -> Places:
+    def places(self, block: Block) -> ValuePlaces:
         """Return the places of the values."""
-        return Places(block, self.starts, self.lengths, self.sent)
+        return ValuePlaces(block, self.starts, self.lengths, self.sent)
 
     def select(self, which: Offsets | Mask) -> Cells:
         """Return the cells of some of the tuples, in that order."""
@@ -109,7 +109,7 @@ AT = pa.timestamp("us", "UTC")
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class TableChanges:
     """The messages of one table: their places in the block, kinds, commit times and transactions."""
 
     block: Block
@@ -130,7 +130,7 @@ class _Tuples:
     cells: list[Cells]
 
 
-def table_rows(relation: Relation, changes: Changes) -> TableRows:
+def table_rows(relation: Relation, changes: TableChanges) -> TableRows:
     """Return the rows of changes; raise GarbledError."""
     new, old, key_only = _locate_tuples(relation, changes)
     _fill_unchanged(relation, changes, new, old, key_only)
@@ -160,7 +160,7 @@ def _move_bits(bits: bytes | None, to: Sequence[int]) -> bytes | None:
     return moved.to_bytes(max(to) // 8 + 1, "little")
 
 
-def _locate_tuples(relation: Relation, changes: Changes) -> tuple[_Tuples, _Tuples, Mask]:
+def _locate_tuples(relation: Relation, changes: TableChanges) -> tuple[_Tuples, _Tuples, Mask]:
     """Return the new and the old tuples of messages, and the mask of old tuples with the key only."""
     block, starts = changes.block, changes.starts
     sub = block.bytes[starts + 5]
@@ -193,7 +193,7 @@ def _table_cells(relation: Relation, cells: list[Cells]) -> list[Cells]:
     return [cells[place] for place in relation.places] if cells else []
 
 
-def _fill_unchanged(relation: Relation, changes: Changes, new: _Tuples, old: _Tuples, key_only: Mask) -> None:
+def _fill_unchanged(relation: Relation, changes: TableChanges, new: _Tuples, old: _Tuples, key_only: Mask) -> None:
     """Fill unchanged values that were not sent from the old tuple, if it has them."""
     if not new.cells or not old.cells:
         return
@@ -220,7 +220,7 @@ class _Reader:
     row decodes, it is deleted and no row replaces it.
     """
 
-    def __init__(self, relation: Relation, changes: Changes, new: _Tuples, old: _Tuples) -> None:
+    def __init__(self, relation: Relation, changes: TableChanges, new: _Tuples, old: _Tuples) -> None:
         self._relation = relation
         self._changes = changes
         self._new = new
