@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from sinkql.connectors.mysql.connection import connect
+from sinkql.connectors.mysql.options import MySqlConnection
 from sinkql.errors import SinkqlError
 from support.authority import authority
 
@@ -119,7 +120,7 @@ def _refused(rogue: _Rogue, **more: Any) -> SinkqlError:
         "password": {"secret_text": [_PASSWORD]}, "ssl_mode": "preferred", **more,
     }  # fmt: skip
     with pytest.raises(SinkqlError) as raised:
-        connect(options, lambda name: name, name="m")
+        connect(MySqlConnection.from_plan(options), lambda name: name, name="m")
     return raised.value
 
 

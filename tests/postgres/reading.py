@@ -21,6 +21,7 @@ from sinkql.connector_api.cdc import (
     TableRows,
 )
 from sinkql.connectors.postgres.client import Login, failure
+from sinkql.connectors.postgres.connection import PostgresConnection
 from sinkql.connectors.postgres.facts import find
 from sinkql.connectors.postgres.publication import publication_facts
 from sinkql.connectors.postgres.stream import PostgresStream
@@ -35,7 +36,8 @@ def login(server: Postgres, database: str, **more: Any) -> Login:
 
 def login_at(port: int, database: str, **more: Any) -> Login:
     options = {"host": "127.0.0.1", "port": port, "database": database, "user": {"secret_text": ["postgres"]}}
-    return Login("c", {**options, "ssl_mode": "disable", **more}, lambda name: name)
+    planned = PostgresConnection.from_plan({**options, "ssl_mode": "disable", **more})
+    return Login("c", planned, lambda name: name)
 
 
 def tables(server: Postgres, database: str, as_text: Iterable[str] = ()) -> dict[str, CapturedTable]:

@@ -6,6 +6,7 @@ import socket
 import ssl
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,7 @@ from sinkql.connector_api.dead_connection import ResponseWatch
 from sinkql.connector_api.options import reveal
 from sinkql.connector_api.tunnel import Tunnel
 from sinkql.connectors.mysql.login import GuardedConnection, login_refused_error
+from sinkql.connectors.mysql.options import MySqlConnection
 from sinkql.errors import SinkqlError
 
 Connection = Any  # PyMySQL publishes no types
@@ -60,7 +62,7 @@ class _Connection(GuardedConnection):
 
 
 def connect(
-    options: Mapping[str, Any],
+    options: MySqlConnection,
     secret: Reveal,
     *,
     name: str,
@@ -71,19 +73,20 @@ def connect(
 
     `tunnel` are the options of its SSH TUNNEL connection. Raises SQ4460 to SQ4463, and SQ442x for the tunnel.
     """
-    if options.get("ssl_mode") == "preferred":
+    if options.ssl_mode == "preferred":
         try:
-            return connect({**options, "ssl_mode": "required"}, secret, name=name, timeout=timeout, tunnel=tunnel)
+            encrypted = replace(options, ssl_mode="required")
+            return connect(encrypted, secret, name=name, timeout=timeout, tunnel=tunnel)
         except UnencryptedError:
-            options = {**options, "ssl_mode": "disabled"}
-    where = f"{options['host']}:{options['port']}"
-    opened = Tunnel(tunnel, secret, options["host"], options["port"]) if tunnel is not None else None
+            options = replace(options, ssl_mode="disabled")
+    where = options.address
+    opened = Tunnel(tunnel, secret, options.host, options.port) if tunnel is not None else None
     try:
         connection = _Connection(
-            host=options["host"],
-            port=options["port"],
-            user=reveal(options["user"], secret),
-            password=reveal(options["password"], secret) if options.get("password") is not None else "",
+            host=options.host,
+            port=options.port,
+            user=reveal(options.user, secret),
+            password=reveal(options.password, secret) if options.password is not None else "",
             autocommit=True,
             charset="utf8mb4",
             connect_timeout=_CONNECT_S,
@@ -94,7 +97,7 @@ def connect(
             **_tls_arguments(options, secret),
         )
         connection.tunnel = opened
-        connection.verified = options.get("ssl_mode", "disabled").startswith("verify")
+        connection.verified = options.ssl_mode.startswith("verify")
         connection.refused = login_refused_error(name, where)
         connection.connect(_tunnel_socket(opened) if opened is not None else None)
         connection._read_timeout = timeout
@@ -141,8 +144,8 @@ def _tunnel_socket(tunnel: Tunnel) -> socket.socket:
     return sock
 
 
-def _tls_arguments(options: Mapping[str, Any], secret: Reveal) -> dict[str, Any]:
-    mode = options.get("ssl_mode", "disabled")
+def _tls_arguments(options: MySqlConnection, secret: Reveal) -> dict[str, Any]:
+    mode = options.ssl_mode
     if mode == "disabled":
         return {"ssl_disabled": True}
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -152,14 +155,13 @@ def _tls_arguments(options: Mapping[str, Any], secret: Reveal) -> dict[str, Any]
         ssl, "VERIFY_X509_STRICT", 0
     )  # the certificates that servers generate do not conform
     try:
-        if options.get("ssl_certificate_authority") is not None:
-            context.load_verify_locations(cadata=reveal(options["ssl_certificate_authority"], secret))
+        if options.ssl_certificate_authority is not None:
+            context.load_verify_locations(cadata=reveal(options.ssl_certificate_authority, secret))
         else:
             context.load_default_certs()
-        if options.get("ssl_certificate") is not None:
-            identity.load_certificate(
-                context, reveal(options["ssl_certificate"], secret), reveal(options["ssl_key"], secret)
-            )
+        if options.ssl_certificate is not None and options.ssl_key is not None:
+            certificate, key = reveal(options.ssl_certificate, secret), reveal(options.ssl_key, secret)
+            identity.load_certificate(context, certificate, key)
     except (ssl.SSLError, ValueError) as error:
         raise SinkqlError(
             "SQ4462",

@@ -10,6 +10,7 @@ from sinkql.connector_api.health_check import CheckContext, HealthCheck, SourceU
 from sinkql.connector_api.planning import OutsideAccess
 from sinkql.connectors.mysql.connection import Connection, failing, is_mariadb, rows, variables
 from sinkql.connectors.mysql.facts import Table, listed
+from sinkql.connectors.mysql.options import MySqlConnection
 from sinkql.connectors.mysql.purify import check_privileges, open_connection, read_tables, settings
 from sinkql.errors import SinkqlError
 
@@ -21,15 +22,15 @@ _RETENTION_DAYS = "expire_logs_days"
 
 def examine(planned: logical.Connection, examined: CheckContext, access: OutsideAccess) -> Iterator[HealthCheck]:
     """Yield the health checks; raise SQ446x if the server rejects the user."""
-    where = f"{planned.options['host']}:{planned.options['port']}"
+    options = MySqlConnection.from_plan(planned.options)
+    where = options.address
     connection = open_connection(planned, access)
     try:
         with failing(name=planned.name, where=where):
             maria = is_mariadb(connection)
             yield HealthCheck("version", "ok", str(rows(connection, "SELECT VERSION()")[0][0]))
             cipher = rows(connection, "SHOW STATUS LIKE 'Ssl_version'")
-            mode = planned.options.get("ssl_mode", "disabled")
-            yield encryption(str(cipher[0][1]) if cipher else "", mode, "verify_identity")
+            yield encryption(str(cipher[0][1]) if cipher else "", options.ssl_mode, "verify_identity")
             for setting in settings(connection, maria=maria, where=where):
                 yield _check_setting(setting.name, setting.value, setting.problem)
             yield _check_server_id(connection)

@@ -16,6 +16,7 @@ from sinkql.connector_api.tunnel import planned_tunnel
 from sinkql.connectors.mysql.binlog_client import binlog_end
 from sinkql.connectors.mysql.connection import Connection, connect, failing, is_mariadb, no_privilege, rows, variables
 from sinkql.connectors.mysql.facts import Column, ServerFacts, Table
+from sinkql.connectors.mysql.options import MySqlConnection
 from sinkql.connectors.mysql.type import parse_declaration, sql_type
 from sinkql.connectors.mysql.value import decoder
 from sinkql.errors import SinkqlError
@@ -34,12 +35,12 @@ def validate(connection: logical.Connection, access: OutsideAccess) -> None:
 def open_connection(planned: logical.Connection, access: OutsideAccess) -> Connection:
     """Open a connection."""
     tunnel = planned_tunnel(planned, access)
-    return connect(planned.options, access.secret, name=planned.name, tunnel=tunnel)
+    return connect(MySqlConnection.from_plan(planned.options), access.secret, name=planned.name, tunnel=tunnel)
 
 
 def find(planned: logical.Connection, access: OutsideAccess) -> logical.Facts:
     """Return the facts of a source; raise SQ446x if the server cannot be read."""
-    where = f"{planned.options['host']}:{planned.options['port']}"
+    where = MySqlConnection.from_plan(planned.options).address
     connection = open_connection(planned, access)
     try:
         with failing(name=planned.name, where=where):
@@ -60,7 +61,7 @@ def find_all(planned: logical.Connection, access: OutsideAccess) -> logical.Fact
     """
     connection = open_connection(planned, access)
     try:
-        with failing(name=planned.name, where=f"{planned.options['host']}:{planned.options['port']}"):
+        with failing(name=planned.name, where=MySqlConnection.from_plan(planned.options).address):
             maria = is_mariadb(connection)
             version = str(rows(connection, "SELECT VERSION()")[0][0])
             tables = (msgspec.structs.replace(table, cascades=()) for table in read_tables(connection, maria=maria))

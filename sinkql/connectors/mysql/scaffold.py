@@ -15,6 +15,7 @@ from sinkql.connector_api.scaffold import (
     relation_name,
 )
 from sinkql.connectors.mysql.facts import Table
+from sinkql.connectors.mysql.options import MySqlConnection
 from sinkql.errors import SinkqlError
 from sinkql.printer.clause import ident
 
@@ -38,7 +39,9 @@ def scaffold_sources(
 ) -> Iterator[SourceScaffold]:
     """Yield a source of all tables that the user may read."""
     clauses = f"FROM MYSQL CONNECTION {wanted.connection}"
-    yield SourceScaffold(relation_name("mysql_source"), planned.options["host"], (clauses,), whole=True)
+    yield SourceScaffold(
+        relation_name("mysql_source"), MySqlConnection.from_plan(planned.options).host, (clauses,), whole=True
+    )
 
 
 def table_options(table: logical.SourceTable) -> str:

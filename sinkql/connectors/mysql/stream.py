@@ -46,6 +46,7 @@ from sinkql.connectors.mysql.gtid import (
     set_text,
 )
 from sinkql.connectors.mysql.history_check import check_history, server_name
+from sinkql.connectors.mysql.options import MySqlConnection
 from sinkql.connectors.mysql.purify import check_settings, has_unique_key
 from sinkql.connectors.mysql.snapshot import ServerSnapshot, TableRead, begin_snapshot
 from sinkql.connectors.mysql.table import TableMatcher, changed_rows, without
@@ -71,10 +72,10 @@ class MySqlStream:
     def __init__(self, source: CapturedSource, secret: Reveal) -> None:
         assert source.connection is not None
         self._source = source
-        self._options = source.connection.options
+        self._options = MySqlConnection.from_plan(source.connection.options)
         self._tunnel = carried_tunnel(source.connection)
         self._secret = secret
-        self._where = f"{self._options['host']}:{self._options['port']}"
+        self._where = self._options.address
         self._named = {"name": source.connection.name, "where": self._where}
         self._connection: Connection = None
         self._maria = False

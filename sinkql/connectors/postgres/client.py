@@ -19,16 +19,12 @@ from sinkql.connector_api.dead_connection import GuardedConnection, ResponseWatc
 from sinkql.connector_api.options import reveal
 from sinkql.connector_api.planning import OutsideAccess
 from sinkql.connector_api.tunnel import Tunnel, carried_tunnel, planned_tunnel
+from sinkql.connectors.postgres.connection import PostgresConnection
 from sinkql.errors import SinkqlError
 
 _TIMEOUT_S = 10
 _SILENCE_S = 60
 """Seconds without an answer from the server's machine after which a connection counts as broken."""
-_FILES = {
-    "ssl_certificate": "sslcert",
-    "ssl_key": "sslkey",
-    "ssl_certificate_authority": "sslrootcert",
-}
 APPLICATION = "sinkql"
 
 
@@ -48,19 +44,21 @@ class Login:
     """Where a database is, and which user connects. Secrets are read each time that a connection is opened."""
 
     name: str
-    options: Mapping[str, Any]
+    options: PostgresConnection
     secret: Callable[[str], str] = field(repr=False)
     tunnel: Mapping[str, Any] | None = None
 
     @classmethod
     def planned(cls, connection: logical.Connection, access: OutsideAccess) -> Login:
         """Return the login of a planned connection."""
-        return cls(connection.name, connection.options, access.secret, planned_tunnel(connection, access))
+        options = PostgresConnection.from_plan(connection.options)
+        return cls(connection.name, options, access.secret, planned_tunnel(connection, access))
 
     @classmethod
     def of(cls, connection: physical.Connection, secret: Callable[[str], str]) -> Login:
         """Return the login of a connection as a job carries it."""
-        return cls(connection.name, connection.options, secret, carried_tunnel(connection))
+        options = PostgresConnection.from_plan(connection.options)
+        return cls(connection.name, options, secret, carried_tunnel(connection))
 
     def connect(
         self, *, replication: bool = False, application: str = APPLICATION
@@ -69,11 +67,11 @@ class Login:
         options = self.options
         with _write_files(options, self.secret) as files:
             parameters: dict[str, Any] = {
-                "host": options["host"],
-                "port": options["port"],
-                "dbname": options["database"],
-                "user": reveal(options["user"], self.secret),
-                "sslmode": options["ssl_mode"].replace("_", "-"),
+                "host": options.host,
+                "port": options.port,
+                "dbname": options.database,
+                "user": reveal(options.user, self.secret),
+                "sslmode": options.ssl_mode.replace("_", "-"),
                 "application_name": application,
                 "connect_timeout": _TIMEOUT_S,
                 "client_encoding": "UTF8",
@@ -84,13 +82,13 @@ class Login:
                 "gssencmode": "disable",
                 **files,
             }
-            if "password" in options:
-                parameters["password"] = reveal(options["password"], self.secret)
+            if options.password is not None:
+                parameters["password"] = reveal(options.password, self.secret)
             if replication:
                 parameters["replication"] = "database"
             tunnel = None
             if self.tunnel is not None:
-                tunnel = Tunnel(self.tunnel, self.secret, options["host"], options["port"])
+                tunnel = Tunnel(self.tunnel, self.secret, options.host, options.port)
                 parameters |= {"hostaddr": "127.0.0.1", "port": tunnel.port}
             try:
                 connection = _Connection.connect(**parameters, autocommit=True)
@@ -136,18 +134,23 @@ def is_working(connection: psycopg.Connection[tuple[Any, ...]]) -> bool:
 
 
 @contextmanager
-def _write_files(options: Mapping[str, Any], secret: Callable[[str], str]) -> Iterator[dict[str, str]]:
+def _write_files(options: PostgresConnection, secret: Callable[[str], str]) -> Iterator[dict[str, str]]:
     """Write certificates and keys to temporary files for libpq.
 
     Files of the user's home folder are ignored: only the options describe a connection.
     """
     with tempfile.TemporaryDirectory(prefix="sinkql-") as folder:
-        parameters = {parameter: os.path.join(folder, "absent") for parameter in _FILES.values()}
-        for name, parameter in _FILES.items():
-            if name in options:
+        files = {
+            "sslcert": options.ssl_certificate,
+            "sslkey": options.ssl_key,
+            "sslrootcert": options.ssl_certificate_authority,
+        }
+        parameters = {parameter: os.path.join(folder, "absent") for parameter in files}
+        for parameter, text in files.items():
+            if text is not None:
                 path = Path(folder, parameter)
                 path.touch(mode=0o600)
-                path.write_text(reveal(options[name], secret))
+                path.write_text(reveal(text, secret))
                 parameters[parameter] = str(path)
         yield parameters
 
@@ -270,7 +273,7 @@ _FAILURES = (
 )  # fmt: skip
 
 
-def failure(error: psycopg.Error, options: Mapping[str, Any], *, user: str = "") -> SinkqlError:
+def failure(error: psycopg.Error, options: PostgresConnection, *, user: str = "") -> SinkqlError:
     """Return the error that explains why a connection does not open or broke.
 
     The server's own message is the detail, without the user's name: USER may be a secret.
@@ -278,9 +281,7 @@ def failure(error: psycopg.Error, options: Mapping[str, Any], *, user: str = "")
     text = _error_text(error).replace(f'"{user}"', "…") if user else _error_text(error)
     for known_failure in _FAILURES:
         if re.search(known_failure.pattern, text, re.IGNORECASE | re.DOTALL):
-            message = known_failure.message.format(
-                host=options["host"], port=options["port"], database=options["database"]
-            )
+            message = known_failure.message.format(host=options.host, port=options.port, database=options.database)
             return SinkqlError(
                 known_failure.code,
                 message,
@@ -289,7 +290,7 @@ def failure(error: psycopg.Error, options: Mapping[str, Any], *, user: str = "")
                 option=known_failure.option,
             )
     hint = "Check the detail and the server's log. A running source retries automatically."
-    message = f"the connection to Postgres at {options['host']} failed"
+    message = f"the connection to Postgres at {options.host} failed"
     return SinkqlError("SQ4414", message, detail=_first_line(text), hint=hint, option="HOST")
 
 

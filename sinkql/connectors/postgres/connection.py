@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sinkql import ast
+from sinkql import ast, codec
 from sinkql.connector_api.database_options import check_certificate, check_encryption, check_host, check_port
 from sinkql.connector_api.options import SecretOnly, SecretPart, bind, option_field, option_span, secret_data
 from sinkql.connector_api.planning import PlanningContext
@@ -51,6 +51,30 @@ def _check(statement: ast.CreateConnection, options: PostgresOptions) -> None:
     check_port(written, options.port, usual=5432, otherwise=otherwise)
     check_certificate(written, otherwise)
     check_encryption(written, options.ssl_mode, off="disable", on="verify_full, or require", otherwise=otherwise)
+
+
+Secret = Mapping[str, Any]
+"""A text with references to secrets, as `sinkql.connector_api.options.secret_data` returns it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresConnection:
+    """The options of a planned connection. The field names are the keys in jobs."""
+
+    host: str
+    port: int
+    database: str
+    user: Secret
+    ssl_mode: str
+    password: Secret | None = None
+    ssl_certificate: Secret | None = None
+    ssl_key: Secret | None = None
+    ssl_certificate_authority: Secret | None = None
+
+    @classmethod
+    def from_plan(cls, options: Mapping[str, Any]) -> PostgresConnection:
+        """Return the options of a planned connection."""
+        return codec.convert(options, cls)
 
 
 CONNECTION_OWNER = "Postgres connections"

@@ -47,7 +47,8 @@ def scaffold_sources(
     from sinkql.connectors.postgres.client import Login  # psycopg is loaded only to connect
     from sinkql.connectors.postgres.facts import find_partitioned, find_unpublished, list_publications
 
-    with Login.planned(planned, access).connect() as connection:
+    login = Login.planned(planned, access)
+    with login.connect() as connection:
         names = list_publications(connection)
         name = names[0] if names else _NEW
         left = find_unpublished(connection, name) if names else []
@@ -66,7 +67,7 @@ def scaffold_sources(
         notes.append(f"The publication does not have {written}{more}. To add one, run on the server")
         first = ".".join(map(quoted, left[0]))
         notes.append(f"ALTER PUBLICATION {quoted(name)} ADD TABLE {first};")
-    database = planned.options["database"]
+    database = login.options.database
     clauses = f"FROM POSTGRES CONNECTION {wanted.connection} (PUBLICATION {text(name)})"
     yield SourceScaffold(relation_name(f"{database}_source"), database, (clauses,), tuple(notes), whole=True)
 

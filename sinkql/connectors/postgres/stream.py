@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -22,6 +22,7 @@ from sinkql.connector_api.cdc import (
 from sinkql.connector_api.read_history import ReadHistory
 from sinkql.connectors.postgres.chunk import END, ConnectionOpener, DroppedError, PostgresChunkRead, Query, complete
 from sinkql.connectors.postgres.column import binary_as_text
+from sinkql.connectors.postgres.connection import PostgresConnection
 from sinkql.connectors.postgres.gap_detection import PublicationWatch, forget_known
 from sinkql.connectors.postgres.history_check import HistoryCheck, OtherServerError, ReadTransaction
 from sinkql.connectors.postgres.pgoutput import HEADER, Messages
@@ -55,14 +56,14 @@ class Server(Protocol):
     """The server with a source's database."""
 
     @property
-    def options(self) -> Mapping[str, Any]:
+    def options(self) -> PostgresConnection:
         """Return the options of its connection."""
 
     def connect(self, *, replication: bool = False, application: str = ...) -> Connection:
         """Open a connection; raise SinkqlError."""
 
 
-Failed = Callable[[psycopg.Error, Mapping[str, Any]], SinkqlError]
+Failed = Callable[[psycopg.Error, PostgresConnection], SinkqlError]
 
 
 class PostgresStream:
