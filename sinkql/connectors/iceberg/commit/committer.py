@@ -59,8 +59,7 @@ def commit_proposal(
     Nothing that an attempt wrote is deleted here.
 
     Each attempt, including the first, is checked against the table that it is based on. That table may contain an
-    earlier proposal of this run below the claim of another run. If this proposal is found below such a claim, it is the
-    last commit of this run.
+    earlier proposal of this run below the claim of another run. A proposal found there is the last commit of this run.
     """
     proposal.check(table, table)
     committed = False
@@ -149,7 +148,7 @@ def _crowded_error(target: TargetTable, error: Exception, *, over: bool) -> Crow
         "SQ5203",
         f'table "{target.namespace}.{target.table}" changes faster than a commit can follow',
         detail=str(error),
-        hint="The sink retries automatically. If it keeps failing, slow down the other writers.",
+        hint="The sink retries automatically. If it keeps failing, reduce the commits of other programs.",
         over=over,
     )
 
@@ -165,7 +164,8 @@ def check_still_ours(
     held(table, mine)
     fits(table, mine, expected, schema)
     stored = checkpoints.find(table, mine.sink)
-    assert stored is not None
+    if stored is None:
+        raise checkpoints.rolled_back(table, mine.sink)
     return stored
 
 

@@ -86,7 +86,7 @@ def _record(rows: pa.Array, wanted: pa.DataType, name: str) -> pa.Array:
             raise SinkqlError(
                 "SQ3151",
                 f'null value in required field "{field.name}" of column "{name}" of the table',
-                hint="Filter such rows out in the view, or use COALESCE.",
+                hint="Filter out these rows in the view, or use COALESCE.",
             )
     columns = [
         values if field.nullable else _without_nulls(values) for values, field in zip(fields, wanted, strict=True)

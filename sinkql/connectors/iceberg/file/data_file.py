@@ -172,6 +172,24 @@ def _spec(text: str) -> PartitionSpec:
     return PartitionSpec.model_validate_json(text)
 
 
+@dataclass(frozen=True, slots=True)
+class _OpenFile:
+    """A Parquet file that is being written."""
+
+    stream: pa.NativeFile
+    sealer: FooterSealer
+    writer: pq.ParquetWriter
+
+    def close(self) -> int:
+        """Finish the file and return its size."""
+        self.sealer.keep_footer()
+        self.writer.close()
+        self.sealer.finish()
+        size: int = self.stream.tell()
+        self.stream.close()
+        return size
+
+
 class DataFileWriter:
     """A writer of one new data file of one partition; row n of the input has position n.
 
@@ -185,8 +203,7 @@ class DataFileWriter:
         self._path = table.path(name)
         self._schema: pa.Schema | None = None
         self._stream: pa.NativeFile | None = None
-        self._sealer: FooterSealer | None = None
-        self._writer: pq.ParquetWriter | None = None
+        self._file: _OpenFile | None = None
         self._metadata: list[pq.FileMetaData] = []
         self._buffered: list[pa.Table] = []
         self._waiting = self._waiting_bytes = 0
@@ -228,18 +245,11 @@ class DataFileWriter:
 
     def close(self) -> FileEntry | None:
         """Finish the file and return its entry; None if it has no rows."""
-        if self._rows == 0:
-            return None
         self.flush()
-        assert self._writer is not None
-        assert self._stream is not None
-        assert self._sealer is not None
+        if self._file is None:
+            return None
         with storing(self._table.name):
-            self._sealer.keep_footer()
-            self._writer.close()
-            self._sealer.finish()
-            size = self._stream.tell()
-            self._stream.close()
+            size = self._file.close()
         return self._entry(size)
 
     def discard(self) -> None:
@@ -247,8 +257,8 @@ class DataFileWriter:
         if self._stream is None:
             return
         with suppress(Exception):  # if it fails, maintenance deletes the orphan file later
-            if self._writer is not None:
-                self._writer.close()
+            if self._file is not None:
+                self._file.writer.close()
             self._stream.close()
             self._table.io().delete(self._path)
 
@@ -261,21 +271,25 @@ class DataFileWriter:
         self._waiting, self._waiting_bytes = rest.num_rows, rest.nbytes
 
     def _write(self, rows: pa.Table) -> None:
-        if self._writer is None:
-            self._stream = self._table.io().new_output(self._path).create(overwrite=True)
-            self._sealer = FooterSealer(self._stream, self._path)
-            self._writer = pq.ParquetWriter(
-                self._sealer,
-                self._schema,
-                compression="zstd",
-                compression_level=1,
-                store_schema=False,
-                use_dictionary=repeating(rows),
-                dictionary_pagesize_limit=_DICTIONARY_BYTES,
-                write_page_checksum=True,
-                metadata_collector=self._metadata,
-            )
-        self._writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
+        if self._file is None:
+            self._file = self._open(rows)
+        self._file.writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
+
+    def _open(self, rows: pa.Table) -> _OpenFile:
+        self._stream = self._table.io().new_output(self._path).create(overwrite=True)
+        sealer = FooterSealer(self._stream, self._path)
+        writer = pq.ParquetWriter(
+            sealer,
+            self._schema,
+            compression="zstd",
+            compression_level=1,
+            store_schema=False,
+            use_dictionary=repeating(rows),
+            dictionary_pagesize_limit=_DICTIONARY_BYTES,
+            write_page_checksum=True,
+            metadata_collector=self._metadata,
+        )
+        return _OpenFile(self._stream, sealer, writer)
 
     def _entry(self, size: int) -> FileEntry:
         schema = self._table.schema()
@@ -319,7 +333,8 @@ def write_data_file(table: TaskTable, name: str, data: pa.Table, place: Partitio
     writer = DataFileWriter(table, name, place)
     writer.write(data)
     entry = writer.close()
-    assert entry is not None, "no rows"
+    if entry is None:
+        raise ValueError("a data file needs rows")
     return entry
 
 
@@ -394,7 +409,7 @@ def _cast_column(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
         raise SinkqlError(
             "SQ3151",
             f'null value in required column "{field.name}" of the table',
-            hint="Filter such rows out in the view, or use COALESCE.",
+            hint="Filter out these rows in the view, or use COALESCE.",
         )
     if column.type.equals(field.type):
         return column

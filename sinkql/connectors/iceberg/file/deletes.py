@@ -189,8 +189,8 @@ def write_vectors(
     """Write one Puffin file with a vector for each data file, and return the entries of the vectors.
 
     `name` has no suffix. The file has the folder and the suffix of statistics files, because some stores accept no
-    other Puffin files in a table's folder. `dead` holds all dead positions of each file, including those of its older
-    vector, which the new one replaces.
+    other Puffin files in a table's folder. `dead` holds all dead positions of each file, including its older
+    vector's, which the new one replaces.
     """
     data = bytearray(_PUFFIN)
     blobs, vectors = [], {}
@@ -232,7 +232,8 @@ def write_vectors(
 def read_vector(io: FileIO, name: str) -> Positions:
     """Return the dead positions in the deletion vector of that name, sorted; raise SQ3555 if it is damaged."""
     place = vector_place(name)
-    assert place is not None, "no deletion vector"
+    if place is None:
+        raise ValueError(f'"{name}" is not the name of a deletion vector')
     path, offset, length = place
     with io.new_input(path).open() as stream:
         stream.seek(offset)

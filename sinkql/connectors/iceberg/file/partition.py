@@ -62,7 +62,7 @@ class Partitions:
 
     def __init__(self, metadata: TableMetadata) -> None:
         self._metadata = metadata
-        self._types_by_spec: dict[int, tuple[IcebergType, ...]] = {}
+        self._types_by_spec: dict[int, tuple[PrimitiveType, ...]] = {}
 
     def place_of(self, file: DataFile) -> PartitionValue:
         """Return the partition of a file in a manifest."""
@@ -77,11 +77,11 @@ class Partitions:
         types = self._types(place.spec)
         return Record(*(_from_bytes(type_, value) for type_, value in zip(types, place.values, strict=True)))
 
-    def _types(self, spec_id: int) -> tuple[IcebergType, ...]:
+    def _types(self, spec_id: int) -> tuple[PrimitiveType, ...]:
         if spec_id not in self._types_by_spec:
             spec = self._metadata.specs()[spec_id]
             fields = spec.partition_type(parted_schema(self._metadata, spec_id)).fields
-            self._types_by_spec[spec_id] = tuple(field.field_type for field in fields)
+            self._types_by_spec[spec_id] = tuple(_primitive(field.field_type) for field in fields)
         return self._types_by_spec[spec_id]
 
 
@@ -139,7 +139,7 @@ def _transform(column: pa.Array, field: PartitionField, type_: IcebergType) -> t
         physical = quick(physical)
     coded = physical.dictionary_encode(null_encoding="encode")
     change = field.transform.transform(type_) if quick is None else _same
-    result = field.transform.result_type(type_)
+    result = _primitive(field.transform.result_type(type_))
     numbers: dict[bytes | None, int] = {}
     codes = [
         numbers.setdefault(_to_bytes(result, change(value)), len(numbers)) for value in coded.dictionary.to_pylist()
@@ -213,11 +213,15 @@ def _physical(column: pa.Array) -> pa.Array:
     return column.view(pa.int64()) if pa.types.is_timestamp(type_) or pa.types.is_time64(type_) else column
 
 
-def _to_bytes(type_: IcebergType, value: Any) -> bytes | None:
-    assert isinstance(type_, PrimitiveType)
+def _primitive(type_: IcebergType) -> PrimitiveType:
+    if not isinstance(type_, PrimitiveType):
+        raise TypeError(f"{type_} cannot be the type of a partition value")
+    return type_
+
+
+def _to_bytes(type_: PrimitiveType, value: Any) -> bytes | None:
     return None if value is None else to_bytes(type_, value)
 
 
-def _from_bytes(type_: IcebergType, value: bytes | None) -> Any:
-    assert isinstance(type_, PrimitiveType)
+def _from_bytes(type_: PrimitiveType, value: bytes | None) -> Any:
     return None if value is None else from_bytes(type_, value)

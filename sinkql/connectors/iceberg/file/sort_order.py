@@ -94,7 +94,7 @@ class _SortBuffer:
             self._spill()
 
     def rows(self, schema: pa.Schema) -> pa.Table:
-        """Return all rows; those of the temporary file are mapped into memory."""
+        """Return all rows; rows in the temporary file are mapped into memory."""
         if self._stream is None or self._file is None:
             return pa.concat_tables(self._tables) if self._tables else schema.empty_table()
         self._spill()

@@ -213,8 +213,8 @@ class Index:
     ) -> Index | None:
         """Read a manifest; return None if it must be rebuilt.
 
-        That is the case if the manifest or a file that it names is missing or damaged, or if it has another key or
-        another secret for the hashes. Without `runs`, run files may be missing from the folder.
+        It must be rebuilt if the manifest or a file that it names is missing or damaged. The same applies to another
+        key or another secret for the hashes. Without `runs`, run files may be missing from the folder.
         """
         try:
             index = replace(_read(folder, name, hashed=hash_key.fingerprint), hash_key=hash_key)

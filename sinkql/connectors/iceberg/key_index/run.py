@@ -155,8 +155,9 @@ _AT_ONCE = 1 << 20
 def live_rows(runs: Sequence[tuple[Entries, bool]], files: Collection[int]) -> Entries:
     """Return the live rows of files, sorted by their keys' hashes.
 
-    Runs are in order, newest first, each with whether it may name one of the files. The others may still say that a row
-    was deleted. This reads one column of the runs; hashing the rows and looking them up would cost many times more.
+    Runs are in order, newest first, each with whether it may name one of the files. A run that cannot name them may
+    still delete a row. This reads one column of the runs. Hashing the rows and looking them up would cost many times
+    more.
     """
     wanted = np.array(sorted(files), np.uint32)
     parts = [Entries.none()]

@@ -344,7 +344,7 @@ def _plan_options(target: TableOptions, options: IcebergOptions, types: Mapping[
 
 
 def letters(write: physical.Write, columns: Sequence[physical.Column]) -> physical.Write:
-    """Return the write to the dead-letter table `<table>__errors`, for records that did not decode."""
+    """Return the write of dead letters to the table `<table>__errors`."""
     options = {
         name: write.options[name] for name in ("namespace", "format_version", "maintenance") if name in write.options
     }
