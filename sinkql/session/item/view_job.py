@@ -20,7 +20,6 @@ from sinkql.lowering.job import lower
 from sinkql.lowering.materialized_view import (
     IN_LINE,
     VIEW_ID,
-    check_index,
     inputs_of,
     is_stateless,
     loggable,
@@ -49,10 +48,9 @@ def view_job_change(sink: logical.Sink, catalog: Catalog) -> ViewJobChange:
     return _views_become_jobs(tuple(_views_to_share(sink, catalog.plans)), catalog)
 
 
-def index_view_job_change(index: logical.Index, catalog: Catalog, span: Span) -> ViewJobChange:
-    """Return the change that a new index causes: its view becomes a job. Raise SQ2372 if it cannot."""
+def index_view_job_change(index: logical.Index, catalog: Catalog) -> ViewJobChange:
+    """Return the change that a new index causes: its view becomes a job."""
     name, plans = index.relation, catalog.plans
-    check_index(index, span, plans)
     if view_id(name, plans) is not None:
         return ViewJobChange()
     change = _views_become_jobs((name,), catalog)
