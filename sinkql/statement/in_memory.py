@@ -98,7 +98,7 @@ class InMemoryItems:
             case SkipStatement(notices=notices):
                 return notices
             case CreateItem():
-                return self._create(operation)
+                return self.create(operation)[0].notices
             case ReplaceItem():
                 planned, definition = plan_replacement(operation, self)
                 self._redefine({operation.stored.name: (definition, operation.stored.facts)})
@@ -145,17 +145,18 @@ class InMemoryItems:
         for name in names:
             self.plans.forget(name)
 
-    def _create(self, operation: CreateItem) -> tuple[Notice, ...]:
+    def create(self, operation: CreateItem) -> tuple[Planned, tuple[ast.Create, ...]]:
+        """Create an item and the items that it implies. Return its plan and their statements."""
         statement = operation.statement
-        facts = {**self._facts_of(statement, operation.name), **self._identity(statement)}
+        facts = {**self._identity(statement), **self._facts_of(statement, operation.name)}
         planned = plan_item(statement, facts, self)
         definition = qualify(statement, self.plans)
         implied_statements = implied(definition, planned.item)
         with self._all_or_nothing() if implied_statements else nullcontext():  # a copy takes time
             self.plans.keep(planned, definition, facts)
             for new in implied_statements:
-                self.plans.add(new, {**self._facts_of(new, own_name(new)), **self._identity(new)})
-        return planned.notices
+                self.plans.add(new, {**self._identity(new), **self._facts_of(new, own_name(new))})
+        return planned, implied_statements
 
     def _identity(self, statement: ast.Create) -> dict[str, str]:
         if not isinstance(statement, ast.CreateSource | ast.CreateTable | ast.CreateTableFrom):
