@@ -121,7 +121,7 @@ def compile_text(
 
 
 class Compiler:
-    """A compiler that receives statements one after the other and collects `notices`.
+    """A compiler that receives statements in order and collects `notices`.
 
     `before` has the items from before an open transaction.
     """

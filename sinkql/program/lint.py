@@ -79,7 +79,7 @@ class CreationSite:
 
 
 class Linter:
-    """A linter that receives the statements of a script one after the other and collects `findings`.
+    """A linter that receives the statements of a script in order and collects `findings`.
 
     The compiler may have items of other scripts, whose sites are `earlier_sites`. `failed` has the names of items that
     other scripts fail to create. `tables_unknown` means that they have a source whose tables only its server knows.

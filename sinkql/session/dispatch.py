@@ -33,7 +33,7 @@ from sinkql.statement.operation import (
     ReadRows,
     RenameItems,
     ReplaceItem,
-    ReplayDeadLetters,
+    ReplayRecords,
     SetComment,
     SetOwner,
     ShowDefinition,
@@ -88,7 +88,7 @@ def _execute(operation: Operation, workspace: Workspace) -> Result:
             return skip(operation, workspace)
         case CompactSink():
             return optimize(operation, workspace)
-        case ReplayDeadLetters():
+        case ReplayRecords():
             return replay(operation, workspace)
         case ChangeRows():
             return change_rows(operation, workspace)

@@ -35,7 +35,7 @@ from sinkql.statement.operation import (
     ReadRows,
     RenameItems,
     ReplaceItem,
-    ReplayDeadLetters,
+    ReplayRecords,
     SetComment,
     SetOwner,
     ShowDefinition,
@@ -132,7 +132,7 @@ class InMemoryItems:
                 | PublishBranch()
                 | AcceptLoss()
                 | CompactSink()
-                | ReplayDeadLetters()
+                | ReplayRecords()
                 | CheckConnection()
                 | FollowRelation()
                 | ShowDefinition()
@@ -141,7 +141,7 @@ class InMemoryItems:
         return ()
 
     def forget(self, names: Iterable[str]) -> None:
-        """Remove items, also those that can no longer be planned."""
+        """Remove items, including broken ones."""
         for name in names:
             self.plans.forget(name)
 

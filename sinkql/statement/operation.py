@@ -151,8 +151,8 @@ class CompactSink:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplayDeadLetters:
-    """Replay the dead letters of a source."""
+class ReplayRecords:
+    """Replay the dead letters of a source: decode them again."""
 
     statement: ast.ReplayErrors
     entry: logical.Entry
@@ -223,7 +223,7 @@ Operation = (
     | PublishBranch
     | AcceptLoss
     | CompactSink
-    | ReplayDeadLetters
+    | ReplayRecords
     | ChangeRows
     | CheckConnection
     | FollowRelation

@@ -51,7 +51,7 @@ from sinkql.statement.operation import (
     ReadRows,
     RenameItems,
     ReplaceItem,
-    ReplayDeadLetters,
+    ReplayRecords,
     SetComment,
     SetOwner,
     ShowDefinition,
@@ -74,7 +74,7 @@ class StatementCatalog(Protocol):
         """Return the connectors."""
 
     def reader(self) -> WithBroken:
-        """Return all items, including those that can no longer be planned."""
+        """Return all items, including broken ones."""
 
     def dependents(self, full_name: str) -> tuple[str, ...]:
         """Return the full names of the items that use an item directly, or are in it."""
@@ -109,7 +109,7 @@ def plan_statement(statement: ast.Statement, catalog: StatementCatalog) -> Opera
         case ast.OptimizeSink():
             return CompactSink(statement, find(catalog.plans, statement.name, "SINK").name)
         case ast.ReplayErrors():
-            return ReplayDeadLetters(statement, find(catalog.plans, statement.name, "SOURCE"))
+            return ReplayRecords(statement, find(catalog.plans, statement.name, "SOURCE"))
         case ast.Subscribe():
             return _plan_subscribe(statement, catalog)
         case ast.Insert() | ast.Update() | ast.Delete():
@@ -177,7 +177,7 @@ def plan_replacement(operation: ReplaceItem, catalog: StatementCatalog) -> tuple
 
 
 def run_each(operation: CreateSinks, run: Callable[[ast.Statement], T]) -> list[T]:
-    """Run the statements one after the other. Add a hint to the error of a table whose name does not fit."""
+    """Run the statements in order. Add a hint to the error of a table whose name does not fit."""
     results = []
     for statement in operation.statements:
         try:
@@ -276,7 +276,7 @@ def _plan_references(
 
 @contextmanager
 def errors_of_rows(statement: ast.Statement) -> Iterator[None]:
-    """Let errors of a query or of changed rows refer to the statement if they refer to no part of it."""
+    """Point errors of a query or of changed rows to the statement if they have no place in it."""
     try:
         yield
     except SinkqlError as error:
@@ -290,16 +290,15 @@ def _plan_subscribe(statement: ast.Subscribe, catalog: StatementCatalog) -> Foll
     parts = {"ENVELOPE or WITHIN": statement.output, "AS OF": statement.as_of, "UP TO": statement.up_to}
     for clause, part in parts.items():
         if part is not None:
-            raise unsupported_subscribe(
+            raise _unsupported_subscribe(
                 f"SUBSCRIBE with {clause} is not supported yet", statement.span, "Leave it out."
             )
     if isinstance(statement.relation, ast.Query):
         hint = "Create a materialized view of the query WITH (COMMIT INTERVAL = '1s'), and subscribe to the view."
-        raise unsupported_subscribe("SUBSCRIBE to a query is not supported yet", statement.span, hint)
+        raise _unsupported_subscribe("SUBSCRIBE to a query is not supported yet", statement.span, hint)
     entry = find(catalog.plans, statement.relation, *RELATION_KINDS)
     return FollowRelation(statement, statement.relation, entry, options)
 
 
-def unsupported_subscribe(message: str, span: Span, hint: str) -> SinkqlError:
-    """Return the error for a relation or a clause that SUBSCRIBE does not support."""
+def _unsupported_subscribe(message: str, span: Span, hint: str) -> SinkqlError:
     return SinkqlError("SQ2963", message, span, hint=hint)

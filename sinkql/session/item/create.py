@@ -35,7 +35,9 @@ from sinkql.table.file import table_path
 
 
 def create(operation: CreateItem, catalog: Catalog) -> Result:
-    """Create an item in the catalog, which must be fresh. Raise ChangedError if the name is taken meanwhile.
+    """Create an item in the catalog, which must be fresh.
+
+    Raise ChangedError if another process creates an item of that name first.
 
     The statement is planned once. It is planned again only if purification adds facts or another process changed the
     catalog.

@@ -18,7 +18,6 @@ from sinkql.planner.name import short_name, sql_name
 from sinkql.session.result import Result, Workspace
 from sinkql.session.row.view_contents import ViewContents, present_plan, view_contents
 from sinkql.statement.operation import FollowRelation, SubscribeOptions
-from sinkql.statement.plan import unsupported_subscribe
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,8 +32,12 @@ def subscribe(operation: FollowRelation, workspace: Workspace) -> Result:
     contents = view_contents(entry.name, catalog)
     if contents is None:
         name, kind = short_name(entry.name, catalog.plans), entry.kind.lower()
-        message = f'{kind} "{name}" stores no changes to subscribe to'
-        raise unsupported_subscribe(message, operation.relation.span, _hint(entry, catalog))
+        raise SinkqlError(
+            "SQ2963",
+            f'{kind} "{name}" stores no changes to subscribe to',
+            operation.relation.span,
+            hint=_hint(entry, catalog),
+        )
     progress_columns = ("mz_progressed",) if options.progress else ()
     types = (
         BIGINT,

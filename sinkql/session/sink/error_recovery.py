@@ -19,7 +19,7 @@ from sinkql.lowering.job import lower
 from sinkql.planner.name import short_name
 from sinkql.session.result import Result, Workspace
 from sinkql.session.sink.run import status
-from sinkql.statement.operation import AcceptLoss, ReplayDeadLetters
+from sinkql.statement.operation import AcceptLoss, ReplayRecords
 from sinkql.storage.key_value import KeyValueStore
 
 _TAG = "ALTER SOURCE"
@@ -119,7 +119,7 @@ _COLUMNS = ("sink", "replayed", "left")
 _Row = tuple[str, int | None, int | None]
 
 
-def replay(operation: ReplayDeadLetters, workspace: Workspace, *, wait_seconds: float = _WAIT_SECONDS) -> Result:
+def replay(operation: ReplayRecords, workspace: Workspace, *, wait_seconds: float = _WAIT_SECONDS) -> Result:
     """Ask the sinks of a source to replay their dead letters, and wait for the running sinks.
 
     A stopped sink replays them when it starts. Raise SQ3394 if a sink cannot replay, and the error of a failed replay.
