@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -10,9 +10,11 @@ from random import Random
 import pytest
 
 from sinkql import ast
+from sinkql.catalog.memory import MemoryCatalog
 from sinkql.connector_api.registry import Registry, discover
 from sinkql.errors import Notice, SinkqlError
 from sinkql.parser import parse
+from sinkql.planner.item.setting import DEFAULTS
 from sinkql.printer import to_sql
 from sinkql.program import Compiler
 from sinkql.session import Session
@@ -219,11 +221,10 @@ def _program(random: Random) -> Iterator[str]:
         yield text.format(a=a, b=b, lake=_LAKE.format(c))
 
 
-def _outcome(run: object, statement: ast.Statement) -> tuple[object, ...]:
+def _outcome(run: Callable[[ast.Statement], tuple[Notice, ...]], statement: ast.Statement) -> tuple[object, ...]:
     """Run a statement; return its notices, or its error."""
-    assert callable(run)
     try:
-        notices: tuple[Notice, ...] = run(statement)
+        notices = run(statement)
     except _SparkNeededError:
         return ()
     except SinkqlError as error:
@@ -231,8 +232,12 @@ def _outcome(run: object, statement: ast.Statement) -> tuple[object, ...]:
     return tuple((item.code, item.message, item.span, item.hint) for item in notices if item.code not in _OF_RUNS)
 
 
-def _items(catalog: object) -> list[tuple[str, str, str]]:
-    entries = sorted(catalog.entries(), key=lambda entry: entry.name)  # type: ignore[attr-defined]
+def _settings(catalog: MemoryCatalog) -> dict[str, str]:
+    return {name: catalog.setting(name) for name in DEFAULTS}
+
+
+def _items(catalog: MemoryCatalog) -> list[tuple[str, str, str]]:
+    entries = sorted(catalog.entries(), key=lambda entry: entry.name)
     return [
         (entry.name, entry.kind, to_sql(entry.statement, redacted=WORDS))
         for entry in entries
@@ -240,7 +245,7 @@ def _items(catalog: object) -> list[tuple[str, str, str]]:
     ]
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(20))
 def test_a_session_and_the_compiler_interpret_statements_alike(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -267,6 +272,7 @@ def test_a_session_and_the_compiler_interpret_statements_alike(
             assert in_session == in_memory, ";\n".join(done)
             session.catalog.refresh()
             assert _items(session.catalog.plans) == _items(compiler.catalog), ";\n".join(done)
+            assert _settings(session.catalog.plans) == _settings(compiler.catalog), ";\n".join(done)
             if session.transaction == "failed":
                 for statement in parse("ROLLBACK;", WORDS):
                     session.run_statement(statement)
