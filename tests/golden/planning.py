@@ -21,7 +21,7 @@ from sinkql.printer import to_sql
 from sinkql.statement.in_memory import InMemoryItems
 from sinkql.statement.operation import AlterItem, ChangeSettings, DropItems, Operation, SkipStatement
 from sinkql.statement.plan import plan_statement
-from support.words import WORDS
+from support.keywords import WORDS
 
 
 def catalog_of(things: dict[str, object], argument: str = "") -> MemoryCatalog:

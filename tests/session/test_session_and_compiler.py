@@ -18,7 +18,7 @@ from sinkql.planner.item.setting import DEFAULTS
 from sinkql.printer import to_sql
 from sinkql.program import Compiler
 from sinkql.session import Session
-from support.words import WORDS
+from support.keywords import WORDS
 
 _START = """
 CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');
