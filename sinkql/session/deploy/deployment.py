@@ -75,7 +75,7 @@ def plan_deployment(texts: Sequence[Script], session: Session, *, keep: bool = F
     described = read_scripts(texts, catalog.registry, present=present, settings=settings, keep=keep, reach=access_of)
 
     def other_value(name: str, statement: ast.CreateSecret) -> bool:
-        if name in described.kept:
+        if name in described.unchanged:
             return False  # the catalog stores the statement without the value
         value = given(statement.value).value
         return value is not None and catalog.secret(name) != value

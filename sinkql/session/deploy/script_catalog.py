@@ -16,18 +16,20 @@ from sinkql.connector_api.registry import Registry
 from sinkql.errors import MissingError, Notice, SinkqlError
 from sinkql.keywords import Keywords
 from sinkql.parser import parse
-from sinkql.planner.edit.qualify import qualify
 from sinkql.planner.edit.rename import find_commented
 from sinkql.planner.item.setting import plan_setting
 from sinkql.planner.item.sink import expand
 from sinkql.planner.item.source import sampled
-from sinkql.planner.item.statement import implied, item_name, kind_of, own_name
+from sinkql.planner.item.statement import item_name, kind_of, own_name
 from sinkql.planner.name import as_name, qualified_name, short_name, split_name
 from sinkql.planner.scope import Scope
 from sinkql.printer import to_sql
 from sinkql.script.redaction import Masked, mask
 from sinkql.session.deploy.step import Step
 from sinkql.session.item.connector_access import CatalogAccess
+from sinkql.statement.in_memory import InMemoryItems
+from sinkql.statement.operation import CreateItem
+from sinkql.statement.plan import plan_create
 
 
 class DescribedAccess(CatalogAccess):
@@ -39,7 +41,7 @@ class DescribedAccess(CatalogAccess):
 
     def secret(self, full_name: str) -> str:
         statement = self._described.statements.get(full_name)
-        if not isinstance(statement, ast.CreateSecret) or full_name in self._described.kept:
+        if not isinstance(statement, ast.CreateSecret) or full_name in self._described.unchanged:
             return super().secret(full_name)  # the catalog stores the statement without the value
         cipher = self._catalog.cipher
         sealed = cipher.seal("planned", given(statement.value))
@@ -126,8 +128,8 @@ class ScriptNotice:
 class ScriptCatalog:
     """The catalog that scripts describe. `statements` has the original statements by full name.
 
-    `implied` has the full names of items that another statement creates. `kept` has the full names of unchanged items
-    that no script names. `reach` returns the access with which new sources are sampled.
+    `implied` has the full names of items that another statement creates. `unchanged` has the full names of unchanged
+    items that no script names. `reach` returns the access with which new sources are sampled.
     """
 
     catalog: MemoryCatalog
@@ -136,7 +138,7 @@ class ScriptCatalog:
     comments: dict[Place, ast.CommentOn] = field(default_factory=dict)
     implied: set[str] = field(default_factory=set)
     notices: list[ScriptNotice] = field(default_factory=list)
-    kept: set[str] = field(default_factory=set)
+    unchanged: set[str] = field(default_factory=set)
     reach: Callable[[ScriptCatalog], OutsideAccess] | None = None
 
 
@@ -170,7 +172,7 @@ def read_scripts(
             for name, pending in unnamed.items()
             if isinstance(pending.statement, kinds) and name not in named
         }
-        described.kept.update(remaining)
+        described.unchanged.update(remaining)
         _plan_statements([*current, *remaining.values()], described, entries)
     return described
 
@@ -194,7 +196,7 @@ def _plan_statements(waiting: list[_Pending], described: ScriptCatalog, entries:
             failed = next((entry for entry in postponed if entry.needed), None)
             if failed is None:
                 break  # secrets of a schema that the deployment drops
-            raise failed.missing_error(entries.keys() - described.kept)
+            raise failed.missing_error(entries.keys() - described.unchanged)
         waiting = postponed
 
 
@@ -266,12 +268,13 @@ def _plan_item(
     if name in described.implied:
         described.implied.remove(name)
         return ()
-    planned = described.catalog.add(statement, _facts(statement, name, described, entries))
+    items = InMemoryItems(described.catalog, lambda new, new_name: _facts(new, new_name, described, entries))
+    operation = plan_create(statement, items) if statement.if_not_exists else CreateItem(statement, name)
+    if not isinstance(operation, CreateItem):
+        return items.apply(operation)
+    planned, implied_statements = items.create(operation)
     described.statements[name] = statement
-    for implied_statement in implied(qualify(statement, described.catalog), planned.item):
-        described.catalog.add(
-            implied_statement, _facts(implied_statement, own_name(implied_statement), described, entries)
-        )
+    for implied_statement in implied_statements:
         described.statements[own_name(implied_statement)] = implied_statement
         described.implied.add(own_name(implied_statement))
     return planned.notices
@@ -282,9 +285,9 @@ def _replace_sink(
 ) -> tuple[Notice, ...]:
     """Plan one sink of CREATE SINKS. It replaces a kept sink of the same name."""
     name = item_name(statement, described.catalog)
-    if name in described.kept and described.catalog.has(name):
+    if name in described.unchanged and described.catalog.has(name):
         described.catalog.remove(name)
-        described.kept.discard(name)
+        described.unchanged.discard(name)
     return _plan_item(statement, described, entries)
 
 
