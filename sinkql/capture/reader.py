@@ -22,7 +22,18 @@ from sinkql.capture.object_log_store import open_log_directory
 from sinkql.capture.position import LogPosition, Target, position_of
 from sinkql.capture.subscription import Subscription
 from sinkql.connector_api.cdc import captured_source, captured_table
-from sinkql.connector_api.stream import Context, FirstSnapshot, Limit, Measure, Offsets, Reader, Split, Tally
+from sinkql.connector_api.stream import (
+    Context,
+    FirstSnapshot,
+    Limit,
+    Measure,
+    Offsets,
+    Reader,
+    RefreshableReader,
+    SnapshotReader,
+    Split,
+    Tally,
+)
 from sinkql.errors import DamagedFileError, SinkqlError
 
 if TYPE_CHECKING:
@@ -34,7 +45,7 @@ _SNAPSHOT_FIELDS = ("generation", "run", "chunks", "done")
 
 
 @dataclass(frozen=True, slots=True)
-class LogReader(Subscription, Reader):
+class LogReader(Subscription, Reader, SnapshotReader, RefreshableReader):
     """The reader of a captured table. Its messages to the capture go through `messages`."""
 
     _scans: log_scan.ScanCache = field(default_factory=log_scan.ScanCache, repr=False, compare=False)
@@ -52,6 +63,16 @@ class LogReader(Subscription, Reader):
         catalog_folder = context.folder.parent.parent
         log = open_log_directory(catalog_folder, source, options, context.store, open_notes=context.open_notes)
         return cls(read.name, context.sink_id, log, captured_table(read), options, read.change, read.holes)
+
+    @property
+    def snapshot(self) -> LogReader:
+        """Return the reader itself: the log has initial snapshots and truncations."""
+        return self
+
+    @property
+    def full_refresh(self) -> LogReader:
+        """Return the reader itself: the log can lose changes."""
+        return self
 
     # --- where a sink begins, and where a run ends -------------------------------------------------------------------
 
@@ -88,6 +109,10 @@ class LogReader(Subscription, Reader):
         if not position.done or position.to < position.high or self.refresh_outdated(offsets):
             return None
         return {"log": position.log, "entry": position.entry}
+
+    def restart_of(self, offsets: Offsets) -> Offsets:
+        """Return the position before any log: a snapshot is read again with another generation."""
+        return self.initial(at_end=False)
 
     def can_full_refresh(self) -> bool:
         """Return whether the server has the rows; pushed rows are in the log alone."""

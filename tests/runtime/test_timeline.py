@@ -52,6 +52,10 @@ class Logging(_Nothing, ViewLogReader):
 
     entries: list[JobOffsets] = field(default_factory=list)
 
+    @property
+    def view_log(self) -> ViewLogReader:
+        return self
+
     def target(self, start: Offsets) -> Offsets:
         return {"at": len(self.entries)}
 

@@ -39,9 +39,12 @@ from sinkql.connector_api.stream.decoding import QuotedDecoder as QuotedDecoder
 from sinkql.connector_api.stream.decoding import StoredDecoder as StoredDecoder
 from sinkql.connector_api.stream.decoding import UndecodableError as UndecodableError
 from sinkql.connector_api.stream.decoding import WideError as WideError
+from sinkql.connector_api.stream.reader import FileBackedReader as FileBackedReader
 from sinkql.connector_api.stream.reader import FirstSnapshot as FirstSnapshot
 from sinkql.connector_api.stream.reader import Measure as Measure
 from sinkql.connector_api.stream.reader import Reader as Reader
+from sinkql.connector_api.stream.reader import RefreshableReader as RefreshableReader
+from sinkql.connector_api.stream.reader import SnapshotReader as SnapshotReader
 from sinkql.connector_api.stream.reader import ViewLogReader as ViewLogReader
 from sinkql.connector_api.stream.reader import ViewLogWriter as ViewLogWriter
 from sinkql.connector_api.stream.row_error import RowError as RowError

@@ -46,7 +46,7 @@ from sinkql.runtime.batch.maintenance import TableMaintenance
 from sinkql.runtime.batch.metrics import CommitReport, SinkMetrics
 from sinkql.runtime.batch.pacing import MaintenanceBudget
 from sinkql.runtime.batch.replay import DeadLetterReplay, IdentityCollector
-from sinkql.runtime.batch.resume import ResumePoint, SinkTable
+from sinkql.runtime.batch.resume import ResumePoint, SinkTable, refresh_targets
 from sinkql.runtime.batch.source_files import SourceFiles
 from sinkql.runtime.batch.state import JobState
 from sinkql.runtime.batch.timeline import Timeline
@@ -215,7 +215,7 @@ class BatchLoop:
         self.report.metrics.begin(refreshed.manifest)
         self.dead_letters.settle()
         if self.targets is not None and self.dead_letters.table is None:
-            self.targets = {name: reader.target_at(refreshed.at[name]) for name, reader in self.readers.items()}
+            self.targets = refresh_targets(self.readers, refreshed.at)
         self._report(committed, refresh_account(refreshed.accounts, committed.rows))
         self.maintenance.maintain(None, self.targets)
 

@@ -144,7 +144,7 @@ class Timeline:
     _logs: dict[str, ViewLogReader] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._logs = {name: reader for name, reader in self.readers.items() if isinstance(reader, ViewLogReader)}
+        self._logs = {name: log for name, reader in self.readers.items() if (log := reader.view_log) is not None}
         self._sources = {name: self.readers[name] for name in self.inputs if name not in self._logs}
 
     @classmethod
@@ -428,7 +428,7 @@ class Timeline:
         if CLOCK in ends and due is not None and due <= ends[CLOCK]["at"]:
             return True
         return any(
-            not log.target_reached(begin[name], log.changed(end))
+            not self.readers[name].target_reached(begin[name], log.changed(end))
             if (log := self._logs.get(name))
             else not same(end, begin[name])
             for name, end in ends.items()
