@@ -114,7 +114,7 @@ class Reader(Protocol):
     def latest(self, start: Offsets, limit: Limit, until: Offsets | None = None) -> Offsets:
         """Return where a batch from `start` may end now: within the limit, unless a single record exceeds it.
 
-        With `until`, a `target`, never after that, and without waiting for the clock.
+        With `until`, a `target`, never after that, and without a wait for the clock.
         """
 
     def step(self, start: Offsets, end: Offsets) -> Offsets:
@@ -150,7 +150,7 @@ class Reader(Protocol):
         return
 
     def comparable_position(self, offsets: Offsets) -> Offsets | None:
-        """Return a position that all readers of the source agree on, as JSON; None if there is no common one.
+        """Return a position that all readers of the source agree on, as JSON; None if the readers share none.
 
         Equal positions mean equal rows. Each reader accepts a position as a `target`, and `target_reached` orders them.
         """
@@ -218,7 +218,7 @@ class Reader(Protocol):
     # --- metrics -----------------------------------------------------------------------------------------------------
 
     def lag(self, offsets: Offsets) -> float:
-        """Return the age in seconds of the oldest input after the offsets; 0 if there is none or it is unknown."""
+        """Return the age in seconds of the oldest input after the offsets; 0 without one, or if its age is unknown."""
         return 0.0
 
     def measure(self, offsets: Offsets) -> Measure:
@@ -303,7 +303,7 @@ class FileBackedReader(Protocol):
 
 
 class ViewLogReader(Protocol):
-    """The part of a reader of a view log: its offsets tell how far the sources below the view were read."""
+    """The part of a reader of a view log: its offsets have positions of the sources below the view."""
 
     def below(self, offsets: Offsets) -> JobOffsets | None:
         """Return the sources' positions at the offsets, by `Reader.comparable_position`; None if the log lost them."""
