@@ -142,24 +142,16 @@ class LogReader(Subscription, Reader, SnapshotReader, RefreshableReader):
         for entry in log_scan.entries(self, scan.position, until):
             if scan.first_at is None:
                 scan.first_at = entry.at
-            if self._is_end(scan.position, until) or not log_scan.advance(self, scan, entry, limit):
+            if _is_end(self, scan.position, until) or not log_scan.advance(self, scan, entry, limit):
                 break
         has_news = scan.position.entry != begin and (scan.rows or scan.must_commit)
-        if not has_news and not self._is_end(scan.position, until):
+        if not has_news and not _is_end(self, scan.position, until):
             self.messages.check_capture(is_patient=until is not None)
         if scan.is_idle() and until is None:
             self._scans.store(position, scan)
             return start
         has_moved = scan.position != position or scan.must_commit or not first.is_in_log  # also without pushed rows
         return scan.position.offsets() if has_moved else start
-
-    def _is_end(self, position: LogPosition, until: Offsets | None) -> bool:
-        """Return whether a position has reached a target or another position."""
-        if until is None:
-            return False
-        if "until" in until:
-            return self.target_reached(position.offsets(), until)
-        return position.entry >= int(until.get("entry", -1))
 
     def step(self, start: Offsets, end: Offsets) -> Offsets:
         """Return the position before the next entry with unchanged values of earlier rows."""
@@ -347,3 +339,12 @@ class LogReader(Subscription, Reader, SnapshotReader, RefreshableReader):
             if self.part(position, entry) is not None:
                 return max(0.0, time.time() - entry.at)
         return 0.0
+
+
+def _is_end(reader: LogReader, position: LogPosition, until: Offsets | None) -> bool:
+    """Return whether a position has reached a target or another position."""
+    if until is None:
+        return False
+    if "until" in until:
+        return reader.target_reached(position.offsets(), until)
+    return position.entry >= int(until.get("entry", -1))

@@ -143,7 +143,9 @@ class FullRefresh:
     def _target(self, start: JobOffsets) -> JobOffsets:
         """Return the current ends of the sources, for a refresh that has reached `start`."""
         joint_targets = self.timeline.targets(start) if self.timeline.is_joint else {}
-        targets: dict[str, Offsets] = dict(joint_targets or {name: start[name] for name in self.timeline.inputs})
+        targets: dict[str, Offsets] = dict(
+            joint_targets or {name: start[name] for name in self.timeline.inputs.sources_below}
+        )
         for name, reader in self.readers.items():
             if name in targets:
                 continue

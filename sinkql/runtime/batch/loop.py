@@ -238,7 +238,7 @@ class BatchLoop:
 
     def _reached(self, name: str, target: Offsets) -> bool:
         offsets = self.checkpoint.end.get(name)
-        if name == CLOCK and name in self.timeline.inputs:
+        if name == CLOCK and name in self.timeline.inputs.sources_below:
             return offsets is not None and self.readers[name].target_reached(offsets, target)
         if name == CLOCK and (change_at := self.next_temporal_change) is not None:
             return offsets is not None and (
