@@ -177,12 +177,17 @@ class _PlannedTuning(msgspec.Struct, frozen=True):
 
 
 class _PlannedSource(msgspec.Struct, frozen=True):
-    """The options that `source_options` and `table_options` return."""
+    """The options that `source_options` returns; the options of a table contain them."""
 
     source_id: str | None
     source: dict[str, Any]
     tuning: _PlannedTuning
-    table: _PlannedTable | None = None
+
+
+class _PlannedSourceTable(_PlannedSource, frozen=True):
+    """The options that `table_options` returns."""
+
+    table: _PlannedTable
     holes: bool = False
 
 
@@ -213,9 +218,8 @@ def captured_source(
 
 def captured_table(read: physical.Read) -> CapturedTable:
     """Return the captured table that a job reads."""
-    planned = codec.convert(read.options, _PlannedSource)
+    planned = codec.convert(read.options, _PlannedSourceTable)
     table = planned.table
-    assert table is not None, read.name
     options = {**table.options, "tuning": planned.tuning.table}
     pushed = read.change == "append"
     return CapturedTable(table.id, table.name, read.columns, table.key, planned.holes, options, pushed)

@@ -166,9 +166,8 @@ class GuardedConnection(psycopg.Connection[Any]):
 
 def backend_pid(connection: psycopg.Connection[Any]) -> int | None:
     """Return the id of the connection's process on the server; None behind a connection pooler."""
-    row = connection.execute("SELECT pg_catalog.pg_backend_pid()").fetchone()
-    assert row is not None
-    return row[0] if row[0] == connection.info.backend_pid else None
+    ((pid,),) = connection.execute("SELECT pg_catalog.pg_backend_pid()").fetchall()
+    return int(pid) if pid == connection.info.backend_pid else None
 
 
 def is_backend_active(connection: psycopg.Connection[Any], session: int | None) -> bool:

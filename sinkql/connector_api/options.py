@@ -231,7 +231,7 @@ def _convert(option: ast.Option, hint: Any, secret: ResolveSecret | None, *, usu
         case (_, ast.Number()) if kind is float:
             return _real(option, value)
         case (_, ast.Text() | ast.Interval()) if kind is timedelta:
-            return _duration(option)
+            return _duration(option, value)
         case (_, ast.Text() | ast.Word()) if kind is str:
             return _text(value)
     raise _wrong_type_error(
@@ -370,9 +370,7 @@ def _parse_duration(text: str) -> timedelta:
     return timedelta(seconds=total)
 
 
-def _duration(option: ast.Option) -> timedelta:
-    value = option.value
-    assert isinstance(value, ast.Text | ast.Interval)
+def _duration(option: ast.Option, value: ast.Text | ast.Interval) -> timedelta:
     text = value.value if isinstance(value, ast.Text) else value.text
     try:
         return duration(text)

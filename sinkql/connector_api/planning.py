@@ -164,7 +164,7 @@ class SourceKind:
     If its server must be read by one process for all sinks, the source is captured (`sinkql.connector_api.cdc`): the
     kind has a `stream`, and the facts of a new source have a `source_id`.
 
-    Large: each field is a feature of the kind, and a connector sets only what it offers.
+    Large: each field is a feature of the kind, and most kinds need only some of them.
     """
 
     name: str
@@ -338,7 +338,7 @@ class DropTarget(Protocol):
 class SinkKind:
     """One kind of CREATE SINK: `INTO name CONNECTION … (options) … WITH (with_options)`.
 
-    Large: each field is a feature of the kind, and a connector sets only what it offers.
+    Large: each field is a feature of the kind, and most kinds need only some of them.
     """
 
     name: str
@@ -408,9 +408,9 @@ class Scan(Protocol):
 class ScanKind:
     """A function of queries that reads files: `FROM name('path')`, or `FROM 'path'` if the path ends in a suffix.
 
-    `open` receives the path, which may be a folder or a pattern, the formats of the installed connectors, and the
-    store of a connection of the kind `connection`, if the query names one. A suffix may precede one of `compressed`,
-    the suffixes of compressed files.
+    `open` receives the path of a file or folder, or a pattern; the formats of the installed connectors; and the store
+    of a connection of the kind `connection`, if the query names one. One of `compressed`, the suffixes of compressed
+    files, may follow a suffix.
     """
 
     name: str

@@ -109,7 +109,7 @@ class CaptureOptions(OnErrorOptions):
 
     fixed: ClassVar[tuple[str, ...]] = FIXED
     keep: Literal["server", "log"] | None = option_field(
-        "who retains uncommitted changes: the server, or the log, which frees the server immediately",
+        "what retains uncommitted changes: the server, or the log, which frees the server immediately",
         default=None,
     )
     max_retained_wal: str | None = option_field(

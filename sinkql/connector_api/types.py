@@ -207,7 +207,7 @@ def type_hint(text: str, is_type: Callable[[str], bool], fallback: str) -> str:
     name = first[0] if first else ""
     if name.endswith("serial"):
         return "Write bigint, and insert the values yourself."
-    from sinkql.parser.hint.other_dialects import habits  # read the file only after a mistake
+    from sinkql.parser.hint.other_dialects import habits  # loads tomllib, which only mistakes need
 
     instead = habits().type.get(name)
     if instead is not None:

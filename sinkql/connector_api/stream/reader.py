@@ -45,7 +45,7 @@ class FirstSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """The progress of a sink in a source: `committed` of the `known` input, in a `unit` such as messages. Both grow.
+    """The progress of a sink in a source: `committed` of the `known` input. Both grow; `unit` is for example messages.
 
     `known` is the source's input when it was last looked up. None if it is no number or only another process knows it.
     """
@@ -118,9 +118,9 @@ class Reader(Protocol):
         """
 
     def step(self, start: Offsets, end: Offsets) -> Offsets:
-        """Return where one batch on the way from `start` to `end` may end at most, without regard to limits.
+        """Return the latest end of one batch on the way from `start` to `end`, without regard to limits.
 
-        State recovery reads in such steps. The rows after a step may depend on the state after it.
+        State recovery reads in these steps. The rows after a step may depend on the state after it.
         """
         return end
 
@@ -235,7 +235,7 @@ class SnapshotReader(Protocol):
     def snapshot_running(self, start: Offsets) -> bool:
         """Return whether rows after `start` may be changes of rows that the initial snapshot has yet to read.
 
-        If nothing fills the unchanged values of such a row, it is skipped: the snapshot or a later change has them.
+        If nothing fills the unchanged values of the row, it is skipped: the snapshot or a later change has them.
         """
         return False
 
@@ -328,13 +328,13 @@ class ViewLogReader(Protocol):
 
 @runtime_checkable
 class ViewLogWriter(Writer, Protocol):
-    """Write the log of a view. Its state has indexes, which are made of what is written."""
+    """The writer of a view log. Its state also has the indexes of the view, computed from the written rows."""
 
     def present(self) -> tuple[Reader, Sequence[Split]] | None:
-        """Return what reads the rows that are there; None where none has ever been. Called after `refresh`."""
+        """Return a reader and splits of the view's present rows; None if it never had a row. Called after `refresh`."""
 
     def changes(self, results: Sequence[WriteResult]) -> tuple[Reader, Sequence[Split]] | None:
-        """Return what reads the changes that these results make; None where they make none."""
+        """Return a reader and splits of the changes in these results; None without a change."""
 
     def states(self) -> Mapping[str, Collection[str]]:
-        """Return the names of the states in which others may look up, and the indexes that each has."""
+        """Return the states that other jobs may read, by name, with the indexes of each."""

@@ -6,7 +6,7 @@ example if there is much to read. A job that reads view logs goes from tick to t
 one state of the sources below.
 
 Tick n has the number n (`sinkql.storage.numbered_log`) in the catalog or in a folder. A job that finds no tick ahead
-creates the next one before it reads on. If two jobs create the same number, one succeeds and the other uses
+creates the next one before it reads on. If two jobs create the same number, only one succeeds, and both use
 that tick. So no lease is needed, and a process that slept cannot replace an existing tick.
 """
 
@@ -60,7 +60,7 @@ class Ticks:
                 yield number, tick
 
     def newest(self) -> tuple[int, Tick] | None:
-        """Return the newest tick and its number; None if there is none."""
+        """Return the newest tick and its number; None without a tick."""
         return next(self.newest_first(), None)
 
     def _read(self, number: int) -> Tick | None:
@@ -132,7 +132,7 @@ class TimelineInputs:
     """The inputs of a job that are read at ticks: sources and view logs. Finds where each can be read up to.
 
     `sources_below` has the inputs, and for each the sources below it: for a source, the source itself. The `readers`
-    are those of the whole job.
+    are the readers of the whole job.
     """
 
     sources_below: Mapping[str, tuple[str, ...]]
@@ -277,8 +277,8 @@ class TimelineInputs:
 class Timeline:
     """Decides where a job's batches end, by the ticks and the job's inputs.
 
-    A run with `--once` began at `since_ms`. A job that `keeps_log` a view log also goes to ticks at which no row
-    changed, because a reader of the log may wait for such a tick.
+    A run with `--once` began at `since_ms`. If the job `keeps_log` of a view, it also goes to ticks without a changed
+    row, because a reader of the log may wait for them.
     """
 
     ticks: Ticks
@@ -312,7 +312,7 @@ class Timeline:
         return self.inputs.positions(offsets) if self.keeps_log or self.inputs.logs else None
 
     def tick(self, below: JobOffsets | None) -> int | None:
-        """Return the number of the first tick with the positions `below`; None if there is none."""
+        """Return the number of the first tick with the positions `below`; None if no tick has them."""
         first: int | None = None
         sources: Collection[str] = ()
         for number, tick in self.ticks.newest_first() if below else ():
@@ -450,7 +450,7 @@ class Timeline:
                 return
 
     def _step_to_tick(self, begin: JobOffsets, limit: Limit, due: int | None) -> TimelineStep | None:
-        """Return the step to a tick ahead; None if there is none.
+        """Return the step to a tick ahead; None without a tick ahead.
 
         A job that keeps a view log goes to the roundest tick ahead, other jobs to the newest.
         """
