@@ -15,6 +15,7 @@
 * `tunnel`: Opens an SSH tunnel to a server.
 * `dead_connection`: Closes a connection that the server has lost without a word.
 * `cdc`: Defines what a capture asks of a connector: a server's changes and chunks of its tables.
+* `read_history`: Records the last transactions that a capture read, to detect a server restored from a backup.
 * `stream`: Defines what a running job asks of a connector: readers, writers, decoders and checkpoints.
 * `requests`: Sends requests to the process that runs a sink: replay, accepted loss, waiting.
 """

@@ -14,7 +14,6 @@ from unittest import mock
 
 import pytest
 
-from home.moving import SINKS, Pipeline, pipeline
 from sinkql.connectors.iceberg.key_index import index
 from sinkql.connectors.iceberg.key_index.index import files
 from sinkql.connectors.iceberg.key_index.run import open_run
@@ -25,6 +24,7 @@ from sinkql.runtime.local.engine import LocalEngine
 from sinkql.runtime.state import manifest
 from sinkql.state_store import cleanup
 from sinkql.state_store.directory import EXECUTOR
+from state_store.other_host import SINKS, Pipeline, pipeline
 
 Task = TypeVar("Task")
 
