@@ -60,7 +60,7 @@ class CapturedTable:
     @property
     def typed(self) -> tuple[tuple[str, str], ...]:
         """Return the columns' names and types."""
-        return tuple((each.name, each.type) for each in self.columns)
+        return tuple((each.name, str(each.type)) for each in self.columns)
 
     @property
     def repeatable(self) -> bool:

@@ -72,33 +72,30 @@ def inferred(type_: pa.DataType) -> str:
     return f"{inferred(type_.value_type)} list" if _list_like(type_) else type_of(type_)
 
 
-def readable(type_: pa.DataType, declared: str) -> bool:
+def readable(type_: pa.DataType, declared: Type) -> bool:
     """Return whether a column of a file is read as a declared type."""
-    nested = parse_type(declared)
-    if nested.name == "record":
-        return pa.types.is_struct(type_) and all(_field_readable(type_, each) for each in nested.fields)
-    if nested.name == "map":
+    if declared.name == "record":
+        return pa.types.is_struct(type_) and all(_field_readable(type_, each) for each in declared.fields)
+    if declared.name == "map":
         return (
-            pa.types.is_map(type_)
-            and type_of(type_.key_type) == "text"
-            and readable(type_.item_type, str(nested.value))
+            pa.types.is_map(type_) and type_of(type_.key_type) == "text" and readable(type_.item_type, declared.value)
         )
-    if nested.element is not None:
-        return _list_like(type_) and readable(type_.value_type, str(nested.element))
-    subtype = SUBTYPES.get(declared)
+    if declared.element is not None:
+        return _list_like(type_) and readable(type_.value_type, declared.element)
+    subtype = SUBTYPES.get(declared.name)
     if subtype is not None and pa.types.is_struct(type_):
-        return _range_like(type_) and all(readable(type_.field(name).type, str(subtype)) for name in ("lower", "upper"))
-    own, wanted = parse_type(type_of(type_)), parse_type(declared)
-    if declared in _UNSIGNED:
+        return _range_like(type_) and all(readable(type_.field(name).type, subtype) for name in ("lower", "upper"))
+    own = parse_type(type_of(type_))
+    if declared.name in _UNSIGNED:
         return own.name in SIGNED or (own.name == "numeric" and own.scale == 0)
-    if wanted.name != "numeric":
+    if declared.name != "numeric":
         fixed = pa.types.is_fixed_size_binary(type_) and type_.byte_width == 16
-        parsed = (own.name == "text" and wanted.name in _FROM_TEXT) or (fixed and wanted.name == "uuid")
-        widened = wanted.name not in UNSIGNED and widens(own.name, wanted.name)
-        return own.name == wanted.name or parsed or widened
+        parsed = (own.name == "text" and declared.name in _FROM_TEXT) or (fixed and declared.name == "uuid")
+        widened = declared.name not in UNSIGNED and widens(own.name, declared.name)
+        return own.name == declared.name or parsed or widened
     room = arrow_type(declared)
     if own.name == "numeric":
-        has = arrow_type(str(own))
+        has = arrow_type(own)
         return bool(has.scale <= room.scale and has.precision - has.scale <= room.precision - room.scale)
     return own.name in SIGNED and bool(INTEGER_DIGITS[own.name] <= room.precision - room.scale)
 
@@ -106,16 +103,16 @@ def readable(type_: pa.DataType, declared: str) -> bool:
 def _field_readable(type_: pa.StructType, field: Field) -> bool:
     """Return whether structs have a field that is read as a record's, or none, which is NULL."""
     place = type_.get_field_index(field.name)
-    return field.nullable if place < 0 else readable(type_.field(place).type, str(field.type))
+    return field.nullable if place < 0 else readable(type_.field(place).type, field.type)
 
 
-def column_of(values: pa.Array, declared: str, failures: Failures) -> pa.Array:
+def column_of(values: pa.Array, declared: Type, failures: Failures) -> pa.Array:
     """Return the values in a type that they are readable as; one that does not fit is NULL, and noted."""
     if isinstance(values, pa.ExtensionArray):
         values = values.storage
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
-    name, type_ = parse_type(declared).name, arrow_type(declared)
+    name, type_ = declared.name, arrow_type(declared)
     if pa.types.is_map(values.type) and name == "map":
         return _map(values, declared, failures)
     if pa.types.is_struct(values.type) and name == "record":
@@ -141,8 +138,8 @@ def column_of(values: pa.Array, declared: str, failures: Failures) -> pa.Array:
     return found if outside is None else _without(found, outside, why, failures)
 
 
-def _unsigned(values: pa.Array, declared: str, failures: Failures) -> pa.Array:
-    narrow = _UNSIGNED[declared]
+def _unsigned(values: pa.Array, declared: Type, failures: Failures) -> pa.Array:
+    narrow = _UNSIGNED[declared.name]
     try:
         found = values.cast(narrow)
     except pa.ArrowInvalid:
@@ -154,7 +151,7 @@ def _list_like(type_: pa.DataType) -> bool:
     return any(test(type_) for test in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list))
 
 
-def _list(values: pa.Array, declared: str, failures: Failures) -> pa.Array:
+def _list(values: pa.Array, declared: Type, failures: Failures) -> pa.Array:
     """Return lists of what the elements are read as; a list with one that does not fit is noted."""
     plain = values.cast(pa.list_(values.type.value_type))
     return lists(
@@ -169,23 +166,22 @@ def _list(values: pa.Array, declared: str, failures: Failures) -> pa.Array:
 def lists(
     elements: T,
     lengths: pa.Array,
-    declared: str,
+    declared: Type,
     failures: Failures,
-    read: Callable[[T, str, Failures], pa.Array],
+    read: Callable[[T, Type, Failures], pa.Array],
 ) -> pa.Array:
     """Return lists of so many of the elements each, which `read` makes an array of their type.
 
     A length is NULL where there is no list; a list with an element that does not fit is noted.
     """
-    type_ = parse_type(declared)
     offsets = np.concatenate(([0], np.cumsum(pc.fill_null(lengths, 0).to_numpy(zero_copy_only=False)))).astype(np.int32)
     own: Failures = {}
-    array = read(elements, str(type_.element), own)
+    array = read(elements, declared.item, own)
     for place, why in own.items():
         failures.setdefault(int(np.searchsorted(offsets, place, side="right")) - 1, why)
     mask = lengths.is_null() if lengths.null_count else None
     found = pa.ListArray.from_arrays(pa.array(offsets), array, mask=mask).cast(arrow_type(declared))
-    return found if levels(type_) < 2 else _squared(found, type_, failures)
+    return found if levels(declared) < 2 else _squared(found, declared, failures)
 
 
 def _squared(values: pa.Array, type_: Type, failures: Failures) -> pa.Array:
@@ -200,11 +196,10 @@ def _squared(values: pa.Array, type_: Type, failures: Failures) -> pa.Array:
     return pa.array(found, values.type)
 
 
-def _map(values: pa.MapArray, declared: str, failures: Failures) -> pa.Array:
+def _map(values: pa.MapArray, declared: Type, failures: Failures) -> pa.Array:
     """Return maps as lists of keys and values by key; of those with one key the last one stays."""
-    type_ = parse_type(declared)
     held = pa.struct([("key", values.type.key_type), ("value", values.type.item_type)])
-    found = _list(values.cast(pa.list_(held)), f"{type_.element} list", failures)
+    found = _list(values.cast(pa.list_(held)), Type("list", element=declared.element), failures)
     keys = found.flatten().field(0)
     ends = np.cumsum(pc.fill_null(pc.list_value_length(found), 0).to_numpy(zero_copy_only=False))
     within = np.ones(max(len(keys) - 1, 0), bool)
@@ -216,17 +211,16 @@ def _map(values: pa.MapArray, declared: str, failures: Failures) -> pa.Array:
     return pa.array(ordered, found.type)
 
 
-def _record(values: pa.StructArray, declared: str, failures: Failures) -> pa.Array:
+def _record(values: pa.StructArray, declared: Type, failures: Failures) -> pa.Array:
     """Return records of what the fields are read as; one with a field that does not fit is noted."""
-    type_ = parse_type(declared)
     arrays = []
-    for field in type_.fields:
-        kind = arrow_type(str(field.type))
+    for field in declared.fields:
+        kind = arrow_type(field.type)
         place = values.type.get_field_index(field.name)
         own: Failures = {}
         # the fields of a record that is not there may be anything
         given = values.flatten()[place] if place >= 0 else pa.nulls(len(values), kind)
-        array = column_of(given, str(field.type), own) if place >= 0 else given
+        array = column_of(given, field.type, own) if place >= 0 else given
         if not field.nullable:
             missing = pc.and_(values.is_valid(), array.is_null()).to_numpy(zero_copy_only=False)
             own |= {
@@ -252,7 +246,7 @@ def _range_like(type_: pa.StructType) -> bool:
 
 def _ranges(values: pa.StructArray, name: str, failures: Failures) -> pa.Array:
     """Return the texts of ranges; one whose bounds do not fit is NULL, and noted."""
-    subtype = str(SUBTYPES[name])
+    subtype = SUBTYPES[name]
     bounds = [column_of(pc.struct_field(values, each), subtype, failures) for each in ("lower", "upper")]
     flags = [pc.fill_null(pc.struct_field(values, each), False) for each in _FLAGS]
     found: list[str | None] = []
@@ -271,7 +265,7 @@ def _ranges(values: pa.StructArray, name: str, failures: Failures) -> pa.Array:
     return pa.array(found, pa.string())
 
 
-def _text(values: pa.Array, declared: str, failures: Failures) -> pa.Array:
+def _text(values: pa.Array, declared: Type, failures: Failures) -> pa.Array:
     if pa.types.is_nested(values.type):
         texts = _each(values, pa.string(), failures, json_text)
     elif pa.types.is_string(values.type) or pa.types.is_large_string(values.type) or str(values.type) == "string_view":

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from sinkql import codec, physical
 from sinkql.connector_api.stream import DecodedMessages
-from sinkql.connector_api.types import arrow_type, parse_type
+from sinkql.connector_api.types import arrow_type
 from sinkql.decode.arrow_values import column_of, lists
 from sinkql.decode.json_lines import MemberError, member
 from sinkql.decode.messages import (
@@ -44,6 +44,7 @@ from sinkql.decode.text_column import Failures, from_text
 from sinkql.logical import Interval, Type
 from sinkql.logical.numeric_type import RANGES
 from sinkql.logical.time import show_interval
+from sinkql.logical.type import INTERVAL, JSONB
 
 _TEMPORAL = ("date", "time", "timestamp", "timestamptz", "interval")
 _UNITS = {"Timestamp": "ms", "MicroTimestamp": "us", "NanoTimestamp": "ns", "Time": "ms", "MicroTime": "us",
@@ -255,9 +256,9 @@ def _encoding(field: Mapping[str, Any]) -> Encoding:
     return Encoding(unit, scale, None if items is None else _encoding(items))
 
 
-def _decoded_as(type_: str) -> Any:
+def _decoded_as(type_: Type) -> Any:
     """Return what a member is decoded as; numbers that must be exact by their text."""
-    name = parse_type(type_).name
+    name = type_.name
     if name == "boolean":
         return bool | None
     if name in RANGES:
@@ -271,7 +272,7 @@ def _decoded_as(type_: str) -> Any:
 
 def _array(values: list[Any], column: physical.Column, encoding: Encoding, failures: Failures) -> pa.Array:
     """Return the values as an array of the column's type; one that does not fit is NULL, and noted."""
-    type_ = parse_type(column.type)
+    type_ = column.type
     match type_.name:
         case "boolean":
             return pa.array(values, pa.bool_())
@@ -291,7 +292,7 @@ def _array(values: list[Any], column: physical.Column, encoding: Encoding, failu
             return _texts(values, column.type, failures)
     raws = [None if each is None or bytes(each) == b"null" else bytes(each) for each in values]
     if type_.name == "jsonb":
-        return _texts([_json(each) for each in raws], "jsonb", failures)
+        return _texts([_json(each) for each in raws], JSONB, failures)
     if type_.name in ("array", "list"):
         return _lists(raws, type_, encoding.items or _USUAL, failures)
     if type_.name in ("map", "record"):
@@ -305,7 +306,7 @@ def _array(values: list[Any], column: physical.Column, encoding: Encoding, failu
 
 def _lists(raws: Sequence[bytes | None], type_: Type, encoding: Encoding, failures: Failures) -> pa.Array:
     """Return arrays, whose elements are written as columns of their type are."""
-    element = str(type_.element)
+    element = type_.item
     decode = _items(element)
 
     def held(raw: bytes) -> list[Any]:
@@ -313,32 +314,32 @@ def _lists(raws: Sequence[bytes | None], type_: Type, encoding: Encoding, failur
             return decode(raw)
         except msgspec.MsgspecError as error:
             message, _, within = str(error).partition(" - at `$")
-            wanted = element if within else str(type_)
+            wanted = element if within else type_
             raise ValueError(f"expected {wanted}, got {message.rpartition('got ')[2].strip('`')}") from None
 
     found = [_each(held, raw, row, failures) for row, raw in enumerate(raws)]
     return lists(
         [each for items in found for each in items or ()],
         pa.array([None if items is None else len(items) for items in found], pa.int32()),
-        str(type_),
+        type_,
         failures,
-        lambda values, name, own: _array(values, physical.Column("", name), encoding, own),
+        lambda values, inner, own: _array(values, physical.Column("", inner), encoding, own),
     )
 
 
 @cache
-def _items(element: str) -> Callable[[bytes], list[Any]]:
+def _items(element: Type) -> Callable[[bytes], list[Any]]:
     return msgspec.json.Decoder(list[_decoded_as(element)]).decode  # type: ignore[misc]  # a type made when it runs
 
 
-def _whole(values: list[Any], type_: str, failures: Failures) -> pa.Array:
+def _whole(values: list[Any], type_: Type, failures: Failures) -> pa.Array:
     try:
         return column_of(pa.array(values, pa.int64()), type_, failures)
     except (pa.ArrowInvalid, OverflowError):
         return _texts([None if each is None else str(each) for each in values], type_, failures)
 
 
-def _texts(values: Sequence[str | None], type_: str, failures: Failures) -> pa.Array:
+def _texts(values: Sequence[str | None], type_: Type, failures: Failures) -> pa.Array:
     for row, value in enumerate(values if PLACEHOLDER in values else ()):
         if value == PLACEHOLDER:
             failures[row] = UNSENT
@@ -349,26 +350,26 @@ def _texts(values: Sequence[str | None], type_: str, failures: Failures) -> pa.A
     return found
 
 
-def _moments(values: list[Any], type_: str, encoding: Encoding, failures: Failures) -> pa.Array:
+def _moments(values: list[Any], type_: Type, encoding: Encoding, failures: Failures) -> pa.Array:
     """Return dates and times, of numbers and of texts."""
     if not any(isinstance(each, str) for each in values):
         return _counted(values, type_, encoding, failures)
     numbers = _counted([None if isinstance(each, str) else each for each in values], type_, encoding, failures)
     texts = [each if isinstance(each, str) else None for each in values]
-    if type_ == "interval":
+    if type_ == INTERVAL:
         texts = [_each(_iso, each, row, failures) for row, each in enumerate(texts)]
     return pc.coalesce(numbers, _texts(texts, type_, failures))
 
 
-def _counted(values: list[Any], type_: str, encoding: Encoding, failures: Failures) -> pa.Array:
+def _counted(values: list[Any], type_: Type, encoding: Encoding, failures: Failures) -> pa.Array:
     """Return dates and times of numbers, which count days or what the encoding says."""
     units = {"date": pa.date32(), "timestamp": pa.timestamp(encoding.unit),
              "timestamptz": pa.timestamp(encoding.unit, "UTC"),
              "time": pa.time32("ms") if encoding.unit == "ms" else pa.time64(encoding.unit)}  # fmt: skip
-    if type_ == "interval":
+    if type_ == INTERVAL:
         return pa.array([_each(lambda each: _duration(each, encoding.unit), each, row, failures)
                          for row, each in enumerate(values)], pa.string())  # fmt: skip
-    unit = units[type_]
+    unit = units[type_.name]
     try:
         counted = pa.array(values, pa.int32() if unit.bit_width == 32 else pa.int64())
     except (pa.ArrowInvalid, OverflowError):

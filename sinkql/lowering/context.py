@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from sinkql import ast, logical, physical
 from sinkql.errors import Span
 from sinkql.logical.expression import without_spans
-from sinkql.logical.type import parse_type
 from sinkql.lowering.common_subplan import unused
 from sinkql.lowering.index import ViewIndexes, indexes_of
 from sinkql.printer import to_sql
@@ -53,7 +52,7 @@ class Context:
         if first.columns == read.columns:
             return first
         outputs = tuple(
-            physical.Output(column.name, logical.Reference(old.name, parse_type(old.type), old.nullable))
+            physical.Output(column.name, logical.Reference(old.name, old.type, old.nullable))
             for column, old in zip(read.columns, first.columns, strict=True)
         )
         return physical.Map(first, outputs)

@@ -13,13 +13,14 @@ import pyarrow as pa
 
 from sinkql import physical
 from sinkql.connector_api.stream import Context, DecodedMessages
-from sinkql.connector_api.types import arrow_type, parse_type
+from sinkql.connector_api.types import arrow_type
 from sinkql.connectors.confluent.protobuf_schema import WELL_KNOWN, Descriptor, Types, compiled, is_map
 from sinkql.connectors.confluent.registry import Access, UnknownSchemaError, access_of, opened
 from sinkql.decode.arrow_values import column_of
 from sinkql.decode.text_column import Failures
 from sinkql.logical import Interval
 from sinkql.logical.time import show_interval
+from sinkql.logical.type import JSONB, Type
 
 _HEAD = 5
 _MOST_INDEXES = 64
@@ -183,29 +184,28 @@ def _type_name(registry: Access, id_: int, indexes: tuple[int, ...]) -> str:
 # --- values -----------------------------------------------------------------------------------------------------------
 
 
-def _held(type_: str) -> pa.DataType:
+def _held(type_: Type) -> pa.DataType:
     """Return the type of the array that values are put into; SQL's own but for unsigned numbers."""
-    found = parse_type(type_)
     unsigned = {"uint4": pa.uint32(), "uint8": pa.uint64()}
-    if found.name in unsigned:
-        return unsigned[found.name]
-    if found.name == "map":
-        return pa.map_(pa.string(), _held(str(found.value)))
-    if found.name == "record":
-        return pa.struct([(each.name, _held(str(each.type))) for each in found.fields])
-    return pa.list_(_held(str(found.element))) if found.element is not None else arrow_type(type_)
+    if type_.name in unsigned:
+        return unsigned[type_.name]
+    if type_.name == "map":
+        return pa.map_(pa.string(), _held(type_.value))
+    if type_.name == "record":
+        return pa.struct([(each.name, _held(each.type)) for each in type_.fields])
+    return pa.list_(_held(type_.element)) if type_.element is not None else arrow_type(type_)
 
 
-def _reader(own: Descriptor, type_: str) -> Callable[[Any], Any]:
+def _reader(own: Descriptor, type_: Type) -> Callable[[Any], Any]:
     """Return what takes the value of a field of a message."""
     get: Callable[[Any], Any] = attrgetter(own.name)
-    if type_ == "jsonb" and not _single_known(own):
+    if type_ == JSONB and not _single_known(own):
         return _json_reader(own)
     if is_map(own):
-        value = _value_reader(own.message_type.fields_by_name["value"], str(parse_type(type_).value))
+        value = _value_reader(own.message_type.fields_by_name["value"], type_.value)
         return lambda message: [(_key(key), value(each)) for key, each in get(message).items()]
     if own.is_repeated:
-        item = _value_reader(own, str(parse_type(type_).element))
+        item = _value_reader(own, type_.item)
         return lambda message: [item(each) for each in get(message)]
     one = _value_reader(own, type_)
     if not own.has_presence:
@@ -222,7 +222,7 @@ def _key(key: Any) -> str:
     return key if isinstance(key, str) else str(key).lower() if isinstance(key, bool) else str(key)
 
 
-def _value_reader(own: Descriptor, type_: str) -> Callable[[Any], Any]:
+def _value_reader(own: Descriptor, type_: Type) -> Callable[[Any], Any]:
     """Return what makes a value of a field, or of one of its elements, one that an array takes."""
     if own.enum_type is not None:
         names = {each.number: each.name for each in own.enum_type.values}
@@ -239,10 +239,9 @@ def _value_reader(own: Descriptor, type_: str) -> Callable[[Any], Any]:
             return _as_json
         case name if name in WELL_KNOWN:
             return attrgetter("value")
-    if type_ == "jsonb":
+    if type_ == JSONB:
         return _as_json
-    fields = {each.name: str(each.type) for each in parse_type(type_).fields}
-    readers = {name: _reader(inner.fields_by_name[name], each) for name, each in fields.items()}
+    readers = {each.name: _reader(inner.fields_by_name[each.name], each.type) for each in type_.fields}
     return lambda value: {name: read(value) for name, read in readers.items()}
 
 

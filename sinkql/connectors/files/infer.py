@@ -259,7 +259,10 @@ def _kept(
 
 def _reads(data: bytes, decoding: Decoding, options: Mapping[str, Any], name: str, type_: str, doubtful: str) -> bool:
     failures = [
-        sum(len(part.failures) for part in _parts(decoding.open(options, [physical.Column(name, each)]), data, options))
+        sum(
+            len(part.failures)
+            for part in _parts(decoding.open(options, [physical.Column(name, parse_type(each))]), data, options)
+        )
         for each in (type_, doubtful)
     ]
     return failures[0] == failures[1]
@@ -269,7 +272,7 @@ def _decoded(
     path: str, data: bytes, decoding: Decoding, options: Mapping[str, Any], columns: Columns
 ) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {name: [] for name, _ in columns}
-    decoder = decoding.open(options, [physical.Column(name, type_) for name, type_ in columns])
+    decoder = decoding.open(options, [physical.Column(name, parse_type(type_)) for name, type_ in columns])
     try:
         for part in _parts(decoder, data, options):
             for name, values in found.items():

@@ -30,6 +30,7 @@ from sinkql.connectors.files.local_listing import Folder, regular
 from sinkql.connectors.files.reader import text_of, whole_lines
 from sinkql.errors import GoneError, SinkqlError
 from sinkql.local_path import expand_home
+from sinkql.logical.type import parse_type
 from sinkql.object_store.store import ObjectStore
 
 _MOST_FILES = 100_000
@@ -53,7 +54,7 @@ def _looked_at(place: Place, files: Sequence[SeenFile], format_: str, formats: M
         options["array"] = True
     found = infer(place, files, formats[format_], options)
     options["whole"] = not found
-    columns = tuple(physical.Column(name, type_) for name, type_ in found or [("data", "jsonb")])
+    columns = tuple(physical.Column(name, parse_type(type_)) for name, type_ in found or [("data", "jsonb")])
     return FilesScan(place, files, columns, formats[format_], options)
 
 

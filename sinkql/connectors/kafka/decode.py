@@ -16,6 +16,7 @@ from sinkql.connector_api.stream import ChangeDecoder, Context, DecodedMessages,
 from sinkql.connector_api.types import arrow_type
 from sinkql.decode.arrow_values import column_of
 from sinkql.decode.text_column import WIDE, from_text
+from sinkql.logical.type import TEXT, TIMESTAMP
 
 _MOST_BYTES = 16 << 20
 _DIFF = pa.field("$diff", pa.int64())
@@ -269,7 +270,7 @@ def _times(messages: Sequence[Any], failures: dict[int, str]) -> pa.Array:
     times = [each.timestamp() for each in messages]
     millis = pa.array([at if kind else None for kind, at in times], pa.int64())
     own: dict[int, str] = {}
-    found = column_of(millis.view(pa.timestamp("ms")), "timestamp", own)
+    found = column_of(millis.view(pa.timestamp("ms")), TIMESTAMP, own)
     for place, why in own.items():
         failures.setdefault(place, f"timestamp {times[place][1]}: {why}")
     return found
@@ -313,7 +314,7 @@ def _header(wanted: Mapping[str, Any], messages: Sequence[Any], failures: dict[i
             failures.setdefault(place, f'header "{name}": it is not UTF-8')
             texts.append(None)
     own: dict[int, str] = {}
-    array = from_text(pa.array(texts, pa.string()), "text", own)
+    array = from_text(pa.array(texts, pa.string()), TEXT, own)
     for place, why in own.items():
         failures.setdefault(place, f'header "{name}": {why}')
     return array

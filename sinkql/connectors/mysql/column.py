@@ -21,6 +21,7 @@ from sinkql.connectors.mysql.table_map import Wire
 from sinkql.connectors.mysql.value import ASCII_TOO, UTF8, BinaryJsonError, decimal_of, decoder, groups, json_text
 from sinkql.decode.columnar import Block, binaries, fixed_width
 from sinkql.logical.jsonb import jsonb, jsonbs
+from sinkql.logical.type import BYTEA, JSONB, TEXT, Type
 
 _EPOCH_DAY = np.datetime64("1970-01-01", "D")
 _MICROS_A_DAY = 86_400_000_000
@@ -37,7 +38,7 @@ class Target:
     """
 
     name: str
-    type: str
+    type: Type
     kind: str
     charset: str | None = None
     filled: int = 0
@@ -56,7 +57,7 @@ class Bad:
 
 def decode(block: Block, cells: Cells, column: Wire, target: Target, bad: Bad) -> pa.Array:
     """Return a column's values in the Arrow type of its SQL type; bad ones are NULL."""
-    if target.type == "text" and column.type not in _TEXTS:
+    if target.type == TEXT and column.type not in _TEXTS:
         return _as_text(block, cells, column, target, bad)
     array = _DECODERS[column.type](block, cells, column, target, bad)
     return array.cast(arrow_type(target.type)) if array.type != arrow_type(target.type) else array
@@ -277,10 +278,10 @@ def from_bytes(raw: pa.Array, column: Wire, target: Target, bad: Bad) -> pa.Arra
     """Return what strings of bytes mean in a column: text of its character set, bytes, an address, a document."""
     if target.kind in _PACKED:
         return _packed(raw, target)
-    if target.type == "bytea":
+    if target.type == BYTEA:
         return _padded(raw, column.size) if target.kind == "binary" else raw
     texts = as_text(raw, target, bad)
-    return documents(texts.to_pylist(), bad) if target.type == "jsonb" else texts
+    return documents(texts.to_pylist(), bad) if target.type == JSONB else texts
 
 
 def as_text(raw: pa.Array, target: Target, bad: Bad) -> pa.Array:

@@ -201,7 +201,7 @@ def _type(column: Column, columns: TableColumnChoice) -> str | None:
 
 def _captured(table: Table, columns: TableColumnChoice) -> CapturedTable:
     kept = [each for each in table.columns if each.name not in columns.excluded]
-    typed = tuple(physical.Column(each.name, _type(each, columns) or "", each.nullable) for each in kept)
+    typed = tuple(physical.Column(each.name, parse_type(_type(each, columns) or ""), each.nullable) for each in kept)
     name = (table.database, table.name)
     id_ = "t" + hashlib.sha256("\0".join(name).encode()).hexdigest()[:16]
     return CapturedTable(id_, name, typed, table.key, options={"declared": {each.name: each.type for each in kept}})

@@ -235,10 +235,16 @@ _SIMPLE: dict[int, Callable[[Places], Found]] = {
 }  # fmt: skip
 
 
+def _arrow_type(type_: ServerType) -> pa.DataType:
+    target = sql_type(type_)
+    assert target is not None
+    return arrow_type(target)
+
+
 def _by_value(type_: ServerType, places: Places, reader: Callable[[ServerType, Any], Any]) -> Found:
     """Return a column value by value."""
     values, bad = _values(places.values(), lambda raw: reader(type_, raw))
-    return pa.array(values, arrow_type(str(sql_type(type_)))), bad
+    return pa.array(values, _arrow_type(type_)), bad
 
 
 def _values(given: list[Any], reader: Callable[[Any], Any]) -> tuple[list[Any], Mask | None]:
@@ -284,7 +290,7 @@ def _numerics(type_: ServerType, places: Places) -> Found:
     groups = np.where(wide | odd, 0, groups)
     values, bad = _narrow(block, starts, groups, weight, target.scale)
     values = np.where(sign == _NEGATIVE, -values, values)
-    arrow = arrow_type(str(target))
+    arrow = arrow_type(target)
     if not wide.any() and not odd.any():
         return columnar.decimals(values, valid, arrow), columnar.mask_or_none(bad)
     at, words = np.flatnonzero(wide), np.empty((0, 2), np.uint64)
@@ -443,7 +449,7 @@ def _composites(type_: ServerType, places: Places) -> Found:
         child, misfit = binary_column(field, given)
         children.append(child)
         wrong = mask_or(wrong, misfit)
-    fields = list(arrow_type(str(sql_type(type_))))
+    fields = list(_arrow_type(type_))
     mask = None if valid is None else pa.array(~valid)
     return pa.StructArray.from_arrays(children, fields=fields, mask=mask), columnar.mask_or_none(
         bad if wrong is None else bad | wrong
@@ -476,7 +482,7 @@ def text_column(type_: ServerType, places: Places) -> Found:
     if type_.bare.oid == BLANKED:
         return _blanked(places)
     texts, bad = _texts(places)
-    arrow = arrow_type(str(target))
+    arrow = arrow_type(target)
     if target.name in ("text", "uuid"):
         return texts, bad
     if target.name == "jsonb" and type_.bare.oid == _JSONB:

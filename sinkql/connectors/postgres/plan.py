@@ -95,9 +95,7 @@ def plan_table(
 
 
 def _captured(table: ServerTable) -> CapturedTable:
-    columns = tuple(
-        physical.Column(each.name, str(each.sql_type), each.nullable) for each in table.columns if each.sql_type
-    )
+    columns = tuple(physical.Column(each.name, each.sql_type, each.nullable) for each in table.columns if each.sql_type)
     name = (table.schema, table.name)
     return CapturedTable(f"t{table.oid}", name, columns, table.key, _holes(table), table_json(table))
 

@@ -44,6 +44,7 @@ from sinkql.connectors.view.reader import ViewReader, split_of
 from sinkql.connectors.view.rows import schema_of
 from sinkql.connectors.view.task import CollectTask, Comparison, ViewTask, Written
 from sinkql.errors import FencedError, SinkqlError
+from sinkql.logical.type import parse_type
 from sinkql.planner.name import short_name
 from sinkql.state_store.directory import StateDirectory
 from sinkql.storage import failpoint, files, sorted_run
@@ -80,7 +81,7 @@ class ViewWriter(ViewLogWriter):
         log = open_log(write.options["view_id"], context, context.state)
         tuning = write.options.get("tuning", {})
         retain: int = tuning.get("retain_ms", 0)
-        columns = tuple((column.name, column.type) for column in write.columns)
+        columns = tuple((column.name, str(column.type)) for column in write.columns)
         return cls(
             context.sink, log, schema_of(write.columns), columns, write.key, retain, tuple(tuning.get("indexes", ()))
         )
@@ -239,7 +240,7 @@ class ViewWriter(ViewLogWriter):
         return self._reading(each.run for each in found) if found else None
 
     def _reading(self, runs: Iterable[Run]) -> tuple[Reader, Sequence[Split]]:
-        columns = tuple(physical.Column(name, type_) for name, type_ in self.columns)
+        columns = tuple(physical.Column(name, parse_type(type_)) for name, type_ in self.columns)
         reader = ViewReader(self.view, columns, "retract", self.log, "")
         by_bucket: dict[int, list[Run]] = {}
         for run in runs:

@@ -44,7 +44,7 @@ def plan(statement: ast.CreateSource, facts: logical.Facts, planning: PlanningCo
         {"tuning": _tuning(statement, given, where, planning)},
         _keeping(statement, given, facts, planning),
     )
-    typed = tuple(physical.Column(each.name, str(each.type), each.nullable) for each in columns)
+    typed = tuple(physical.Column(each.name, each.type, each.nullable) for each in columns)
     table = CapturedTable(_TABLE, (_TABLE,), typed, (), options=msgspec.to_builtins(layout), pushed=True)
     return SourcePlan(table_options(source, table), logical.Shape(columns, (), logical.Change.APPEND))
 

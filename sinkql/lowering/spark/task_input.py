@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sinkql import physical
-from sinkql.connector_api.types import parse_type
 from sinkql.logical import Reference, Type
 from sinkql.logical.numeric_type import FLOATS
 from sinkql.lowering.join_input import AT, SIDE, PreparedSide, SidesPreparation
@@ -41,7 +40,7 @@ def spark_steps(preparation: TaskInput) -> SparkSteps:
         select.append("`$seq`")
     types = {each.name: each.type for each in preparation.values}
     aggregates = (
-        f"{_measure(each, types.get(each.value, ''), append=preparation.append)} AS {quoted(each.name)}"
+        f"{_measure(each, types.get(each.value), append=preparation.append)} AS {quoted(each.name)}"
         for each in preparation.measures
     )
     return SparkSteps(tuple(select), tuple(map(quoted, preparation.group)), tuple(aggregates))
@@ -49,7 +48,7 @@ def spark_steps(preparation: TaskInput) -> SparkSteps:
 
 def hashed(hash_: Hash) -> str:
     """Return Spark's own hash of values, by which rows are spread."""
-    parts = [_hashed(normal(each), parse_type(each.type)) for each in hash_.values]
+    parts = [_hashed(normal(each), each.type) for each in hash_.values]
     return f"xxhash64({', '.join([f'{hash_.domain}L', *parts])})"
 
 
@@ -73,14 +72,14 @@ def plain(value: Value) -> str:
 def normal(value: Value) -> str:
     """Return the column with one zero and one NaN: values that compare equal must hash and print alike."""
     name = quoted(value.column)
-    if value.type not in FLOATS:
+    if value.type.name not in FLOATS:
         return name
-    spark = spark_type(parse_type(value.type))
+    spark = spark_type(value.type)
     nan, zero = f"CAST('NaN' AS {spark})", f"CAST(0 AS {spark})"
     return f"CASE WHEN isnan({name}) THEN {nan} WHEN {name} = 0 THEN {zero} ELSE {name} END"
 
 
-def _measure(measure: Measure, type_: str, *, append: bool) -> str:
+def _measure(measure: Measure, type_: Type | None, *, append: bool) -> str:
     value = quoted(measure.value)
     match measure.kind:
         case "rows":
@@ -96,13 +95,12 @@ def _measure(measure: Measure, type_: str, *, append: bool) -> str:
             return f"max({value})"
 
 
-def _sum(value: str, type_: str, result: str, *, append: bool) -> str:
-    if result in FLOATS:
+def _sum(value: str, type_: Type | None, result: Type, *, append: bool) -> str:
+    if result.name in FLOATS:
         return _float_sum(value)
-    wide = parse_type(result)
-    spark = f"DECIMAL(38,{wide.scale})" if wide.name == "numeric" else "BIGINT"
+    spark = f"DECIMAL(38,{result.scale})" if result.name == "numeric" else "BIGINT"
     # a decimal's own sum has digits to spare in Spark, and narrow ones are several times faster
-    narrow = append and type_.startswith("numeric") and wide.name == "numeric"
+    narrow = append and type_ is not None and type_.name == result.name == "numeric"
     summand = value if narrow else f"CAST({value} AS {spark})"
     total = f"sum({summand})" if append else f"sum({summand} * `$diff`)"
     return f"coalesce(CAST({total} AS {spark}), CAST(0 AS {spark}))"
@@ -168,7 +166,7 @@ def side_steps(preparation: SidesPreparation, side: PreparedSide, buckets: Seque
     columns = {SIDE: number, "$h1": first, "$h2": "0L", "$r": "0L"}
     for each in preparation.values:
         kept = own.get(each.name)
-        columns[each.name] = f"CAST(NULL AS {spark_type(parse_type(each.type))})" if kept is None else shown(kept)
+        columns[each.name] = f"CAST(NULL AS {spark_type(each.type)})" if kept is None else shown(kept)
     columns[physical.DIFF] = "1L" if side.change == "append" else quoted(physical.DIFF)
     if preparation.place == AT:
         columns[AT] = everywhere if side.replicated else mark

@@ -20,8 +20,8 @@ from pyspark.sql.types import StructType
 
 from sinkql import physical
 from sinkql.connector_api.stream import WriteResult, WriteTask
-from sinkql.connector_api.types import parse_type
 from sinkql.errors import SinkqlError
+from sinkql.logical.type import Type
 from sinkql.lowering.join_input import PreparedSide, SidesPreparation
 from sinkql.lowering.spark.expression import spark_sql
 from sinkql.lowering.spark.sql import quoted, spark_type
@@ -387,7 +387,7 @@ def _ordered(rows: DataFrame, write: physical.Write) -> list[str]:
 
 
 def _write_function(
-    task: WriteTask, types: Sequence[str], netting: Consolidation | None, key: str
+    task: WriteTask, types: Sequence[Type], netting: Consolidation | None, key: str
 ) -> Any:  # Any: pyspark's type for it names pyarrow's
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = (from_spark(batch, types) for batch in batches)
@@ -448,7 +448,7 @@ def _struct(
 
 
 def _field(column: physical.Column) -> str:
-    return f"{quoted(column.name)} {spark_type(parse_type(column.type))}"
+    return f"{quoted(column.name)} {spark_type(column.type)}"
 
 
 _PLACE = "$place"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from sinkql import ast, logical, physical
 from sinkql.catalog.memory import MemoryCatalog
 from sinkql.connector_api.registry import Registry
-from sinkql.connector_api.types import kept_type, parse_type
+from sinkql.connector_api.types import kept_type
 from sinkql.keywords import Keywords
 from sinkql.lowering.job import lower
 from sinkql.physical.evolution import InPlaceError
@@ -219,7 +219,7 @@ def difference(
 
 
 def _types(job: physical.Job) -> dict[str, str]:
-    return {column.name: kept_type(parse_type(column.type)) for column in job.write.columns}
+    return {column.name: kept_type(column.type) for column in job.write.columns}
 
 
 def _sorted_fates(decisions: _Difference) -> Iterator[tuple[str, _Fate]]:

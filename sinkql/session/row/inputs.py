@@ -22,7 +22,7 @@ from sinkql.catalog.memory import IDENTITY
 from sinkql.connector_api.cdc import Key, Reveal, captured_source, captured_table
 from sinkql.connector_api.planning import SourceKind
 from sinkql.connector_api.stream import Offsets, Reader, Tally, plan_change_of
-from sinkql.connector_api.types import python_values
+from sinkql.connector_api.types import arrow_type, python_values
 from sinkql.errors import EndlessError, Notice, SinkqlError, Span
 from sinkql.lowering.job import lower, lower_relation
 from sinkql.planner.item.table import unique_keys
@@ -60,7 +60,7 @@ def table_file(item: logical.Source, statement: ast.Create, catalog: Catalog) ->
     names = [column.name for column in item.shape.columns]
     keys = [[names.index(name) for name in key] for key in unique_keys(statement)]
     path = table_path(catalog.database.folder, item.options["table_id"], short_name(item.name))
-    return TableFile(path, Codec([str(column.type) for column in item.shape.columns]), keys)
+    return TableFile(path, Codec([column.type for column in item.shape.columns]), keys)
 
 
 def python_rows(table: pa.Table, span: Span | None = None) -> list[Row]:
@@ -118,7 +118,7 @@ class Inputs:
             return columns_of(item), self._sink_rows(item) if isinstance(item, logical.Sink) else self._source_rows(
                 item
             )
-        codec = Codec([str(column.type) for column in item.shape.columns])
+        codec = Codec([column.type for column in item.shape.columns])
         try:
             arrays = codec.arrays(self._table_rows(item, statement))
         except NarrowError:
@@ -339,19 +339,13 @@ def _last_rows(batches: list[pa.RecordBatch], schema: pa.Schema, key: Sequence[s
 
 def physical_columns(columns: tuple[logical.Column, ...]) -> tuple[physical.Column, ...]:
     """Return columns in the form of a job."""
-    return tuple(physical.Column(column.name, str(column.type), column.nullable) for column in columns)
+    return tuple(physical.Column(column.name, column.type, column.nullable) for column in columns)
 
 
 def _schema(item: logical.Source) -> pa.Schema:
     import pyarrow as pa
 
-    return pa.schema([(column.name, _arrow(column.type)) for column in item.shape.columns])
-
-
-def _arrow(type_: logical.Type) -> pa.DataType:
-    from sinkql.connector_api.types import arrow_type
-
-    return arrow_type(str(type_))
+    return pa.schema([(column.name, arrow_type(column.type)) for column in item.shape.columns])
 
 
 _CHUNK_BYTES = 8 << 20

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from sinkql import logical, physical
 from sinkql.connector_api.stream import Context
-from sinkql.connector_api.types import arrow_type, parse_type
+from sinkql.connector_api.types import arrow_type
 from sinkql.connectors.confluent.avro.plan import avro_names, derived
 from sinkql.connectors.confluent.registry import Registry
 
@@ -46,7 +46,7 @@ class AvroRows:
         """Return the message of each row."""
         schema = fastavro.parse_schema(msgspec.json.decode(self.schema))
         names = avro_names(column.name for column in self.columns)
-        values = [_values(rows.column(each.name), parse_type(each.type)) for each in self.columns]
+        values = [_values(rows.column(each.name), each.type) for each in self.columns]
         head, found = struct.pack(">bI", 0, self.id), []
         for row in zip(*values, strict=True):
             stream = BytesIO()
@@ -70,7 +70,7 @@ def _whole(type_: logical.Type) -> pa.DataType:
         return pa.list_(_whole(type_.element))
     if type_.name == "record":
         return pa.struct([(each.name, _whole(each.type)) for each in type_.fields])
-    return arrow_type(str(type_))
+    return arrow_type(type_)
 
 
 def _shape(type_: logical.Type) -> Callable[[Any], Any] | None:

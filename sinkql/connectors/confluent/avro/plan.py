@@ -22,7 +22,6 @@ from sinkql.connector_api.planning import FormatPlan, PlanningContext, SinkMessa
 from sinkql.connectors.confluent.connection import KIND
 from sinkql.connectors.confluent.schema import check_declared, known, registry_of, registry_options, unusable
 from sinkql.errors import SinkqlError, nearest
-from sinkql.logical.type import parse_type
 from sinkql.planner.name import split_name
 
 _Level = Literal[
@@ -154,7 +153,7 @@ def derived(columns: Iterable[physical.Column], options: Mapping[str, Any]) -> A
     """
     fullname, docs = options["fullname"], options.get("docs", {})
     making = _Making(options["null_defaults"], {fullname.rpartition(".")[2]})
-    types = [(column.name, parse_type(column.type), column.nullable) for column in columns]
+    types = [(column.name, column.type, column.nullable) for column in columns]
     if not options["debezium"]:
         return making.record(fullname, types, docs)
     (_, row, _), _ = types

@@ -25,6 +25,7 @@ from sinkql.decode.arrow_values import column_of, inferred, json_text, readable
 from sinkql.decode.avro_schema import ZONED, column_of_schema
 from sinkql.decode.text_column import Failures
 from sinkql.logical.numeric_type import FLOATS, SIGNED
+from sinkql.logical.type import INTERVAL, JSONB
 
 Conform = Callable[[pa.Array], pa.Array]
 
@@ -188,11 +189,11 @@ def _column(schema: Schema, writer: Parsed, column: physical.Column, conformed: 
     told, declared = conformed.told, column.type
     if writer.follow(schema) == "null":
         return lambda values: pa.nulls(len(values), arrow_type(declared))
-    if declared == "jsonb" and told != JSON and not pa.types.is_nested(told):
+    if declared == JSONB and told != JSON and not pa.types.is_nested(told):
         return _json_texts
-    interval = declared == "interval" and duration(schema, writer)
-    promoted = declared in FLOATS and inferred(told) in SIGNED
-    if not (declared == "jsonb" or interval or promoted or readable(told, declared)):
+    interval = declared == INTERVAL and duration(schema, writer)
+    promoted = declared.name in FLOATS and inferred(told) in SIGNED
+    if not (declared == JSONB or interval or promoted or readable(told, declared)):
         raise UnfitError(f'its field for column "{column.name}" is {inferred(told)}, and not {declared}')
     return conformed.make
 

@@ -53,7 +53,7 @@ def find(
             table = target.load()
         except NoSuchTableError:
             return {"table": None}
-        columns = tuple(physical.Column(each.name, str(each.type), each.nullable) for each in sink.shape.columns)
+        columns = tuple(physical.Column(each.name, each.type, each.nullable) for each in sink.shape.columns)
         expected = Expected(
             columns,
             changelog=sink.changelog,

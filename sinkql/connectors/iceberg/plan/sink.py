@@ -333,7 +333,7 @@ def letters(write: physical.Write, columns: Sequence[physical.Column]) -> physic
     kept = {
         name: write.options[name] for name in ("namespace", "format_version", "maintenance") if name in write.options
     }
-    types = {each.name: _TYPES[each.type] for each in columns}
+    types = {each.name: _TYPES[each.type.name] for each in columns}
     return msgspec.structs.replace(
         write,
         input=physical.Read("letters", "", {}, tuple(columns)),

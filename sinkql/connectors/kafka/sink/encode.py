@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sinkql import logical, physical
-from sinkql.connector_api.types import parse_type
 from sinkql.logical.numeric_type import INTEGERS
 
 
@@ -30,7 +29,7 @@ class JsonRows:
 
     def encode(self, rows: pa.RecordBatch) -> Sequence[bytes | None]:
         """Return the object of each row."""
-        names, types = [each.name for each in self.columns], [parse_type(each.type) for each in self.columns]
+        names, types = [each.name for each in self.columns], [each.type for each in self.columns]
         found = objects(names, types, [rows.column(name) for name in names])
         return _bytes(found)
 
@@ -44,7 +43,7 @@ class TextRows:
 
     def encode(self, rows: pa.RecordBatch) -> Sequence[bytes | None]:
         """Return the text of each row, and what stands for NULL."""
-        found = _bytes(texts(rows.column(self.column.name), parse_type(self.column.type)))
+        found = _bytes(texts(rows.column(self.column.name), self.column.type))
         return [self.null if each is None else each for each in found]
 
 

@@ -25,7 +25,7 @@ from sinkql.connector_api.sink_options import SinkOptions
 from sinkql.connectors.kafka.connection import KIND
 from sinkql.connectors.kafka.sink.partition import OPTION, plan_partition
 from sinkql.errors import SinkqlError, Span
-from sinkql.logical.type import Field, record_type
+from sinkql.logical.type import Field, parse_type, record_type
 
 OWNER = "sinks into Kafka"
 AT_CREATION = ("SNAPSHOT",)
@@ -299,7 +299,7 @@ def encoded(
         by_name = {column.name: column for column in columns}
         columns = tuple(by_name[name] for name in write.key)
     elif write.mode == "debezium":
-        row = write.options["row"]
+        row = parse_type(write.options["row"])
         columns = (physical.Column("before", row), physical.Column("after", row))
     return write.options[f"{part}_format"], write.options[f"{part}_options"], columns
 

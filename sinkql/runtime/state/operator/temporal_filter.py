@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from sinkql import physical
+from sinkql.logical.type import BIGINT
 from sinkql.lowering.task_input import COUNT, Measure, TaskInput, Value, appends, identity, value_columns
 from sinkql.runtime.state.arrangement import Ints, consolidate
 from sinkql.runtime.state.multiset import negative_multiplicity
@@ -121,13 +122,13 @@ def _prepare(bound: physical.Bound) -> TaskInput:
     times = [(_BEGIN, bound.begin), (_END, bound.end)]
     values = (
         *value_columns("k", bound.columns),
-        *(Value(name, column, "bigint") for name, column in times if column is not None),
+        *(Value(name, column, BIGINT) for name, column in times if column is not None),
     )
     return TaskInput(
         hashes=identity(values),
         values=values,
         group=("$h1", "$h2", *(each.name for each in values)),
-        measures=(Measure(COUNT, "rows", "", "bigint"),),
+        measures=(Measure(COUNT, "rows", "", BIGINT),),
         append=appends(bound),
         columns=bound.columns,
     )
