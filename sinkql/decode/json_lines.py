@@ -263,8 +263,7 @@ class MemberError(Exception):
 
 
 def _items(raw: bytes, type_: Type) -> list[Any]:
-    element = type_.element
-    assert element is not None
+    element = type_.item
     if raw[:1] != b"[":
         raise MemberError(f"expected {type_}, got {_KINDS.get(raw[:1], 'number')}")
     try:

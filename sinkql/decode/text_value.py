@@ -75,8 +75,7 @@ def _part(text: str | None, type_: Type) -> Any:
 
 def _items(items: Items, type_: Type) -> list[Any]:
     """Return the values of the texts in an array or a list."""
-    element = type_.element
-    assert element is not None
+    element = type_.item
     if type_.name == element.name == "array" and any(isinstance(each, str) for each in items):
         raise ValueError
     return squared([None if each is None else _item(each, element) for each in items], type_)

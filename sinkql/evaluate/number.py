@@ -11,7 +11,7 @@ from typing import Any
 from sinkql.evaluate.exact_numeric import evaluate_program
 from sinkql.evaluate.failure import EvaluationError, Make, Row, Value, strict
 from sinkql.logical import Call, Literal, Type
-from sinkql.logical.expression import single
+from sinkql.logical.expression import constant_value, single
 from sinkql.logical.function import SEVERAL, SINGLE, whole_divisor
 from sinkql.logical.number_format import FLOAT_DIGITS, format_float, format_numeric, parse_number_format
 from sinkql.logical.numeric_type import FLOATS, RANGES, SIGNED, UNSIGNED, sum_fits
@@ -145,9 +145,7 @@ _MOST_FACTORIAL = 100
 
 
 def _program(call: Call, operands: list[Value]) -> Value | None:
-    text, type_ = call.arguments[0], str(call.type)
-    assert isinstance(text, Literal)
-    program = str(text.value)
+    program, type_ = constant_value(call.arguments[0], str), str(call.type)
     return lambda row: program_value(program, type_, [each(row) for each in operands[1:]])
 
 

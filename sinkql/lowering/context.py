@@ -33,8 +33,7 @@ class Context:
 
     def indexes(self, log: physical.Read) -> tuple[ViewIndexes, ...]:
         """Return the indexes that the job may use of a view whose log it reads."""
-        view = self.catalog.item(log.name)
-        assert isinstance(view, logical.View)
+        view = logical.get_item(self.catalog, log.name, logical.View)
         return indexes_of(log.name, self.catalog) if view.cluster == self.cluster else ()
 
     def again(self, body: physical.Operator, name: str = "shared") -> physical.Operator:
@@ -64,8 +63,7 @@ class Context:
         return physical.Normalize(body, self.arrangement(), physical.key_of(body))
 
     def connection(self, name: str) -> physical.Connection:
-        item = self.catalog.item(name)
-        assert isinstance(item, logical.Connection)
+        item = logical.get_item(self.catalog, name, logical.Connection)
         options = dict(item.options)
         values = [part for value in options.values() for part in (value if isinstance(value, list) else [value])]
         through = [part["connection"] for part in values if isinstance(part, dict) and "connection" in part]
@@ -80,8 +78,7 @@ class Context:
 
     def state_of(self, cluster: str) -> physical.StatePath | None:
         """Return the place of the state of a cluster's sinks, by the cluster's full name."""
-        item = self.catalog.item(cluster)
-        assert isinstance(item, logical.Cluster)
+        item = logical.get_item(self.catalog, cluster, logical.Cluster)
         return self.state(item)
 
     def origin(self, name: str, span: Span) -> physical.Origin | None:

@@ -221,8 +221,7 @@ def _lines(side: physical.Side, job: physical.Job, catalog: logical.CatalogReade
 
 
 def _why(side: physical.Side, view: str, job: physical.Job, catalog: logical.CatalogReader) -> str:
-    item = catalog.item(view)
-    assert isinstance(item, logical.View)
+    item = logical.get_item(catalog, view, logical.View)
     if item.cluster != job.cluster:
         return f"that is in cluster {short_name(item.cluster)}"
     if log_of(side.input) is None:

@@ -24,13 +24,11 @@ def lower(name: str, catalog: logical.CatalogReader) -> physical.Job:
     Pure: the same catalog gives the same job.
     """
     item = catalog.item(name)
-    entry = catalog.entry(name)
-    assert entry is not None
     if isinstance(item, logical.View):
         return lower_materialized(item, catalog)
-    assert isinstance(item, logical.Sink)
+    entry, sink = logical.get_entry(catalog, name), logical.get_item(catalog, name, logical.Sink)
     logs = logs_of(name, catalog).read
-    job = lower_sink(item, catalog, sink_id=entry.facts.get("sink_id"), logs=logs)
+    job = lower_sink(sink, catalog, sink_id=entry.facts.get("sink_id"), logs=logs)
     return msgspec.structs.replace(job, follows=_earlier(entry.facts), timeline=timeline_of(name, catalog))
 
 
@@ -49,8 +47,7 @@ def lower_sink(
 
     The views `logs` are read from their logs.
     """
-    cluster = catalog.item(sink.cluster)
-    assert isinstance(cluster, logical.Cluster)
+    cluster = logical.get_item(catalog, sink.cluster, logical.Cluster)
     # an index contains rows from before the start of a sink without a snapshot
     context = Context(catalog, logs, cluster.name if sink.snapshot else None)
     body = ItemLowering(context).item(sink.relation)

@@ -174,8 +174,7 @@ def _timed(relation: logical.Relation) -> bool:
 
 def loggable(name: str, catalog: logical.CatalogReader) -> bool:
     """Return whether a view can have a log: not if the order of its rows counts, or if it has dead letters."""
-    item = catalog.item(name)
-    assert isinstance(item, logical.View)
+    item = logical.get_item(catalog, name, logical.View)
     if item.shape.change is logical.Change.APPEND and is_stateless(name, catalog):
         return False
     return keeps_dead_letters(name, catalog) is None
@@ -296,8 +295,7 @@ def inline_reason(view: str, catalog: logical.CatalogReader) -> str:
 
 
 def _item_text(name: str, catalog: logical.CatalogReader) -> str:
-    entry = catalog.entry(name)
-    assert entry is not None
+    entry = logical.get_entry(catalog, name)
     return f"{entry.kind.lower()} {short_name(name)}"
 
 

@@ -36,8 +36,7 @@ class ItemLowering:
     def item(self, name: str) -> physical.Operator:
         if name in self._cache:
             return self.context.again(self._cache[name], split_name(name)[-1])
-        item = self.context.catalog.item(name)
-        assert isinstance(item, logical.Source | logical.View)
+        item = logical.get_relation(self.context.catalog, name)
         if name in self.context.logs:
             return self.log(item)
         body = self.operator(item)

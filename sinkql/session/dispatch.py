@@ -37,8 +37,8 @@ def dispatch(statement: ast.Statement, workspace: Workspace) -> Result:
             return publish(statement, workspace)
         case ast.Alter(action=ast.Skip()):
             return skip(statement, workspace)
-        case ast.Alter(action=ast.SetOwner()):
-            return item_alter.change_owner(statement, workspace.catalog)
+        case ast.Alter(action=ast.SetOwner() as action):
+            return item_alter.change_owner(statement, action, workspace.catalog)
         case ast.CommentOn():
             return item_alter.comment(statement, workspace.catalog)
         case ast.Alter(action=ast.AddReferences() | ast.DropReferences() | ast.RefreshReferences() as action):

@@ -40,9 +40,7 @@ def normal(value: Any, type_: logical.Type) -> Any:
         case "timestamptz":
             return value.astimezone(UTC)
         case "array" | "list":
-            element = type_.element
-            assert element is not None
-            return tuple(normal(item, element) for item in value)
+            return tuple(normal(item, type_.item) for item in value)
         case "map":
             return tuple((key, normal(item, type_.value)) for key, item in entries(value))
         case "record":

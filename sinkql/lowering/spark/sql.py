@@ -14,7 +14,7 @@ from decimal import Decimal
 
 from sinkql.logical import Call, Expression, Interval, Literal, Type
 from sinkql.logical import literal as make_literal
-from sinkql.logical.expression import held_types
+from sinkql.logical.expression import constant_value, held_types
 from sinkql.logical.numeric_type import RANGES
 from sinkql.logical.range import SUBTYPES
 from sinkql.logical.type import DAY, SECOND
@@ -203,8 +203,7 @@ def literal_text(literal: Literal) -> Text:
         case "bytea":
             return Text(f"X'{text}'")
         case "interval":
-            value = literal.value
-            assert isinstance(value, Interval)
+            value = constant_value(literal, Interval)
             return Text(day_time(value.days * DAY + value.micros))
         case _:
             return Text(text_literal(text))

@@ -144,8 +144,7 @@ def _is_sink(catalog: logical.CatalogReader, full_name: str) -> bool:
 
 
 def _kind(catalog: logical.CatalogReader, full_name: str) -> str:
-    entry = catalog.entry(full_name)
-    assert entry is not None
+    entry = logical.get_entry(catalog, full_name)
     return entry.kind
 
 

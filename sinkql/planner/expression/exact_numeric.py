@@ -8,6 +8,7 @@ from sinkql import logical
 from sinkql.errors import Span
 from sinkql.logical import NUMERIC, Branch, Call, Case, Cast, Expression, Literal, Reference, Type
 from sinkql.logical import function as functions
+from sinkql.logical.expression import constant_value
 from sinkql.logical.numeric_type import INTEGERS
 from sinkql.logical.type import MOST_DIGITS
 
@@ -161,8 +162,7 @@ def _needs_single_rounding(tree: Expression) -> bool:
         return False
     tree = _uncast(tree)
     if isinstance(tree, Call) and tree.function == EXACT:
-        assert isinstance(tree.arguments[0], Literal)
-        last = str(tree.arguments[0].value).split()[-1].partition(":")[0]
+        last = constant_value(tree.arguments[0], str).split()[-1].partition(":")[0]
         return last not in ("round", "trunc", "ceil", "floor", "sign")
     return not (isinstance(tree, Call) and tree.function == _QUOTIENT and _is_count(tree.arguments[1]))
 
@@ -189,8 +189,7 @@ def _words(tree: Expression, leaves: list[Expression]) -> list[str]:
             return _words(tree.operand, leaves)
         case Call() if _is_program(tree):
             text, *program_leaves = tree.arguments
-            assert isinstance(text, Literal)
-            return [_remap_leaf(word, program_leaves, leaves) for word in str(text.value).split()]
+            return [_remap_leaf(word, program_leaves, leaves) for word in constant_value(text, str).split()]
         case Call() if _is_alternative(tree) and _has_hidden_digits(tree):
             return [
                 *(word for argument in tree.arguments for word in _words(argument, leaves)),

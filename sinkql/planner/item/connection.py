@@ -49,8 +49,7 @@ def validation(
     statement: ast.ValidateConnection, catalog: logical.CatalogReader, registry: Registry
 ) -> tuple[logical.Connection, Callable[[logical.Connection, OutsideAccess], None]]:
     """Return the connection that VALIDATE names, and its check; raise SQ2984 if the kind has no check."""
-    connection = catalog.item(find(catalog, statement.name, "CONNECTION").name)
-    assert isinstance(connection, logical.Connection)
+    connection = logical.get_item(catalog, find(catalog, statement.name, "CONNECTION").name, logical.Connection)
     check = registry.connections[connection.kind].validate
     if check is None:
         raise SinkqlError(

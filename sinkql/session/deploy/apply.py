@@ -50,8 +50,7 @@ class _Application:
 
     def drop(self, step: Step) -> None:
         """Drop the present item of the step's name."""
-        entry = self._catalog.reader().entry(step.name)
-        assert entry is not None
+        entry = logical.get_entry(self._catalog.reader(), step.name)
         self._run(ast.Drop(entry.kind, (as_name(step.name),)))
 
     def rename(self) -> None:
@@ -74,8 +73,7 @@ class _Application:
                 pass
 
     def _planned(self, step: Step) -> ast.Create:
-        entry = self._after.entry(step.name)
-        assert entry is not None
+        entry = logical.get_entry(self._after, step.name)
         return entry.statement
 
     def _alter(self, step: Step) -> None:
@@ -88,8 +86,7 @@ class _Application:
             case ast.CreateSecret(value=value):
                 self._run(ast.Alter("SECRET", as_name(step.name), ast.SetSecret(value)))
             case ast.CreateConnection() | ast.CreateCluster() | ast.CreateSink():
-                entry = self._catalog.plans.entry(step.name)
-                assert entry is not None
+                entry = logical.get_entry(self._catalog.plans, step.name)
                 for statement in alterations(entry.statement, self._planned(step)):
                     self._run(statement)
             case _:
@@ -122,13 +119,11 @@ class _Application:
         )
 
     def _relation(self, name: str, plans: MemoryCatalog) -> str:
-        sink = plans.item(name)
-        assert isinstance(sink, logical.Sink)
+        sink = logical.get_item(plans, name, logical.Sink)
         return sink.relation
 
     def _facts(self, name: str) -> logical.Facts:
-        entry = self._catalog.plans.entry(name)
-        assert entry is not None
+        entry = logical.get_entry(self._catalog.plans, name)
         return entry.facts
 
 

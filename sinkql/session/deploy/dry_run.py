@@ -106,45 +106,40 @@ class Outside:
         return _refusal(error) if error is not None else None
 
     def _relation(self, name: str, plans: MemoryCatalog) -> str:
-        sink = plans.item(name)
-        assert isinstance(sink, logical.Sink)
+        sink = logical.get_item(plans, name, logical.Sink)
         return sink.relation
 
     def _target_error(
         self, name: str, plans: MemoryCatalog, *, keep: bool = False, job: physical.Job | None = None
     ) -> SinkqlError | None:
-        entry, sink = plans.entry(name), plans.item(name)
-        assert entry is not None
-        assert isinstance(entry.statement, ast.CreateSink)
-        assert isinstance(sink, logical.Sink)
+        statement, sink = (
+            logical.get_statement(plans, name, ast.CreateSink),
+            logical.get_item(plans, name, logical.Sink),
+        )
         find_facts = self.catalog.registry.sinks[sink.kind].facts
         if keep:
             sink = replace(sink, options={**sink.options, "existing_rows": "keep"})
         try:
             if find_facts is not None:
-                find_facts(entry.statement, sink, self.access, job=job)
+                find_facts(statement, sink, self.access, job=job)
         except SinkqlError as error:
             return error
         return None
 
     def _connection(self, step: Step) -> Refusal | None:
-        entry, connection = self.after.entry(step.name), self.after.item(step.name)
-        assert entry is not None
-        assert isinstance(entry.statement, ast.CreateConnection)
-        assert isinstance(connection, logical.Connection)
+        statement = logical.get_statement(self.after, step.name, ast.CreateConnection)
+        connection = logical.get_item(self.after, step.name, logical.Connection)
         try:
-            validate_connection(entry.statement, connection, self.after, self.catalog.registry, self.access)
+            validate_connection(statement, connection, self.after, self.catalog.registry, self.access)
         except SinkqlError as error:
             return _refusal(error)
         return self._dependent_sinks(step.name) if step.action == "alter" else None
 
     def _cluster(self, step: Step) -> Refusal | None:
-        entry, cluster = self.after.entry(step.name), self.after.item(step.name)
-        assert entry is not None
-        assert isinstance(entry.statement, ast.CreateCluster)
-        assert isinstance(cluster, logical.Cluster)
+        statement = logical.get_statement(self.after, step.name, ast.CreateCluster)
+        cluster = logical.get_item(self.after, step.name, logical.Cluster)
         try:
-            validate_state(entry.statement, cluster, self.access)
+            validate_state(statement, cluster, self.access)
         except SinkqlError as error:
             return _refusal(error)
         return self._dependent_sinks(step.name) if step.action == "alter" else None
@@ -164,8 +159,7 @@ class Outside:
                 yield user
 
     def _source(self, name: str) -> Refusal | None:
-        entry = self.after.entry(name)
-        assert entry is not None
+        entry = logical.get_entry(self.after, name)
         if not isinstance(entry.statement, ast.CreateSource):
             return None  # a subsource; the check of its source covers it
         find_facts = self.catalog.registry.sources[entry.statement.kind].facts
@@ -193,7 +187,6 @@ def dry_run(
     _remove(dropped_first(steps, plans.dependents), plans)
     is_redefined = False
     for step in steps:
-        entry = after.entry(step.name)
         if step.kind == "SETTING" and step.value is not None:
             plans.set(step.name, step.value)  # planning may depend on the setting
             continue
@@ -202,7 +195,7 @@ def dry_run(
         if step.action == "drop":
             _remove([step], plans)
         elif step.action in ("create", "replace"):
-            assert entry is not None
+            entry = logical.get_entry(after, step.name)
             plans.add(entry.statement, entry.facts)
         elif step.redefines:
             failure = None if is_redefined else _redefine(redefined(steps), plans, after)
@@ -225,9 +218,7 @@ def _remove(steps: Iterable[Step], plans: MemoryCatalog) -> None:
 def _redefine(steps: list[Step], plans: MemoryCatalog, after: MemoryCatalog) -> DryRunFailure | None:
     changes = {}
     for step in steps:
-        wanted, present = after.entry(step.name), plans.entry(step.name)
-        assert wanted is not None
-        assert present is not None
+        wanted, present = logical.get_entry(after, step.name), logical.get_entry(plans, step.name)
         changes[step.name] = (wanted.statement, present.facts)
     try:
         redefine(plans, changes)
@@ -237,9 +228,7 @@ def _redefine(steps: list[Step], plans: MemoryCatalog, after: MemoryCatalog) -> 
 
 
 def _alter(step: Step, plans: MemoryCatalog, after: MemoryCatalog, registry: Registry) -> None:
-    present, wanted = plans.entry(step.name), after.entry(step.name)
-    assert present is not None
-    assert wanted is not None
+    present, wanted = logical.get_entry(plans, step.name), logical.get_entry(after, step.name)
     if isinstance(wanted.statement, ast.CreateSecret):
         return
     for statement in alterations(present.statement, wanted.statement):

@@ -129,25 +129,22 @@ def _check_outside(statement: ast.Alter, altering: Altering, after: MemoryCatalo
     access = CatalogAccess(catalog, after)
     altered, item, action = altering.statement, after.item(altering.name), statement.action
     if isinstance(altered, ast.CreateConnection) and isinstance(action, ast.ChangeConnection):
-        assert isinstance(item, logical.Connection)
+        connection = logical.get_item(after, altering.name, logical.Connection)
         validated = replace(altered, validate=action.validate)
-        validate_connection(validated, item, catalog.plans, catalog.registry, access)
+        validate_connection(validated, connection, catalog.plans, catalog.registry, access)
         if action.validate is False:
             return
     if isinstance(altered, ast.CreateCluster) and isinstance(item, logical.Cluster):
         validate_state(altered, item, access)
     for name in _sinks(altering.name, after):
-        entry, sink = after.entry(name), after.item(name)
-        assert entry is not None
-        assert isinstance(entry.statement, ast.CreateSink)
-        assert isinstance(sink, logical.Sink)
+        sink = logical.get_item(after, name, logical.Sink)
         find_target = catalog.registry.sinks[sink.kind].facts
         if find_target is None:
             continue
         # The sink itself wrote the rows that the table has.
         keeping = replace(sink, options={**sink.options, "existing_rows": "keep"})
         try:
-            find_target(entry.statement, keeping, access, job=lower(name, after))
+            find_target(logical.get_statement(after, name, ast.CreateSink), keeping, access, job=lower(name, after))
         except SinkqlError as error:
             raise _sink_error(error, name, altering.name, action.span) from error
 
@@ -189,14 +186,13 @@ def rename(statement: ast.Alter, catalog: Catalog) -> Result:
     return retry_on_change(run, catalog)
 
 
-def change_owner(statement: ast.Alter, catalog: Catalog) -> Result:
+def change_owner(statement: ast.Alter, action: ast.SetOwner, catalog: Catalog) -> Result:
     """Set the owner of an item. The catalog stores only the role's name."""
 
     def run() -> Result:
-        assert isinstance(statement.action, ast.SetOwner)
         entry, notices = find_altered(statement, catalog.reader())
         if entry is not None:
-            catalog.change(owning(entry.name, statement.action.role.value))
+            catalog.change(owning(entry.name, action.role.value))
         return Result(f"ALTER {statement.kind}", notices, skipped=entry is None)
 
     return retry_on_change(run, catalog)

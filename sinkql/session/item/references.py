@@ -80,8 +80,7 @@ def _extend(
     catalog: Catalog,
 ) -> Result:
     """Ask the server for its present tables, and add new columns and tables to the source."""
-    before = catalog.plans.item(entry.name)
-    assert isinstance(before, logical.Source)
+    before = logical.get_item(catalog.plans, entry.name, logical.Source)
     wanted = respan(present, action.span)
     sample = sampled(wanted, Scope(catalog.plans, catalog.registry), CatalogAccess(catalog))
     if isinstance(action, ast.AddReferences):
@@ -93,8 +92,7 @@ def _extend(
         facts, notices = _without_unreadable_tables(entry.name, wanted, facts, before, catalog)
     after = catalog.plans.copy()
     redefine(after, {entry.name: (wanted, facts)})
-    source = after.item(entry.name)
-    assert isinstance(source, logical.Source)
+    source = logical.get_item(after, entry.name, logical.Source)
     added = tuple(_new_tables(wanted, source, before, action, after))
     following = dependent_plans([entry.name], catalog, after, action.span)
     changes = {entry.name: (wanted, facts), **following}
@@ -118,8 +116,7 @@ def _without_unreadable_tables(
     table_names = {table.name for table in before.tables if not table.aside}
     plans = catalog.plans.copy()
     redefine(plans, {name: (wanted, taking(facts, table_names))})
-    source = plans.item(name)
-    assert isinstance(source, logical.Source)
+    source = logical.get_item(plans, name, logical.Source)
     notices = []
     upstream_names = {table.name for table in source.tables}
     for table in source.tables:
@@ -131,8 +128,7 @@ def _without_unreadable_tables(
         candidate = catalog.plans.copy()
         try:
             redefine(candidate, {name: (wanted, candidate_facts)})
-            item = candidate.item(name)
-            assert isinstance(item, logical.Source)
+            item = logical.get_item(candidate, name, logical.Source)
             for new in subsources(replace(wanted, name=as_name(name)), item):
                 if new.reference is not None and tuple(part.value for part in new.reference.parts) == table.name:
                     plans.add(new, {})

@@ -19,6 +19,7 @@ from sinkql import ast, logical, physical
 from sinkql.capture.object_log_store import OpenJobStore, open_log_directory
 from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.memory import IDENTITY
+from sinkql.catalog.system.item import SystemRows
 from sinkql.connector_api.cdc import Key, Reveal, captured_source, captured_table
 from sinkql.connector_api.planning import SourceKind
 from sinkql.connector_api.stream import Offsets, Reader, Tally, plan_change_of
@@ -29,7 +30,7 @@ from sinkql.planner.item.table import unique_keys
 from sinkql.planner.name import short_name, sql_name
 from sinkql.session.item.connector_access import CatalogAccess
 from sinkql.session.result import Workspace
-from sinkql.session.row.files import FileQuery
+from sinkql.session.row.files import FileQuery, FileRows
 from sinkql.session.row.files import columns_of as columns_of_file
 from sinkql.session.row.view_contents import ViewSnapshot, WithContents
 from sinkql.table.file import TableFile, table_path
@@ -109,7 +110,9 @@ class Inputs:
         import pyarrow as pa
 
         if self._files is not None and full_name in self._files.files:
-            return columns_of_file(self._files.plans.item(full_name)), self._file_rows(full_name)
+            return columns_of_file(full_name, self._files.plans), self._file_rows(
+                self._files.files[full_name], full_name
+            )
         if full_name in self._contents.views:
             rows = pa.concat_tables(self._view_tables(full_name)).slice(0, self._limit)
             return self._contents.views[full_name][0].view.shape.columns, rows
@@ -152,11 +155,10 @@ class Inputs:
                 return
             self._check_size(full_name, rows)
 
-    def _file_rows(self, full_name: str) -> pa.Table:
+    def _file_rows(self, file: FileRows | SystemRows, full_name: str) -> pa.Table:
         import pyarrow as pa
 
-        assert self._files is not None
-        file, batches, rows = self._files.files[full_name], [], 0
+        batches, rows = [], 0
         for batch in file.batches():
             batches.append(batch)
             rows += batch.num_rows
@@ -166,10 +168,11 @@ class Inputs:
         return pa.Table.from_batches(batches, file.schema()).slice(0, self._limit)
 
     def _item(self, full_name: str) -> tuple[logical.Source | logical.Sink, ast.Create]:
-        item, entry = self._catalog.plans.item(full_name), self._catalog.plans.entry(full_name)
-        assert entry is not None
-        assert isinstance(item, logical.Source | logical.Sink)
-        return item, entry.statement
+        plans = self._catalog.plans
+        item, entry = plans.item(full_name), logical.get_entry(plans, full_name)
+        if isinstance(item, logical.Sink):
+            return item, entry.statement
+        return logical.get_item(plans, full_name, logical.Source), entry.statement
 
     def _table_rows(
         self, item: logical.Source | logical.Sink, statement: ast.CreateTable | ast.CreateProgress
@@ -401,9 +404,7 @@ def pushed_rows(read: physical.Read, folder: Path, open_store: OpenJobStore) -> 
 def progress_rows(item: logical.Source, catalog: Catalog) -> Sequence[tuple[Any, ...]]:
     """Return the rows of a progress relation; empty before the first report."""
     name = item.options["source"]
-    source, entry = catalog.plans.item(name), catalog.plans.entry(name)
-    assert isinstance(source, logical.Source)
-    assert entry is not None
+    source, entry = logical.get_item(catalog.plans, name, logical.Source), logical.get_entry(catalog.plans, name)
     kind = catalog.registry.sources[source.kind].progress
     assert kind is not None, "planning requires a progress"
     captured = _captured_position(str(entry.facts["source_id"]), catalog) if "source_id" in entry.facts else None
