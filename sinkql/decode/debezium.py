@@ -292,7 +292,7 @@ def _array(values: list[Any], column: physical.Column, encoding: Encoding, failu
             return _texts(values, column.type, failures)
     raws = [None if each is None or bytes(each) == b"null" else bytes(each) for each in values]
     if type_.name == "jsonb":
-        return _texts([_json(each) for each in raws], JSONB, failures)
+        return _texts([None if each is None else _json(each) for each in raws], JSONB, failures)
     if type_.name in ("array", "list"):
         return _lists(raws, type_, encoding.items or _USUAL, failures)
     if type_.name in ("map", "record"):
@@ -301,7 +301,7 @@ def _array(values: list[Any], column: physical.Column, encoding: Encoding, failu
     if type_.name == "numeric":
         texts = [_each(lambda raw: _digits(raw, encoding.scale), each, row, failures) for row, each in enumerate(raws)]
         return from_text(pa.array(texts, pa.string()), column.type, failures)
-    return _texts([_json(each) for each in raws], column.type, failures)
+    return _texts([None if each is None else _json(each) for each in raws], column.type, failures)
 
 
 def _lists(raws: Sequence[bytes | None], type_: Type, encoding: Encoding, failures: Failures) -> pa.Array:
@@ -404,10 +404,8 @@ def _base64(text: str) -> bytes:
         raise ValueError("it is not in base64") from None
 
 
-def _json(raw: bytes | None) -> str | None:
+def _json(raw: bytes) -> str:
     """Return JSON, which may be in a text."""
-    if raw is None:
-        return None
     return str(msgspec.json.decode(raw)) if raw[:1] == b'"' else raw.decode()
 
 
@@ -417,7 +415,6 @@ def _digits(raw: bytes, scale: int | None) -> str:
         found = _SCALED.decode(raw)
         return _unscaled(found.value, found.scale)
     text = _json(raw)
-    assert text is not None
     return text if scale is None or raw[:1] != b'"' else _unscaled(text, scale)
 
 

@@ -172,12 +172,10 @@ def changes(
     places = np.concatenate([np.zeros(0, np.int64), *(part.places for part in (*alive, *gone))])
     diffs = np.ones(len(places), np.int64)
     diffs[sum(len(part.places) for part in alive) :] = -1
-    order: Places | None = np.argsort(places, kind="stable")
+    sorted_: Places = np.argsort(places, kind="stable")
+    order = None if len(alive) == 1 and not gone else sorted_
     if failures:
-        assert order is not None
-        order = order[~np.isin(places[order], list(failures))]
-    elif len(alive) == 1 and not gone:
-        order = None
+        order = sorted_[~np.isin(places[sorted_], list(failures))]
     arrays = []
     for place, column in enumerate(columns):
         chunks = [part.arrays[place] for part in alive]

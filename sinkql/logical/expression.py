@@ -235,7 +235,7 @@ def as_call(expression: Expression) -> Call:
     return expression
 
 
-Constant = TypeVar("Constant", int, str, Interval)
+Constant = TypeVar("Constant", int, str, tuple[Any, ...], Interval)
 
 
 def constant_value(expression: Expression, kind: type[Constant]) -> Constant:

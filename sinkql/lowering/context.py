@@ -85,13 +85,12 @@ class Context:
         """Return the place in a view's printed statement of a span of its plan."""
         if not span.end:
             return None
-        entry = self.catalog.entry(name)
-        if entry is None:
+        if self.catalog.entry(name) is None:
             return physical.Origin(name, span.start, span.end)  # a query outside of the catalog is its text
-        assert isinstance(entry.statement, ast.CreateView)
-        query = entry.statement.query
+        statement = logical.get_statement(self.catalog, name, ast.CreateView)
+        query = statement.query
         if name not in self.texts:
-            self.texts[name] = to_sql(entry.statement)
+            self.texts[name] = to_sql(statement)
         place = query.place(span).shifted(self.texts[name].index(query.text))
         return physical.Origin(name, place.start, place.end)
 

@@ -11,7 +11,7 @@ from sinkql import codec, logical, physical
 from sinkql.lowering.common_subplan import deduplicate, fuse_joins, named, share_subplans
 from sinkql.lowering.context import Context
 from sinkql.lowering.index import indexes_of, use_indexes
-from sinkql.lowering.materialized_view import interval_of, logs_of, timeline_of, view_id
+from sinkql.lowering.materialized_view import get_view_id, interval_of, logs_of, timeline_of
 from sinkql.lowering.relation import ItemLowering, physical_columns
 
 _MOST_ROWS = 5_000_000
@@ -95,9 +95,7 @@ def lower_sink(
 
 def lower_materialized(view: logical.View, catalog: logical.CatalogReader) -> physical.Job:
     """Return the job of a view that keeps a log."""
-    id_, cluster = view_id(view.name, catalog), catalog.item(view.cluster)
-    assert id_ is not None
-    assert isinstance(cluster, logical.Cluster)
+    id_, cluster = get_view_id(view.name, catalog), logical.get_item(catalog, view.cluster, logical.Cluster)
     context = Context(catalog, logs_of(view.name, catalog).read, cluster.name)
     body = context.retracting(ItemLowering(context).operator(view))
     if physical.change_of(body) == "append":

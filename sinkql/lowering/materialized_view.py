@@ -35,6 +35,14 @@ def view_id(name: str, catalog: logical.CatalogReader) -> str | None:
     return str(fact) if fact is not None else None
 
 
+def get_view_id(name: str, catalog: logical.CatalogReader) -> str:
+    """Return the id of a materialized view's job; raise LookupError for other items."""
+    id_ = view_id(name, catalog)
+    if id_ is None:
+        raise LookupError(name)
+    return id_
+
+
 def view_jobs(catalog: logical.CatalogReader) -> tuple[str, ...]:
     """Return the full names of the materialized views that have a job."""
     return tuple(name for name in catalog.names("MATERIALIZED VIEW") if view_id(name, catalog) is not None)

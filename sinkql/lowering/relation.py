@@ -21,7 +21,7 @@ from sinkql.logical.function import AGGREGATES
 from sinkql.logical.type import INTEGER, INTERVAL, TEXT
 from sinkql.lowering.context import Context
 from sinkql.lowering.join import JoinLowering
-from sinkql.lowering.materialized_view import view_id
+from sinkql.lowering.materialized_view import get_view_id
 from sinkql.lowering.window import lower_collect, lower_rank, lower_window
 from sinkql.planner.name import split_name
 
@@ -38,7 +38,7 @@ class ItemLowering:
             return self.context.again(self._cache[name], split_name(name)[-1])
         item = logical.get_relation(self.context.catalog, name)
         if name in self.context.logs:
-            return self.log(item)
+            return self.log(logical.get_item(self.context.catalog, name, logical.View))
         body = self.operator(item)
         # unchanged values are filled before anything is computed from a row
         if isinstance(body, physical.Read) and body.holes:
@@ -52,12 +52,10 @@ class ItemLowering:
         body = _View(self, item.name).relation(item.relation)
         return _rename(body, item.relation.shape.columns, item.shape.columns)
 
-    def log(self, view: logical.Source | logical.View) -> physical.Read:
+    def log(self, view: logical.View) -> physical.Read:
         """Return the read of a view's log."""
-        id_ = view_id(view.name, self.context.catalog)
-        assert id_ is not None
-        assert isinstance(view, logical.View)
         state = self.context.state_of(view.cluster)
+        id_ = get_view_id(view.name, self.context.catalog)
         return physical.Read(
             source=id_,
             connector=physical.VIEW,

@@ -332,8 +332,7 @@ def _are_references(outputs: Iterable[Output]) -> bool:
 
 
 def _output(output: Output, by_name: dict[str, Expression]) -> Output:
-    assert isinstance(output.expression, Reference)
-    return Output(output.name, by_name[output.expression.name])
+    return Output(output.name, by_name[output.column])
 
 
 def _reference(output: Output) -> str | None:

@@ -53,6 +53,13 @@ class Output(msgspec.Struct, frozen=True):
         return self.expression.type
 
     @property
+    def column(self) -> str:
+        """Return the name of the input column that it passes on; raise TypeError if it is computed."""
+        if not isinstance(self.expression, Reference):
+            raise TypeError(self.name)
+        return self.expression.name
+
+    @property
     def nullable(self) -> bool:
         return self.expression.nullable
 

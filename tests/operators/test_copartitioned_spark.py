@@ -174,9 +174,9 @@ def test_rows_are_written_in_the_tasks_that_give_them_in_their_sinks_buckets(
 def _noted(writing: list[str]) -> Callable[..., Any]:
     real = spark_engine._written
 
-    def noted(job: physical.Job, *given: Any) -> Any:
+    def noted(copartitioned: physical.Copartitioned, job: physical.Job, *given: Any) -> Any:
         writing.append(job.sink)
-        return real(job, *given)
+        return real(copartitioned, job, *given)
 
     return noted
 

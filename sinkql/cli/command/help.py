@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import click
 
+from sinkql.cli.context import output_of
 from sinkql.cli.output import Output
 from sinkql.documentation import Documentation, Entry, Found, Page
 
@@ -42,8 +43,7 @@ def help_(context: click.Context, words: tuple[str, ...]) -> int:
       sinkql help SQ2204             sinkql help date_trunc
       sinkql help commit interval    sinkql help disk is full
     """
-    _, output = context.obj
-    assert isinstance(output, Output)
+    output = output_of(context)
     documentation = Documentation()
     if not words:
         _list_pages(output, documentation)
@@ -125,10 +125,10 @@ def _drawn(text: str) -> str:
     from rich.console import Console
     from rich.markdown import Markdown
 
-    console = Console(file=io.StringIO(), force_terminal=True, width=min(shutil.get_terminal_size().columns, _WIDEST))
+    drawn = io.StringIO()
+    console = Console(file=drawn, force_terminal=True, width=min(shutil.get_terminal_size().columns, _WIDEST))
     console.print(Markdown(_without_links(text), code_theme="ansi_dark", hyperlinks=False))
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
+    return drawn.getvalue()
 
 
 def _without_links(text: str) -> str:

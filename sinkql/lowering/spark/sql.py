@@ -174,8 +174,7 @@ def literal_text(literal: Literal) -> Text:
     if text is None:
         return Text("NULL" if type_.name == "unknown" else f"CAST(NULL AS {spark_type(type_)})")
     if type_.nested:
-        values = literal.value
-        assert isinstance(values, tuple)
+        values = constant_value(literal, tuple)
         pairs = zip(values, held_types(type_, len(values)), strict=True)
         items = ", ".join(literal_text(make_literal(each, of)).sql for each, of in pairs)
         return Text(f"CAST({'struct' if type_.name == 'record' else 'array'}({items}) AS {spark_type(type_)})")

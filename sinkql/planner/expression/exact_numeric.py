@@ -32,12 +32,12 @@ def program(function: str, arguments: Sequence[Expression], span: Span) -> Expre
     step = _STEPS.get(function)
     if step is None:
         return None
-    index = next((index for index, argument in enumerate(arguments) if _case_with_digits(argument) is not None), None)
-    if index is not None:
+    cases = enumerate(map(_case_with_digits, arguments))
+    first = next(((index, case) for index, case in cases if case is not None), None)
+    if first is not None:
+        index, case = first
         before, after = arguments[:index], arguments[index + 1 :]
-        return _map_branches(
-            arguments[index], lambda branch: _call_or_program(function, (*before, branch, *after), span), span
-        )
+        return _map_branches(case, lambda branch: _call_or_program(function, (*before, branch, *after), span), span)
     if step in _BINARY:
         long = any(
             isinstance(argument, Literal) and argument.type.whole_digits > _MAX_WHOLE_DIGITS for argument in arguments
@@ -71,8 +71,9 @@ def _unary_program(step: str, arguments: Sequence[Expression], span: Span) -> Ex
 def as_double(value: Expression, span: Span) -> Expression | None:
     """Return a quotient or a program as double precision with all its digits, None for other values."""
     double = Type("double precision")
-    if _case_with_digits(value) is not None:
-        return _map_branches(value, lambda branch: as_double(branch, span) or functions.cast(branch, double), span)
+    case = _case_with_digits(value)
+    if case is not None:
+        return _map_branches(case, lambda branch: as_double(branch, span) or functions.cast(branch, double), span)
     return make_program((), (value,), span, double) if _has_hidden_digits(value) else None
 
 
@@ -81,8 +82,9 @@ def round_once(value: Expression, target: Type, span: Span) -> Expression | None
     places = target.scale if target.name == "numeric" else 0 if target.name in INTEGERS else None
     if places is None or places == NUMERIC.scale:
         return None
-    if _case_with_digits(value) is not None:
-        return _map_branches(value, lambda branch: _round(branch, places, span), span)
+    case = _case_with_digits(value)
+    if case is not None:
+        return _map_branches(case, lambda branch: _round(branch, places, span), span)
     return _round(value, places, span) if _needs_single_rounding(value) else None
 
 
@@ -93,10 +95,8 @@ def _round(value: Expression, places: int, span: Span) -> Expression:
     return value if value.type == type_ else functions.cast(value, type_)
 
 
-def _map_branches(value: Expression, then: Callable[[Expression], Expression], span: Span) -> Expression | None:
+def _map_branches(case: Case, then: Callable[[Expression], Expression], span: Span) -> Expression | None:
     """Return a CASE with the computation moved into its branches, None if the results have several types."""
-    case = _case_with_digits(value)
-    assert case is not None
     branches = tuple(Branch(branch.when, then(branch.then)) for branch in case.branches)
     otherwise = None if case.otherwise is None else then(case.otherwise)
     types = {branch.then.type for branch in branches} | ({otherwise.type} if otherwise is not None else set())

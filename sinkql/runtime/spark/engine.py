@@ -179,7 +179,7 @@ class _Frames:
         copartitioned, netting = self.job.copartitioned, None
         if copartitioned is not None and task.buckets == self.batch.arrangements.manifest["buckets"]:
             if copartitioned.columns:
-                return _results(self._stateful(copartitioned.operator, first=True, writing=True))
+                return _results(self._stateful(copartitioned.operator, first=True, writing=copartitioned))
             netting = Consolidation.of(write, self.batch.arrangements.home.for_tasks())
         rows = self.frame(write.input, sequence=write.mode != "append" and write.change != "retract")
         if task.buckets is not None and netting is None:
@@ -313,7 +313,9 @@ class _Frames:
             together = together.unionAll(rows)
         return together
 
-    def _stateful(self, operator: physical.Stateful, *, first: bool, writing: bool = False) -> DataFrame:
+    def _stateful(
+        self, operator: physical.Stateful, *, first: bool, writing: physical.Copartitioned | None = None
+    ) -> DataFrame:
         """Return what an operator gives, or what the write task returns where its tasks write."""
         arrangements, key, leave = self.batch.arrangements, self.key, self.leave
         meant = stateful(operator)
@@ -322,7 +324,7 @@ class _Frames:
         buckets = self.stateful[meant.name] = preparation.buckets(arrangements.manifest["buckets"])
         delivered = [*preparation.types(), None]
 
-        write = _written(self.job, self.batch.task) if writing else None
+        write = _written(writing, self.job, self.batch.task) if writing is not None else None
 
         def changes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             with failure.as_task_error(key):
@@ -349,7 +351,7 @@ class _Frames:
         rows = rows.withColumn("$b", bucket_column(buckets, place))
         if preparation.place != "$h1":
             rows = rows.drop(preparation.place)
-        return map_in_arrow(rows, changes, _RESULT if writing else result)
+        return map_in_arrow(rows, changes, _RESULT if writing is not None else result)
 
     def _place(self, operator: physical.Stateful, preparation: TaskInput) -> tuple[str, ...]:
         """Return the columns by which a shuffle puts rows into buckets."""
@@ -398,10 +400,10 @@ def _write_function(
     return write
 
 
-def _written(job: physical.Job, task: WriteTask) -> Callable[[int, Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _written(
+    copartitioned: physical.Copartitioned, job: physical.Job, task: WriteTask
+) -> Callable[[int, Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return what writes the rows that a task gives."""
-    copartitioned = job.copartitioned
-    assert copartitioned is not None
     given = (*copartitioned.columns, DIFF)
     names = [*(column.name for column in job.write.columns), DIFF]
 
@@ -425,16 +427,19 @@ def _results(rows: DataFrame) -> list[WriteResult]:
 
 def partition_number() -> int:
     """Return the number of this task's partition, which is its bucket after a shuffle."""
-    context = TaskContext.get()
-    assert context is not None
-    return int(context.partitionId())
+    return int(_task_context().partitionId())
 
 
 def attempt_name() -> str:
     """Return what tells this attempt at a task from all others of this Spark application."""
+    return f"t{_task_context().taskAttemptId()}"
+
+
+def _task_context() -> TaskContext:
     context = TaskContext.get()
-    assert context is not None
-    return f"t{context.taskAttemptId()}"
+    if context is None:
+        raise RuntimeError("only a task of Spark has a context")
+    return context
 
 
 def _struct(

@@ -161,8 +161,7 @@ def _new_tables(
     takes_all = wanted.subsources is not None and not wanted.subsources.references
     added = []
     for table in subsources(wanted, source):
-        assert table.reference is not None
-        upstream = tuple(part.value for part in table.reference.parts)
+        upstream = tuple(part.value for part in table.reference.parts) if table.reference is not None else ()
         if isinstance(action, ast.AddReferences) or (takes_all and upstream not in earlier):
             if _reads(after.entry(own_name(table)), source.name, upstream, after):
                 continue
@@ -188,7 +187,9 @@ def _present_references(
     entries = (plans.entry(name) for name in plans.dependents(entry.name))
     references = []
     for table in entries:
-        if table is not None and isinstance(table.statement, ast.CreateTableFrom) and table.statement.subsource:
-            assert table.statement.reference is not None
-            references.append(ast.Reference(table.statement.reference, as_name(table.name)))
+        if table is None or not isinstance(table.statement, ast.CreateTableFrom):
+            continue
+        reference = table.statement.reference
+        if table.statement.subsource and reference is not None:
+            references.append(ast.Reference(reference, as_name(table.name)))
     return tuple(references)

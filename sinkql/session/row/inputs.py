@@ -20,8 +20,7 @@ from sinkql.capture.object_log_store import OpenJobStore, open_log_directory
 from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.memory import IDENTITY
 from sinkql.catalog.system.item import SystemRows
-from sinkql.connector_api.cdc import Key, Reveal, captured_source, captured_table
-from sinkql.connector_api.planning import SourceKind
+from sinkql.connector_api.cdc import Key, OpenStream, Reveal, captured_source, captured_table
 from sinkql.connector_api.stream import Offsets, Reader, Tally, plan_change_of
 from sinkql.connector_api.types import arrow_type, python_values
 from sinkql.errors import EndlessError, Notice, SinkqlError, Span
@@ -55,9 +54,8 @@ def columns_changed_error(item: logical.Item, span: Span | None = None) -> Sinkq
     )
 
 
-def table_file(item: logical.Source, statement: ast.Create, catalog: Catalog) -> TableFile:
+def table_file(item: logical.Source, statement: ast.CreateTable, catalog: Catalog) -> TableFile:
     """Return the file of a table's rows, with its unique keys."""
-    assert isinstance(statement, ast.CreateTable)
     names = [column.name for column in item.shape.columns]
     keys = [[names.index(name) for name in key] for key in unique_keys(statement)]
     path = table_path(catalog.database.folder, item.options["table_id"], short_name(item.name))
@@ -117,10 +115,10 @@ class Inputs:
             rows = pa.concat_tables(self._view_tables(full_name)).slice(0, self._limit)
             return self._contents.views[full_name][0].view.shape.columns, rows
         item, statement = self._item(full_name)
+        if isinstance(item, logical.Sink):
+            return columns_of(item), self._sink_rows(item)
         if not isinstance(statement, ast.CreateTable | ast.CreateProgress):
-            return columns_of(item), self._sink_rows(item) if isinstance(item, logical.Sink) else self._source_rows(
-                item
-            )
+            return columns_of(item), self._source_rows(item)
         codec = Codec([column.type for column in item.shape.columns])
         try:
             arrays = codec.arrays(self._table_rows(item, statement))
@@ -135,7 +133,7 @@ class Inputs:
             return islice(rows, self._limit)
         if self._files is None or full_name not in self._files.files:
             item, statement = self._item(full_name)
-            if isinstance(statement, ast.CreateTable | ast.CreateProgress):
+            if isinstance(item, logical.Source) and isinstance(statement, ast.CreateTable | ast.CreateProgress):
                 return self._table_rows(item, statement)
         _, table = self.rows(full_name)
         return python_rows(table, self._span)
@@ -174,10 +172,7 @@ class Inputs:
             return item, entry.statement
         return logical.get_item(plans, full_name, logical.Source), entry.statement
 
-    def _table_rows(
-        self, item: logical.Source | logical.Sink, statement: ast.CreateTable | ast.CreateProgress
-    ) -> list[Row]:
-        assert isinstance(item, logical.Source)
+    def _table_rows(self, item: logical.Source, statement: ast.CreateTable | ast.CreateProgress) -> list[Row]:
         if isinstance(statement, ast.CreateProgress):
             return list(progress_rows(item, self._catalog))[: self._limit]
         rows = table_file(item, statement, self._catalog).rows(
@@ -207,13 +202,13 @@ class Inputs:
         import pyarrow as pa
 
         read = lower_relation(item, self._catalog.plans)
-        assert isinstance(read, physical.Read)
         access = CatalogAccess(self._catalog)
         kind = self._catalog.registry.sources.get(item.kind)
-        if kind is not None and kind.stream is not None:
+        open_stream = kind.stream if kind is not None else None
+        if open_stream is not None:
             if item.shape.change is logical.Change.APPEND:
                 return self._log_rows(item, read)
-            return self._server_rows(item, kind, read, access)
+            return self._server_rows(item, open_stream, read, access)
         with tempfile.TemporaryDirectory(prefix="sinkql-query-") as folder:
             context = access.context("query", "query", Path(folder))
             reader = self._catalog.registry.reader(read, context)
@@ -228,11 +223,11 @@ class Inputs:
         return pa.Table.from_batches(batches, schema).slice(0, self._limit)
 
     def _server_rows(
-        self, item: logical.Source, kind: SourceKind, read: physical.Read, access: CatalogAccess
+        self, item: logical.Source, open_stream: OpenStream, read: physical.Read, access: CatalogAccess
     ) -> pa.Table:
         """Return the rows of a captured table from its server."""
         tally = Tally()
-        rows = self._limited(item, present_rows(kind, read, access.secret, tally, self._limit))
+        rows = self._limited(item, present_rows(open_stream, read, access.secret, tally, self._limit))
         self._add_failed_notice(item, tally)
         return rows
 
@@ -357,17 +352,16 @@ _ROW_BYTES = 1600
 
 
 def present_rows(
-    kind: SourceKind, read: physical.Read, secret: Reveal, tally: Tally, limit: int | None
+    open_stream: OpenStream, read: physical.Read, secret: Reveal, tally: Tally, limit: int | None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a table lazily, as one transaction of its server sees them.
 
     With a `limit`, read only a few more rows. Raise the errors of the connector.
     """
-    assert kind.stream is not None
     source, _ = captured_source(read.connector, read.options, read.connection)
     table = captured_table(read)
     size = _CHUNK_BYTES if limit is None else min(_CHUNK_BYTES, _ROW_BYTES * max(limit, 1))
-    stream = kind.stream(source, secret)
+    stream = open_stream(source, secret)
     try:
         with stream.chunk(table) as chunks:
             last: Key | None = None

@@ -71,11 +71,11 @@ class BoundState:
             shown.append(_some(moved.set_column(0, "$p", pa.array(ends)), ends > now))
         came = consolidate(pa.concat_tables(shown).combine_chunks())
         if self.begins:
-            later = _timed(bucket, self.later)
+            later = bucket.multiset(self.later, TimedRuns)
             later.past = now
             later.put(_keyed(_some(delta.set_column(0, "$p", pa.array(begin)), ~there & (end > begin))))
         if self.ends:
-            here = _timed(bucket, self.here)
+            here = bucket.multiset(self.here, TimedRuns)
             here.past = now
             here.put(_keyed(_some(came, ints(came.column("$p")) < _EVER).drop_columns([_END])))
         changes = [self._changes(came, 1), *([] if gone is None else [self._changes(gone, -1)])]
@@ -101,7 +101,7 @@ class BoundState:
         below = bucket.below
         if name not in bucket.multisets or below.since >= below.now:
             return None
-        found = _timed(bucket, name).between(below.since, below.now)
+        found = bucket.multiset(name, TimedRuns).between(below.since, below.now)
         if found is None:
             return None
         hashes = ints(found.column("$r")).view(np.uint64)
@@ -132,12 +132,6 @@ def _prepare(bound: physical.Bound) -> TaskInput:
         append=appends(bound),
         columns=bound.columns,
     )
-
-
-def _timed(bucket: Bucket, name: str) -> TimedRuns:
-    found = bucket.multisets[name]
-    assert isinstance(found, TimedRuns)
-    return found
 
 
 def _times(rows: pa.Table, name: str, unbounded: int) -> Ints:
