@@ -21,7 +21,7 @@ from sinkql.connectors.webhook.request import Filter, Header, Layout
 from sinkql.connectors.webhook.request_log import FencedRequestLogError, Request, RequestLog, segments
 from sinkql.connectors.webhook.server import WebhookServers
 from sinkql.errors import SinkqlError
-from sinkql.logical.type import BYTEA, TEXT, parse_type
+from sinkql.logical.type import BYTEA, JSONB, TEXT, parse_type
 from sinkql.storage import failpoint
 from support.authority import authority
 from support.fault import armed
@@ -177,7 +177,7 @@ def test_a_source_that_moves_leaves_its_port(
 def test_bodies_of_json(
     kind: str, body: str, found: list[str] | None, tmp_path: Path, sender: Sender, listeners: WebhookServers
 ) -> None:
-    given = table(Layout(kind), physical.Column("body", "jsonb", False))  # type: ignore[arg-type]  # of the list above
+    given = table(Layout(kind), physical.Column("body", JSONB, False))  # type: ignore[arg-type]  # of the list above
     with open_stream(source(tmp_path, sender.port, max_body=100_000), listeners, table=given) as stream:
         assert sender.send(_PATH, body).status == (400 if found is None else 200)
         assert sender.send(_PATH, "0").status == 200

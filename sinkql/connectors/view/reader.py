@@ -270,7 +270,7 @@ class ViewReader(ViewLogReader):
 
     def _fits(self, entry: Entry) -> bool:
         """Tell whether an entry has the columns that are read: before a view that was changed has run, it has not."""
-        return set(entry.columns) >= {(column.name, column.type) for column in self.columns}
+        return set(entry.columns) >= {(column.name, str(column.type)) for column in self.columns}
 
     def _held(self) -> int:
         """Return the first of the entries that are kept for this reader from now on, which has read none of them."""
