@@ -17,7 +17,7 @@ from sinkql.connectors.iceberg.write import writer as writers
 from sinkql.errors import SinkqlError
 from sinkql.object_store import s3
 from sinkql.runtime.batch import maintenance
-from sinkql.runtime.batch.events import SinkRebuilding
+from sinkql.runtime.batch.events import SinkRecovering
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.state import manifest
 from sinkql.session.server_check import checks_of_clusters
@@ -65,7 +65,7 @@ def no_rebuild(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 
 def _rebuilt(moving: Pipeline) -> bool:
-    return any(isinstance(each, SinkRebuilding) for each in moving.events)
+    return any(isinstance(each, SinkRecovering) for each in moving.events)
 
 
 @pytest.mark.parametrize("sink", SINKS)

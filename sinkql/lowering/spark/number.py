@@ -1,7 +1,4 @@
-"""Numeric functions → Spark SQL.
-
-to_char() of numbers → Spark SQL that makes the text out of the number's digits.
-"""
+"""Numeric functions as Spark SQL, and to_char() of numbers, which builds its text from the number's digits."""
 
 from __future__ import annotations
 
@@ -39,19 +36,19 @@ _POWER = (
     "ELSE power(@0, @1) END"
 )
 _MOST = 10**28
-"""What a numeric is less than."""
+"""The upper limit of numeric."""
 _FACTORIALS = [factorial for number in range(99) if (factorial := math.factorial(number)) < _MOST]
 _FACTORIAL = (
     "CASE WHEN @0 IS NULL THEN NULL "
     f"WHEN @0 < 0 THEN {raised('factorial of a negative number is undefined', 'DECIMAL(38,10)')} "
     f"WHEN @0 >= {len(_FACTORIALS)} THEN {raised('value out of range for numeric', 'DECIMAL(38,10)')} "
-    f"ELSE element_at(array({', '.join(f'CAST({each}BD AS DECIMAL(38,10))' for each in _FACTORIALS)}), "
+    f"ELSE element_at(array({', '.join(f'CAST({factorial}BD AS DECIMAL(38,10))' for factorial in _FACTORIALS)}), "
     "CAST(@0 AS INT) + 1) END"
 )
 _UNITS = "CAST(replace(CAST(CAST({} AS DECIMAL(38,10)) AS STRING), '.', '') AS DECIMAL({},0))"
-"""A numeric in units of its last place: a whole number."""
+"""A numeric as a whole number of units in its last place."""
 _DIV = (
-    # Spark's own div is a bigint, which overflows without a word; of its quotients, one by a short divisor has the room
+    # Spark's div returns a bigint, which overflows silently; its quotients by a short divisor have enough digits
     "CASE WHEN @0 IS NULL OR @1 IS NULL THEN NULL WHEN @1 > -1000000000 AND @1 < 1000000000 THEN "
     f"CAST(({_UNITS.format('@0', 38)} - {_UNITS.format('@0', 38)} % {_UNITS.format('@1', 19)}) "
     f"/ {_UNITS.format('@1', 19)} AS DECIMAL(38,10)) "
@@ -69,7 +66,7 @@ _BUCKET = (
     "ELSE CAST(least(CAST(@3 * IF(abs(@2 - @1) = double('Infinity'), (@0 / 2 - @1 / 2) / (@2 / 2 - @1 / 2), "
     "(@0 - @1) / (@2 - @1)) AS BIGINT), @3 - 1L) AS INT) + 1 END"
 )
-_ATAN2 = (  # Spark's own takes -0.0 for 0.0
+_ATAN2 = (  # Spark's atan2 reads -0.0 as 0.0
     "CASE WHEN @0 = 0 AND @1 IS NOT NULL AND NOT isnan(@1) THEN IF(startswith(CAST(@0 AS STRING), '-'), -1D, 1D) "
     "* IF(startswith(CAST(@1 AS STRING), '-'), pi(), 0D) ELSE atan2(@0, @1) END"
 )
@@ -96,9 +93,9 @@ def _trunc(call: Call) -> Form:
     return _numeric(f"IF(@0 < 0, ceil(@0{places}), floor(@0{places}))")
 
 
-# the names of what the text is made of: the number, rounded and without its sign, and its digits before the point
+# names of the parts of the text: the number, rounded and without its sign, and its digits before the point
 _ROUNDED, _DIGITS, _PLACED = "`$n`", "`$d`", "`$p`"
-# a float, of which Java writes the exact digits only up to 17, and one above all of bigint, which has two parts that do
+# Java writes the exact digits of a float only up to 17, and a float above the range of bigint is split into two parts
 _VALUE = "`$x`"
 _NEGATIVE = "startswith(CAST(@0 AS STRING), '-')"
 _HALF = "9223372036854775808"
@@ -111,30 +108,30 @@ _LARGE = (
 
 @dataclass(frozen=True, slots=True)
 class _Number:
-    """A number in Spark: its text without a sign, whether that has a point, and whether the number is negative."""
+    """A number in Spark: its text without a sign, whether it has a point, and whether it is negative."""
 
     text: str
     places: int | None
-    """How many digits stand behind the point; None where it depends on the number."""
+    """The number of digits after the point; None if it depends on the number."""
     negative: str
 
 
 def _to_char(call: Call) -> Form:
-    numeral = parse_number_format(constant_text(call.arguments[1]))
+    format_ = parse_number_format(constant_text(call.arguments[1]))
     type_ = call.arguments[0].type
-    if numeral.roman:
-        text = _roman(numeral, type_)
-    elif numeral.exponent:
-        text = _scientific(numeral, type_)
+    if format_.roman:
+        text = _roman(format_, type_)
+    elif format_.exponent:
+        text = _scientific(format_, type_)
     elif type_.name in FLOAT_DIGITS:
-        text = _written(numeral, _of_float(numeral, type_.name))
+        text = _written(format_, _of_float(format_, type_.name))
     else:
-        text = _written(numeral, _exact(numeral, type_))
+        text = _written(format_, _exact(format_, type_))
     return Form(text, operands=call.arguments[:1])
 
 
 def _rounded(type_: Type, places: int) -> tuple[str, int]:
-    """Return a number without its sign as text, and how many of the digits behind its point it has."""
+    """Return a number without its sign as text, and how many digits it has after its point."""
     precision, scale = type_.precision or 38, type_.scale or 0
     kept, value = min(places, scale), "@0"
     if type_.name == "numeric":
@@ -143,45 +140,45 @@ def _rounded(type_: Type, places: int) -> tuple[str, int]:
     return f"trim(LEADING '-' FROM CAST({value} AS STRING))", kept
 
 
-def _exact(numeral: NumberFormat, type_: Type) -> _Number:
-    text, kept = _rounded(type_, numeral.places or numeral.shift)
-    if type_.name != "numeric" and numeral.shift:  # moved as it is, which fails for a number that is too large
-        factor = 10**numeral.shift if type_.name == "integer" else f"{10**numeral.shift}L"
-        text, kept = text.replace("@0", f"@0 * {factor}"), numeral.shift
+def _exact(format_: NumberFormat, type_: Type) -> _Number:
+    text, kept = _rounded(type_, format_.places or format_.shift)
+    if type_.name != "numeric" and format_.shift:  # shifted as an integer, which fails for large numbers
+        factor = 10**format_.shift if type_.name == "integer" else f"{10**format_.shift}L"
+        text, kept = text.replace("@0", f"@0 * {factor}"), format_.shift
     return _Number(text, kept, f"@0 < 0 AND {_ROUNDED} RLIKE '[1-9]'")
 
 
-def _of_float(numeral: NumberFormat, type_: str) -> _Number:
-    """Return a float that is moved and rounded as Postgres does: half to even, and with as many digits as it has."""
+def _of_float(format_: NumberFormat, type_: str) -> _Number:
+    """Return a float shifted and rounded as in Postgres: half to even, with its significant digits."""
     value = "@0"
-    if numeral.shift:
-        value = f"@0 * {10**numeral.shift}D" if type_ == "double precision" else f"@0 * float('{10**numeral.shift}')"
+    if format_.shift:
+        value = f"@0 * {10**format_.shift}D" if type_ == "double precision" else f"@0 * float('{10**format_.shift}')"
     value, most = f"abs(CAST({value} AS DOUBLE))", FLOAT_DIGITS[type_]
     whole = f"CAST(CAST(rint({_VALUE}) AS BIGINT) AS STRING)"
-    behind = f"greatest(0, least({numeral.places}, {most} - length({whole})))"
-    pointed = f"replace(format_number({_VALUE}, {behind}), ',', '')" if numeral.places else whole
-    large = _LARGE.replace("$over", "9" * (len(numeral.slots) + 1))
+    behind = f"greatest(0, least({format_.places}, {most} - length({whole})))"
+    pointed = f"replace(format_number({_VALUE}, {behind}), ',', '')" if format_.places else whole
+    large = _LARGE.replace("$over", "9" * (len(format_.slots) + 1))
     text = (
-        f"CASE WHEN isnan({_VALUE}) THEN '{numeral.not_finite('NaN', most)}' "
-        f"WHEN {_VALUE} = double('Infinity') THEN '{numeral.not_finite('Infinity', most)}' "
+        f"CASE WHEN isnan({_VALUE}) THEN '{format_.not_finite('NaN', most)}' "
+        f"WHEN {_VALUE} = double('Infinity') THEN '{format_.not_finite('Infinity', most)}' "
         f"WHEN {_VALUE} < 1e14D THEN {pointed} WHEN {_VALUE} < 9e18D THEN {whole} ELSE {large} END"
     )
-    return _Number(_named(value, _VALUE, text), None if numeral.places else 0, _NEGATIVE)
+    return _Number(_named(value, _VALUE, text), None if format_.places else 0, _NEGATIVE)
 
 
-def _written(numeral: NumberFormat, number: _Number) -> str:
+def _written(format_: NumberFormat, number: _Number) -> str:
     digits, kept = _ROUNDED, number.places or 0
-    fraction = text_literal("0" * (numeral.places - kept))
+    fraction = text_literal("0" * (format_.places - kept))
     if number.places is None:
         digits = f"substring_index({_ROUNDED}, '.', 1)"
         fraction = f"IF(contains({_ROUNDED}, '.'), substring_index({_ROUNDED}, '.', -1), '')"
-    elif numeral.shift and number.negative != _NEGATIVE:
-        digits = f"concat(replace({_ROUNDED}, '.', ''), '{'0' * (numeral.shift - kept)}')"
+    elif format_.shift and number.negative != _NEGATIVE:
+        digits = f"concat(replace({_ROUNDED}, '.', ''), '{'0' * (format_.shift - kept)}')"
         digits = f"regexp_replace({digits}, '^0+(?=[0-9])', '')"
     elif kept:
         digits = f"substring_index({_ROUNDED}, '.', 1)"
         fraction = f"concat(substring_index({_ROUNDED}, '.', -1), {fraction})"
-    text = _text(numeral, number, fraction)
+    text = _text(format_, number, fraction)
     return _named(number.text, _ROUNDED, _named(digits, _DIGITS, text))
 
 
@@ -189,60 +186,60 @@ def _named(value: str, name: str, of: str) -> str:
     return f"transform(array({value}), {name} -> {of})[0]"
 
 
-def _text(numeral: NumberFormat, number: _Number, fraction: str) -> str:
-    """Return a number's text, out of its digits and those behind its point."""
-    over = f"length({_DIGITS}) > {len(numeral.slots)}"
+def _text(format_: NumberFormat, number: _Number, fraction: str) -> str:
+    """Return a number's text, from its digits and those after its point."""
+    over = f"length({_DIGITS}) > {len(format_.slots)}"
     varying = number.places is None
-    shown = _digits(numeral, fraction, over, varying=varying)
-    if numeral.start is not None and any(numeral.start):
-        shown = f"concat({_either(number.negative, numeral.start)}, {shown})"
-    if numeral.blanks:
-        width = f"{numeral.width} - {_missing(numeral, fraction, over)}" if varying else f"{numeral.width}"
+    shown = _digits(format_, fraction, over, varying=varying)
+    if format_.start is not None and any(format_.start):
+        shown = f"concat({_either(number.negative, format_.start)}, {shown})"
+    if format_.blanks:
+        width = f"{format_.width} - {_missing(format_, fraction, over)}" if varying else f"{format_.width}"
         shown = f"lpad({shown}, {width}, ' ')"
-    end = [] if numeral.end is None else [_either(number.negative, numeral.end)]
+    end = [] if format_.end is None else [_either(number.negative, format_.end)]
     before, after = (
-        [_beside(numeral, each, number, over) for each in side] for side in (numeral.before, numeral.after)
+        [_beside(format_, each, number, over) for each in side] for side in (format_.before, format_.after)
     )
     if varying:
         pointed = f"({over} OR {fraction} <> '')"
         end = [f"IF({pointed}, {each}, '')" for each in end]
-        after = [_uncut(numeral, each, fraction, pointed) for each in after]
+        after = [_uncut(format_, each, fraction, pointed) for each in after]
     pieces = [*before, shown, *end, *after]
     return pieces[0] if len(pieces) == 1 else f"concat({', '.join(pieces)})"
 
 
-def _uncut(numeral: NumberFormat, piece: str, fraction: str, pointed: str) -> str:
-    """Return what stands behind a float, which is not there where the digits of the float end early."""
-    wanted = numeral.places if numeral.blanks else numeral.kept
+def _uncut(format_: NumberFormat, piece: str, fraction: str, pointed: str) -> str:
+    """Return the text after a float, which is omitted if the float's digits end early."""
+    wanted = format_.places if format_.blanks else format_.kept
     return f"IF({pointed} AND length({fraction}) >= {wanted}, {piece}, '')"
 
 
-def _missing(numeral: NumberFormat, fraction: str, over: str) -> str:
+def _missing(format_: NumberFormat, fraction: str, over: str) -> str:
     """Return by how many digits, and a point, a float is shorter than its pattern."""
-    return f"({numeral.places} - length({fraction})) - IF({over} OR {fraction} <> '', 0, 1)"
+    return f"({format_.places} - length({fraction})) - IF({over} OR {fraction} <> '', 0, 1)"
 
 
-def _digits(numeral: NumberFormat, fraction: str, over: str, *, varying: bool) -> str:
-    """Return a number's digits and those behind its point, without blanks before them."""
+def _digits(format_: NumberFormat, fraction: str, over: str, *, varying: bool) -> str:
+    """Return a number's digits and those after its point, without leading blanks."""
     kept = fraction
-    if not numeral.blanks:
-        kept = f"regexp_replace({fraction}, '^(.{{{numeral.kept}}}.*?)0*$', '$1')"
-    shown = f"trim(LEADING ' ,' FROM {_whole(numeral, kept, over)})"
-    if not numeral.places:
+    if not format_.blanks:
+        kept = f"regexp_replace({fraction}, '^(.{{{format_.kept}}}.*?)0*$', '$1')"
+    shown = f"trim(LEADING ' ,' FROM {_whole(format_, kept, over)})"
+    if not format_.places:
         return shown
     if not varying:
-        return f"concat({shown}, '.', IF({over}, '{'#' * numeral.places}', {kept}))"
+        return f"concat({shown}, '.', IF({over}, '{'#' * format_.places}', {kept}))"
     behind = f"IF({fraction} = '', '', concat('.', {kept}))"
     return f"concat({shown}, IF({over}, concat('.', repeat('#', length({fraction}))), {behind}))"
 
 
-def _scientific(numeral: NumberFormat, type_: Type) -> str:
+def _scientific(format_: NumberFormat, type_: Type) -> str:
     """Return a number's first digits and its power of ten."""
-    places = numeral.places
+    places = format_.places
     if type_.name in ("bigint", "numeric"):
         return _exact_scientific(places)
     form = f"'0{'.' * bool(places)}{'0' * places}E00'"
-    # Java knows of no whole double that it is exact, and rounds halves of those up
+    # Java does not know which whole doubles are exact, and rounds their halves up
     whole = f"{_VALUE} = rint({_VALUE}) AND abs({_VALUE}) < 9e18D"
     exact = f"format_number(CAST(CAST(abs({_VALUE}) AS BIGINT) AS DECIMAL(20,0)), {form})"
     shown = f"IF({whole}, {exact}, format_number(abs({_VALUE}), {form}))"
@@ -251,12 +248,12 @@ def _scientific(numeral: NumberFormat, type_: Type) -> str:
     wrong = raised("to_char() with EEEE of a number so close to zero is not supported", "STRING")
     sign = f"IF({_NEGATIVE.replace('@0', _VALUE)}, '-', ' ')"
     infinite = f"isnan({_VALUE}) OR abs({_VALUE}) = double('Infinity')"
-    text = f"IF({infinite}, '{numeral.no_exponent}', concat({sign}, {shown}))"
+    text = f"IF({infinite}, '{format_.no_exponent}', concat({sign}, {shown}))"
     return _named("CAST(@0 AS DOUBLE)", _VALUE, f"CASE WHEN {least} THEN {wrong} ELSE {text} END")
 
 
 def _exact_scientific(places: int) -> str:
-    """Return the same of a number whose digits are all known: halves are rounded away from zero."""
+    """Return the same for a number with known digits: halves are rounded away from zero."""
     text = "trim(LEADING '-' FROM CAST(@0 AS STRING))"
     digits = f"regexp_replace(replace({_ROUNDED}, '.', ''), '^0+(?=[0-9])', '')"
     behind = f"IF(contains({_ROUNDED}, '.'), length(substring_index({_ROUNDED}, '.', -1)), 0)"
@@ -277,17 +274,17 @@ def _either(negative: str, words: tuple[str, str]) -> str:
     return f"IF({negative}, {text_literal(words[1])}, {text_literal(words[0])})"
 
 
-def _whole(numeral: NumberFormat, fraction: str, over: str) -> str:
-    """Return what stands before the point, with blanks and commas in place of digits that are not there."""
-    slots, digits = numeral.slots, _DIGITS
-    if numeral.zeros:
-        digits = f"IF(length({_DIGITS}) < {numeral.zeros}, lpad({_DIGITS}, {numeral.zeros}, '0'), {_DIGITS})"
-    elif numeral.places:
-        left_out = f"{_DIGITS} = '0'" if numeral.blanks else f"{_DIGITS} = '0' AND {fraction} <> ''"
+def _whole(format_: NumberFormat, fraction: str, over: str) -> str:
+    """Return the text before the point, with blanks and commas for missing digits."""
+    slots, digits = format_.slots, _DIGITS
+    if format_.zeros:
+        digits = f"IF(length({_DIGITS}) < {format_.zeros}, lpad({_DIGITS}, {format_.zeros}, '0'), {_DIGITS})"
+    elif format_.places:
+        left_out = f"{_DIGITS} = '0'" if format_.blanks else f"{_DIGITS} = '0' AND {fraction} <> ''"
         digits = f"IF({left_out}, '', {_DIGITS})"
     placed = f"IF({over}, '{'#' * len(slots)}', lpad({digits}, {len(slots)}, ' '))"
     pieces, start, count = [], 1, 0
-    for each in (*numeral.whole, ""):
+    for each in (*format_.whole, ""):
         if each in DIGITS:
             count += 1
             continue
@@ -299,21 +296,21 @@ def _whole(numeral: NumberFormat, fraction: str, over: str) -> str:
     return placed if len(pieces) == 1 else _named(placed, _PLACED, f"concat({', '.join(pieces)})")
 
 
-def _beside(numeral: NumberFormat, part: PatternToken | str, number: _Number, over: str) -> str:
+def _beside(format_: NumberFormat, part: PatternToken | str, number: _Number, over: str) -> str:
     if isinstance(part, str):
         return text_literal(part)
     if part.name not in ("TH", "th"):
-        return _either(number.negative, numeral.beside(part))
-    if numeral.places:
+        return _either(number.negative, format_.beside(part))
+    if format_.places:
         return "''"
-    endings = [each.upper() if part.name == "TH" else each for each in ENDINGS]
+    endings = [ending.upper() if part.name == "TH" else ending for ending in ENDINGS]
     known = " ".join(f"WHEN {_DIGITS} RLIKE '(^|[^1]){digit}$' THEN '{endings[digit]}'" for digit in (1, 2, 3))
     if number.negative == _NEGATIVE:
         known += f" WHEN {_DIGITS} RLIKE '[a-z]' THEN {raised('infinity and NaN have no ordinal', 'STRING')}"
     return f"CASE WHEN {number.negative} OR {over} THEN '' {known} ELSE '{endings[0]}' END"
 
 
-def _roman(numeral: NumberFormat, type_: Type) -> str:
+def _roman(format_: NumberFormat, type_: Type) -> str:
     rounded, _ = _rounded(type_, 0)
     if type_.name in FLOAT_DIGITS:
         whole = "CAST(CAST(rint(abs(CAST(@0 AS DOUBLE))) AS BIGINT) AS STRING)"
@@ -323,12 +320,12 @@ def _roman(numeral: NumberFormat, type_: Type) -> str:
         for place, row in enumerate(ROMAN, start=1)
     ]
     shown = f"concat({', '.join(digits)})"
-    shown = f"lower({shown})" if numeral.roman == "rn" else shown
-    shown = f"lpad({shown}, {ROMAN_WIDTH}, ' ')" if numeral.blanks else shown
+    shown = f"lower({shown})" if format_.roman == "rn" else shown
+    shown = f"lpad({shown}, {ROMAN_WIDTH}, ' ')" if format_.blanks else shown
     wrong = f"@0 <= 0 OR length({_ROUNDED}) > 4 OR {_ROUNDED} >= '4' AND length({_ROUNDED}) = 4 OR {_ROUNDED} = '0'"
     text = _named(f"lpad({_ROUNDED}, 4, '0')", _DIGITS, shown)
     text = f"IF({wrong}, '{'#' * ROMAN_WIDTH}', {text})"
-    sides = [[text_literal(each) for each in side if isinstance(each, str)] for side in (numeral.before, numeral.after)]
+    sides = [[text_literal(each) for each in side if isinstance(each, str)] for side in (format_.before, format_.after)]
     pieces = [*sides[0], text, *sides[1]]
     return _named(rounded, _ROUNDED, pieces[0] if len(pieces) == 1 else f"concat({', '.join(pieces)})")
 

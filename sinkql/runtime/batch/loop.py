@@ -178,10 +178,10 @@ class BatchLoop:
         self.table.refresh()
         self.dead_letters.discard_pending()  # the refresh reads the records of that batch in other batches
         reading(0)
-        keeps_letters = self.dead_letters.table is not None
+        keeps_dead_letters = self.dead_letters.table is not None
         refresh = FullRefresh(
             self.job, self.readers, self.computation.engine, self.writer, self.state.directory, self.checkpoint,
-            self.timeline, reading, not keeps_letters, IdentityCollector() if keeps_letters else None,
+            self.timeline, reading, not keeps_dead_letters, IdentityCollector() if keeps_dead_letters else None,
         )  # fmt: skip
         try:
             refreshed = refresh.refresh()
@@ -196,7 +196,7 @@ class BatchLoop:
             self.resume_point.verify(refreshed.at)
             end = refreshed.at
             checkpoint = next_checkpoint(self.computation, self.timeline, start=end, end=end, state=state)
-            if keeps_letters:
+            if keeps_dead_letters:
                 replayed = self.dead_letters.list_decoded(refreshed.dead_letters, uuid4().hex)
                 checkpoint = replace(checkpoint, replayed=replayed)
             self.table.prepare_commit(checkpoint.end)
@@ -216,7 +216,7 @@ class BatchLoop:
         self.dead_letters.settle()
         if self.targets is not None and self.dead_letters.table is None:
             self.targets = {name: reader.target_at(refreshed.at[name]) for name, reader in self.readers.items()}
-        self._report(committed, refresh_account(refreshed.accounts, committed.rows))
+        self._report(committed, refresh_account(refreshed.record_counts, committed.rows))
         self.maintenance.maintain(None, self.targets)
 
     def caught_up(self) -> bool:

@@ -1,6 +1,6 @@
-"""A job and one batch → rows written and new state, in this process: Python evaluates, tasks run as Spark runs them.
+"""Run the operators of a job over one batch in this process: rows written and new state.
 
-What each row is several times, or not at all → its rows, in Python.
+Python evaluates the expressions; tasks run as in Spark.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TASK_ROWS = 1000
 
 
 class LocalEngine:
-    """Run a job's operators over a batch in this process; state it leaves is no other engine's."""
+    """Runs a job's operators over a batch in this process; no other engine reads its state."""
 
     bucketing = "local"
 
@@ -43,24 +43,24 @@ class LocalEngine:
         self.buckets = buckets
 
     def execute(self, job: physical.Job, batch: Batch) -> Outcome:
-        """Run the batch; raises SQ3201 for an expression that fails on a row, SQ2663 for what only Spark has."""
+        """Run the batch; raises SQ3201 if an expression fails for a row, SQ2663 for one that only Spark can compute."""
         work = _Work(job, batch, self.buckets, self.sent)
         results = work.write(work.rows(job.write.input))
         operators = list(map(stateful, job.graph.stateful()))
-        buckets = {each.name: each.preparation.buckets(self.buckets) for each in operators}
+        buckets = {operator.name: operator.preparation.buckets(self.buckets) for operator in operators}
         left = collect(work.words, buckets)
         batch.arrangements.home.fetched.update(left.fetched)
         return Outcome(results, work.tallies, left.runs, left.flows)
 
     def sent(self, task: Task) -> Task:
-        """Return a task as it comes to a process of Spark's."""
+        """Return a task after the serialization that a Spark process would receive."""
         found: Task = pickle.loads(pickle.dumps(task))
         return found
 
 
 @dataclass(slots=True)
 class _Work:
-    """One batch's work: operators → their rows, the columns and then `$diff`, `$seq` or both."""
+    """The work of one batch: returns the rows of operators, their columns and then `$diff`, `$seq` or both."""
 
     job: physical.Job
     batch: Batch
@@ -110,7 +110,7 @@ class _Work:
         return _last(rows, read.key) if self.batch.deduplicated and read.key and not read.holes else rows
 
     def union(self, union: physical.Union) -> pa.Table:
-        tables = [self.rows(each) for each in union.inputs]
+        tables = [self.rows(input_) for input_ in union.inputs]
         schema = _schema(union)
         if physical.change_of(union) == "retract":
             tables = [_with_diff(table) for table in tables]
@@ -173,14 +173,16 @@ def _schema(operator: physical.Operator) -> pa.Schema:
     fields = [(column.name, arrow_type(column.type)) for column in physical.columns_of(operator)]
     fields += [(name, pa.int64()) for name in physical.internal_of(operator)]
     if isinstance(operator, physical.Read) and operator.holes:
-        fields[-1:-1] = [(column.name, arrow_type(column.type)) for column in physical.hole_columns(operator)]
+        fields[-1:-1] = [
+            (column.name, arrow_type(column.type)) for column in physical.unchanged_value_columns(operator)
+        ]
     return pa.schema(fields)
 
 
 def _last(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     """Return the last change of each key."""
     values = zip(*(python_values(rows.column(name)) for name in key), strict=True)
-    last = {each: place for place, each in enumerate(values)}
+    last = {value: place for place, value in enumerate(values)}
     return rows.take(pa.array(sorted(last.values()), pa.int64()))
 
 
@@ -192,7 +194,7 @@ def _with_diff(table: pa.Table) -> pa.Table:
 
 
 def _consolidated(rows: pa.Table) -> pa.Table:
-    """Add up the changes of equal rows, and leave out what comes to nothing."""
+    """Add up the changes of equal rows, and omit rows whose changes cancel out."""
     counts: Counter[tuple[Any, ...]] = Counter()
     places: dict[tuple[Any, ...], int] = {}
     *columns, diffs = map(python_values, rows.columns)
@@ -206,10 +208,10 @@ def _consolidated(rows: pa.Table) -> pa.Table:
 
 
 def _alike(value: Any) -> Any:
-    """Return what stands for a value among rows that are compared: NaN equals NaN."""
+    """Return a comparison key of a value: NaN equals NaN."""
     if isinstance(value, tuple):
         return tuple(map(_alike, value))
-    return "NaN" if value != value else value  # only NaN is not itself
+    return "NaN" if value != value else value  # only NaN differs from itself
 
 
 def _split(rows: pa.Table, hashes: np.ndarray[tuple[int], np.dtype[np.uint64]], buckets: int) -> list[pa.Table]:
@@ -218,26 +220,26 @@ def _split(rows: pa.Table, hashes: np.ndarray[tuple[int], np.dtype[np.uint64]], 
 
 
 def flattened(operator: physical.Flatten, below: pa.Table) -> pa.Table:
-    """Return what a Flatten gives, with the columns that are not the user's."""
+    """Return the rows of a Flatten, with the internal columns."""
     held = below.column(operator.array.column).combine_chunks()
     lengths = pc.fill_null(pc.list_value_length(held), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     counts = np.maximum(lengths, 1) if operator.outer else lengths
     places = np.repeat(np.arange(len(below)), counts)
     numbers = np.arange(len(places)) - (np.cumsum(counts) - counts)[places]
-    lacking = lengths[places] == 0
+    missing = lengths[places] == 0
     flat = pc.list_flatten(held)
-    taken = pa.array((np.cumsum(lengths) - lengths)[places] + numbers, pa.int64(), mask=lacking)
+    taken = pa.array((np.cumsum(lengths) - lengths)[places] + numbers, pa.int64(), mask=missing)
     own = [name for name in (physical.DIFF,) if name in below.column_names]
     rows = below.take(pa.array(places, pa.int64()))
     columns = {each.name: rows.column(each.name) for each in physical.columns_of(operator.input)}
     columns[operator.name] = flat.take(taken).cast(arrow_type(operator.element))
     if operator.ordinality is not None:
-        columns[operator.ordinality] = pa.array(numbers + 1, pa.int64(), mask=lacking)
+        columns[operator.ordinality] = pa.array(numbers + 1, pa.int64(), mask=missing)
     return pa.table(columns | {name: rows.column(name) for name in own})
 
 
 def repeated(job: physical.Job, operator: physical.Repeat, below: pa.Table) -> pa.Table:
-    """Return what a Repeat gives."""
+    """Return the rows of a Repeat."""
     times = np.array(values(job, operator.times, below), np.int64)
     diffs = below.column(physical.DIFF).to_numpy() * times
     place = below.column_names.index(physical.DIFF)
