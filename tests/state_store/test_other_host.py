@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from pyiceberg.catalog import load_catalog
 
-from home.moving import SINKS, Pipeline, pipeline
 from sinkql.connectors.iceberg.key_index.index import files
 from sinkql.connectors.iceberg.write import upsert
 from sinkql.connectors.iceberg.write import writer as writers
@@ -25,6 +24,7 @@ from sinkql.state_store import cleanup
 from sinkql.state_store.directory import StateDirectory
 from sinkql.state_store.store import ObjectStateStore
 from sinkql.storage import failpoint
+from state_store.other_host import SINKS, Pipeline, pipeline
 from support.fault import armed
 from support.proxy import Rule, proxy
 from support.running import drain

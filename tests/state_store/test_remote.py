@@ -14,7 +14,6 @@ from unittest import mock
 
 import pytest
 
-from home.moving import SINKS, Pipeline, pipeline
 from sinkql.connectors.iceberg.key_index import index
 from sinkql.connectors.iceberg.key_index.index import files
 from sinkql.connectors.iceberg.key_index.run import open_run
@@ -25,6 +24,7 @@ from sinkql.runtime.local.engine import LocalEngine
 from sinkql.runtime.state import manifest
 from sinkql.state_store import cleanup
 from sinkql.state_store.directory import EXECUTOR
+from state_store.other_host import SINKS, Pipeline, pipeline
 
 Task = TypeVar("Task")
 
@@ -154,7 +154,7 @@ def test_what_machines_have_of_it_is_cut_off(remote: tuple[Pipeline, Elsewhere],
             path.unlink()
             path.write_bytes(data[: len(data) // 2])
             path.chmod(mode)
-        for opened in (index.open_index, index._known_layer, open_run):  # by processes that have ended since
+        for opened in (index.open_index, index._cached_layer, open_run):  # by processes that have ended since
             opened.cache_clear()
     moving.check("sums")
     assert not any(isinstance(each, SinkRecovering) for each in moving.events)
