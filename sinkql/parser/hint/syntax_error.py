@@ -369,7 +369,8 @@ def _never_begun(word: re.Match[str]) -> SinkqlError:
 def _before(error: SinkqlError, text: str) -> list[Lexeme]:
     """Return the strings and quoted names of the error's statement before the error."""
     texts: list[Lexeme] = []
-    assert error.span is not None
+    if error.span is None:
+        return texts
     try:
         for lexeme in lexer.scan(text):
             if lexeme.start > error.span.start:
