@@ -12,7 +12,7 @@ from pyiceberg.catalog import load_catalog
 
 from home.moving import SINKS, Pipeline, pipeline
 from sinkql.connectors.iceberg.key_index.index import files
-from sinkql.connectors.iceberg.write import upsert
+from sinkql.connectors.iceberg.write import table_index
 from sinkql.connectors.iceberg.write import writer as writers
 from sinkql.errors import SinkqlError
 from sinkql.object_store import s3
@@ -61,7 +61,7 @@ def no_rebuild(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     def rebuild(*given: object, **named: object) -> None:
         raise AssertionError("the index is made again")
 
-    return lambda: monkeypatch.setattr(upsert, "rebuild", rebuild)
+    return lambda: monkeypatch.setattr(table_index, "rebuild", rebuild)
 
 
 def _rebuilt(moving: Pipeline) -> bool:

@@ -164,7 +164,7 @@ def test_each_commit_moves_the_tag_and_no_old_snapshot_stays_for_it(
             assert tag_of(lake.table(name)) == lake.table(name).metadata.current_snapshot_id
         assert tag_of(lake.table(name)) is not None
         assert sink.put((number, "a")).snapshot == tag_of(lake.table(name))
-        sink.writer.maintain()
+        sink.writer.maintenance.maintain()
     assert len(lake.table(name).metadata.snapshots) == 2
 
 

@@ -78,7 +78,7 @@ def test_rows_are_sorted_within_files(
         new = [(id_, random_.choice([None, "a", "ab", "b", "ü"])) for id_ in ids]
         sink.put(*new)
         check_order(lake.table("t"))
-        compacted += sum(each.problem is None for each in sink.writer.maintain())
+        compacted += sum(each.problem is None for each in sink.writer.maintenance.maintain())
         check_order(lake.table("t"))
         rows = [*({**dict(rows), **dict(new)}.items() if upsert else [*rows, *new])]
     assert compacted > 1
@@ -97,7 +97,7 @@ def test_rows_of_an_upsert_sink_are_sorted_by_key_where_nobody_says_otherwise(
     for batch in range(6):
         new = {id_: str(batch) for id_ in random_.sample(range(60), 30)}
         sink.put(*new.items())
-        compacted += sum(each.problem is None for each in sink.writer.maintain())
+        compacted += sum(each.problem is None for each in sink.writer.maintenance.maintain())
         rows |= new
         for task in lake.table("t").scan().plan_files():
             assert task.file.sort_order_id is None

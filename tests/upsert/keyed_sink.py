@@ -77,7 +77,7 @@ class Sink:
 
     def task(self) -> UpsertTask:
         self.index.save(self.folder)
-        return UpsertTask.of(
+        return UpsertTask.from_index(
             self.table,
             self.index,
             StateDirectory(self.folder),

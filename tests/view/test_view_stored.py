@@ -127,9 +127,9 @@ def test_a_readers_file_that_another_host_deleted_is_there_again(tmp_path: Path)
     assert not (store.folder / "attached/files-1.json").exists()
     again = ViewWriter("v", ViewLog.of(StateDirectory(here.home.folder, store)), pa.schema([]), (), ())
     for writer in (again, there):
-        writer.store_file("files-1.json", b"a list")
+        writer.files.store_file("files-1.json", b"a list")
         assert (store.folder / "attached/files-1.json").read_bytes() == b"a list"
-        writer.delete_file("files-1.json")
+        writer.files.delete_file("files-1.json")
 
 
 @pytest.mark.parametrize("damaged", ["here", "there"])

@@ -51,7 +51,11 @@ from sinkql.connector_api.stream.row_error import invalid_row as invalid_row
 from sinkql.connector_api.stream.row_error import not_kept as not_kept
 from sinkql.connector_api.stream.writer import Committed as Committed
 from sinkql.connector_api.stream.writer import Compacted as Compacted
+from sinkql.connector_api.stream.writer import FileKeeper as FileKeeper
+from sinkql.connector_api.stream.writer import Maintainable as Maintainable
 from sinkql.connector_api.stream.writer import Published as Published
+from sinkql.connector_api.stream.writer import RefreshableWriter as RefreshableWriter
+from sinkql.connector_api.stream.writer import ReplaceableFiles as ReplaceableFiles
 from sinkql.connector_api.stream.writer import StaleFilesError as StaleFilesError
 from sinkql.connector_api.stream.writer import Writer as Writer
 from sinkql.connector_api.stream.writer import WriteResult as WriteResult

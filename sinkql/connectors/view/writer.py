@@ -18,9 +18,12 @@ from sinkql.connector_api.stream import (
     Committed,
     Compacted,
     Context,
+    FileKeeper,
     JobOffsets,
+    Maintainable,
     PlanChange,
     Reader,
+    RefreshableWriter,
     Split,
     StaleFilesError,
     ViewLogWriter,
@@ -55,7 +58,7 @@ _OWN = re.compile(r"(\d+)-[0-9a-f]{32}")
 
 
 @dataclass(slots=True)
-class ViewWriter(ViewLogWriter):
+class ViewWriter(ViewLogWriter, RefreshableWriter, FileKeeper, Maintainable):
     """Write a view's log; `retain_ms` is for how long its changes are kept whoever needs them.
 
     The state of a batch has the `indexes`.
@@ -84,6 +87,21 @@ class ViewWriter(ViewLogWriter):
         return cls(
             context.sink, log, schema_of(write.columns), columns, write.key, retain, tuple(tuning.get("indexes", ()))
         )
+
+    @property
+    def full_refresh(self) -> RefreshableWriter:
+        """Return the writer, which replaces all rows itself."""
+        return self
+
+    @property
+    def files(self) -> FileKeeper:
+        """Return the writer, which keeps copies of source files beside the log."""
+        return self
+
+    @property
+    def maintenance(self) -> Maintainable:
+        """Return the writer, which deletes old entries and files of the log."""
+        return self
 
     @property
     def home(self) -> StateDirectory:
@@ -269,6 +287,9 @@ class ViewWriter(ViewLogWriter):
             self.log.forget(_attached(name))
         return True
 
+    def refresh_files(self, files: Mapping[str, bytes]) -> None:
+        """Do nothing: no cleaner deletes files beside the log."""
+
     # --- what goes ---------------------------------------------------------------------------------------------------
 
     def maintain(self, go_on: Callable[[bool], bool] = lambda begun: True) -> Sequence[Compacted]:
@@ -280,6 +301,18 @@ class ViewWriter(ViewLogWriter):
         with suppress(SinkqlError, OSError):  # a store that does not answer now: the next time will do
             self._sweep(number, entry)
         return ()
+
+    def maintenance_share(self) -> float:
+        """Return the share of time that a sweep may take."""
+        return 0.15
+
+    def optimize(self, go_on: Callable[[], bool] = lambda: True) -> tuple[Sequence[Compacted], bool]:
+        """Do nothing: the runs of a log are merged as it grows."""
+        return (), True
+
+    def files_to_optimize(self) -> int:
+        """Return 0: `optimize` has no work."""
+        return 0
 
     def _sweep(self, number: int, entry: Entry) -> None:
         floor = self._floor(number, entry)

@@ -166,10 +166,6 @@ class TopicWriter(Writer):
             files=0,
         )
 
-    def maintenance_share(self) -> float:
-        """Nothing is done between batches."""
-        return 0.0
-
     # --- transactions ------------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
