@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from iceberg.test_expire import on_disk, reachable, removed_by_kept
 from sinkql.connectors.iceberg.commit.proposal import publish
-from sinkql.connectors.iceberg.table.sql_catalog import KnowingCatalog
+from sinkql.connectors.iceberg.table.sql_catalog import CachingCatalog
 from sinkql.connectors.iceberg.table.target import Patience, TargetTable
 from sinkql.errors import FencedError, SinkqlError
 from support import strangers
@@ -378,7 +378,7 @@ def test_a_branch_dropped_after_it_was_published_begins_again(any_lake: Lake, na
 def test_a_catalog_without_branches_of_tables_is_told_before_there_are_rows(
     lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commit = KnowingCatalog.commit_table
+    commit = CachingCatalog.commit_table
 
     def on_main(self: Any, table: Table, requirements: Any, updates: Any) -> Any:
         moved = [each for each in updates if isinstance(each, SetSnapshotRefUpdate)]
@@ -386,7 +386,7 @@ def test_a_catalog_without_branches_of_tables_is_told_before_there_are_rows(
         on_main = [each.model_copy(update={"ref_name": "main"}) for each in moved]
         return commit(self, table, (), (*others, *on_main))
 
-    monkeypatch.setattr(KnowingCatalog, "commit_table", on_main)
+    monkeypatch.setattr(CachingCatalog, "commit_table", on_main)
     for _ in range(2):
         with pytest.raises(SinkqlError) as raised:
             Sink(lake, name, options={"branch": "audit"}).start()

@@ -201,12 +201,16 @@ def field(column: int, transform: str = "identity") -> SortField:
 @pytest.mark.parametrize(
     ("fields", "detail", "hint"),
     [
-        ([], "table: no sort order", "Leave out SORT BY, or name another TABLE."),
-        ([field(1, "bucket[4]")], "table: bucket(4, id) DESC NULLS LAST", "Leave out SORT BY, or name another TABLE."),
+        ([], "table: no sort order", "Leave out SORT BY, or set a different TABLE."),
+        (
+            [field(1, "bucket[4]")],
+            "table: bucket(4, id) DESC NULLS LAST",
+            "Leave out SORT BY, or set a different TABLE.",
+        ),
         (
             [field(2), field(1)],
             "table: SORT BY (name DESC NULLS LAST, id DESC NULLS LAST)",
-            "Leave out SORT BY: files are then sorted as the table says. Or name another TABLE.",
+            "Leave out SORT BY: files are then sorted in the table's order. Or set a different TABLE.",
         ),
     ],
     ids=["none", "transform", "columns"],

@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 from sinkql.connector_api.stream import NO_PLAN, WriteResult, WriteTask
 from sinkql.connectors.iceberg.commit.checkpoint import StoredCheckpoint
 from sinkql.connectors.iceberg.commit.snapshot import FileChange
-from sinkql.connectors.iceberg.compact.append import OwnFile, OwnFiles, chosen, own_entries, own_files, rewrite
+from sinkql.connectors.iceberg.compact.append import OwnFile, OwnFiles, choose_files, own_entries, own_files, rewrite
 from sinkql.connectors.iceberg.compact.compaction import Attempt, Compaction, Failures, Steps
 from sinkql.connectors.iceberg.file.data_file import TaskTable, for_tasks
 from sinkql.connectors.iceberg.file.deletes import all_files
@@ -88,7 +88,7 @@ class AppendCompactor:
             self._is_listed = True
         if attempt.scope is not None:
             attempt.scope.fix(file.path for file in self._files.files)
-        files = chosen(self._files.files, attempt.table(), self._failures, attempt.scope)
+        files = choose_files(self._files.files, attempt.table(), self._failures, attempt.scope)
         if not files:
             return None
         return (yield from rewrite(files, attempt, self._files.deletes, sink=checkpoint.sink, epoch=checkpoint.epoch))
@@ -101,11 +101,11 @@ class AppendCompactor:
     def on_commit_failed(self, error: Exception) -> None:
         """List the table's files again next time: another process may have removed some."""
         self._files = None
-        self._failures.note(error)
+        self._failures.record(error)
 
     def skipped_files(self) -> str | None:
         """Return why compaction skips a file of the table; None if it skips none."""
-        return self._failures.left({file.path for file in self._files.files} if self._files is not None else ())
+        return self._failures.skip_reason({file.path for file in self._files.files} if self._files is not None else ())
 
 
 class AppendMode:

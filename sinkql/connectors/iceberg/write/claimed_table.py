@@ -19,7 +19,7 @@ from sinkql.connectors.iceberg.commit.committer import (
     same_table,
 )
 from sinkql.connectors.iceberg.commit.proposal import BatchCommit, Claim, schema_of_claim, take
-from sinkql.connectors.iceberg.compact.compaction import remove
+from sinkql.connectors.iceberg.compact.compaction import delete_files
 from sinkql.connectors.iceberg.plan.options import CatalogConnection, IcebergSink
 from sinkql.connectors.iceberg.storage import job_stores
 from sinkql.connectors.iceberg.table.catalog import open_catalog
@@ -113,7 +113,7 @@ class ClaimedTable:
         self._table = table
 
     def load(self) -> Table:
-        """Return the table as it is now; raises SQ3503 if it was dropped or recreated."""
+        """Return the present table; raises SQ3503 if it was dropped or recreated."""
         try:
             table = self.target.load()
         except NoSuchTableError as error:
@@ -152,14 +152,14 @@ class ClaimedTable:
     def check(self, table: Table, schema: Schema | None = None) -> markers.StoredCheckpoint:
         """Return the sink's checkpoint in a new load; raises SQ5101 if fenced, SQ3501, SQ3503 and SQ3504.
 
-        `schema` is the one that the table is about to get, if any.
+        `schema` is the schema that the table will get with the next commit, if it changes.
         """
         self._stored = check_still_ours(table, self.claim_checkpoint, self.expected, schema)
         failpoint.point("read-marker")
         return self._stored
 
     def reload_expired(self, table: Table, missing: FileNotFoundError) -> Table:
-        """Return the table as it is now if another process has expired files of a load; else raise SQ3556."""
+        """Return the present table if another process has expired files of a load; else raise SQ3556."""
         now = self.load()
         if now.metadata.current_snapshot_id == table.metadata.current_snapshot_id:
             raise self.target.lost_file(missing) from missing
@@ -185,7 +185,7 @@ class ClaimedTable:
             self._table = commit_proposal(self.target, table, batch)
         except (StaleFilesError, CrowdedError) as error:
             if retries_exhausted(error):
-                remove(table, batch.files.add)
+                delete_files(table, batch.files.add)
             raise
         # Others may have committed since: the index and the new checkpoint are true of this commit's snapshot.
         stored = markers.written_by(self._table, batch.marker.sink, batch.marker.commit)

@@ -13,7 +13,7 @@ from sinkql.connector_api.stream import Compacted, StaleFilesError
 from sinkql.connectors.iceberg.commit import checkpoint as markers
 from sinkql.connectors.iceberg.commit.committer import commit_proposal, retries_exhausted
 from sinkql.connectors.iceberg.commit.proposal import CompactionCommit
-from sinkql.connectors.iceberg.compact.compaction import Attempt, Compaction, Scope, Steps, remove
+from sinkql.connectors.iceberg.compact.compaction import Attempt, Compaction, Scope, Steps, delete_files
 from sinkql.connectors.iceberg.table.table import Expected
 from sinkql.connectors.iceberg.table.target import TargetTable
 from sinkql.connectors.iceberg.write.mode import Compactor
@@ -29,7 +29,7 @@ _LONGEST = 240.0
 
 
 class CompactionSchedule:
-    """The compactions of one claim of a table, one after the other.
+    """The compactions of one claim of a table, in sequence.
 
     `finished` is whether the last call with `whole` finished, and `files` the number of files when it began.
     """
@@ -56,7 +56,7 @@ class CompactionSchedule:
         self.files = 0
 
     def running_id(self) -> str | None:
-        """Return the id of the unfinished compaction; None if there is none."""
+        """Return the id of the unfinished compaction, if any."""
         return self._id if self._steps is not None else None
 
     def has_unknown_commit(self, table: Table) -> bool:
@@ -71,8 +71,9 @@ class CompactionSchedule:
     ) -> tuple[Table, markers.StoredCheckpoint, list[Compacted]]:
         """Compact while `go_on` allows it; return the table, its checkpoint, and the compactions that ended.
 
-        With `whole`, compact all files that the table had at the first such call. Raises SinkqlError if the sink is
-        fenced or the catalog does not answer. Other errors that would also stop a batch are left to the next batch.
+        With `whole`, compact all files that the table had at the first call with `whole`. Raises SinkqlError if the
+        sink is fenced or the catalog does not answer. Other errors that would also stop a batch are left to the next
+        batch.
         """
         compactions: list[Compacted] = []
         self.finished = False
@@ -121,8 +122,8 @@ class CompactionSchedule:
     def _step(self, stored: markers.StoredCheckpoint, *, whole: bool) -> Compaction | bool | None:
         """Run one step.
 
-        Return the compaction if it is ready to commit, whether more steps can run before the next batch, or None if
-        nothing is left to compact.
+        Return the compaction if it is ready to commit. Otherwise return whether more steps can run before the next
+        batch; None if no files are due.
         """
         if self._steps is None:
             self._id, self._is_whole = uuid4().hex, whole
@@ -139,7 +140,7 @@ class CompactionSchedule:
             return compaction
 
     def _compact_beside(self, stored: markers.StoredCheckpoint) -> tuple[str, Compaction | None]:
-        """Compact small files beside an unfinished compaction; return the id and what is ready to commit."""
+        """Compact small files beside an unfinished compaction; return its id, and the compaction if files are due."""
         id_ = uuid4().hex
         steps = self._compactor.compact(Attempt(id_, self._present, lambda: True, beside=True), stored)
         while True:
@@ -168,7 +169,7 @@ class CompactionSchedule:
             after = commit_proposal(self._target, table, proposal, most_conflicts=_CONFLICTS)
         except (StaleFilesError, CrowdedError) as error:
             if retries_exhausted(error):
-                remove(table, compaction.change.add)
+                delete_files(table, compaction.change.add)
             raise
         failpoint.point("compacted")
         written = markers.compacted(after, checkpoint.sink, id_)

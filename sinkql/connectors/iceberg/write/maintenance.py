@@ -97,7 +97,7 @@ class IcebergMaintenance(Maintainable):
         return self._claim.schedule.files if self._claim is not None else 0
 
     def compact(self, go_on: Callable[[bool], bool], *, whole: bool = False) -> Sequence[Compacted]:
-        """Run the compactions that are due, or those of the whole table, while `go_on` allows it."""
+        """Run the compactions that are due, or compact the whole table, while `go_on` allows it."""
         table, stored = self._claimed.current
         with storing(self._claimed.name):
             table, stored, compactions = self.schedule.compact_next(table, stored, go_on=go_on, whole=whole)

@@ -21,7 +21,7 @@ from sinkql.connector_api.stream import (
 )
 from sinkql.connectors.iceberg.commit.checkpoint import StoredCheckpoint
 from sinkql.connectors.iceberg.commit.proposal import BatchCommit
-from sinkql.connectors.iceberg.compact.compaction import remove
+from sinkql.connectors.iceberg.compact.compaction import delete_files
 from sinkql.connectors.iceberg.file.data_file import for_tasks
 from sinkql.connectors.iceberg.storage import storing
 from sinkql.connectors.iceberg.table.table import with_schema
@@ -51,7 +51,7 @@ class RefreshWriter(RefreshableWriter):
         self._has_earlier_claims = False
 
     def begin_claim(self, index: TableIndex, switch: PlanChange | None) -> None:
-        """Continue with the index of a new claim, which was made with a change of plan, if any."""
+        """Continue with the index of a new claim, and its change of plan, if any."""
         self._index, self._switch, self._schema = index, switch, None
         self._has_earlier_claims = True
 
@@ -132,7 +132,7 @@ class RefreshWriter(RefreshableWriter):
         try:
             return diff.compare(names)
         except BaseException:
-            remove(table, diff.written)
+            delete_files(table, diff.written)
             raise
 
     @property

@@ -3,7 +3,7 @@
 Both files are sorted by key hash, so that the comparison with the table can read one range of hashes at a time.
 
 A row's digest is a 128-bit hash of all its values in the table's types: rows with equal digests are not written again.
-Values are hashed as they are stored, so 0.0 differs from -0.0. Arrays and other nested values are hashed as text.
+Stored values are hashed, so 0.0 differs from -0.0. Arrays and other nested values are hashed as text.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class TableHashes:
         self.rows = 0
 
     def write(self) -> Iterator[None]:
-        """Write the files, a part of the table at a time; `rows` has the number of rows so far."""
+        """Write the files, a part of the table at a time, and count the `rows`."""
         parts: list[TableRows] = []
         for part in self._scan():
             parts.append(part)

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from sinkql.connectors.iceberg.commit.checkpoint import StoredCheckpoint
-from sinkql.connectors.iceberg.compact.compaction import Attempt, Compaction, Failures, Steps, WrongIndexError, remove
+from sinkql.connectors.iceberg.compact.compaction import (
+    Attempt,
+    Compaction,
+    Failures,
+    Steps,
+    WrongIndexError,
+    delete_files,
+)
 from sinkql.connectors.iceberg.compact.selection import choose
 from sinkql.connectors.iceberg.compact.upsert import UpsertCompaction
 from sinkql.connectors.iceberg.key_index.index import Index
@@ -54,7 +61,7 @@ class UpsertCompactor:
         try:
             self._index.save(self._rewritten)
         except BaseException:
-            remove(attempt.table(), compaction.change.add)
+            delete_files(attempt.table(), compaction.change.add)
             raise
         return compaction
 
@@ -70,8 +77,8 @@ class UpsertCompactor:
         self._rewritten = None
         if isinstance(error, WrongIndexError):
             self._index.invalidate()
-        self._failures.note(error)
+        self._failures.record(error)
 
     def skipped_files(self) -> str | None:
         """Return why compaction skips a file of the table; None if it skips none."""
-        return self._failures.left(self._index.paths())
+        return self._failures.skip_reason(self._index.paths())
