@@ -264,7 +264,7 @@ def test_a_server_that_is_no_s3_is_told_at_its_endpoint(page: str) -> None:
         finally:
             site.shutdown()
     assert (found.code, found.option) == ("SQ4223", "ENDPOINT")
-    assert "does not answer as S3 does" in found.message
+    assert "does not answer like S3" in found.message
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ def test_puffin_file_is_there_as_long_as_one_vector_in_it(lake: Lake, name: str)
     churn(sink, range(3, 45), model, maintained=True)
     table = lake.table(name)
     assert len(table.metadata.snapshots) < 25
-    assert not expired(table, sink.planned.options)
+    assert not expired(table, sink.writer.table.planned)
     live = live_files(table)
     assert any(place[0] for name in live.deletes if (place := vector_place(name)))
     assert reachable(table) <= on_disk(lake, name)
@@ -216,7 +216,7 @@ def test_rows_of_an_upgraded_table_have_ids_on_each_branch(lake: Lake, name: str
     for each in branches:
         opened_on(each).put((100, each))
     rewrite(lake.table(name), {"format-version": 3, "next-row-id": 0})
-    manifest_cache._said.cache_clear()  # as in a process that knows nothing of it
+    manifest_cache._contents.cache_clear()  # as in a process that knows nothing of it
     sinks = [opened_on(each) for each in branches]
     before = [ids(BranchTable(lake.table(name), each)) for each in branches]
     for batch in range(8):  # small manifests are put together meanwhile, which both branches have

@@ -15,7 +15,6 @@ from sinkql import physical
 from sinkql.connector_api.stream import Checkpoint, Committed, Context, WriteResult, WriteTask
 from sinkql.connector_api.types import arrow_type
 from sinkql.connectors.aws.store import S3
-from sinkql.connectors.iceberg.plan.options import IcebergSink
 from sinkql.connectors.iceberg.write.refresh import RefreshWriter
 from sinkql.connectors.iceberg.write.replacement import DataFiles
 from sinkql.connectors.iceberg.write.writer import IcebergWriter, open_writer
@@ -186,8 +185,7 @@ class Sink:
 
 def maintain_with(sink: Sink, **options: Any) -> None:
     """Change options of maintenance while the sink runs."""
-    sink.planned.options.update(options)
-    sink.writer.maintenance._planned = IcebergSink.from_plan(sink.planned.options)
+    sink.writer.maintenance._planned = replace(sink.writer.maintenance._planned, **options)
 
 
 def _batch(rows: Pairs, columns: tuple[physical.Column, ...]) -> pa.RecordBatch:

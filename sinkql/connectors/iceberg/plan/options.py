@@ -51,10 +51,10 @@ class CatalogConnection:
 
 @dataclass(frozen=True, slots=True)
 class IcebergSink:
-    """The options of a sink; its columns' types are Iceberg's, in the table's order, including the changelog.
+    """The options of a sink; `column_types` are Iceberg's, in the table's order, with the changelog's columns.
 
-    If `existing_rows` is None, the sink refuses a table with rows. If `branch` is None, it commits to main. The terms
-    of `partition_by` and `sort_by` are described in `layout`. A sink of `letters` writes a dead-letter table.
+    If `existing_rows` is None, the sink refuses a table with rows. If `branch` is None, it commits to main. `layout`
+    describes the terms of `partition_by` and `sort_by`. `letters` marks the sink of a dead letter table.
     """
 
     namespace: str

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sinkql.connector_api.stream import Compacted, Maintainable
 from sinkql.connectors.iceberg.commit.committer import held
 from sinkql.connectors.iceberg.commit.maintenance import OrphanFiles, expire, expired
-from sinkql.connectors.iceberg.plan.options import IcebergSink
 from sinkql.connectors.iceberg.storage import storing
 from sinkql.connectors.iceberg.write.claimed_table import ClaimedTable
 from sinkql.connectors.iceberg.write.compaction import CompactionSchedule
@@ -34,10 +32,9 @@ class _Claim:
 class IcebergMaintenance(Maintainable):
     """Maintains the table of one sink. `begin_claim` comes first."""
 
-    def __init__(self, claimed: ClaimedTable, options: Mapping[str, Any]) -> None:
+    def __init__(self, claimed: ClaimedTable) -> None:
         self._claimed = claimed
-        self._options = options
-        self._planned = IcebergSink.from_plan(options)
+        self._planned = claimed.planned
         self._claim: _Claim | None = None
 
     def begin_claim(self, mode: WriteMode) -> None:
@@ -108,7 +105,7 @@ class IcebergMaintenance(Maintainable):
         """Expire snapshots, and from time to time sweep the files of the mode; `whole` does both now."""
         table, stored = self._claimed.current
         held(table, stored.marker)  # no proposal checks it here: the table may be another process's by now
-        snapshots = expired(table, self._options, whole=whole)
+        snapshots = expired(table, self._planned, whole=whole)
         claim = self._present
         with storing(self._claimed.name):
             if snapshots:

@@ -45,7 +45,7 @@ class IcebergWriter(Writer):
         self.table = ClaimedTable(write, context)
         self._mode: WriteMode | None = None
         self._files = TableFiles(self.table)
-        self._maintenance = IcebergMaintenance(self.table, write.options)
+        self._maintenance = IcebergMaintenance(self.table)
         self._full_refresh: RefreshWriter | None = None
         self._data_files: DataFiles | None = None
         if write.mode == "upsert":
