@@ -1,4 +1,4 @@
-"""The syntax of statements as frozen dataclasses, with spans: what was written, not what it means.
+"""The syntax tree of statements: frozen dataclasses with spans, without any meaning.
 
 * `value`: Names, and the values of options.
 * `clause`: The clauses of statements.

@@ -1,4 +1,4 @@
-"""ALTER: what becomes of an item that is there."""
+"""ALTER and its actions."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class SetFrom:
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """PUBLISH: main of a sink's table goes to where the sink's branch is."""
+    """PUBLISH: moves the main branch of a sink's table to the head of the sink's own branch."""
 
     span: Span = at()
 
@@ -120,7 +120,7 @@ class RefreshReferences:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """SKIP: go on after the rows that a source reported as lost."""
+    """SKIP: continue after the rows that a source reported as lost."""
 
     span: Span = at()
 

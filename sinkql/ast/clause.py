@@ -1,4 +1,4 @@
-"""The parts that statements are made of: columns, keys, modes, queries, secrets."""
+"""The clauses of statements: columns, keys, modes, queries, secrets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sinkql.errors import Span
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A stretch of a query's text, by offsets into it, that another one of `length` characters came in the place of."""
+    """A replaced stretch of a query's text: from `start` to `end`, now `length` characters long."""
 
     start: int
     end: int
@@ -22,8 +22,7 @@ class Edit:
 class Query:
     """The text of a SELECT from its first to its last token.
 
-    Spans of what is in it start at `span.start`, and point into the text as it was before the `edits`, which stand in
-    order.
+    Spans inside the query start at `span.start`. They point into the text before the `edits`, which are in order.
     """
 
     text: str
@@ -32,7 +31,7 @@ class Query:
     made: dict[str, Any] = made()
 
     def place(self, span: Span) -> Span:
-        """Return where in `text` stands what a span in the query points at."""
+        """Return the place in `text` of a span inside the query."""
         return Span(self._place(span.start - self.span.start), self._place(span.end - self.span.start))
 
     def _place(self, at: int) -> int:
@@ -111,7 +110,7 @@ class Transform:
 
 @dataclass(frozen=True, slots=True)
 class Sorting:
-    """A term of SORT BY; `nulls_first` is what is written, or else what the direction means in Postgres."""
+    """A term of SORT BY; without NULLS in the text, `nulls_first` is Postgres's default for the direction."""
 
     column: Ident
     descending: bool = False
@@ -121,7 +120,7 @@ class Sorting:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function in a secret's value: `decode('…', 'hex')`, or a reference such as `env_var('X')`."""
+    """A function in a secret's value: `decode('…', 'hex')`, or a reference like `env_var('X')`."""
 
     function: str
     arguments: tuple[Text, ...]
@@ -129,7 +128,7 @@ class Call:
 
     @property
     def refers(self) -> bool:
-        """Say whether the value is elsewhere, and only its place is written here."""
+        """Whether this is a reference, with the value stored elsewhere."""
         return self.function != "decode"
 
 

@@ -1,7 +1,4 @@
-"""Sources, and tables that are fed by one: where rows come from, and how they are read.
-
-Views and sinks.
-"""
+"""CREATE of sources, tables from sources, views and sinks."""
 
 from __future__ import annotations
 
@@ -45,8 +42,8 @@ class Schema:
 class Format:
     """A format by its name in upper case: JSON, CSV, PARQUET, …
 
-    `array` is of JSON; `header` is true for CSV WITH HEADER, `names` its column list; `pattern` is of REGEX. CSV,
-    and formats without a syntax of their own, have `options`.
+    `array` is for JSON; `header` is true for CSV WITH HEADER, `names` its column list; `pattern` is for REGEX. CSV,
+    and formats without special syntax, have `options`.
     """
 
     name: str
@@ -94,7 +91,7 @@ class InlineErrors:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """An upstream table, and the name it gets here."""
+    """An upstream table, and its name in SinkQL."""
 
     upstream: Name
     name: Name | None = None
@@ -123,7 +120,7 @@ class CheckInput:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """CHECK of a webhook: its expression and what that reads."""
+    """CHECK of a webhook: its expression and the expression's inputs."""
 
     expression: Expression
     inputs: tuple[CheckInput, ...] = ()
@@ -132,9 +129,9 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class CreateSource:
-    """CREATE SOURCE; `kind` is what FROM names, all its words in upper case: FILES, LOAD GENERATOR COUNTER, …
-
-    `progress` is what EXPOSE PROGRESS names. A `pushed` source has BODY FORMAT, and may have a `check`.
+    """CREATE SOURCE; `kind` is the words after FROM in upper case: FILES, LOAD GENERATOR COUNTER, …
+    `progress` is the name in EXPOSE PROGRESS. A `pushed` source has BODY FORMAT, and may have a `check`.
+    Large: one field for each clause of the statement.
     """
 
     name: Name
@@ -161,9 +158,10 @@ class CreateSource:
 
 @dataclass(frozen=True, slots=True)
 class CreateTableFrom:
-    """CREATE TABLE … FROM SOURCE or, without a source, FROM a `kind` that is pushed; columns may lack their types.
+    """CREATE TABLE … FROM SOURCE or, without a source, FROM a `kind` that is pushed; columns may lack types.
 
-    A `subsource` is CREATE SUBSOURCE … OF SOURCE: the same as a table, but of the kind of its source.
+    A `subsource` is CREATE SUBSOURCE … OF SOURCE: a table with the kind of its source.
+    Large: one field for each clause of the statement.
     """
 
     name: Name
@@ -186,7 +184,7 @@ class CreateTableFrom:
 
 @dataclass(frozen=True, slots=True)
 class CreateProgress:
-    """CREATE SUBSOURCE … OF SOURCE … (PROGRESS): what EXPOSE PROGRESS of a source makes, how far that is read."""
+    """CREATE SUBSOURCE … OF SOURCE … (PROGRESS): the relation of EXPOSE PROGRESS, with the source's read position."""
 
     name: Name
     source: Name
@@ -196,7 +194,7 @@ class CreateProgress:
 
 @dataclass(frozen=True, slots=True)
 class CreateView:
-    """CREATE VIEW or, if `materialized`, CREATE MATERIALIZED VIEW; `replacement` is one that `replaces` another.
+    """CREATE VIEW or, if `materialized`, CREATE MATERIALIZED VIEW; a `replacement` names the view that it `replaces`.
 
     `replica` is IN CLUSTER … REPLICA, or IN REPLICA alone.
     """
@@ -218,7 +216,7 @@ class CreateView:
 
 @dataclass(frozen=True, slots=True)
 class Using:
-    """USING kind CONNECTION name: the store that a sink's files are in, where its own connection does not tell."""
+    """USING kind CONNECTION name: the store of a sink's files, if the sink's connection does not name one."""
 
     kind: str
     connection: Name
@@ -227,9 +225,10 @@ class Using:
 
 @dataclass(frozen=True, slots=True)
 class CreateSink:
-    """CREATE SINK; `kind` is what INTO names, all its words in upper case; `mode` is None if not given.
+    """CREATE SINK; `kind` is the words after INTO in upper case; `mode` is None if omitted.
 
-    Each kind says which of the other clauses it takes. `headers` is the column of HEADERS.
+    Each kind accepts some of the clauses. `headers` is the column of HEADERS.
+    Large: one field for each clause of the statement.
     """
 
     relation: Name
@@ -256,7 +255,7 @@ class CreateSink:
 class CreateSinks:
     """CREATE SINKS FOR ALL TABLES OF SOURCE, or FOR TABLES (…): a sink for each table.
 
-    `sink` is what they have in common; its relation is the source, or the first of the `tables`.
+    `sink` has the clauses that all sinks share; its relation is the source, or the first of the `tables`.
     """
 
     sink: CreateSink

@@ -11,7 +11,7 @@ from sinkql.errors import Span
 
 @dataclass(frozen=True, slots=True)
 class TableConstraint:
-    """A constraint in the list of columns; `kind` is PRIMARY KEY, UNIQUE, CHECK or FOREIGN KEY."""
+    """A constraint in a list of columns; `kind` is PRIMARY KEY, UNIQUE, CHECK or FOREIGN KEY."""
 
     kind: str
     columns: tuple[Ident, ...] = ()

@@ -1,4 +1,4 @@
-"""The statements."""
+"""All other statements, and the union of all statements."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ class CreateSchema:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """DROP; `kind` is in upper case: SECRET, MATERIALIZED VIEW, … Without a rule DROP DATABASE cascades.
+    """DROP; `kind` is in upper case: SECRET, MATERIALIZED VIEW, … DROP DATABASE cascades by default.
 
-    A sink may be dropped `with_table`, which goes too.
+    `with_table` drops a sink's table together with the sink.
     """
 
     kind: str
@@ -77,7 +77,7 @@ class Drop:
 class Show:
     """SHOW of a kind of items; `kind` is the plural in upper case: SINKS, MATERIALIZED VIEWS, COLUMNS, …
 
-    `relation` is what COLUMNS are FROM, and what INDEXES, SUBSOURCES and TABLES are ON.
+    `relation` is the relation after FROM (of COLUMNS) or ON (of INDEXES, SUBSOURCES and TABLES).
     """
 
     kind: str
@@ -116,7 +116,7 @@ class AlterSystem:
 
 @dataclass(frozen=True, slots=True)
 class SetVariable:
-    """SET; `value` is None for DEFAULT, `scope` is SESSION or LOCAL where it was written."""
+    """SET; `value` is None for DEFAULT, `scope` is SESSION, LOCAL or None if omitted."""
 
     name: Ident
     value: Value | None
@@ -126,9 +126,9 @@ class SetVariable:
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """BEGIN, COMMIT, ROLLBACK, or SET (which changes the modes of the transaction that is open).
+    """BEGIN, COMMIT, ROLLBACK, or SET TRANSACTION, which changes the modes of the open transaction.
 
-    `modes` are in upper case, as `ISOLATION LEVEL SERIALIZABLE`, `READ ONLY`; `chain` is AND CHAIN.
+    `modes` are in upper case: `ISOLATION LEVEL SERIALIZABLE`, `READ ONLY`; `chain` is AND CHAIN.
     """
 
     action: str
@@ -167,7 +167,7 @@ class ReplayErrors:
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """SUBSCRIBE; `output` is the text from ENVELOPE or WITHIN on."""
+    """SUBSCRIBE; `output` is the text that begins with ENVELOPE or WITHIN."""
 
     relation: Name | Query
     output: Expression | None = None
@@ -193,8 +193,10 @@ Explainee = ItemRef | Query | CreateSink | CreateView | CreateIndex | Subscribe
 
 @dataclass(frozen=True, slots=True)
 class Explain:
-    """EXPLAIN; `stage` is RAW, OPTIMIZED, PHYSICAL, SPARK SQL, or one that SinkQL refuses: DECORRELATED, LOCALLY
-    OPTIMIZED, OPTIMIZER TRACE, INSIGHTS, TIMESTAMP, FILTER PUSHDOWN, ANALYZE …, KEY SCHEMA, VALUE SCHEMA.
+    """EXPLAIN; `stage` is RAW, OPTIMIZED, PHYSICAL or SPARK SQL.
+
+    SinkQL parses and refuses the stages DECORRELATED, LOCALLY OPTIMIZED, OPTIMIZER TRACE, INSIGHTS, TIMESTAMP, FILTER
+    PUSHDOWN, ANALYZE …, KEY SCHEMA and VALUE SCHEMA.
 
     `output` is TEXT, VERBOSE TEXT, JSON, DOT or SQL. ANALYZE CLUSTER has no explainee.
     """

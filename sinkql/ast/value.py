@@ -1,4 +1,4 @@
-"""Names and the values that options take."""
+"""Names, and the values of options."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _NOWHERE = Span(0, 0)
 
 
 def at() -> Span:
-    """Declare a span: it takes no part in comparison, so that printed and parsed again means equal."""
+    """Declare a span. Comparison ignores it, so that a statement equals its printed and parsed form."""
     return field(repr=False, compare=False, default=_NOWHERE)
 
 
 def made() -> dict[str, Any]:
-    """Declare where phases keep what they make of a text, each under its name, so that none makes it twice."""
+    """Declare a cache for the phases: each stores its result for this text under its name."""
     return field(init=False, repr=False, compare=False, default_factory=dict)
 
 
@@ -38,12 +38,12 @@ class Name:
 
     @property
     def text(self) -> str:
-        """What messages call it."""
+        """The name as messages show it."""
         return qualified_name(*(part.value for part in self.parts))
 
     @property
     def value(self) -> str:
-        """The text that it stands for where one is wanted."""
+        """The text of the name, for an option that accepts text."""
         return ".".join(part.value for part in self.parts)
 
 
@@ -92,7 +92,7 @@ class SecretRef:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A bare name in the place of a value: a text without quotes, or an item's name."""
+    """A bare name as a value: a text without quotes, or an item's name."""
 
     name: Name
     span: Span = at()
@@ -145,7 +145,7 @@ class Expression:
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """A value after keywords, followed by options of its own and by another phrase; each part may be missing.
+    """A value after keywords, followed by options and by another phrase; each part may be missing.
 
     `FOR '1 day'`, `EVERY '1 day' ALIGNED TO now()`, `ON REFRESH (HYDRATION TIME ESTIMATE = '1h')`, and without words
     `'host:9092' USING AWS PRIVATELINK p (PORT = 9001)` and `r1 (SIZE = 'small')`.
@@ -165,7 +165,7 @@ Value = (
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """`NAME = value`; the name is in upper case with single spaces, the value None where it is left out."""
+    """`NAME = value`; the name is in upper case with single spaces, the value None if omitted."""
 
     name: str
     value: Value | None

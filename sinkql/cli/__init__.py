@@ -1,13 +1,12 @@
-"""The command line, a thin face over `sinkql.session`.
+"""The command line, a thin layer over `sinkql.session`.
 
-* `main`: arguments to a command, its errors to output and an exit code.
-* `command`: the commands.
-* `context`: the session of the catalog that the command line names, and the names in it for completion.
-* `context`: a path and variables to a script's text.
-* `execute`: run a script's statements and its sinks.
-* `progress`: what running sinks tell to a live table on a terminal, plain lines elsewhere.
-* `execute`: the quickstart example.
-* `output`: results, notices and errors to text or JSON.
+* `main`: Run the command that the arguments name, and turn its errors into output and an exit code.
+* `context`: Open the catalog and the scripts that the command line names.
+* `command`: The commands.
+* `execute`: Run a script's statements and its sinks, or the quickstart example.
+* `progress`: Show the events of running sinks.
+* `watch`: Show a changing text.
+* `output`: Print results, notices and errors as text or JSON.
 """
 
 from __future__ import annotations
@@ -21,5 +20,5 @@ def main() -> None:
     from sinkql.cli.main import run_command
 
     code = run_command(sys.argv[1:])
-    gc.freeze()  # or Python looks through all that was imported once more, and for cycles, before it ends
+    gc.freeze()  # otherwise the exit collects garbage among everything that was imported
     sys.exit(code)

@@ -1,8 +1,7 @@
-"""A command's context → the catalog that the command line names: opened, or only looked into for completion.
+"""Open the catalog, the server and the scripts that the command line names.
 
-The options --from and --registry: a server of which there is no script yet.
-
-A path and variables → a script's text, which errors tell as it was written.
+Commands that only read use an existing catalog. Completion reads a catalog without opening it. Errors in a script
+with variables show the script as written.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def open_session(context: click.Context) -> tuple[Session, Output]:
 
 
 def open_or_empty(context: click.Context) -> tuple[Session, Output]:
-    """Open the catalog, or an empty one that is gone after the command: who only compares with one makes none."""
+    """Open the catalog, or an empty one for this command only: a comparison must not create a catalog."""
     from sinkql.catalog.address import address_of, project_of
     from sinkql.errors import NoCatalogError
 
@@ -49,7 +48,7 @@ def open_or_empty(context: click.Context) -> tuple[Session, Output]:
 def _opened(
     context: click.Context, catalog: str | Path | None, *, existing: bool = False, project: Path | None = None
 ) -> Session:
-    gc.disable()  # what is imported stays: looking through it again and again is a tenth of a short command's time
+    gc.disable()  # imported modules stay: collecting among them takes a tenth of a short command's time
     try:
         from sinkql.session import Session
 
@@ -61,7 +60,7 @@ def _opened(
 
 
 def open_existing(context: click.Context) -> tuple[Session, Output]:
-    """Open the catalog, which must be there (SQ4115): who only looks into one makes none."""
+    """Open an existing catalog: a command that only reads must not create one. Raises SQ4115 without a catalog."""
     catalog, output = context.obj
     return _opened(context, catalog, existing=True), output
 
@@ -75,7 +74,7 @@ def address_in(context: click.Context) -> tuple[Address, Output]:
 
 
 def names_of(*kinds: str) -> Complete:
-    """Return what completes an argument with the names of items of some kinds."""
+    """Return a completer of an argument by the names of items of some kinds."""
 
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
         from sinkql.catalog.address import address_of
@@ -86,9 +85,9 @@ def names_of(*kinds: str) -> Complete:
         try:
             address = address_of(context.find_root().params.get("catalog"))
         except SinkqlError:
-            return []  # who types sees no errors
+            return []  # completion shows no errors
         found = of_file.item_names(address, *kinds) if isinstance(address, Path) else _of_server(address, *kinds)
-        shown = (name for name in found if name == for_terminal(name))  # a terminal would obey the others
+        shown = (name for name in found if name == for_terminal(name))  # other names hold control characters
         return [name for name in shown if name.startswith(incomplete) and name not in given]
 
     return complete
@@ -97,7 +96,7 @@ def names_of(*kinds: str) -> Complete:
 def _of_server(url: ServerUrl, *kinds: str) -> list[str]:
     try:
         from sinkql.catalog.postgres.item_names import item_names
-    except ImportError:  # without a package that a server needs
+    except ImportError:  # a package for this server is missing
         return []
     return item_names(url, *kinds)
 
@@ -106,7 +105,7 @@ Declared = Callable[..., Any]
 
 
 def of_server(what: str, *, required: bool = False) -> Callable[[Declared], Declared]:
-    """Return what gives a command the parameters `address` and `registry`; `what` says what --from is for."""
+    """Return a decorator that adds the parameters `address` and `registry`; `what` is the purpose of --from."""
 
     def declare(command: Declared) -> Declared:
         text = f"{what}: postgres://…, mysql://… or kafka://…"
@@ -139,15 +138,15 @@ VARIABLES = click.option(
 
 
 def fill_script(path: Path, output: Output, variables: Mapping[str, str]) -> str:
-    """Return a script's text with the variables' values in it; errors that `output` prints show it as written.
+    """Return a script's text with the variables' values; errors that `output` prints show it as written.
 
-    Raises what `read_script` raises, and SQ4033 for a variable without a value.
+    Raises the errors of `read_script`, and SQ4033 for a variable without a value.
     """
     return _filled(read_script(path), str(path), output, variables)
 
 
 def fill_scripts(paths: Sequence[Path], output: Output, variables: Mapping[str, str]) -> tuple[str, str]:
-    """Return the text of several scripts one after the other, and what errors call it."""
+    """Return the text of several scripts joined, and its label for errors."""
     label = ", ".join(str(path) for path in paths)
     return _filled("\n".join(read_script(path) for path in paths), label, output, variables), label
 

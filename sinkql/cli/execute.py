@@ -1,7 +1,4 @@
-"""Run a script's statements, and its sinks with live progress.
-
-The quickstart example → committed rows on the terminal.
-"""
+"""Run a script's statements and its sinks with live progress, and run the quickstart example."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ from sinkql.session import Session
 
 
 def execute(session: Session, output: Output, text: str, path: str) -> list[str]:
-    """Run a script's statements, print what they answer, and return the full names of its sinks and views."""
+    """Run a script's statements, print their results, and return the full names of its sinks and views."""
     names: list[str] = []
     session.progress_listener = output.note
     shown: str | None = None
@@ -46,7 +43,7 @@ def execute(session: Session, output: Output, text: str, path: str) -> list[str]
 
 
 def jobs_among(session: Session, output: Output, names: Sequence[str]) -> list[str]:
-    """Return the sinks and the views with a log of a script; say of views that none of them computes when they are."""
+    """Return a script's sinks, and its views with a separate job; print a note about its other views."""
     jobs = session.jobs_among(names)
     if unread := [short_name(name) for name in session.unread_among(names)]:
         view, are, them, their = ("view", "is", "it", "its") if len(unread) == 1 else ("views", "are", "them", "their")
@@ -58,7 +55,7 @@ def jobs_among(session: Session, output: Output, names: Sequence[str]) -> list[s
 
 
 def run_sinks(session: Session, output: Output, sinks: Sequence[str], *, once: bool, takeover: bool) -> int:
-    """Run sinks, and views with a log, until they end or are stopped, and return the exit code."""
+    """Run sinks, and views with a separate job, until they end or are stopped, and return the exit code."""
     return run_jobs(session, output, session.jobs(sinks), once=once, takeover=takeover)
 
 
@@ -71,8 +68,8 @@ def run_jobs(
     takeover: bool,
     listener: Callable[[Event], None] | None = None,
 ) -> int:
-    """Run jobs until they end or are stopped, and return the exit code; `listener` gets what is shown as well."""
-    from sinkql.cli.progress import LiveProgress  # rich loads only where sinks run
+    """Run jobs until they end or are stopped, and return the exit code; `listener` receives all events as well."""
+    from sinkql.cli.progress import LiveProgress  # loads rich
 
     by_name = {job.sink: job for job in jobs}
 
@@ -90,27 +87,27 @@ def run_jobs(
 
 
 def run_up(session: Session, output: Output, names: Sequence[str] | None, *, once: bool, takeover: bool) -> int:
-    """Run sinks, also those that come later, until stopped, and return the exit code."""
+    """Run sinks, including sinks created later, until stopped, and return the exit code."""
     from sinkql.cli.progress import LiveProgress  # as above
 
     if names is None and not session.jobs():
         output.note(
-            f"There are no sinks in {session.catalog.database.address} yet; those that are created will run here."
+            f"There are no sinks in {session.catalog.database.address} yet; sinks that you create will run here."
         )
     with LiveProgress(output, lambda sink: _reading(session, sink), goes_on=True) as progress:
         return session.up(names, once=once, takeover=takeover, progress=progress)
 
 
 def _reading(session: Session, sink: str) -> list[str]:
-    """Return how to read what the catalog's sink of this name wrote."""
-    with suppress(SinkqlError):  # it may be dropped by now
+    """Return lines that show how to read the table of the catalog's sink of this name."""
+    with suppress(SinkqlError):  # the sink may be dropped by now
         return session.reading(session.jobs([sink])[0])
     return []
 
 
 _SHOWN = 10
 _EVENTS = 40_000
-"""Of the days before those of the example: more than the first commit computes without Spark."""
+"""Events before the days of the example: more than the first commit computes without Spark."""
 _BEGIN = datetime(2026, 2, 26)
 _SECONDS = 6
 _USERS = 5
@@ -123,7 +120,7 @@ def run_demo(output: Output, folder: Path | None) -> int:
         return _run(output, folder)
     with tempfile.TemporaryDirectory(prefix="sinkql-demo-") as temporary:
         code = _run(output, Path(temporary))
-        output.note("This ran in a temporary folder, which is gone now; sinkql demo --folder NAME keeps it.")
+        output.note("This ran in a temporary folder, which is deleted now; sinkql demo --folder NAME keeps it.")
         return code
 
 
@@ -154,7 +151,7 @@ def _run(output: Output, folder: Path) -> int:
 
 
 def _write_history(path: Path) -> None:
-    """Write many events, the same ones each time."""
+    """Write many events, the same at each call."""
     with path.open("w") as file:
         for number in range(_EVENTS):
             at = _BEGIN + timedelta(seconds=number * _SECONDS)
@@ -169,7 +166,7 @@ def _write_history(path: Path) -> None:
 
 
 class _Computed:
-    """What computed the first commit of each sink."""
+    """Records whether Spark or this process computed the first commit of each sink."""
 
     def __init__(self) -> None:
         self._first: dict[str, SinkCommitted] = {}
@@ -179,7 +176,7 @@ class _Computed:
             self._first.setdefault(short_name(event.sink), event)
 
     def note(self) -> str:
-        """Say it in lines for the terminal."""
+        """Return a line for each sink."""
         said = [
             f"sink {sink}: {'Spark' if first.in_spark else 'this process, without Spark,'} computed the first commit, "
             f"of {first.read:,} events"

@@ -1,4 +1,4 @@
-"""Arguments → a command; its errors → output and an exit code."""
+"""Run the command that the arguments name, and turn its errors into output and an exit code."""
 
 from __future__ import annotations
 
@@ -71,13 +71,13 @@ def cli(context: click.Context, catalog: str | None, format_: OutputFormat) -> N
 
     These options may also follow the command: sinkql status --output json
     """
-    # errors are printed by what knows the scripts that they are in
+    # the output knows the scripts in which the errors are
     output = context.obj if isinstance(context.obj, Output) else Output(format_)
     context.obj = (catalog, output)
 
 
 def _takes_common_options(command: click.Command) -> click.Command:
-    """Let a command, and those below it, take the options of sinkql itself too."""
+    """Add the options of sinkql itself to a command and its subcommands."""
     if isinstance(command, click.Group):
         for each in command.commands.values():
             _takes_common_options(each)
@@ -86,10 +86,10 @@ def _takes_common_options(command: click.Command) -> click.Command:
     def name_catalog(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
         if value is not None:
             context.find_root().params["catalog"] = value  # for completion
-            if context.obj is not None:  # there is none while completing
+            if context.obj is not None:  # it is None during completion
                 context.obj = (value, context.obj[1])
 
-    formats = click.Choice(["text", "json"])  # `run_command` has looked for it among all arguments
+    formats = click.Choice(["text", "json"])  # `run_command` reads it from all arguments
     command.params += [
         click.Option(["--catalog"], callback=name_catalog, expose_value=False, is_eager=True, hidden=True),
         click.Option(["--output", "output_format"], type=formats, expose_value=False, hidden=True),

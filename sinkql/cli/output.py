@@ -1,4 +1,4 @@
-"""Results, notices and errors → what the command line prints, as text or as one JSON object a line."""
+"""Print results, notices and errors as text, or as one JSON object per line."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ OutputFormat = Literal["text", "json"]
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Print to stdout and stderr in one format."""
+    """Prints to stdout and stderr in one format."""
 
     format: OutputFormat
     written: dict[str, tuple[Substituted, str]] = field(default_factory=dict)
-    """Scripts with variables, by the name that errors have: how they changed, and as they were written."""
+    """Scripts with variables, by their label in errors: the substitution, and the text as written."""
 
     def original(self, error: SinkqlError) -> SinkqlError:
-        """Return an error with its place in the script as written, not as it reads with variables put in."""
+        """Return an error with its place in the script as written, before variables were replaced."""
         found = self.written.get(error.path or "")
         if found is None or error.span is None:
             return error
@@ -52,11 +52,11 @@ class Output:
         )
 
     def line(self, text: str, **data: Any) -> None:
-        """Print a line, as JSON the data that say the same."""
+        """Print a line, or as JSON the same facts."""
         click.echo(for_terminal(text) if self.format == "text" else json.dumps(data, default=str))
 
     def note(self, text: str) -> None:
-        """Print a line for people only."""
+        """Print a line in text format only."""
         if self.format == "text":
             click.echo(for_terminal(text))
 
@@ -90,8 +90,8 @@ class Output:
         click.echo(self.rendered(columns, rows, null=null), nl=False)
 
     def lines(self, columns: Sequence[str], rows: Iterator[Sequence[Any]], types: Sequence[Type]) -> None:
-        """Print rows as they come, a JSON object a line, until they end or Ctrl-C."""
-        from sinkql.shell.screen.table import render as render_rows  # as below
+        """Print rows as they arrive, one JSON object per line, until the last row or Ctrl-C."""
+        from sinkql.shell.screen.table import render as render_rows  # loads rich, like below
         from sinkql.shell.screen.value import shown_rows
         from sinkql.shell.setting import Settings
 
@@ -107,7 +107,7 @@ class Output:
 
     def rendered(self, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, null: str = "NULL") -> str:
         """Return what `table` prints."""
-        from sinkql.shell.screen.table import render as render_rows  # rich loads only where there are rows
+        from sinkql.shell.screen.table import render as render_rows  # loads rich, only for rows
         from sinkql.shell.setting import Settings
 
         settings = Settings(format="table" if self.format == "text" else "jsonl", expanded="off", null=null)
@@ -116,16 +116,16 @@ class Output:
 
 
 def more(error: SinkqlError) -> str:
-    """Return the line that names the command for the page of an error; empty for a code without a page."""
+    """Return the line that names the help command for an error; empty for a code without a page."""
     return f"more: sinkql help {error.code}" if Documentation().has_error(error.code) else ""
 
 
 def when_unread(send: signal.Signals, over: Callable[[], bool]) -> None:
-    """Send this process a signal once the reader of its output, a pipe, has ended, unless all is `over` by then."""
+    """Send this process a signal when the reader of its output, a pipe, ends, unless the work is `over`."""
     try:
         output = sys.stdout.fileno()
     except (OSError, ValueError):
-        return  # it is kept in memory
+        return  # the output is in memory
     if not stat.S_ISFIFO(os.fstat(output).st_mode):
         return
 

@@ -1,4 +1,4 @@
-"""Progress events of running sinks → a live table on a terminal, plain lines elsewhere, JSON lines if asked for."""
+"""Show the events of running sinks: a live table on a terminal, lines elsewhere, JSON lines on request."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ _BAR_CELLS = 10
 
 @dataclass(slots=True)
 class _Row:
-    """What the table shows of one sink, or of a `view` with a log."""
+    """A sink, or a `view` with a separate job, in the table."""
 
     view: bool = False
     state: str = "starting"
     stage_at: float | None = None
-    """Since when the state is a stage, whose seconds are shown."""
+    """The start of the stage that is the state; its seconds are shown."""
     snapshot: FirstSnapshot | None = None
     rows: int = 0
     rate: float = 0.0
@@ -64,12 +64,12 @@ class _Row:
     next_at: float | None = None
     rereading: bool = False
     snapshot_shown_at: float | None = None
-    """When a line told last how far the first snapshot is."""
+    """When a line last showed the progress of the first snapshot."""
     shown: str | None = None
-    """The error that was shown last: a try that fails in the same way again takes one line."""
+    """The last error shown: a retry that fails with the same error takes one line."""
 
     def shown_state(self, now: float) -> str:
-        """Return the state, of a stage with its seconds so far."""
+        """Return the state; for a stage, with its duration."""
         if self.snapshot is not None and self.state in ("running", "first batch"):
             return f"snapshot: {_bar(self.snapshot)}"
         staged = self.stage_at is not None and self.state in get_args(Stage)
@@ -78,9 +78,9 @@ class _Row:
 
 @dataclass(slots=True)
 class LiveProgress:
-    """Show events; `first_commit` is called once a sink, after its first commit, and its lines are printed.
+    """Shows events; `first_commit` is called once per sink, after its first commit, and its lines are printed.
 
-    `goes_on` tells that a sink which another cluster has now is run there.
+    `goes_on` is true if a sink that moved to another cluster continues there in the same process.
     """
 
     output: Output
@@ -96,7 +96,7 @@ class LiveProgress:
         if self.output.format == "text" and sys.stdout.isatty():
             self._live = Live(console=Console(), get_renderable=self._render, refresh_per_second=4, transient=True)
             self._live.start()
-        when_unread(signal.SIGHUP, lambda: self._over)  # nobody else would stop what this process started
+        when_unread(signal.SIGHUP, lambda: self._over)  # no other process would stop this one
         return self
 
     def __exit__(
@@ -104,12 +104,12 @@ class LiveProgress:
     ) -> None:
         self._over = True
         if self._live is not None:
-            with suppress(OSError):  # the terminal is gone
+            with suppress(OSError):  # the terminal is closed
                 self._live.stop()
 
     def __call__(self, event: Event) -> None:
-        """Take in one event and print what it says."""
-        # A run that nobody reads is being stopped, and a log on a disk that is full ends no sink.
+        """Record an event and print it."""
+        # A run without a reader is being stopped, and a log on a full disk ends no sink.
         with self._lock, suppress(OSError):
             self._take(event)
 
@@ -131,7 +131,7 @@ class LiveProgress:
                 row = self.sinks.setdefault(event.sink, _Row())
                 row.state, row.view = "elsewhere", event.view
                 self._say(
-                    f"{self._called(event.sink)} is run by another process, and is taken over when that one ends",
+                    f"{self._called(event.sink)} is run by another process, and is taken over when that process ends",
                     event="elsewhere",
                     **self._named(event.sink),
                 )
@@ -182,11 +182,11 @@ class LiveProgress:
                 self._stopped(event)
 
     def _called(self, sink: str) -> str:
-        """Return how lines name a sink, or a view with a log."""
+        """Return the name of a sink or view in lines."""
         return f"{'materialized view' if self._view(sink) else 'sink'} {short_name(sink)}"
 
     def _named(self, sink: str) -> dict[str, Any]:
-        """Return how JSON names a sink, or a view with a log."""
+        """Return the name of a sink or view in JSON."""
         return {"view" if self._view(sink) else "sink": sink}
 
     def _view(self, sink: str) -> bool:
@@ -199,7 +199,7 @@ class LiveProgress:
         row.state = f"rebuilding: {_counted(event.rows)} {'read' if event.step == 'reading' else 'compared'}"
         if first or self.output.format == "json":
             self._say(
-                f"{self._called(event.sink)} computes its rows again; its table has the old ones until it is done",
+                f"{self._called(event.sink)} computes its rows again; its table has the old rows until it is done",
                 event="rereading",
                 **self._named(event.sink),
                 step=event.step,
@@ -207,7 +207,7 @@ class LiveProgress:
             )
 
     def _snapshotting(self, event: SinkSnapshotting, now: float) -> None:
-        """Show how far a first snapshot is: on a terminal all the time, in lines now and then."""
+        """Show the progress of a first snapshot: always on a terminal, as an occasional line elsewhere."""
         row, snapshot = self.sinks.setdefault(event.sink, _Row()), event.snapshot
         row.snapshot = None if snapshot.done else snapshot
         before, row.snapshot_shown_at = row.snapshot_shown_at, now
@@ -298,7 +298,7 @@ class LiveProgress:
             self._print(f"It is in another cluster now: run sinkql up {short_name(event.sink)} to continue there.")
 
     def _say(self, text: str, *, live: bool = True, **data: Any) -> None:
-        """Print an event's line; on a terminal the table shows those with `live` false."""
+        """Print an event's line; on a terminal the table replaces lines with `live` false."""
         if self.output.format == "json":
             click.echo(json.dumps({key: value for key, value in data.items() if value is not None}, default=str))
         elif self._live is None:
@@ -308,16 +308,14 @@ class LiveProgress:
 
     def _print(self, text: str) -> None:
         if self._live is not None:
-            self._live.console.print(
-                Text(for_terminal(text)), soft_wrap=True
-            )  # a line that is to be copied stays one line
+            self._live.console.print(Text(for_terminal(text)), soft_wrap=True)  # a line that users copy stays one line
         else:
             click.echo(for_terminal(text))
 
     def _render(self) -> Group | Table:
         now = time.monotonic()
         table = Table(box=None, pad_edge=False, header_style="dim")
-        sinks, starting = list(self.sinks.items()), list(self.starting.items())  # other threads add to them
+        sinks, starting = list(self.sinks.items()), list(self.starting.items())  # other threads add to both
         skips = any(row.failed for _, row in sinks)
         skipped = ("skipped",) if skips else ()
         for column in ("sink", "state", "rows", "rows/s", *skipped, "lag", "last commit", "next commit"):
@@ -341,7 +339,7 @@ class LiveProgress:
 
 
 def _bar(snapshot: FirstSnapshot) -> str:
-    """Return a bar, and how long it will take; only a number of rows where nobody knows how many there are."""
+    """Return a bar and the estimated time; only the number of rows if the total is unknown."""
     left = f", {duration(snapshot.seconds_left)} left" if snapshot.seconds_left else ""
     share = snapshot.share
     if share is None:
@@ -367,7 +365,7 @@ def _chunks(count: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a duration as people say it, in its one or two greatest units."""
+    """Return a duration in its one or two greatest units."""
     whole = round(seconds)
     days, hours, minutes = whole // 86400, whole // 3600 % 24, whole // 60 % 60
     parts = [(days, "d"), (hours, "h"), (minutes, "min"), (whole % 60, "s")]
@@ -380,7 +378,7 @@ def _counted(rows: int) -> str:
 
 
 def _due(at: float | None, now: float) -> str:
-    """Return when a commit is due; one that is overdue waits for input."""
+    """Return the time until the next commit; an overdue commit waits for input."""
     if at is None:
         return "-"
     return f"in {max(0, at - now):.0f} s" if at > now - 1 else "on input"

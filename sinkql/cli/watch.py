@@ -1,4 +1,4 @@
-"""A text that changes → the same place of a terminal, or one copy after the other elsewhere, until Ctrl-C."""
+"""Show a changing text until Ctrl-C: in one place on a terminal, as one copy after another elsewhere."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _EVERY_S = 1.0
 
 
 def watch_text(text: Callable[[], str]) -> None:
-    """Show what `text` returns every second until Ctrl-C; what goes to a pipe or a file, only where it has changed."""
+    """Show the result of `text` every second until Ctrl-C; in a pipe or a file, print it only after a change."""
     try:
         if sys.stdout.isatty():
             _on_terminal(text)
         else:
             _elsewhere(text)
     except KeyboardInterrupt:
-        return  # as a person ends it
+        return  # Ctrl-C is the normal end
 
 
 def _on_terminal(text: Callable[[], str]) -> None:

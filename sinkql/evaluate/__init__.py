@@ -1,13 +1,21 @@
-"""Meaning → values in Python: what is plain needs no engine to be known.
+"""Evaluate relations and expressions in Python, for plans that need no engine.
 
-* `relation`: a relation → its rows, out of the rows of the items that it reads.
-* `expression`: an expression's tree → a function of a row; None where the set below does not have all of it.
-* `operator`, `number`, `text`, `time`, `nested`, `nested`, `json`: what is had of the list of functions, by id;
-  `cast`: of the casts.
-* `failure`: what a row may fail with; a value that only an engine is sure of counts as a failure here.
+* `relation`: The rows of a relation, from the rows of the items that it reads.
+* `expression`: An expression as a function of a row; None if one of its calls is not implemented.
+* `failure`: The errors of a row; a value that only an engine can compute counts as one.
+* `operator`: Logic, comparisons, concatenation and conditions.
+* `number`: Functions of numbers.
+* `exact_numeric`: Exact arithmetic of numerics.
+* `text`: Functions of text, and LIKE.
+* `time`: Functions of dates, times and intervals.
+* `nested`: Functions of arrays, lists, maps and records.
+* `range`: Functions of ranges.
+* `json`: Functions of jsonb.
+* `cast`: Casts.
 
-The set is closed, and gives just what the lowered SQL gives: exact decimals are computed to 38 digits or are an error,
-and AND, OR, IN, CASE and COALESCE leave an operand alone that is not asked for. NULL is None.
+The functions are a subset of `logical.function`, by id. They return the same values as the lowered SQL: exact decimals
+have at most 38 digits or are an error, and AND, OR, IN, CASE and COALESCE skip operands that are not needed. NULL is
+None.
 """
 
 from __future__ import annotations

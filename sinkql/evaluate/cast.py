@@ -1,4 +1,4 @@
-"""Casts: what is exact, and what a text says plainly; all others are an engine's."""
+"""Casts that are exact in Python; an engine computes all other casts."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _TIME_HINT = "Times of day are written as 12:30:00, and are less than 24 hours."
 _TRUE = frozenset({"t", "tr", "tru", "true", "y", "ye", "yes", "on", "1"})
 _FALSE = frozenset({"f", "fa", "fal", "fals", "false", "n", "no", "of", "off", "0"})
 _UUID_TEXT = re.compile(r"([0-9a-fA-F]{4}-?){7}[0-9a-fA-F]{4}|\{([0-9a-fA-F]{4}-?){7}[0-9a-fA-F]{4}\}")
-_MOST_EXPONENT = 100  # beyond it a text's number is an engine's to refuse or to round
+_MOST_EXPONENT = 100  # for a larger exponent, an engine rounds or refuses the number
 
 Convert = Callable[[Any], Any]
 
 
 def conversion(source: Type, target: Type) -> Convert | None:
-    """Return what turns values of one type into values of another; None where only an engine does."""
+    """Return a function that converts values between two types; None if only an engine can."""
     if source == target:
         return lambda value: value
     match source.name, target.name:
@@ -64,7 +64,7 @@ def conversion(source: Type, target: Type) -> Convert | None:
 
 
 def _to_single(value: int | Decimal) -> float:
-    """Return the nearest single-precision number; rounded to double precision first, it may be the one beside it."""
+    """Return the nearest single-precision number; rounding to double precision first can give a neighbour of it."""
     double = float(value)
     if Decimal(double) == value:
         return single(double)
@@ -73,7 +73,7 @@ def _to_single(value: int | Decimal) -> float:
 
 
 def _float_to_numeric(value: float, source: str, target: Type) -> Decimal:
-    """Return a number of the digits that each of its kind keeps, as Postgres has it."""
+    """Return a number with the significant digits of its source type, as in Postgres."""
     if math.isnan(value) or math.isinf(value):
         raise EvaluationError("no NaN or infinity in numeric")
     return fit(Decimal(f"{value:.{15 if source == 'double precision' else 6}g}"), target)
@@ -128,7 +128,7 @@ def _double(text: str) -> float:
     if _NO_NUMBER_TEXT.fullmatch(found):
         return float(found)
     if not _NUMBER_TEXT.fullmatch(found):
-        raise NotEvaluableError  # "+nan", and what an engine refuses
+        raise NotEvaluableError  # "+nan", and texts that an engine refuses
     value = float(found)
     if math.isinf(value) or (value == 0 and re.match(r"[^eE]*[1-9]", found)):
         raise EvaluationError("out of range for type double precision")

@@ -1,7 +1,7 @@
-"""Arithmetic of numerics that keeps all digits that Postgres keeps: a program of several steps → its value.
+"""Arithmetic of numerics with all digits of Postgres: evaluate a program of several steps.
 
-A program is written in reverse Polish notation: `0 1 / 2 *` is the quotient of the first two operands, times the third.
-Its steps have Postgres's scales: of a quotient and a power, at least 16 significant digits.
+A program is in reverse Polish notation: `0 1 / 2 *` is the quotient of the first two operands, times the third. Its
+steps have Postgres's scales: at least 16 significant digits for a quotient and a power.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from sinkql.evaluate.failure import EvaluationError
 _EXACT = Context(prec=400, Emax=999_999, Emin=-999_999, rounding=ROUND_HALF_UP)
 _LEAST_DIGITS, _MOST_SCALE = 16, 1000
 _GROUP = 4
-"""Postgres holds digits in groups of four."""
+"""Postgres stores digits in groups of four."""
 _BEYOND = 100
-"""A power of ten that no result reaches, and below which none is told from 0."""
+"""A power of ten above all results; values below its inverse are equal to 0."""
 _TOO_GREAT = "value out of range: overflow"
 
 
 def evaluate_program(program: str, operands: Sequence[Decimal | None]) -> Decimal | None:
-    """Return the value of a program, whose steps of NULL are NULL; raises RefusedError where Postgres fails."""
+    """Return the value of a program, NULL if a step has NULL; raises EvaluationError if Postgres fails."""
     stack: list[Decimal | None] = []
     for step in program.split():
         if step.isdigit():
@@ -59,7 +59,7 @@ def _quotient(left: Decimal, right: Decimal) -> Decimal:
 
 
 def _leading(value: Decimal) -> tuple[int, int]:
-    """Return the place of the first group of digits that is not 0, counted from the point, and the group."""
+    """Return the place of the first group of digits that is not 0, from the point, and the group."""
     if value == 0:
         return 0, 0
     weight = value.adjusted() // _GROUP
@@ -73,7 +73,7 @@ def _remainder(left: Decimal, right: Decimal) -> Decimal:
 
 
 def power(base: Decimal, exponent: Decimal) -> Decimal:
-    """Return a power, with Postgres's scale."""
+    """Return a power with Postgres's scale."""
     whole = exponent == exponent.to_integral_value(context=_EXACT)
     if base == 0:
         if exponent < 0:

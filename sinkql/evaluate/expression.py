@@ -1,4 +1,4 @@
-"""An expression's tree → a function of a row."""
+"""Turn an expression's tree into a function of a row."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ FORMS: Mapping[str, Make] = MappingProxyType(
         **json.FORMS,
     }
 )
-"""What is had of `logical.function`'s list, by id."""
+"""The implemented functions of `logical.function`, by id."""
 
 
 def function_of(expression: Expression, columns: Sequence[str]) -> Value | None:
-    """Return the value of an expression as a function of a row of these columns; None where only an engine has it.
+    """Return an expression as a function of a row of these columns; None if only an engine can compute it.
 
-    The function raises SQ3201 for a row on which the expression fails, UnsureError for one that an engine must do.
+    The function raises SQ3201 if the expression fails for a row, NotEvaluableError if an engine must compute the row.
     """
     return _value(expression, {name: place for place, name in enumerate(columns)})
 
@@ -69,7 +69,7 @@ def _cast(cast: Cast, places: Mapping[str, int]) -> Value | None:
 
 
 def _case(case: Case, places: Mapping[str, int]) -> Value | None:
-    branches = [(_value(each.when, places), _value(each.then, places)) for each in case.branches]
+    branches = [(_value(branch.when, places), _value(branch.then, places)) for branch in case.branches]
     known = [(when, then) for when, then in branches if when is not None and then is not None]
     otherwise = _value(case.otherwise, places) if case.otherwise is not None else lambda row: None
     if len(known) < len(branches) or otherwise is None:
@@ -91,7 +91,7 @@ def _call(call: Call, places: Mapping[str, int]) -> Value | None:
     make = FORMS.get(call.function)
     if make is None:
         return None
-    operands = [_value(each, places) for each in call.arguments]
-    known = [each for each in operands if each is not None]
+    operands = [_value(argument, places) for argument in call.arguments]
+    known = [operand for operand in operands if operand is not None]
     value = make(call, known) if len(known) == len(operands) else None
     return None if value is None else placed(value, call)

@@ -1,4 +1,4 @@
-"""What a value may fail with, and the functions of a row that values are computed by."""
+"""The errors of evaluation, and the functions of a row that compute values."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ Row = tuple[Any, ...]
 Value = Callable[[Row], Any]
 """The value of an expression for a row."""
 Make = Callable[[Call, list[Value]], Value | None]
-"""A call and its operands → its value; None where only an engine computes it."""
+"""Makes the function of a call from its operands; None if only an engine can compute it."""
 
 
 class EvaluationError(Exception):
-    """A function refuses the values that it was given; the call adds its place."""
+    """A function refuses its arguments; the caller adds the place in the text."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message)
@@ -25,16 +25,16 @@ class EvaluationError(Exception):
 
 
 class NotEvaluableError(Exception):
-    """Only an engine gives this value: it depends on more than is known here."""
+    """Only an engine can compute this value."""
 
 
 def code_of(message: str) -> str:
-    """Return the code of what an expression fails with on a row."""
+    """Return the error code of an expression's message."""
     return "SQ3212" if message == SEVERAL else "SQ3201"
 
 
 def strict(function: Callable[..., Any]) -> Make:
-    """Return a call of a Python function, which is NULL as soon as an operand is."""
+    """Return a call of a Python function that is NULL if any operand is NULL."""
 
     def make(call: Call, operands: list[Value]) -> Value:
         match operands:
@@ -59,8 +59,8 @@ def strict(function: Callable[..., Any]) -> Make:
 
                 def several(row: Row) -> Any:
                     values = []
-                    for each in operands:
-                        value = each(row)
+                    for operand in operands:
+                        value = operand(row)
                         if value is None:
                             return None
                         values.append(value)
@@ -72,7 +72,7 @@ def strict(function: Callable[..., Any]) -> Make:
 
 
 def placed(value: Value, node: Call | Cast) -> Value:
-    """Return a value whose failures say where in the text they are."""
+    """Return a value whose errors contain their place in the text."""
     span: Span | None = node.span if node.span.end else None
 
     def found(row: Row) -> Any:
@@ -80,7 +80,7 @@ def placed(value: Value, node: Call | Cast) -> Value:
             return value(row)
         except EvaluationError as error:
             raise SinkqlError(code_of(str(error)), str(error), span, hint=error.hint) from None
-        except (OverflowError, ValueError):  # of Python's dates, whose years are fewer than SQL's
+        except (OverflowError, ValueError):  # Python's dates have fewer years than SQL's
             raise NotEvaluableError from None
 
     return found

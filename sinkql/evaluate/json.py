@@ -1,4 +1,4 @@
-"""Operators and functions of jsonb, which is held as the text that Postgres prints; a number has its digits."""
+"""Operators and functions of jsonb, stored as the text that Postgres prints; numbers keep their digits."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _MISSING = object()
 
 
 def member(text: str, step: str | int) -> str | None:
-    """Return the text of what stands in a document under a key or at a place; a scalar is its own element 0."""
+    """Return the text of a document's member or element; a scalar is its own element 0."""
     found = _at(parsed(text), step)
     return None if found is _MISSING else printed(found)
 
 
 def member_text(text: str, step: str | int) -> str | None:
-    """Return what stands under a key or at a place as text; NULL for JSON's null."""
+    """Return a member or element as text; NULL for JSON's null."""
     return shown(_at(parsed(text), step))
 
 
@@ -34,7 +34,7 @@ def shown(value: Any) -> str | None:
 
 
 def read(text: str) -> str:
-    """Return a text as jsonb; refuses what is none."""
+    """Return a text as jsonb; raises EvaluationError for invalid JSON."""
     try:
         return jsonb(text)
     except (ValueError, RecursionError):
@@ -50,13 +50,13 @@ def _at(document: Any, step: str | int) -> Any:
 
 
 def at_path(text: str, path: str) -> str | None:
-    """Return the text of what is at a path."""
+    """Return the text of the value at a path."""
     found = _at_path(text, path)
     return None if found is _MISSING else printed(found)
 
 
 def text_at_path(text: str, path: str) -> str | None:
-    """Return what is at a path as text; NULL for JSON's null."""
+    """Return the value at a path as text; NULL for JSON's null."""
     return shown(_at_path(text, path))
 
 
@@ -119,11 +119,11 @@ def _same(value: Any, wanted: Any) -> bool:
     return type(value) is type(wanted) and bool(value == wanted)
 
 
-# --- what is made ----------------------------------------------------------------------------------------------------
+# --- construction ----------------------------------------------------------------------------------------------------
 
 
 def quoted(text: str) -> str:
-    """Return a string of JSON, as a jsonb has it."""
+    """Return a JSON string as jsonb has it."""
     return json.dumps(text, ensure_ascii=False)
 
 
@@ -147,10 +147,10 @@ def _scalar(call: Call, operands: list[Value]) -> Value | None:
 
 
 def _object(call: Call, operands: list[Value]) -> Value | None:
-    types = [each.type.name for each in call.arguments]
+    types = [argument.type.name for argument in call.arguments]
 
     def found(row: Row) -> str:
-        values = [each(row) for each in operands]
+        values = [operand(row) for operand in operands]
         members = dict(zip(values[::2], map(_made, values[1::2], types[1::2]), strict=True))
         return object_text(members)
 
@@ -158,14 +158,16 @@ def _object(call: Call, operands: list[Value]) -> Value | None:
 
 
 def object_text(members: dict[str, str]) -> str:
-    """Return the text of an object of texts of values by name."""
+    """Return the text of an object from the texts of its members."""
     listed = (f"{quoted(name)}: {members[name]}" for name in sorted(members, key=member_order))
     return f"{{{', '.join(listed)}}}"
 
 
 def _array(call: Call, operands: list[Value]) -> Value | None:
-    types = [each.type.name for each in call.arguments]
-    return lambda row: f"[{', '.join(_made(each(row), type_) for each, type_ in zip(operands, types, strict=True))}]"
+    types = [argument.type.name for argument in call.arguments]
+    return lambda row: (
+        f"[{', '.join(_made(operand(row), type_) for operand, type_ in zip(operands, types, strict=True))}]"
+    )
 
 
 def _key(call: Call, operands: list[Value]) -> Value:

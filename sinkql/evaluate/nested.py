@@ -1,7 +1,4 @@
-"""Arrays and lists, which are tuples: their elements, how many there are, and what is among them.
-
-Maps, which are keys and values by key, and records, which are tuples of their fields.
-"""
+"""Functions of arrays and lists (tuples), maps (pairs by key) and records (tuples of fields)."""
 
 from __future__ import annotations
 
@@ -24,14 +21,14 @@ def _element(value: tuple[Any, ...], index: int) -> Any:
 
 
 def _made(call: Call, operands: list[Value]) -> Value | None:
-    if any(each.type != call.type.element for each in call.arguments):
+    if any(argument.type != call.type.element for argument in call.arguments):
         return None
     if not levels(call.arguments[0].type):
-        return lambda row: tuple(each(row) for each in operands)
+        return lambda row: tuple(operand(row) for operand in operands)
 
     def found(row: Row) -> tuple[Any, ...]:
         try:
-            return tuple(squared([each(row) or () for each in operands], call.type))
+            return tuple(squared([operand(row) or () for operand in operands], call.type))
         except UnevenError:
             raise EvaluationError(UNMATCHED) from None
 
@@ -56,7 +53,7 @@ def _length(value: tuple[Any, ...], dimension: int) -> int | None:
 
 
 def _among(test: Callable[[Any, Any], bool]) -> Make:
-    """Return a call that tells whether a comparison is true of any element."""
+    """Return a call that tests whether a comparison is true for any element."""
 
     def make(call: Call, operands: list[Value]) -> Value | None:
         subject, held = operands
@@ -65,7 +62,7 @@ def _among(test: Callable[[Any, Any], bool]) -> Make:
             return None
 
         def found(row: Row) -> bool | None:
-            value, values = subject(row), held(row)  # either may fail beside the other
+            value, values = subject(row), held(row)  # both are evaluated, since either may fail
             if values is None or not values:
                 return None if values is None else False
             if value is None:
@@ -86,7 +83,7 @@ def _slice(value: tuple[Any, ...], first: int, last: int) -> tuple[Any, ...]:
 
 
 def _within(holds: Callable[[set[Any], list[Any]], bool]) -> Make:
-    """Return a call on what elements of an array are compared by, and those of another one; NULL is equal to none."""
+    """Return a test on the elements of two arrays, by their comparison keys; NULL is equal to no element."""
 
     def make(call: Call, operands: list[Value]) -> Value | None:
         type_ = call.arguments[0].type
@@ -96,7 +93,7 @@ def _within(holds: Callable[[set[Any], list[Any]], bool]) -> Make:
 
         def test(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
             values, others = (_flat(each, type_) for each in (one, other))
-            known = {key(each) for each in values if each is not None}
+            known = {key(value) for value in values if value is not None}
             return holds(known, [None if each is None else key(each) for each in others])
 
         return strict(test)(call, operands)
@@ -145,7 +142,7 @@ def _cat(call: Call, operands: list[Value]) -> Value | None:
 
 
 def _sought(give: Callable[..., Any]) -> Make:
-    """Return a call that is given an array, which elements of it are the one sought, and other operands' values."""
+    """Return a call on an array, the positions of a searched element in it, and the values of the other operands."""
 
     def make(call: Call, operands: list[Value]) -> Value | None:
         key = order_key(call.arguments[1].type)
@@ -153,13 +150,13 @@ def _sought(give: Callable[..., Any]) -> Make:
             return None
 
         def found(row: Row) -> Any:
-            values, sought, *others = (each(row) for each in operands)
+            values, sought, *others = (operand(row) for operand in operands)
             if values is None:
                 return None
             if sought is None:
-                return give(values, [each is None for each in values], *others)
+                return give(values, [value is None for value in values], *others)
             wanted = key(sought)
-            return give(values, [each is not None and key(each) == wanted for each in values], *others)
+            return give(values, [value is not None and key(value) == wanted for value in values], *others)
 
         return found
 
@@ -180,10 +177,10 @@ def _replaced(values: tuple[Any, ...], same: list[bool], other: Any) -> tuple[An
 
 def _to_string(call: Call, operands: list[Value]) -> Value | None:
     def found(row: Row) -> str | None:
-        values, delimiter, *absent = (each(row) for each in operands)
+        values, delimiter, *absent = (operand(row) for operand in operands)
         if values is None or delimiter is None:
             return None
-        shown = [str(each) if each is not None else next(iter(absent), None) for each in values]
+        shown = [str(value) if value is not None else next(iter(absent), None) for value in values]
         return str(delimiter).join(each for each in shown if each is not None)
 
     return found
@@ -191,30 +188,30 @@ def _to_string(call: Call, operands: list[Value]) -> Value | None:
 
 def _split(call: Call, operands: list[Value]) -> Value | None:
     def found(row: Row) -> tuple[str | None, ...] | None:
-        text, delimiter, *absent = (each(row) for each in operands)
+        text, delimiter, *absent = (operand(row) for operand in operands)
         if text is None or not text:
             return None if text is None else ()
         parts = list(text) if delimiter is None else text.split(delimiter) if delimiter else [text]
-        return tuple(None if each in absent else each for each in parts)
+        return tuple(None if part in absent else part for part in parts)
 
     return found
 
 
 def _record(call: Call, operands: list[Value]) -> Value | None:
-    if any(each.type != field.type for each, field in zip(call.arguments, call.type.fields, strict=True)):
+    if any(argument.type != field.type for argument, field in zip(call.arguments, call.type.fields, strict=True)):
         return None
-    return lambda row: tuple(each(row) for each in operands)
+    return lambda row: tuple(operand(row) for operand in operands)
 
 
 def _map(call: Call, operands: list[Value]) -> Value | None:
-    if any(each.type != call.type.value for each in call.arguments[1::2]):
+    if any(argument.type != call.type.value for argument in call.arguments[1::2]):
         return None
 
     def made(row: Row) -> Any:
-        keys = [each(row) for each in operands[::2]]
+        keys = [operand(row) for operand in operands[::2]]
         if None in keys:
             raise EvaluationError("a key of a map is NULL")
-        return entries(zip(keys, (each(row) for each in operands[1::2]), strict=True))
+        return entries(zip(keys, (operand(row) for operand in operands[1::2]), strict=True))
 
     return made
 
@@ -222,7 +219,7 @@ def _map(call: Call, operands: list[Value]) -> Value | None:
 def _field(call: Call, operands: list[Value]) -> Value:
     name = call.arguments[1]
     assert isinstance(name, Literal)
-    place = [each.name for each in call.arguments[0].type.fields].index(str(name.value))
+    place = [field.name for field in call.arguments[0].type.fields].index(str(name.value))
     (record, _) = operands
 
     def found(row: Row) -> Any:

@@ -1,4 +1,4 @@
-"""Numbers: whole ones within their range, exact decimals to 38 digits, floats as the engine computes them."""
+"""Functions of numbers: integers within their range, exact decimals to 38 digits, floats like the engine."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from sinkql.logical.type import NUMERIC, parse_type
 
 EXACT = Context(prec=200, rounding=ROUND_HALF_UP)
 _ENGINE = Context(prec=39, rounding=ROUND_HALF_UP)
-"""What a product is computed to before it is rounded to its type."""
+"""The digits of a product before it is rounded to its type."""
 
 
 def whole(value: int, type_: str) -> int:
-    """Return what is computed in a type of whole numbers, which it must fit."""
+    """Return the result of an integer operation; raises EvaluationError if it does not fit its type."""
     if value not in RANGES[type_]:
         wider = _wider(value)
-        # beside a bigint, a uint8 is a numeric, but it may be too great to be cast to one
+        # beside a bigint, a uint8 is a numeric, but its value may be too great for a cast to bigint
         wider = "numeric" if wider == "bigint" and type_ == "uint8" else wider
         raise EvaluationError(f"{type_} out of range", wider and f"Cast an operand to {wider}.")
     return value
 
 
 def converted(value: int, type_: str) -> int:
-    """Return a value that is cast to a type of whole numbers, which it must fit."""
+    """Return a value cast to an integer type; raises EvaluationError if it does not fit."""
     known = RANGES[type_]
     if value not in known:
         wider = _wider(value)
@@ -44,21 +44,21 @@ def converted(value: int, type_: str) -> int:
 
 
 def _wider(value: int) -> str | None:
-    """Return a type that has room for a value; None where there is none."""
+    """Return a type with room for a value; None if no integer type has."""
     if value in RANGES["bigint"]:
         return "bigint"
     return "numeric" if abs(value) < 10**28 else None
 
 
 def fit(value: Decimal, type_: Type = NUMERIC) -> Decimal:
-    """Return a number rounded to the scale of a numeric, half away from zero; it must have the digits for it."""
+    """Return a number rounded to the scale of a numeric, half away from zero; raises EvaluationError if too great."""
     precision, scale = type_.precision or 38, type_.scale or 0
     if value.adjusted() > precision and value:
         raise EvaluationError(f"value out of range for {type_}")
     found = EXACT.quantize(value, Decimal(1).scaleb(-scale))
     if found.copy_abs() >= Decimal(10) ** (precision - scale):
         raise EvaluationError(f"value out of range for {type_}")
-    return EXACT.plus(found)  # which has no -0
+    return EXACT.plus(found)  # removes the sign of -0
 
 
 def _whole(operation: Callable[[int, int], int], type_: str) -> Make:
@@ -80,7 +80,7 @@ def _remainder(x: int, y: int) -> int:
 
 
 def _types(call: Call) -> tuple[Type, Type]:
-    left, right = (each.type for each in call.arguments)
+    left, right = (argument.type for argument in call.arguments)
     return left, right
 
 
@@ -107,7 +107,7 @@ def _product(call: Call, operands: list[Value]) -> Value | None:
 
 
 def _quotient_of_decimals(call: Call, operands: list[Value]) -> Value | None:
-    # what the engine has room for
+    # the engine's type
     room = NUMERIC if whole_divisor(call.arguments[1]) else Type("numeric", 30, 10)
     return strict(lambda x, y: _decimal_quotient(x, y, room))(call, operands)
 
@@ -141,23 +141,23 @@ def _factorial(value: int) -> Decimal:
 
 
 _MOST_FACTORIAL = 100
-"""Of which the factorial is no numeric."""
+"""The smallest number whose factorial is out of range for numeric."""
 
 
 def _program(call: Call, operands: list[Value]) -> Value | None:
     text, type_ = call.arguments[0], str(call.type)
     assert isinstance(text, Literal)
     program = str(text.value)
-    return lambda row: program_value(program, type_, [each(row) for each in operands[1:]])
+    return lambda row: program_value(program, type_, [operand(row) for operand in operands[1:]])
 
 
 def program_value(program: str, type_: str, operands: Sequence[Decimal | None]) -> Decimal | float | None:
-    """Return the value of a program as a numeric of a type, or as double precision."""
+    """Return the value of a program as a numeric type, or as double precision."""
     found = evaluate_program(program, operands)
     if found is None:
         return None
     if type_ == "double precision":
-        return float(found) or 0.0  # which has no sign
+        return float(found) or 0.0  # removes the sign of -0.0
     return fit(found, parse_type(type_))
 
 
@@ -189,7 +189,9 @@ def _to_char(call: Call, operands: list[Value]) -> Value | None:
         return format_numeric(numeral, value)
 
     def shown_float(value: float) -> str:
-        if numeral.exponent and value and abs(value) < sys.float_info.min:  # which Java does not write exactly
+        if (
+            numeral.exponent and value and abs(value) < sys.float_info.min
+        ):  # Java does not write subnormal numbers exactly
             raise EvaluationError("to_char() with EEEE of a number so close to zero is not supported")
         try:
             return format_float(numeral, _narrow(value * 10**numeral.shift, type_), FLOAT_DIGITS[type_])
@@ -249,7 +251,7 @@ def _sqrt(value: float) -> float:
 
 
 def even(value: float) -> float:
-    """Return the nearest whole number, the even one of two."""
+    """Return the nearest whole number, and the even one of two."""
     return value if math.isnan(value) or math.isinf(value) else math.copysign(float(round(value)), value)
 
 
@@ -261,7 +263,7 @@ def _toward(round_: Callable[[float], int]) -> Callable[[float], float]:
 
 
 def _bucket(value: float, low: float, high: float, count: int) -> int:
-    """Return which of so many equal parts between two bounds has a value, as Postgres computes it."""
+    """Return the bucket of a value among `count` equal buckets between two bounds, as in Postgres."""
     if count <= 0:
         raise EvaluationError("count must be greater than zero")
     if math.isnan(value) or math.isnan(low) or math.isnan(high):
@@ -313,7 +315,7 @@ _FLOATING: dict[str, Make] = {
 
 
 def _total(total: float, values: float) -> float:
-    """Return a sum of floats; `values` is infinite where one of them was."""
+    """Return a sum of floats; `values` is infinite if one of them was."""
     if math.isinf(total) and not math.isinf(values):
         raise EvaluationError("value out of range: overflow")
     return total

@@ -21,7 +21,7 @@ _PLAIN = ("boolean", "date", "time", "timestamp", "timestamptz", "text", "uuid",
 
 
 def order_key(type_: Type) -> Callable[[Any], Any] | None:
-    """Return what values of a type are ordered by, and are equal by; None for a type without an order here."""
+    """Return the sort key of a type's values, which defines equality too; None for a type without an order here."""
     if type_.name in FLOATS:
         return _float_key
     if type_.name == "interval":
@@ -34,7 +34,7 @@ def order_key(type_: Type) -> Callable[[Any], Any] | None:
 
 
 def _array_key(type_: Type) -> Callable[[Any], Any] | None:
-    """Return what arrays are ordered by: their elements, of which NULL is the last, and then by how many there are."""
+    """Return the sort key of arrays: their elements with NULL last, then their length."""
     key, within = order_key(leaf(type_)), levels(type_) - 1
     if key is None:
         return None
@@ -54,20 +54,20 @@ def _same(value: Any) -> Any:
 
 
 def _float_key(value: float) -> tuple[bool, float]:
-    """Return what floats are ordered by: NaN equals NaN and is above all else."""
+    """Return the sort key of floats: NaN equals NaN and is greater than all others."""
     return (True, 0.0) if math.isnan(value) else (False, value)
 
 
 def comparable(value: Any) -> Any:
-    """Return what a value is ordered by, and is equal by, among values of its type; NULL within others comes last."""
+    """Return the sort key of a value among values of its type; NULL inside a value comes last."""
     if isinstance(value, tuple):
         return tuple((each is None, each if each is None else comparable(each)) for each in value)
     return _float_key(value) if isinstance(value, float) else value
 
 
 def _keys(call: Call) -> Callable[[Any], Any] | None:
-    """Return what the operands of a comparison are compared by; None where their types are not alike."""
-    types = [each.type for each in call.arguments]
+    """Return the key function for the operands of a comparison; None if their types differ."""
+    types = [argument.type for argument in call.arguments]
     if len({type_.name for type_ in types}) > 1:
         return None
     return order_key(types[0])
@@ -137,7 +137,7 @@ def _not_distinct(call: Call, operands: list[Value]) -> Value | None:
 
 
 def _logic(decisive: bool) -> Make:
-    """Make AND, which one false value decides, or OR, which one true does; what stands behind it is not evaluated."""
+    """Make AND, which a false value decides, or OR, which a true value decides; later operands are not evaluated."""
 
     def make(call: Call, operands: list[Value]) -> Value:
         if is_decided(call):
@@ -148,10 +148,10 @@ def _logic(decisive: bool) -> Make:
         def found(row: Row) -> bool | None:
             unknown = False
             value: bool | None = None
-            for place, each in enumerate(operands):
+            for place, operand in enumerate(operands):
                 if place in rows and value is None:
                     continue
-                value = each(row)
+                value = operand(row)
                 if value is decisive:
                     return decisive
                 unknown |= value is None
@@ -173,7 +173,7 @@ def _is(wanted: bool | None) -> Make:
 def _coalesce(call: Call, operands: list[Value]) -> Value | None:
     if not _alike(call):
         return None
-    return lambda row: next((value for each in operands if (value := each(row)) is not None), None)
+    return lambda row: next((value for operand in operands if (value := operand(row)) is not None), None)
 
 
 def _nullif(call: Call, operands: list[Value]) -> Value | None:
@@ -190,12 +190,12 @@ def _nullif(call: Call, operands: list[Value]) -> Value | None:
 
 
 def _alike(call: Call) -> bool:
-    """Tell whether a value of an operand is one of the call's type as it is."""
-    return all(each.type == call.type for each in call.arguments)
+    """Return whether the values of an operand are values of the call's type without a conversion."""
+    return all(argument.type == call.type for argument in call.arguments)
 
 
 def _most(choose: Callable[..., Any]) -> Make:
-    """Return the greatest or the least of the operands that are not NULL."""
+    """Make the greatest or the least of the operands that are not NULL."""
 
     def make(call: Call, operands: list[Value]) -> Value | None:
         key = _keys(call) if _alike(call) else None
@@ -203,7 +203,7 @@ def _most(choose: Callable[..., Any]) -> Make:
             return None
 
         def found(row: Row) -> Any:
-            values: Iterable[Any] = [value for each in operands if (value := each(row)) is not None]
+            values: Iterable[Any] = [value for operand in operands if (value := operand(row)) is not None]
             return choose(values, key=key, default=None)
 
         return found
@@ -213,7 +213,7 @@ def _most(choose: Callable[..., Any]) -> Make:
 
 def _count(test: Callable[[Any], bool]) -> Make:
     def make(call: Call, operands: list[Value]) -> Value:
-        return lambda row: sum(test(each(row)) for each in operands)
+        return lambda row: sum(test(operand(row)) for operand in operands)
 
     return make
 

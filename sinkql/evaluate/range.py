@@ -1,4 +1,4 @@
-"""Ranges, which are their texts: their bounds, what is in them, and their making."""
+"""Functions of ranges, which are stored as texts: their bounds, containment and construction."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sinkql.logical.range import (
 
 
 def _of(read: Callable[[Range], Any], empty: Any) -> Make:
-    """Return what is read of a range, and what it is of an empty one."""
+    """Return a call that reads a property of a range; `empty` is the result for an empty range."""
 
     def make(call: Call, operands: list[Value]) -> Value | None:
         type_ = call.arguments[0].type.name
@@ -38,7 +38,7 @@ def _of(read: Callable[[Range], Any], empty: Any) -> Make:
 
 
 def _pair(call: Call) -> tuple[str, str]:
-    first, second = (each.type.name for each in call.arguments)
+    first, second = (argument.type.name for argument in call.arguments)
     return first, second
 
 

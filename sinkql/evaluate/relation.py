@@ -1,4 +1,4 @@
-"""A relation → its rows, out of the rows of the items that it reads."""
+"""Compute the rows of a relation from the rows of the items that it reads."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from sinkql.evaluate.operator import comparable, order_key
 from sinkql.logical.numeric_type import RANGES
 
 Read = Callable[[str], Iterable[Row]]
-"""An item's full name → its rows."""
+"""Returns the rows of an item by its full name."""
 Run = Callable[[Read], Iterable[Row]]
-"""What gives the rows of a relation, out of those of the items that it asks for, one after the other."""
+"""Computes the rows of a relation; asks for the rows of each item one after another."""
 
 
 def rows_of(relation: logical.Relation, catalog: logical.CatalogReader) -> Run | None:
-    """Return what gives the rows of a relation over items of a catalog; None where it takes an engine.
+    """Return a function that computes the rows of a relation over items of a catalog; None if it needs an engine.
 
-    It raises SQ3201 for a row on which an expression fails, UnsureError where an engine must do it.
+    The function raises SQ3201 if an expression fails for a row, NotEvaluableError if an engine must compute the rows.
     """
     match relation:
         case logical.Get():
@@ -59,7 +59,7 @@ def _get(relation: logical.Get, catalog: logical.CatalogReader) -> Run | None:
 
 def _values(expressions: Iterable[logical.Expression], below: logical.Relation) -> list[Value] | None:
     columns = [column.name for column in below.shape.columns]
-    found = [function_of(each, columns) for each in expressions]
+    found = [function_of(expression, columns) for expression in expressions]
     known = [each for each in found if each is not None]
     return known if len(known) == len(found) else None
 
@@ -82,8 +82,8 @@ def _filter(relation: logical.Filter, catalog: logical.CatalogReader) -> Run | N
 
 
 def _union(relation: logical.Union, catalog: logical.CatalogReader) -> Run | None:
-    inputs = [rows_of(each, catalog) for each in relation.inputs]
-    known = [each for each in inputs if each is not None]
+    inputs = [rows_of(input_, catalog) for input_ in relation.inputs]
+    known = [input_ for input_ in inputs if input_ is not None]
     if len(known) < len(inputs):
         return None
     return lambda read: (row for each in known for row in each(read))
@@ -101,7 +101,7 @@ def _flatten(relation: logical.Flatten, catalog: logical.CatalogReader) -> Run |
         return found or ([(None, None)] if relation.outer else [])
 
     width = 2 if relation.ordinality else 1
-    return lambda read: ((*row, *each[:width]) for row in below(read) for each in elements(row))
+    return lambda read: ((*row, *element[:width]) for row in below(read) for element in elements(row))
 
 
 def _repeat(relation: logical.Repeat, catalog: logical.CatalogReader) -> Run | None:
@@ -154,7 +154,7 @@ def _join(join: logical.Join, catalog: logical.CatalogReader) -> Run | None:
 
 
 def _key(values: Sequence[tuple[Value, bool]], row: Row) -> Row | None:
-    """Return what a row is joined by; None if a NULL in it equals nothing."""
+    """Return the join key of a row; None if a NULL in it equals nothing."""
     found = [(value(row), safe) for value, safe in values]
     if any(each is None and not safe for each, safe in found):
         return None
@@ -162,7 +162,7 @@ def _key(values: Sequence[tuple[Value, bool]], row: Row) -> Row | None:
 
 
 def _bound(relation: logical.Bound, catalog: logical.CatalogReader) -> Run | None:
-    """Return what gives the rows that show now."""
+    """Return a function that computes the visible rows at the present time."""
     below = rows_of(relation.input, catalog)
     begins = _values([relation.begin] if relation.begin is not None else [], relation.input)
     ends = _values([relation.end] if relation.end is not None else [], relation.input)
@@ -185,7 +185,7 @@ def _aggregate(relation: logical.Aggregate, catalog: logical.CatalogReader) -> R
     group = _values((output.expression for output in relation.group), relation.input)
     arguments = _values((call.argument for call in relation.calls if call.argument is not None), relation.input)
     totals = [_total(call) for call in relation.calls]
-    known = [each for each in totals if each is not None]
+    known = [total for total in totals if total is not None]
     if below is None or group is None or arguments is None or len(known) < len(totals):
         return None
     remaining = iter(arguments)
@@ -234,7 +234,7 @@ def _over_all(call: logical.AggregateCall) -> Callable[[list[Any]], Any] | None:
 
 def _sum(type_: logical.Type) -> Callable[[list[Any]], Any] | None:
     if type_.name not in RANGES and type_.name != "numeric":
-        return None  # a sum of floats depends on the order
+        return None  # the sum of floats depends on their order
 
     def found(values: list[Any]) -> Any:
         if not values:

@@ -1,4 +1,4 @@
-"""Functions of text, and what is like a pattern in SQL's own sense."""
+"""Functions of text, and LIKE."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sinkql.logical.pattern import ENDS_IN_ESCAPE
 from sinkql.logical.type import TEXT
 
 _MOST_CHARACTERS = 10_000_000
-"""How long a text may become here."""
+"""The maximum length of a text computed here."""
 
 
 def _known(text: str) -> str:
@@ -49,7 +49,7 @@ def _left(text: str, count: int) -> str:
 
 
 def _right(text: str, count: int) -> str:
-    if count == RANGES["integer"][0]:  # which has no opposite: Postgres takes nothing off
+    if count == RANGES["integer"][0]:  # its negation overflows: Postgres removes nothing
         return text
     return text[len(text) - min(count, len(text)) :] if count >= 0 else text[-count:]
 
@@ -61,7 +61,7 @@ def _repeat(text: str, count: int) -> str:
 
 
 def _padded(text: str, length: int, fill: str = " ") -> tuple[str, str]:
-    """Return a text that is cut to a length, and what is missing of it."""
+    """Return a text cut to a length, and the missing padding."""
     if length > _MOST_CHARACTERS:
         raise NotEvaluableError
     missing = max(length - len(text), 0) if fill else 0
@@ -119,7 +119,7 @@ def _md5(value: str | bytes) -> str:
 
 
 def _shown(call: Call, operands: list[Value], start: int) -> list[Value] | None:
-    """Return operands from a place on as text; None where one of them has no text here."""
+    """Return the operands from index `start` as text; None if one of them has no text here."""
     shown: list[Value] = []
     for argument, operand in zip(call.arguments[start:], operands[start:], strict=True):
         convert: Callable[[Any], Any] | None = conversion(argument.type, TEXT)
@@ -181,7 +181,7 @@ def _ilike(text: str, pattern: str, escape: str = "\\") -> bool:
 
 @lru_cache(maxsize=100)
 def _pattern(pattern: str, escape: str) -> tuple[re.Pattern[str], bool]:
-    """Return what a pattern finds; of one that ends in an escape character, what comes to that character."""
+    """Return the regular expression of a pattern, and whether it ends in an escape character, which is left out."""
     parts, letters, ends = [], iter(pattern), False
     for letter in letters:
         if letter == escape:

@@ -1,4 +1,4 @@
-"""Dates and times: intervals added to them, what they are made of, and what they are cut to."""
+"""Functions of dates and times: arithmetic with intervals, fields, construction, truncation and to_char()."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _difference(end: datetime, start: datetime) -> Interval:
 
 
 def _months_later(day: _Day, months: int) -> _Day:
-    """Return the same day of another month, or its last one; months count before days, as in Postgres."""
+    """Return the same day of another month, or its last day; months are added before days, as in Postgres."""
     years, month = divmod(day.month - 1 + months, 12)
     year = day.year + years
     last = calendar.monthrange(year, month + 1)[1]
@@ -95,13 +95,13 @@ _UNITS: dict[str, Callable[[datetime], datetime]] = {
 
 
 def _constant(call: Call) -> str:
-    """Return the first argument, which is a constant, as a word."""
+    """Return the constant first argument as a word."""
     word = call.arguments[0]
     return str(word.value).lower() if isinstance(word, Literal) else ""
 
 
 def _in_utc(value: date | time) -> datetime:
-    """Return the instant of a date or time, as it is in UTC; of a time of day, in 1970."""
+    """Return the instant of a date or time in UTC; a time of day is in 1970."""
     if isinstance(value, time):
         return datetime.combine(_EPOCH, value)
     if not isinstance(value, datetime):
@@ -144,14 +144,14 @@ def _timestamp(year: int, month: int, day: int, hour: int, minute: int, second: 
 
 
 def _micros_of(second: float | Decimal) -> int:
-    """Return seconds as microseconds, of which there are too many for a minute where they are no number."""
+    """Return seconds as microseconds; NaN and infinity become a day, which is out of range."""
     if not isfinite(second):
         return DAY
     return round(float(second) * 1_000_000)
 
 
 def _of_parts(months: int, days: int, micros: int) -> str:
-    """Return an interval as columns have it; refuse one that is none."""
+    """Return an interval as columns store it; raises EvaluationError if it is out of range."""
     if not -(2**31) <= min(months, days) <= max(months, days) < 2**31:
         raise EvaluationError("interval out of range")
     return show_interval(Interval(months, days, micros))
@@ -229,7 +229,7 @@ def _to_char(call: Call, operands: list[Value]) -> Value | None:
 
     def shown(value: datetime) -> str:
         at = _in_utc(value)
-        return "".join(each if isinstance(each, str) else _shown(each, at) for each in parts)
+        return "".join(part if isinstance(part, str) else _shown(part, at) for part in parts)
 
     return strict(shown)(call, operands[:1])
 
@@ -249,7 +249,7 @@ def _shown(part: TimePart, at: datetime) -> str:
 
 
 def _turned(sign: int) -> Callable[[time, Interval], time]:
-    """Return a time of day by so many hours later; days do not count."""
+    """Return a function that moves a time of day by the hours of an interval; days do not count."""
 
     def turn(value: time, interval: Interval) -> time:
         return (_in_utc(value) + timedelta(microseconds=sign * (interval.micros % DAY))).time()
@@ -269,12 +269,12 @@ def _of_interval(result: Callable[[Any], Any]) -> Make:
 
 
 def _float_epoch(value: Interval) -> float:
-    """Return the seconds as Postgres adds them up in floats: those of the days to the rest."""
+    """Return the seconds as Postgres adds them in floats: the seconds of the days plus the rest."""
     return value.micros / 1_000_000 + value.days * 86_400.0
 
 
 def _turn(value: Interval, unit: int, turn: int) -> int:
-    """Return how many of a unit the clock of an interval has behind the last turn; none is below its sign."""
+    """Return the value of one unit on an interval's clock, with the interval's sign."""
     return (1 if value.micros >= 0 else -1) * (abs(value.micros) // unit % turn)
 
 

@@ -1,12 +1,10 @@
-"""Any plan → an indented tree, or a graph: a statement's syntax, an item's meaning, a job.
+"""EXPLAIN: a statement's syntax, an item's meaning or a job as an indented tree or a graph.
 
-* `item`, `item`, `job`: each vocabulary to a tree.
-* `expression`: an expression's tree to SQL.
-* `job`: what a job's operators hold, beside each.
-* `tree`: the tree to text or to DOT.
-* `expression`: names, values and options.
-
-Nothing in it depends on when or where it was made.
+* `item`: The tree of a view, of a sink, and of any other dataclass.
+* `job`: The tree of a job, with its state.
+* `expression`: Expressions, names and options as SQL.
+* `tree`: The tree itself, and its text or graph.
+The output depends only on the plan, so it is the same on every machine.
 """
 
 from __future__ import annotations
@@ -28,13 +26,13 @@ Plan = ast.Statement | logical.Item | physical.Job | physical.Graph | physical.O
 def to_text(plan: Plan, held: Held | None = None, notes: Sequence[str] = ()) -> str:
     """Return a plan as an indented tree, without a newline at its end.
 
-    `notes` are lines on the whole of it; a job's operators have with them what they `held`.
+    `notes` are lines about the whole plan. The operators of a job show the state that they `held`.
     """
     return "\n".join(lines(_with_state(plan, held, notes)))
 
 
 def to_dot(plan: Plan, held: Held | None = None, notes: Sequence[str] = ()) -> str:
-    """Return a plan as a graph in the DOT language, with the same."""
+    """Return a plan as a graph in the DOT language, with the same notes and state."""
     return dot(_with_state(plan, held, notes))
 
 

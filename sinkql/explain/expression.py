@@ -1,8 +1,6 @@
-"""An expression's tree → the SQL that a user would write for it: planned again, it is the same tree.
+"""Expressions, window frames, names and options as SinkQL's own SQL.
 
-The frame of a window function → its SQL.
-
-Names, values and options → the words that all plans share.
+Planning the SQL of an expression again gives the same expression.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from sinkql.logical.expression import text_of
 from sinkql.logical.nested import write_nested
 from sinkql.logical.type import DAY, INTERVAL, SECOND
 
-# how strongly SQL binds a text; an operand that binds more weakly stands in parentheses
+# binding strength of a text; an operand that binds more weakly gets parentheses
 _OR, _AND, _NOT, _PREDICATE, _OTHER, _SUM, _PRODUCT, _SIGN, _ATOM = range(9)
 _FIELDS = ("->", "->>", "#>", "#>>")
 _INFIX = {
@@ -32,7 +30,7 @@ _INFIX = {
     "AND": _AND,
     "OR": _OR,
 }
-# operators that take their operands' common type, so that beside a column a constant needs no type of its own
+# operators that bring their operands to a common type, so that a constant beside a column needs no cast
 _COMPARED = (
     "=", "<>", "<", "<=", ">", ">=", "IS NOT DISTINCT FROM", "BETWEEN", "IN", "nullif", "coalesce", "greatest", "least",
 )  # fmt: skip
@@ -48,7 +46,7 @@ def sql(expression: Expression) -> str:
 
 
 def name(text: str) -> str:
-    """Return a column's name, in quotes where SQL wants them; names of SinkQL's own, which begin with $, have none."""
+    """Return a column's name, in quotes if SQL requires them; SinkQL's internal names (with $) have none."""
     if re.fullmatch(r"\$?[a-z_0-9]*|[a-z_][a-z_0-9]*", text) and text.upper() not in QUOTED:
         return text
     return quoted(text)
@@ -86,7 +84,7 @@ def _operand(cast: Cast) -> str:
 
 
 def _case(case: Case) -> str:
-    parts = [f"WHEN {sql(each.when)} THEN {sql(each.then)}" for each in case.branches]
+    parts = [f"WHEN {sql(branch.when)} THEN {sql(branch.then)}" for branch in case.branches]
     if case.otherwise is not None:
         parts.append(f"ELSE {sql(case.otherwise)}")
     return f"CASE {' '.join(parts)} END"
@@ -119,13 +117,13 @@ def _literal(literal: Literal) -> _Text:
 
 
 def _part(value: Any, type_: Type) -> str:
-    """Return the text of a value as it is written within another."""
+    """Return the text of a value inside an array or another container."""
     text = text_of(value, type_)
     return f"\\x{text}" if type_.name == "bytea" else text
 
 
 def _natural(text: str) -> Type | None:
-    """Return the type that a number has by its digits alone."""
+    """Return the type of a number by its digits alone."""
     match = re.fullmatch(r"-?(\d+)(?:\.(\d+))?", text)
     if match is None:
         return None
@@ -162,10 +160,10 @@ def _call(call: Call) -> _Text:
         case "IS NULL" | "IS TRUE" | "IS FALSE":
             return f"{_bracketed(operands[0], _OTHER)} {function}", _PREDICATE
         case "BETWEEN":
-            value, low, high = (_bracketed(each, _OTHER) for each in operands)
+            value, low, high = (_bracketed(operand, _OTHER) for operand in operands)
             return f"{value} BETWEEN {low} AND {high}", _PREDICATE
         case "IN":
-            values = ", ".join(each[0] for each in operands[1:])
+            values = ", ".join(operand[0] for operand in operands[1:])
             return f"{_bracketed(operands[0], _OTHER)} IN ({values})", _PREDICATE
         case "-" | "~" if len(operands) == 1:
             return f"{function}{_bracketed(operands[0], _ATOM)}", _SIGN if function == "-" else _OTHER
@@ -176,11 +174,11 @@ def _call(call: Call) -> _Text:
         case "AT TIME ZONE":
             return f"{_bracketed(operands[0], _ATOM)} AT TIME ZONE {operands[1][0]}", _OTHER
         case "REGEXP_MATCH":
-            text, pattern, place = (each[0] for each in operands)
+            text, pattern, place = (operand[0] for operand in operands)
             return f"(regexp_match({text}, {pattern}))[{place}]", _ATOM
         case "[]":
             text = _bracketed(operands[0], _ATOM)
-            # behind a type, a subscript would be read as the type's
+            # after a type name, a subscript would belong to the type
             of = call.arguments[0]
             cast = isinstance(of, Cast | Literal) or (isinstance(of, Call) and of.function.startswith("[:]"))
             return f"({text})[{operands[1][0]}]" if cast else f"{text}[{operands[1][0]}]", _ATOM
@@ -194,7 +192,7 @@ def _call(call: Call) -> _Text:
             assert isinstance(field, Literal)
             return f"({operands[0][0]}).{name(str(field.value))}", _ATOM
         case "ARRAY":
-            return f"ARRAY[{', '.join(each[0] for each in operands)}]", _ATOM
+            return f"ARRAY[{', '.join(operand[0] for operand in operands)}]", _ATOM
         case "$exact":
             return _program(call, operands)
         case "$interval":
@@ -205,12 +203,12 @@ def _call(call: Call) -> _Text:
         case _ if function.endswith(" ANY"):
             return f"{_bracketed(operands[0], _OTHER)} {function}({operands[1][0]})", _PREDICATE
         case "LIKE" | "ILIKE" if len(operands) == 3:
-            value, pattern, escape = (_bracketed(each, _ATOM) for each in operands)
+            value, pattern, escape = (_bracketed(operand, _ATOM) for operand in operands)
             return f"{value} {function} {pattern} ESCAPE {escape}", _PREDICATE
         case _ if function in _INFIX:
             return _between(function, operands)
         case _:
-            return f"{function.removeprefix('$')}({', '.join(each[0] for each in operands)})", _ATOM
+            return f"{function.removeprefix('$')}({', '.join(operand[0] for operand in operands)})", _ATOM
 
 
 def _parts(arguments: Sequence[Expression], operands: Sequence[_Text]) -> str:
@@ -218,14 +216,14 @@ def _parts(arguments: Sequence[Expression], operands: Sequence[_Text]) -> str:
     factors = ("months", ""), ("days", ""), ("secs", " * 0.000001")
     given = [
         f"{unit} => {_bracketed(text, _PRODUCT) if factor else text[0]}{factor}"
-        for (unit, factor), each, text in zip(factors, arguments, operands, strict=True)
-        if not (isinstance(each, Literal) and each.value == 0)
+        for (unit, factor), argument, text in zip(factors, arguments, operands, strict=True)
+        if not (isinstance(argument, Literal) and argument.value == 0)
     ]
     return f"make_interval({', '.join(given)})"
 
 
 def _program(call: Call, operands: Sequence[_Text]) -> _Text:
-    """Return the steps of a program as they may have been written."""
+    """Return the calls that a compiled program stands for."""
     text, stack = call.arguments[0], list[_Text]()
     assert isinstance(text, Literal)
     for word in str(text.value).split():
@@ -247,8 +245,8 @@ def _program(call: Call, operands: Sequence[_Text]) -> _Text:
 
 
 def _row(call: Call, operands: Sequence[_Text]) -> _Text:
-    text = f"ROW({', '.join(each[0] for each in operands)})"
-    plain = all(each.name == f"f{number}" and each.nullable for number, each in enumerate(call.type.fields, 1))
+    text = f"ROW({', '.join(operand[0] for operand in operands)})"
+    plain = all(field.name == f"f{number}" and field.nullable for number, field in enumerate(call.type.fields, 1))
     return (text if plain else f"{text}::{call.type}"), _ATOM
 
 
@@ -259,22 +257,22 @@ def _negated(operand: Expression) -> _Text:
 
 
 def _between(operator: str, operands: Sequence[_Text]) -> _Text:
-    """Put an operator between operands; only a left operand of its own kind needs no parentheses."""
+    """Put an operator between operands; only a left operand of the same operator needs no parentheses."""
     binds = _INFIX[operator]
     tight = _ATOM if binds == _OTHER else binds + 1
     left = _bracketed(operands[0], binds if binds in (_SUM, _PRODUCT) else tight)
     if operator in _FIELDS:
         left = _bracketed(operands[0], binds)  # of jsonb, which no other operator gives
-    return f" {operator} ".join([left, *(_bracketed(each, tight) for each in operands[1:])]), binds
+    return f" {operator} ".join([left, *(_bracketed(operand, tight) for operand in operands[1:])]), binds
 
 
 def _beside(function: str, arguments: Sequence[Expression]) -> list[_Text]:
-    """Return operands; a constant beside an operand that says its type is written without it."""
+    """Return the operands; a constant beside an operand of known type has no cast."""
     compared = function in _COMPARED
     if not compared and (function not in _COMPUTED or len(arguments) != 2):
-        return [_text(each) for each in arguments]
-    told = {each.type.name for each in arguments if not isinstance(each, Literal)}
-    return [_bare(each, told, compared=compared) or _text(each) for each in arguments]
+        return [_text(argument) for argument in arguments]
+    told = {argument.type.name for argument in arguments if not isinstance(argument, Literal)}
+    return [_bare(argument, told, compared=compared) or _text(argument) for argument in arguments]
 
 
 def _bare(expression: Expression, told: set[str], *, compared: bool) -> _Text | None:
@@ -292,7 +290,7 @@ def _bare(expression: Expression, told: set[str], *, compared: bool) -> _Text | 
 
 
 def frame_sql(frame: logical.Frame | physical.Frame | None) -> str:
-    """Return a frame with a space before it; nothing for the one that a window has without a word."""
+    """Return a frame with a space before it; an empty string for the default frame."""
     if frame is None:
         return ""
     start, end = _bound(frame.start.offset, "PRECEDING"), _bound(frame.end.offset, "FOLLOWING")
@@ -317,7 +315,7 @@ REDACTED = "<redacted>"
 
 
 def flat(options: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Yield `name: value` of options; a text that may be a secret shows its secrets' names alone."""
+    """Yield `name: value` for each option; an option that may hold a secret shows only the names of its secrets."""
     for name, value in sorted(options.items()):
         label = prefix + name.replace("_", " ")
         if isinstance(value, Mapping) and "secret_text" in value:
@@ -331,7 +329,7 @@ def flat(options: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 def without_literals(data: Any) -> Any:
-    """Return JSON-able data without the literals of texts that may be secrets."""
+    """Return JSON-able data without the literals of options that may hold secrets."""
     match data:
         case {"secret_text": parts}:
             return {"secret_text": [part if isinstance(part, Mapping) else REDACTED for part in parts]}
@@ -349,7 +347,7 @@ def _secret_text(value: Mapping[str, Any]) -> str:
 
 
 def scalar(value: Any) -> str:
-    """Return a value as plans show it."""
+    """Return a value as plans print it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list | tuple):
@@ -358,6 +356,6 @@ def scalar(value: Any) -> str:
 
 
 def duration(time: timedelta) -> str:
-    """Return a time as a text, exact to the millisecond."""
+    """Return a duration as text, exact to the millisecond."""
     ms = time // timedelta(milliseconds=1)
     return f"{ms} ms" if ms % 1000 else f"{ms // 1000} s"

@@ -1,6 +1,6 @@
-"""What an item means → its tree.
+"""The tree of a planned item, and of any dataclass.
 
-Any dataclass → its tree: its class, then its fields; spans, empty fields and secrets are left out.
+The tree of a dataclass has its class, then its fields without spans, empty fields and secrets.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def sink_tree(sink: logical.Sink) -> Tree:
 
 
 def shape(found: logical.Shape) -> Iterator[str]:
-    """Yield what is known of a relation's rows."""
-    columns = (f"{name(each.name)} {each.type}{'' if each.nullable else ' not null'}" for each in found.columns)
+    """Yield the known properties of a relation's rows."""
+    columns = (f"{name(column.name)} {column.type}{'' if column.nullable else ' not null'}" for column in found.columns)
     yield f"columns: {', '.join(columns)}"
     yield from _unique(found)
     yield f"changes: {found.change}"
@@ -115,7 +115,7 @@ def _join(join: logical.Join) -> Tree:
 
 
 def _more(join: logical.Join) -> str:
-    """Return what a condition that is no equality costs where rows without a match show, or rows of one side alone."""
+    """Return the extra exchanges of a condition that is not an equality, when unmatched or one-sided rows show."""
     if logical.threshold_of(join) is not None:
         return " (a bound: reads only the rows between the old value and the new one)"
     if logical.paired_once(join):
@@ -153,7 +153,7 @@ def _call(call: logical.AggregateCall) -> str:
 
 
 def node_tree(value: Any) -> Tree:
-    """Return the tree of a statement, or of anything that is made of dataclasses."""
+    """Return the tree of a statement, or of any value of dataclasses."""
     return tree(type(value).__name__, _fields(value))
 
 

@@ -1,7 +1,4 @@
-"""A job, or a part of one → its tree.
-
-A job's tree, and what its state holds → the tree with a line for each arrangement below its operator.
-"""
+"""The tree of a job, and with its state: a line for each arrangement below its operator."""
 
 from __future__ import annotations
 
@@ -38,8 +35,8 @@ def _index(index: physical.Arrange) -> Tree:
 
 
 def _timeline(job: physical.Job) -> str | None:
-    """Return what is read at the ticks that jobs have in common."""
-    followed = [each for each in job.reads() if each.source in job.timeline]
+    """Return the line about sources that jobs read up to the same ticks."""
+    followed = [read for read in job.reads() if read.source in job.timeline]
     names = [*(each.name for each in followed), *["mz_now()"] * (len(job.timeline) > len(followed))]
     if not names:
         return None
@@ -48,7 +45,7 @@ def _timeline(job: physical.Job) -> str | None:
 
 
 def graph_tree(graph: physical.Graph) -> Tree:
-    """Return the tree of what gives a relation's rows, with what is used several times below it."""
+    """Return the tree of a relation's operators; operators with several readers follow below it."""
     root = operator_tree(graph.root)
     return Tree(root.title, (*root.parts, *_shared(graph)))
 
@@ -82,7 +79,7 @@ def _write(job: physical.Job) -> Tree:
 
 
 def _option(value: Any) -> str:
-    """Return an option's value; of a list of clauses the SQL of each."""
+    """Return an option's value; for a list of clauses, the SQL of each clause."""
     return ", ".join(each["sql"] for each in value) if isinstance(value, list | tuple) else scalar(value)
 
 
@@ -94,7 +91,7 @@ def operator_tree(operator: physical.Operator) -> Tree:
             return tree(title(operator), columns, changes, flat(operator.options))
         case physical.Map():
             where = f"where: {sql(operator.where.expression)}" if operator.where is not None else None
-            outputs = (f"{name(each.name)} {each.type}: {sql(each.expression)}" for each in operator.outputs)
+            outputs = (f"{name(output.name)} {output.type}: {sql(output.expression)}" for output in operator.outputs)
             return tree(title(operator), where, outputs, operator_tree(operator.input))
         case physical.Union():
             return tree(title(operator), map(operator_tree, operator.inputs))
@@ -151,24 +148,24 @@ def _ordered(order: tuple[physical.Order, ...]) -> str:
 
 
 def _key_of(side: physical.Side) -> Iterator[str]:
-    """Yield the columns of a side's key; of those that are computed for it what they are."""
+    """Yield the columns of a side's key; a computed column is shown by its expression."""
     for each in side.key:
         yield name(each) if each in side.kept else _named(side, each)
 
 
 def _key_of_index(arrange: physical.Arrange) -> Iterator[str]:
-    """Yield the columns of an index's key; of those that are computed for it what they are."""
+    """Yield the columns of an index's key; a computed column is shown by its expression."""
     below = arrange.input
-    computed = {each.name: each.expression for each in below.outputs} if isinstance(below, physical.Map) else {}
+    computed = {output.name: output.expression for output in below.outputs} if isinstance(below, physical.Map) else {}
     for each in arrange.key:
         expression = computed.get(each)
         yield name(each) if expression is None or isinstance(expression, Reference) else sql(expression)
 
 
 def _named(side: physical.Side, column: str) -> str:
-    """Return a column of what a side stands on, or what it is there if it is computed for the join."""
+    """Return a column of a side's input, or the expression of a column computed for the join."""
     below = side.input
-    computed = {each.name: each.expression for each in below.outputs} if isinstance(below, physical.Map) else {}
+    computed = {output.name: output.expression for output in below.outputs} if isinstance(below, physical.Map) else {}
     expression = computed.get(column)
     return name(column) if expression is None or isinstance(expression, Reference) else sql(expression)
 
@@ -183,7 +180,7 @@ def _call(call: physical.AggregateCall) -> str:
 
 
 def title(operator: physical.Operator) -> str:
-    """Return what an operator is, in a line."""
+    """Return an operator's name and its main properties in one line."""
     match operator:
         case physical.Read():
             return f"Read {operator.connector}: {operator.name}"
@@ -231,15 +228,15 @@ def title(operator: physical.Operator) -> str:
 
 
 def _columns(columns: tuple[physical.Column, ...]) -> str:
-    return ", ".join(f"{name(each.name)} {each.type}{'' if each.nullable else ' not null'}" for each in columns)
+    return ", ".join(f"{name(column.name)} {column.type}{'' if column.nullable else ' not null'}" for column in columns)
 
 
 Held = Mapping[str, Mapping[str, Any]]
-"""What the arrangements of a job hold, by name, as `runtime.batch.figures` says."""
+"""The state of a job's arrangements by name, as `runtime.batch.figures` returns it."""
 
 
 def with_state(root: Tree, job: physical.Job, held: Held) -> Tree:
-    """Return the tree of a job with what its operators hold, and what went through them in the last batch."""
+    """Return the tree of a job with the state of its operators, and the changes of the last batch."""
     notes: dict[str, list[str]] = {}
     for operator in job.graph.running():
         if isinstance(operator, physical.Stateful):

@@ -1,4 +1,4 @@
-"""A plan as a tree of titles and details → indented text, or a graph for Graphviz."""
+"""A plan as a tree of titles and details, and its indented text or graph for Graphviz."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A node: what it is, then its details (texts) and the nodes below it, in their order."""
+    """A node: its title, then its details (texts) and the nodes below it, in order."""
 
     title: str
     parts: tuple[str | Tree, ...] = ()
 
 
 def tree(title: str, *parts: str | Tree | Iterable[str | Tree] | None) -> Tree:
-    """Return a node; None among the parts stands for nothing, an iterable for all that is in it."""
+    """Return a node; a None among the parts is left out, an iterable adds each of its parts."""
     found: list[str | Tree] = []
     for part in parts:
         match part:
@@ -29,13 +29,13 @@ def tree(title: str, *parts: str | Tree | Iterable[str | Tree] | None) -> Tree:
 
 
 def with_notes(node: Tree, notes: Iterable[str]) -> Tree:
-    """Return a node with more details, behind those that it has."""
+    """Return a node with details added after its own."""
     first = next((place for place, part in enumerate(node.parts) if isinstance(part, Tree)), len(node.parts))
     return Tree(node.title, (*node.parts[:first], *notes, *node.parts[first:]))
 
 
 def lines(node: Tree) -> Iterator[str]:
-    """Yield the node as text, two spaces further in a level."""
+    """Yield the node as text; each level is two spaces further in."""
     yield node.title
     for part in node.parts:
         inner = lines(part) if isinstance(part, Tree) else iter([part])
@@ -43,7 +43,7 @@ def lines(node: Tree) -> Iterator[str]:
 
 
 def dot(node: Tree) -> str:
-    """Return the node as a graph in the DOT language: a box a node, arrows from inputs to what reads them."""
+    """Return the node as a graph in the DOT language: a box for each node, arrows from inputs to readers."""
     return "\n".join(["digraph plan {", "  rankdir = BT;", "  node [shape = box];", *_boxes(node, [0]), "}"])
 
 

@@ -1,12 +1,22 @@
-"""What statements mean, as frozen data: read it as `logical.Sink`, `logical.Call`.
+"""The meaning of statements as frozen data: read it as `logical.Sink`, `logical.Call`.
 
-* `type`: the types of values.
-* `function`: what can be called, each entry with the version of its meaning.
-* `expression`: trees of columns, literals, casts, cases and calls.
-* `relation`: what queries mean: relations over relations, with their columns, keys and change kinds.
-* `relation`: joins by which rows show beyond a value that moves.
-* `item`: what CREATE statements mean.
-* `catalog`: what planning reads: stored items, their facts, the catalog.
+* `type`: The types of values.
+* `numeric_type`: The ranges and digits of numeric types.
+* `function`: The list of functions, each with the version of its meaning.
+* `meaning_version`: Later versions for calls with some constants.
+* `expression`: Trees of columns, literals, casts, cases and calls.
+* `short_circuit`: The conditions of AND and OR that need not be computed.
+* `relation`: Queries as relations over relations, with their columns, keys and changes.
+* `item`: The items that CREATE statements define.
+* `catalog`: The catalog as the planner reads it: stored items and their facts.
+* `nested`: The texts of arrays, lists, maps and records.
+* `range`: The texts of ranges, their bounds and their order.
+* `jsonb`: The canonical text of jsonb, and paths into it.
+* `letter_case`: The upper and lower case of letters.
+* `pattern`: Regular expressions, their replacements, and the patterns of format().
+* `number_format`: The number patterns of to_char().
+* `time`: The texts of dates, times and intervals.
+* `time_format`: The time patterns of to_char(), to_date() and to_timestamp().
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What planning reads: stored items with their facts, and the catalog that has them."""
+"""The catalog as the planner reads it: stored items, and their facts."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from sinkql.keywords import Keywords
 from sinkql.logical.item import Item
 
 Facts = Mapping[str, Any]
-"""What purification found out from the world for one item, JSON-able; stored with it, to plan again offline."""
+"""The facts that purification found for one item, JSON-able; stored with it, so that it can be planned offline."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An item as the catalog keeps it: identity, kind (as in DROP), canonical statement, facts."""
+    """A stored item: identity, kind (as in DROP), canonical statement, facts."""
 
     id: str
     name: str
@@ -26,20 +26,20 @@ class Entry:
 
 
 class CatalogReader(Protocol):
-    """Read the catalog while planning.
+    """Read access to the catalog for the planner.
 
-    Full names are `database.schema.item`, of a schema `database.schema.`, of a database `database.`; clusters have a
-    plain name.
+    Full names are `database.schema.item` for items, `database.schema.` for schemas and `database.` for databases;
+    clusters have a plain name.
     """
 
     def resolve(self, name: ast.Name) -> str:
-        """Return the full name that `name` stands for, whether or not such an item exists."""
+        """Return the full name of `name`, whether or not the item exists."""
 
     def locate(self, name: ast.Name) -> str:
-        """Return the full name that a new item called `name` gets."""
+        """Return the full name for a new item called `name`."""
 
     def has(self, full_name: str) -> bool:
-        """Tell whether there is an item of that full name, without planning it: it may turn out not to plan."""
+        """Return whether an item of that full name exists, without planning it, so its plan may still fail."""
 
     def entry(self, full_name: str) -> Entry | None:
         """Return the stored item of that full name."""
@@ -51,10 +51,10 @@ class CatalogReader(Protocol):
         """Return the full names of all items of a kind (SECRET, CONNECTION, SOURCE, …), for hints."""
 
     def dependents(self, full_name: str) -> tuple[str, ...]:
-        """Return the full names of the items that use an item directly, or are in it."""
+        """Return the full names of the items that depend directly on an item, or are inside it."""
 
     def setting(self, name: str) -> str:
-        """Return the system setting of that name, its default if it was never set."""
+        """Return the value of a system setting, its default if it was never set."""
 
     @property
     def words(self) -> Keywords:

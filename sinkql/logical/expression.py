@@ -1,7 +1,7 @@
-"""What an expression means: a tree of typed nodes over the columns of one relation.
+"""An expression's meaning: a tree of typed nodes over the columns of one relation.
 
-A tree says what is computed, and nothing about how an engine spells it. Two trees that are equal mean the same; where
-they were written (`span`) does not count. The union is closed: whoever reads trees matches on it without a default.
+A tree says what to compute, and nothing about the spelling in an engine. Equal trees have equal meanings; their
+places in the text (`span`) do not count. The union is closed, so code matches on it without a default.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from sinkql.logical.type import Type
 NOWHERE = Span(0, 0)
 _DIGITS = Context(prec=80)
 MAX_FRAMES = 5000
-"""Python's calls within calls that deep trees may take; a thread's stack of 8 MB holds eight times as many."""
+"""The depth of Python calls for the deepest trees; a thread's stack of 8 MB has room for eight times as many."""
 MAX_DEPTH = 600 if sys.version_info[:2] == (3, 12) else 1100
-"""Nodes within nodes that a tree may have: what reads trees takes up to four calls a node.
+"""The maximum depth of a tree: code that reads trees makes up to four calls per node.
 
-In Python 3.12, libraries in C have 1,500 calls within calls, of which JSON takes two a node.
+In Python 3.12, libraries in C can nest 1,500 calls, and JSON makes two per node.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """An interval as Postgres keeps it: months, days and microseconds, each with its sign."""
+    """An interval as Postgres stores it: months, days and microseconds, each with its sign."""
 
     months: int = 0
     days: int = 0
@@ -42,13 +42,12 @@ class Interval:
 
 
 Value = bool | int | float | Decimal | str | bytes | date | time | datetime | Interval | tuple[Any, ...]
-"""A literal's value: the type's own in Python; of arrays, lists and records a tuple, with None for NULL; of maps one of
-keys and values, ordered by key.
-Texts of uuid and jsonb are str, timestamptz is in UTC."""
+"""A literal's value: the type's Python value; for arrays, lists and records a tuple, with None for NULL; for maps a
+tuple of keys and values, ordered by key. Values of uuid and jsonb are str, timestamptz is in UTC."""
 
 
 class _Node(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="node"):
-    """What all nodes share: they are equal if they mean the same, wherever they were written."""
+    """The base of all nodes: nodes are equal if their meanings are equal; their places in the text do not count."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Node) and (self is other or _facts(self) == _facts(other))
@@ -69,7 +68,7 @@ class Reference(_Node, frozen=True, tag="column"):
 class Literal(_Node, frozen=True, tag="literal"):
     """A constant; `text` is the canonical text of its value (see `text_of`), None is NULL.
 
-    A numeric has just the precision and scale of its type, its text as many fraction digits as the scale says.
+    A numeric has exactly the precision and scale of its type, and its text has exactly that many fraction digits.
     """
 
     text: str | None
@@ -82,14 +81,14 @@ class Literal(_Node, frozen=True, tag="literal"):
 
     @property
     def value(self) -> Value | None:
-        """The value as Python has it."""
+        """The value in Python."""
         return None if self.text is None else value_of(self.text, self.type)
 
 
 class Cast(_Node, frozen=True, tag="cast"):
-    """The operand as another type, converted as Postgres converts it whether the user asked for it or not.
+    """The operand converted to another type as Postgres converts it, for explicit and implicit casts alike.
 
-    `version` is that of the cast's meaning when this was planned. Build one by `function.cast`.
+    `version` is the version of the cast's meaning at planning time. Build a cast with `function.cast`.
     """
 
     operand: Expression
@@ -119,13 +118,15 @@ class Case(_Node, frozen=True, tag="case"):
 
     @property
     def nullable(self) -> bool:
-        return self.otherwise is None or self.otherwise.nullable or any(each.then.nullable for each in self.branches)
+        return (
+            self.otherwise is None or self.otherwise.nullable or any(branch.then.nullable for branch in self.branches)
+        )
 
 
 class Call(_Node, frozen=True, tag="call"):
-    """An operator or function of `logical.function`'s list by its id, such as `substring(text,integer)`.
+    """A call of an operator or function in the list of `logical.function` by its id, like `substring(text,integer)`.
 
-    `version` is the version that the function's meaning had when this was planned. Build one by `function.call`.
+    `version` is the version of the function's meaning at planning time. Build a call with `function.call`.
     """
 
     function: str
@@ -140,7 +141,7 @@ Expression = Reference | Literal | Cast | Case | Call
 
 
 def children(expression: Expression) -> tuple[Expression, ...]:
-    """Return the expressions that stand just below one, in the order of the text."""
+    """Return the expressions directly below one, in the order of the text."""
     match expression:
         case Reference() | Literal():
             return ()
@@ -154,7 +155,7 @@ def children(expression: Expression) -> tuple[Expression, ...]:
 
 
 def walk(expression: Expression) -> Iterator[Expression]:
-    """Yield the expression and all below it, each before what stands below it."""
+    """Yield the expression and all expressions below it, parents first."""
     waiting = [expression]
     while waiting:
         node = waiting.pop()
@@ -163,17 +164,17 @@ def walk(expression: Expression) -> Iterator[Expression]:
 
 
 def depth(expression: Expression) -> int:
-    """Return how many nodes stand within each other, at most."""
+    """Return the depth of the tree."""
     deepest, waiting = 0, [(expression, 1)]
     while waiting:
         node, level = waiting.pop()
         deepest = max(deepest, level)
-        waiting.extend((each, level + 1) for each in children(node))
+        waiting.extend((child, level + 1) for child in children(node))
     return deepest
 
 
 def with_children(expression: Expression, below: tuple[Expression, ...]) -> Expression:
-    """Return the expression over others than it had, as many."""
+    """Return the expression with other children, in the same number."""
     match expression:
         case Reference() | Literal():
             return expression
@@ -190,25 +191,25 @@ def with_children(expression: Expression, below: tuple[Expression, ...]) -> Expr
 
 
 def at(expression: Expression, span: Span) -> Expression:
-    """Return the same expression, written somewhere else."""
+    """Return the expression with another place in the text."""
     return expression if expression.span == span else msgspec.structs.replace(expression, span=span)
 
 
 def without_spans(expression: Expression) -> Expression:
-    """Return the meaning alone: a tree that does not say where it was written."""
+    """Return the expression without places in the text."""
     made: list[Expression] = []
-    for node in reversed([*walk(expression)]):  # what stands below a node was made just before it, the first one last
+    for node in reversed([*walk(expression)]):  # the nodes below a node are at the end of `made`, the first one last
         made.append(at(with_children(node, tuple(made.pop() for _ in children(node))), NOWHERE))
     return made.pop()
 
 
 def allow_deep_trees() -> None:
-    """Let Python go as deep as the deepest trees that are planned: what reads them calls itself."""
+    """Raise Python's recursion limit for the deepest trees: code that reads trees is recursive."""
     sys.setrecursionlimit(max(MAX_FRAMES, sys.getrecursionlimit()))
 
 
 def _facts(expression: Any) -> tuple[Any, ...]:
-    """Return all that two equal trees have alike, flat, so that deep trees need no deep stack."""
+    """Return all that determines equality as a flat tuple, so that deep trees need no deep stack."""
     found: list[Any] = []
     for node in walk(expression):
         match node:
@@ -229,16 +230,16 @@ def _facts(expression: Any) -> tuple[Any, ...]:
 
 
 def literal(value: Value | None, type_: Type, span: Span = NOWHERE) -> Literal:
-    """Return a constant of a type; a numeric is rounded to the type's scale, which its digits must fit."""
+    """Return a constant of a type; a numeric is rounded to the type's scale, and its digits must fit."""
     return Literal(None if value is None else text_of(value, type_), type_, span)
 
 
 def text_of(value: Value, type_: Type) -> str:
-    """Return the one text of a value: of equal values of a type it is the same.
+    """Return the canonical text of a value: equal values of a type have equal texts.
 
-    Numbers have plain digits (`-1.50`, `1e+22`, `nan`, `inf`), times ISO's with a blank, timestamptz with +00:00, bytea
-    hexadecimal digits, booleans true or false, intervals `1 months 2 days 3 microseconds`, arrays, lists, maps and
-    records are JSON's of the texts of their parts.
+    Numbers have plain digits (`-1.50`, `1e+22`, `nan`, `inf`), times are in ISO format with a blank, timestamptz with
+    +00:00, bytea is hexadecimal, booleans are true or false, intervals `1 months 2 days 3 microseconds`; arrays, lists,
+    maps and records are JSON of the texts of their parts.
     """
     match value:
         case bool():
@@ -264,7 +265,7 @@ def text_of(value: Value, type_: Type) -> str:
 
 
 def value_of(text: str, type_: Type) -> Value:
-    """Return the value that a canonical text stands for; an interval within is a text, as in a column."""
+    """Return the value of a canonical text; an interval inside another value is a text, as in a column."""
     if not type_.nested:
         found: Value = _VALUES.get(type_.name, str)(text)
         return found
@@ -274,13 +275,13 @@ def value_of(text: str, type_: Type) -> Value:
 
 
 def held_types(type_: Type, count: int) -> Sequence[Type]:
-    """Return the types that the parts of a nested value of so many have: intervals are texts, as in columns."""
-    own = (type_.element,) * count if type_.element is not None else [each.type for each in type_.fields]
+    """Return the types of the parts of a nested value with `count` parts: intervals are texts, as in columns."""
+    own = (type_.element,) * count if type_.element is not None else [field.type for field in type_.fields]
     return [Type("text") if each.name == "interval" else each for each in own]
 
 
 def single(value: float) -> float:
-    """Return the nearest single-precision number; infinity beyond the greatest one."""
+    """Return the nearest single-precision number; infinity for a number out of range."""
     try:
         return float(struct.unpack("f", struct.pack("f", value))[0])
     except OverflowError:
@@ -288,7 +289,7 @@ def single(value: float) -> float:
 
 
 def _shortest(value: float) -> str:
-    """Return the least digits that are the same single-precision number."""
+    """Return the shortest digits that give the same single-precision number."""
     texts = (format(value, f".{digits}g") for digits in range(1, 10))
     return next((text for text in texts if single(float(text)) == value), repr(value))
 

@@ -1,12 +1,12 @@
-"""SinkQL's own list of what can be called: operators, functions, casts and aggregates, each with its meaning version.
+"""SinkQL's list of operators, functions, casts and aggregates, each with the version of its meaning.
 
-One entry a function: what it takes, what it gives, when it may be NULL. Whoever plans, lowers, evaluates or prints a
-call finds what it has for it by the same id, `name(parameters)`. A parameter is the name of a type, `any` for any type,
-`…` behind the last one says that it may come several times (at least once). A result `any` is the planner's to tell.
+An entry has a function's parameters, result and nullability. The planner, lowering, evaluation and printer find their
+parts of a function by the same id, `name(parameters)`. A parameter is a type's name, or `any` for any type; `…` after
+the last parameter means one or more. The planner computes a result `any`.
 
-The meaning version of an entry goes up when the same call would give other values than before, on any row: it is in the
-identity of every plan that has the call. A faster or safer spelling that gives the same values leaves it as it is.
-Where only some constants make a difference, `meaning` tells.
+The version increases if the same call returns other values than before for any row: it is in the identity of every plan
+that contains the call. A faster or safer implementation with the same values keeps the version. If only some constants
+change the values, `meaning_version` counts.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Nullable(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """One overload; `result` None is given by the planner. A name that begins with $ is called by no user."""
+    """One overload; the planner computes a result of None. Names that begin with $ are internal."""
 
     name: str
     parameters: tuple[str, ...]
@@ -54,7 +54,7 @@ class Function:
 
 
 def call(function: str, arguments: Sequence[Expression], span: Span = NOWHERE, *, type_: Type | None = None) -> Call:
-    """Return the call of a function by its id; `type_` is wanted where the list does not say the result's."""
+    """Return the call of a function by its id; `type_` is required if the list has no result type."""
     found = FUNCTIONS[function]
     result = found.result or type_
     assert result is not None, function
@@ -65,9 +65,9 @@ def call(function: str, arguments: Sequence[Expression], span: Span = NOWHERE, *
 def _nullable(function: Function, arguments: Sequence[Expression]) -> bool:
     match function.nullable:
         case Nullable.STRICT:
-            return any(each.nullable for each in arguments)
+            return any(argument.nullable for argument in arguments)
         case Nullable.ALL:
-            return all(each.nullable for each in arguments)
+            return all(argument.nullable for argument in arguments)
         case Nullable.FIRST:
             return arguments[0].nullable
         case Nullable.ALWAYS:
@@ -77,13 +77,13 @@ def _nullable(function: Function, arguments: Sequence[Expression]) -> bool:
 
 
 def cast(operand: Expression, target: Type, span: Span | None = None) -> Cast:
-    """Return an expression as another type; there must be such a cast."""
+    """Return an expression cast to another type; the cast must be in the list."""
     version = CASTS[operand.type.name, target.name]
     return Cast(operand, target, version, operand.span if span is None else span)
 
 
 def whole_divisor(divisor: Expression) -> bool:
-    """Tell whether a numeric is a whole number that fits bigint: by such a one, what is held in full is divided."""
+    """Return whether a numeric is a whole number that fits bigint, so that an exact numeric is divided by it."""
     if isinstance(divisor, Cast) and divisor.operand.type.name in (*SIGNED, "uint2", "uint4"):
         return True
     return divisor.type.scale == 0 and (divisor.type.precision or 0) <= 19
@@ -93,7 +93,7 @@ _ENTRY = re.compile(r"(.+?)\((.*)\) → ([a-z0-9 ]+)")
 
 
 def _entries(*signatures: str, nullable: Nullable = Nullable.STRICT, version: int = 1) -> Iterable[Function]:
-    """Read entries written as `name(parameter,parameter) → result`."""
+    """Parse entries written as `name(parameter,parameter) → result`."""
     for signature in signatures:
         match = _ENTRY.fullmatch(signature)
         assert match is not None, signature
@@ -103,7 +103,7 @@ def _entries(*signatures: str, nullable: Nullable = Nullable.STRICT, version: in
 
 
 def _each(signature: str, *types: str) -> list[str]:
-    """Return the signature for each of the types, which stand for T."""
+    """Return the signature once for each type, which replaces T."""
     return [re.sub(r"\bT\b", type_, signature) for type_ in types]
 
 
@@ -141,9 +141,9 @@ _OPERATORS = (
         *_each("~(T) → T", *SIGNED, *UNSIGNED),
         *_each("||(T,T) → T", "text", "bytea"),
     ),
-    # a program of several steps (`evaluate.exact`) over numerics, which is rounded once
+    # several steps (`evaluate.exact`) over numerics, rounded once
     *_entries("$exact(text,any…) → any"),
-    # of more than 34 digits, and rounded once
+    # more than 34 digits, rounded once
     *_entries("-(numeric) → any", _ROUNDED, version=2),
     *_entries(
         *_each("+(T,interval) → T", *_INSTANTS),
@@ -152,7 +152,7 @@ _OPERATORS = (
         "+(date,time) → timestamp",
         *_each("-(T,T) → interval", *_INSTANTS),
         *_each("*(T,interval) → interval", *SIGNED),
-        # an interval as columns have it, and what it is compared by
+        # an interval as columns store it, and its order
         "$held(interval) → interval",
         "$order(interval) → any",
         *_each("+(date,T) → date", "smallint", "integer"),
@@ -161,11 +161,11 @@ _OPERATORS = (
     ),
 )
 _AGGREGATE_RESULTS = _entries(
-    # a sum of double precision, guarded by the greatest absolute value that went in
+    # a sum of double precision, guarded by the greatest absolute input
     "$sum(double precision,double precision) → double precision",
-    # the same through a count
+    # the same divided by a count
     "$avg(double precision,double precision,bigint) → double precision",
-    # the root of a variance, of 15 digits
+    # the root of a variance, with 15 digits
     "$root(numeric) → numeric",
     nullable=Nullable.ALWAYS,
 )
@@ -209,7 +209,7 @@ _CONDITION = (
 )
 _JSONB = (
     *_entries("->>(jsonb,text) → text", "#>>(jsonb,text) → text", "#>(jsonb,text) → jsonb", nullable=Nullable.ALWAYS),
-    # in Postgres's text, whichever engine computes it; an element that is null is NULL
+    # in Postgres's text with every engine; a null element is NULL
     *_entries(
         "->(jsonb,text) → jsonb",
         "->(jsonb,integer) → jsonb",
@@ -223,7 +223,7 @@ _JSONB = (
         "jsonb_typeof(jsonb) → text",
         "jsonb_array_length(jsonb) → integer",
         *_each("to_jsonb(T) → jsonb", "text", "integer", "smallint", "bigint", "boolean", "numeric"),
-        # what sets of rows are made of: an array of elements, of keys, or of records of key and value
+        # for set-returning functions: an array of elements, of keys, or of records of key and value
         "$jsonb_array_elements_text(jsonb) → any",
         "$jsonb_object_keys(jsonb) → any",
         "$jsonb_each_text(jsonb) → any",
@@ -266,13 +266,13 @@ _TEXT = (
     ),
     *_entries(*_each("T(text) → text", "lower", "upper", "initcap"), version=2),
     *_entries("overlay(text,text,integer,integer) → text", version=2),
-    # of values as text: a boolean is t or f, NULL is left out; the pattern of format() is a constant
+    # values as text: a boolean is t or f, NULL is skipped; the pattern of format() is a constant
     *_entries("concat(any…) → text", "format(any…) → text", nullable=Nullable.NEVER),
     *_entries("concat_ws(text,any…) → text", nullable=Nullable.FIRST),
 )
 
 _PATTERN = (
-    # an escape character and a regular expression are constants
+    # escape characters and regular expressions are constants
     *_entries(
         *_each("T(text,text) → boolean", "LIKE", "~"),
         "LIKE(text,text,text) → boolean",
@@ -283,7 +283,7 @@ _PATTERN = (
     *_entries("ILIKE(text,text) → boolean", "ILIKE(text,text,text) → boolean", "~*(text,text) → boolean", version=2),
     *_entries(
         "substring(text,text) → text",
-        # a pattern, the start, which is 1, which match, flags, and which group of it, 0 for all
+        # pattern, start (1), occurrence, flags, and group (0 for the whole match)
         "regexp_substr(text,text,integer,integer,text,integer) → text",
         # (regexp_match(text, pattern))[n]
         "REGEXP_MATCH(text,text,integer) → text",
@@ -292,7 +292,7 @@ _PATTERN = (
 )
 
 _TIME = (
-    # a field, a unit, a zone, a pattern and a stride are constants; an interval is the difference of two timestamps
+    # fields, units, zones, patterns and strides are constants; an interval is the difference of two timestamps
     *_entries(
         *_each("EXTRACT(text,T) → numeric", "date", "time", *_INSTANTS, "interval"),
         *_each("date_part(text,T) → double precision", "date", "time", *_INSTANTS, "interval"),
@@ -303,7 +303,7 @@ _TIME = (
         "AT TIME ZONE(timestamp,text) → timestamptz",
         "make_date(integer,integer,integer) → date",
         "make_timestamp(integer,integer,integer,integer,integer,any) → timestamp",
-        # of months, days and microseconds, as columns have it
+        # of months, days and microseconds, as columns store it
         "$interval(bigint,bigint,bigint) → interval",
         "to_date(text,text) → date",
         "to_timestamp(text,text) → timestamptz",
@@ -316,28 +316,28 @@ _TIME = (
 
 _SIGNS = ("=", "<>", "<", "<=", ">", ">=")
 _ARRAY = (
-    # of arrays and of lists; a dimension is the constant 1
+    # arrays and lists; a dimension is the constant 1
     *_entries("[](any,integer) → any", "array_length(any,integer) → integer", nullable=Nullable.ALWAYS),
     *_entries(*(f"{sign} ANY(any,any) → boolean" for sign in _SIGNS), nullable=Nullable.ALWAYS),
     *_entries("cardinality(any) → integer", "$flat(any) → any"),
-    # from one place to another; what is in another array, in all dimensions
+    # slices; containment and overlap across all dimensions
     *_entries("[:](any,integer,integer) → any", "@>(array,array) → boolean", "&&(array,array) → boolean"),
     *_entries(*_each("$series(T,T,T) → any", "integer", "bigint"), *_each("$series(T,T,interval) → any", *_INSTANTS)),
     *_entries("ARRAY(any…) → any", nullable=Nullable.NEVER),
-    # of arrays of one dimension; an array that is NULL counts as empty where elements are added
+    # arrays of one dimension; appending to a NULL array gives an array of the element
     *_entries("array_append(any,any) → any", "array_prepend(any,any) → any", nullable=Nullable.NEVER),
     *_entries("array_cat(any,any) → any", nullable=Nullable.ALL),
     *_entries("array_position(any,any) → integer", nullable=Nullable.ALWAYS),
     *_entries("array_remove(any,any) → any", "array_replace(any,any,any) → any", nullable=Nullable.FIRST),
     *_entries("array_to_string(any,text) → text"),
-    # a delimiter that is NULL is between all characters; the last text is read as NULL
+    # a NULL delimiter splits between all characters; the last argument is read as NULL
     *_entries("string_to_array(text,text) → any", "string_to_array(text,text,text) → any", nullable=Nullable.FIRST),
     *_entries("regexp_split_to_array(text,text) → any"),
     *_entries("array_to_string(any,text,text) → text", nullable=Nullable.ALWAYS),
 )
 
 _COMPOSITE = (
-    # MAP takes keys and values by turns; the name of a field is a constant
+    # MAP has alternating keys and values; a field's name is a constant
     *_entries("ROW(any…) → any", "MAP(any…) → any", nullable=Nullable.NEVER),
     *_entries(".(any,text) → any", "->(any,text) → any", nullable=Nullable.ALWAYS),
     *_entries("?(any,text) → boolean"),
@@ -350,7 +350,7 @@ _RANGE = (
     # of two ranges, or of a range and a value; bounds are a constant
     *_entries("@>(any,any) → boolean", "&&(any,any) → boolean"),
     *_entries(*(f"{name}(any,any,text) → {name}" for name in SUBTYPES), nullable=Nullable.NEVER),
-    *_entries("$order(any) → any"),  # what a range is ordered by
+    *_entries("$order(any) → any"),  # the order of a range
 )
 
 
@@ -364,7 +364,7 @@ def _listed(functions: Iterable[Function]) -> Mapping[str, Function]:
 
 _SUBQUERY = _entries("$single(bigint,any) → any", nullable=Nullable.ALWAYS)  # the value of 1 row; fails for more
 SINGLE = "$single(bigint,any)"
-"""The value of a subquery's row, if it has no more of them."""
+"""The value of a subquery's only row."""
 SEVERAL = "more than one row returned by a subquery used as an expression"
 
 FUNCTIONS: Mapping[str, Function] = _listed(
@@ -383,7 +383,7 @@ FUNCTIONS: Mapping[str, Function] = _listed(
         *_AGGREGATE_RESULTS,
     )
 )
-"""All that a Call may name, by id."""
+"""All functions by id."""
 
 _TO_TEXT = (
     "boolean",
@@ -418,7 +418,7 @@ CASTS: Mapping[tuple[str, str], int] = MappingProxyType(
         ("jsonb", "text"): 1,
     }
 )
-"""All that a Cast may be, by the names of its types, with its meaning version."""
+"""All casts by the names of their types, with the version of their meaning."""
 
 AGGREGATES: Mapping[str, int] = MappingProxyType({"count": 1, "sum": 1, "min": 1, "max": 1})
-"""What the calls of an Aggregate may be, with their meaning versions."""
+"""The functions of an Aggregate, with the versions of their meanings."""

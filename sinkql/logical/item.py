@@ -1,4 +1,4 @@
-"""What CREATE statements mean: the items that a catalog holds."""
+"""The items that CREATE statements define, as the catalog holds them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from sinkql.logical.expression import Expression
 from sinkql.logical.relation import Relation, Shape
 
 PROGRESS = "PROGRESS"
-"""The kind of sources that tell how far another one is read, which no connector reads."""
+"""The kind of progress subsources, which no connector reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class SecretText:
-    """An option's text that may take in secrets: literal parts and names of secret items, concatenated."""
+    """The text of an option that may contain secrets: literal parts and names of secret items, concatenated."""
 
     parts: tuple[str | SecretName, ...]
 
@@ -32,7 +32,7 @@ class SecretName:
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """A secret, by its name: its value never enters the plan."""
+    """A secret by its name: its value never enters a plan."""
 
     name: str
 
@@ -41,7 +41,7 @@ class Secret:
 class Connection:
     """A connection: its kind (ICEBERG CATALOG) and the connector's options as JSON-able data.
 
-    Texts with secrets stand as `{"secret_text": [part, {"secret": name}, …]}`, other connections as
+    A text with secrets is `{"secret_text": [part, {"secret": name}, …]}`, another connection
     `{"connection": full name}`.
     """
 
@@ -52,7 +52,7 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class StatePath:
-    """A bucket, and the full name of the connection that reaches it; or a folder, without one."""
+    """A bucket and the full name of its connection, or a folder without a connection."""
 
     path: str
     connection: str | None = None
@@ -60,7 +60,7 @@ class StatePath:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """One Spark application: its master and configuration, and where its sinks keep their state."""
+    """One Spark application: its master and configuration, and the place of its sinks' state."""
 
     name: str
     master: str
@@ -70,14 +70,14 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """A database, by its full name: what stands before the names of its schemas, with the dot."""
+    """A database by its full name, which is the prefix of its schemas' names, with the dot."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A schema, by its full name: what stands before the names of its items, with the dot."""
+    """A schema by its full name, which is the prefix of its items' names, with the dot."""
 
     name: str
 
@@ -86,7 +86,7 @@ class Schema:
 class SourceTable:
     """One of the tables of a source: its upstream name, JSON-able options for the reader, and its shape.
 
-    FOR ALL TABLES and FOR SCHEMAS do not take one that is `aside`.
+    FOR ALL TABLES and FOR SCHEMAS skip a table that is `aside`.
     """
 
     name: tuple[str, ...]
@@ -99,8 +99,8 @@ class SourceTable:
 class Source:
     """A source: the connector that reads it, JSON-able options for the reader, and its shape.
 
-    One that has `tables` has no rows of its own: they are read by subsources, and by tables FROM SOURCE, which are
-    sources themselves. `common`: how far one job has read it, others may read it too, for exactly the same rows.
+    A source with `tables` has no rows itself: subsources and tables FROM SOURCE, which are sources too, read them.
+    `common`: several jobs may read it up to the same position, and get exactly the same rows.
     """
 
     name: str
@@ -114,10 +114,10 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A view: the relation its query means, under the view's own column names.
+    """A view: the relation of its query, under the view's own column names.
 
-    Of a materialized one also what its job has, if it is one of its own: its cluster, how often it commits, None as its
-    sinks do, and for how long it keeps its changes at least.
+    A materialized view with a separate job also has its cluster, its commit interval (None for the interval of its
+    sinks) and the minimum time for which it retains its changes.
     """
 
     name: str
@@ -131,12 +131,12 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """What a sink writes to: its kind, such as `table`, and the names that lead to it, which may have dots.
+    """The target of a sink: its kind, such as `table`, and the names of its path, which may contain dots.
 
-    `refused` says what to do where the sink is refused because others' rows are there; None if it adds to them. `alone`
-    is one that stops where another sink writes to the same. `apart` says how two sinks get out of each other's way.
-    `branch` is the one that it writes to, apart from what everybody reads, until it is published.
-    `replaces`: rows of others go once the sink writes.
+    `refused` is the hint if the sink is refused because of rows of others; None if it appends to them. An `alone`
+    target stops a sink if another sink writes to it. `apart` is the hint for separating two sinks. `branch` is the
+    branch that the sink writes to, invisible to other readers until it is published. `replaces` is true if the sink
+    removes rows of others before it writes.
     """
 
     kind: str
@@ -149,18 +149,18 @@ class Destination:
 
     @property
     def name(self) -> str:
-        """What messages call it; two may have one name."""
+        """The name in messages; two targets may have the same name."""
         return qualified_name(*self.path)
 
     @property
     def shared(self) -> bool:
-        """Tell whether other sinks like this one may write there too."""
+        """Return whether other sinks of this kind may write there too."""
         return self.refused is None and not self.alone
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """An index of a materialized view: its rows by what `key` gives of them, which is kept in the view's job."""
+    """An index of a materialized view: its rows arranged by the values of `key`, in the view's job."""
 
     name: str
     relation: str
@@ -176,9 +176,10 @@ class SinkMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """Where a sink's rows come from and go to, and how; without `snapshot` it starts at its sources' present end.
+    """A sink: its relation, target, mode and options; without `snapshot` it starts at its sources' present end.
 
-    What a `final` one has written stays: its rows can be neither computed again nor taken out at once.
+    The rows of a `final` sink stay: they can neither be computed again nor be removed together.
+    Large: one field for each clause of the statement.
     """
 
     name: str

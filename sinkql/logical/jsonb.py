@@ -1,6 +1,6 @@
-"""JSON text → the text that stands for it in a jsonb column: equal documents have equal texts.
+"""Convert JSON text to the canonical text of jsonb, and read and write paths into a jsonb.
 
-Paths into a jsonb: steps written as an array of texts, `{a,0,"b c"}`, each of which is a key or an index.
+Equal documents have equal texts. A path is an array of texts, `{a,0,"b c"}`; each step is a key or an index.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from sinkql.logical.nested import read_array
 from sinkql.regex_repeat import RepeatedPattern
 
 MOST_LEVELS = 400
-"""How deeply arrays and objects may be nested; Python's own limit, less what may stand on its stack already."""
+"""The maximum nesting of arrays and objects: Python's limit minus the callers' frames."""
 
-_MOST_DIGITS = 131_072  # before the point, and after it: what Postgres's numeric holds
+_MOST_DIGITS = 131_072  # before the point, and after it: the limits of Postgres's numeric
 _MOST_PLACES = 16_383
 _MOST_WRITTEN = 400
-"""How many digits of a number are written out; one of more has an exponent, so that its text is not too long."""
+"""The maximum number of written digits; a longer number gets an exponent, so that its text stays short."""
 _ESCAPE = re.compile(r"\\.", re.DOTALL)
 _IN_STRING = RepeatedPattern(r'[^"\\]+|\\.')
 _BRACKET = re.compile(r"[\[\]{}]")
@@ -30,19 +30,20 @@ _ESCAPED = re.compile(r"\\u(?:0000|[dD][89a-fA-F])")
 
 
 def jsonb(text: str) -> str:
-    """Return JSON text as Postgres prints a jsonb: keys by length, then bytes, the last of a name; numbers as written.
+    """Return JSON text as Postgres prints a jsonb: keys by length, then bytes; the last of equal keys; numbers as
+    written.
 
-    A number of which Postgres would print more than 400 digits has an exponent here.
+    A number that Postgres would print with more than 400 digits has an exponent here.
 
-    Raises ValueError for text that is not JSON, and for what a jsonb cannot hold: U+0000, half a surrogate pair,
-    numbers out of numeric's range, more than `MOST_LEVELS` levels.
+    Raises ValueError for text that is not JSON, and for values outside of jsonb: U+0000, half a surrogate pair, numbers
+    out of range for numeric, more than `MOST_LEVELS` levels.
     """
     found = jsonbs([text])
     return _exactly(text) if found is None else found[0]
 
 
 def jsonbs(texts: Sequence[str]) -> list[str] | None:
-    """Return what `jsonb` gives for each text, in a fraction of the time; None where one must be looked at itself."""
+    """Return the result of `jsonb` for each text, much faster; None if a text needs separate processing."""
     found: list[str] = []
     shape: _Shape | None = None
     for first in range(0, len(texts), _AT_ONCE):
@@ -56,18 +57,18 @@ def jsonbs(texts: Sequence[str]) -> list[str] | None:
     return found
 
 
-_AT_ONCE = 200  # few enough objects that no garbage is collected among them
+_AT_ONCE = 200  # few enough objects to avoid a garbage collection
 
 _Shape = tuple[tuple[str, "_Shape | str"], ...]
-"""The members of an object in a jsonb's order: what is in one is an object, or else `array` or `value`, without more
-of the kind in it."""
+"""The members of an object in jsonb order: each member is an object's shape, `array` or `value`; nested arrays and
+objects are not described further."""
 
 
 def _jsonbs(texts: Sequence[str], shape: _Shape | None) -> tuple[list[str], _Shape | None] | None:
-    """Decode, encode and space texts as one array, with a string between two of them that none of them can have.
+    """Decode, encode and space texts as one array, with a string between them that cannot occur inside them.
 
-    It is where it was only if each text is one document. Texts that all have the `shape`, which others had, need not be
-    looked at one by one. Returns a shape that they have, too.
+    The string stays in its place only if each text is one document. Texts of the given `shape`, which earlier texts
+    had, are not inspected one by one. Also returns the shape of the texts, if they share one.
     """
     array = f"[{_BETWEEN.join(texts)}]"
     if array.count(_NUL) != len(texts) - 1:
@@ -78,10 +79,10 @@ def _jsonbs(texts: Sequence[str], shape: _Shape | None) -> tuple[list[str], _Sha
         else:
             decode, objects, arrays = _shaped(shape)
             if array.count("{") != objects * len(texts) or array.count("[") != arrays * len(texts) + 1:
-                return None  # what is a value by the shape has members
+                return None  # a value of the shape has members
             found = decode(array)
             if str in set(map(type, found[::2])):
-                return None  # instead of its brackets, others may have been counted
+                return None  # brackets of other values may have been counted
         if len(found) != 2 * len(texts) - 1 or found[1::2] != ["\0"] * (len(texts) - 1):
             return None
         if shape is None:
@@ -89,26 +90,26 @@ def _jsonbs(texts: Sequence[str], shape: _Shape | None) -> tuple[list[str], _Sha
             shape = _shape_of(found[::2])
         written = _codec().encode(found)
         if max(map(len, texts)) > _MOST_WRITTEN and has_long_number(written):
-            return None  # whole numbers are written as they are
+            return None  # whole numbers are printed as written
         return str(written, "utf-8")[1:-1].split(_SPACED), shape
     except _failures():
         return None
 
 
 def parsed(text: str) -> Any:
-    """Return what a jsonb's text says; its numbers are `Digits`."""
+    """Return the value of a jsonb's text; its numbers are `Digits`."""
     return json.loads(text, parse_float=Digits, parse_int=Digits)
 
 
 def printed(value: Any) -> str:
-    """Return the text of a jsonb of what `parsed` gives."""
+    """Return the text of a jsonb with a value from `parsed`."""
     parts: list[str] = []
     _print(value, parts)
     return "".join(parts)
 
 
 def has_long_number(documents: bytes) -> bool:
-    """Return whether texts that Postgres made of jsonb may have a number with more digits than are written here."""
+    """Return whether jsonb texts of Postgres may contain a number with more digits than are written here."""
     if len(documents) <= _MOST_WRITTEN:
         return False
     return documents.translate(_DIGITS).find(b"0" * (_MOST_WRITTEN + 1)) >= 0
@@ -118,13 +119,13 @@ _DIGITS = bytes(ord("0" if chr(code) in "0123456789." else " ") for code in rang
 
 
 def member_order(name: str) -> tuple[int, bytes]:
-    """Return what the members of an object are ordered by."""
+    """Return the sort key of an object's member."""
     encoded = name.encode()
     return len(encoded), encoded
 
 
 def nested_deeply(text: str) -> bool:
-    """Return whether a JSON text has more levels than are read."""
+    """Return whether a JSON text has more levels than supported."""
     if text.count("[") + text.count("{") <= MOST_LEVELS:
         return False
     outside = "".join((_ESCAPE.sub("", text) if "\\" in text else text).split('"')[::2])
@@ -147,8 +148,8 @@ class _Codec(NamedTuple):
 
 
 @cache
-def _codec(type_: Any = list[Any]) -> _Codec:  # Any: what msgspec takes for a type
-    import msgspec  # not before there is a document
+def _codec(type_: Any = list[Any]) -> _Codec:  # Any: a type for msgspec
+    import msgspec  # loads with the first document
 
     decode = msgspec.json.Decoder(type_, float_hook=lambda digits: msgspec.Raw(_digits(digits).encode())).decode
     encode, spaced = msgspec.json.Encoder().encode, msgspec.json.format
@@ -163,9 +164,9 @@ def _failures() -> tuple[type[Exception], ...]:
 
 
 def _order_members(values: Sequence[Any]) -> None:
-    """Bring the members of all objects in values into a jsonb's order; raises ValueError for too many levels.
+    """Sort the members of all objects in values into jsonb order; raises ValueError for too many levels.
 
-    Level by level, and where all objects have the same names member by member, so that little is done for each value.
+    Works level by level, and member by member if all objects have the same names, to do little per value.
     """
     for _ in range(MOST_LEVELS):
         objects = [value for value in values if type(value) is dict]
@@ -176,14 +177,14 @@ def _order_members(values: Sequence[Any]) -> None:
         members = map(dict.values, objects)
         parts = list(zip(*members, strict=True) if alike else map(tuple, members))
         parts += [tuple(chain.from_iterable(value for value in values if type(value) is list))]
-        values = [value for each in parts if not _NESTED.isdisjoint(map(type, each)) for value in each]
+        values = [value for part in parts if not _NESTED.isdisjoint(map(type, part)) for value in part]
         if not values:
             return
     raise ValueError
 
 
 def _alike(objects: Sequence[dict[str, Any]]) -> bool:
-    """Return whether all objects have the names of the first one, in its order: no object has a name twice."""
+    """Return whether all objects have the names of the first one, in the same order: then no object repeats a name."""
     return bool(objects) and [*chain.from_iterable(objects)] == [*objects[0]] * len(objects)
 
 
@@ -192,13 +193,13 @@ _NESTED = frozenset({dict, list})
 
 @lru_cache(4096)
 def _order(names: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Return the order of an object's names; None where it is theirs already."""
+    """Return the order of an object's names; None if they are in order."""
     found = tuple(sorted(names, key=member_order))
     return None if found == names else found
 
 
 def _shape_of(values: Sequence[Any]) -> _Shape | None:
-    """Return the shape of ordered objects that all have the same one; None where there is none."""
+    """Return the common shape of ordered objects; None if they differ."""
     if set(map(type, values)) != {dict} or not _alike(values) or not all(map(_NAME.fullmatch, values[0])):
         return None
     members: list[tuple[str, _Shape | str]] = []
@@ -218,13 +219,13 @@ _NAME = re.compile(r"[A-Za-z0-9_ .-]+")
 
 @lru_cache(256)
 def _shaped(shape: _Shape) -> tuple[Callable[[str], list[Any]], int, int]:
-    """Return a decoder of documents of a shape, and how many objects and arrays are in each."""
+    """Return a decoder of documents of a shape, and the number of objects and arrays in each document."""
     struct, objects, arrays = _struct(shape)
     return _codec(GenericAlias(list, (struct | str,))).decode, objects, arrays
 
 
 def _struct(shape: _Shape) -> tuple[Any, int, int]:
-    """Return the class of objects of a shape: it takes a member that comes twice as the last one, as a jsonb does."""
+    """Return the class of objects of a shape: like jsonb, it keeps the last of repeated members."""
     import msgspec
 
     fields: list[tuple[str, Any]] = []
@@ -251,15 +252,15 @@ def _exactly(text: str) -> str:
 
 
 class Digits(str):
-    """A number by its text, which is printed as it was written."""
+    """A number as its text, which is printed unchanged."""
 
     __slots__ = ()
 
 
 def _digits(text: str) -> Digits:
-    """Return a number as Postgres writes it, with an exponent if that has more than `_MOST_WRITTEN` digits.
+    """Return a number as Postgres writes it, with an exponent if it has more than `_MOST_WRITTEN` digits.
 
-    Raises ValueError where Postgres's numeric has no room for it.
+    Raises ValueError for a number out of range for Postgres's numeric.
     """
     mantissa, _, exponent = text.replace("E", "e").partition("e")
     if not exponent and len(mantissa) <= _MOST_WRITTEN:
@@ -282,7 +283,7 @@ def _digits(text: str) -> Digits:
 
 
 def _shift(exponent: str) -> int:
-    """Return the number that an exponent is; raises ValueError for one that Postgres does not read."""
+    """Return the value of an exponent; raises ValueError for an exponent that Postgres does not read."""
     digits = exponent.lstrip("+-").lstrip("0")
     shift = int(digits or 0) if len(digits) < 20 else 2**31
     if shift > 2**30:
@@ -295,7 +296,7 @@ def _no_constant(text: str) -> Any:
 
 
 def _print(value: Any, parts: list[str]) -> None:
-    """Append a value's text; one frame a level, since a generator's would halve what nests."""
+    """Append a value's text; one frame per level, since a generator would halve the possible nesting."""
     if isinstance(value, Digits):
         parts.append(value)
     elif isinstance(value, dict):
@@ -317,7 +318,7 @@ def _print(value: Any, parts: list[str]) -> None:
 
 
 def _check_characters(text: str) -> None:
-    """Raise ValueError for what no text can hold, also in members that a later one of the same name replaces."""
+    """Raise ValueError for characters that no text can contain, also in members that a later duplicate replaces."""
     end = 0
     while (begin := text.find('"', end)) >= 0:
         end = _IN_STRING.end(text, begin + 1) + 1
@@ -336,7 +337,7 @@ _MOST = 2**31
 
 
 def path_steps(text: str) -> list[str | None]:
-    """Return the steps of a path, None for NULL, which leads nowhere; raises ValueError for a text that is no path."""
+    """Return the steps of a path, None for NULL, which matches nothing; raises ValueError for an invalid path."""
     steps = read_array(text)
     if any(isinstance(step, list) for step in steps):
         raise ValueError(text)
@@ -353,16 +354,16 @@ def _written(step: str | None) -> str:
 
 
 def is_index(step: str) -> bool:
-    """Tell whether a step is an index of an array, beside the key of an object."""
+    """Return whether a step can be an index of an array, besides the key of an object."""
     return bool(_INDEX.fullmatch(step))
 
 
 def index_of(step: str) -> int | None:
-    """Return the index that a step is; None where it is none."""
+    """Return the index of a step; None if it is not an index."""
     found = int(step) if is_index(step) else _MOST
     return found if -_MOST <= found < _MOST else None
 
 
 def is_plain_key(step: str) -> bool:
-    """Tell whether an engine's own paths can spell a key."""
+    """Return whether an engine's path syntax can spell a key."""
     return bool(_PLAIN_KEY.fullmatch(step))

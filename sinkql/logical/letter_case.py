@@ -1,7 +1,7 @@
-"""The upper and lower case of letters, each another single one: Unicode's simple case mappings, as Postgres has them.
+"""The upper and lower case of letters, one letter each: Unicode's simple case mappings, as in Postgres.
 
-Java and Python have mappings of their own: to several letters (ß), by what stands beside (Σ at the end of a word),
-and of whichever version of Unicode they know. Here are those of Unicode 16, as Postgres 18 has them in `C.UTF-8`.
+Java and Python have other mappings: to several letters (ß), by context (Σ at the end of a word), and by their own
+version of Unicode. These are the mappings of Unicode 16, which Postgres 18 has in `C.UTF-8`.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ a733*31:-1 a77a*2:-1 a77f*5:-1 a78c:-1 a791*2:-1 a794:30 a797*10:-1 a7b5*8:-1 a7
 a7f6:-1 ab53:-3a0 ab70+80:-97d0 ff41+26:-20 10428+40:-28 104d8+36:-28 10597+11:-27 105a3+15:-27 105b3+7:-27
 105bb+2:-27 10cc0+51:-40 10d70+22:-20 118c0+32:-20 16e60+32:-20 1e922+34:-22
 """
-"""Runs of letters with the distance to their upper case: of one, of so many (+), of every second one (*)."""
+"""Runs of letters with the distance to their upper case: one letter, consecutive letters (+), every second one (*)."""
 _LOWER = """
 49:20 53:20 130:-c7 1c4:2 1c5:1 1c7:2 1c8:1 1ca:2 1cb:1 1f1:2 1f2:1 392:20 395:20 398:20 399:20 39a:20 39c:20 3a0:20
 3a1:20 3a3:20 3a6:20 3f4:-3c 412:20 414:20 41e:20 421:20 422:20 42a:20 462:1 1e60:1 1e9e:-1dbf 2126:-1d5d 212a:-20bf
 212b:-2046 a64a:1
 """
-"""Letters whose lower case is not told by `_UPPER`: several have this upper case, or none."""
+"""Letters whose lower case does not follow from `_UPPER`, where several letters or none have this upper case."""
 SEVERAL = (
     "\u00df\u0149\u01f0\u0390\u03b0\u0587\u1e96-\u1e9a\u1f50\u1f52\u1f54\u1f56\u1f80-\u1faf\u1fb2-\u1fb4"
     "\u1fb6-\u1fb7\u1fbc\u1fc2-\u1fc4\u1fc6-\u1fc7\u1fcc\u1fd2-\u1fd3\u1fd6-\u1fd7\u1fe2-\u1fe4\u1fe6-\u1fe7"
     "\u1ff2-\u1ff4\u1ff6-\u1ff7\u1ffc\ufb00-\ufb06\ufb13-\ufb17"
 )
-"""As ranges, those of which Java has several upper ones."""
+"""Ranges of the letters for which Java has several upper-case letters."""
 _NEWER = re.compile(
     "[\u019b\u0264\u1c89\u1c8a\u2c2f\u2c5f\ua7c0\ua7c1\ua7cb-\ua7cd\ua7d0\ua7d1\ua7d6-\ua7dc"
     "\U00010570-\U000105bc\U00010d50-\U00010d85]"
@@ -62,13 +62,13 @@ def _read(text: str) -> dict[int, int]:
 
 @cache
 def upper_mapping() -> Mapping[int, int]:
-    """Return the upper case of each letter that has one."""
+    """Return the upper case of each letter that has an upper case."""
     return _read(_UPPER)
 
 
 @cache
 def lower_mapping() -> Mapping[int, int]:
-    """Return the lower case of each letter that has one."""
+    """Return the lower case of each letter that has a lower case."""
     return {upper: letter for letter, upper in upper_mapping().items()} | _read(_LOWER)
 
 
@@ -83,10 +83,10 @@ def lower(text: str) -> str:
 
 
 def is_known_letter(text: str) -> bool:
-    """Tell whether each Java has the cases that a text's letters have here, if it puts one letter for one."""
+    """Return whether every Java maps the text's letters as here, if it maps one letter to one."""
     return text.isascii() or _NEWER.search(text) is None
 
 
 def cases(letter: str) -> str:
-    """Return a letter's lower and upper case, which are one where it has no case."""
+    """Return a letter's lower and upper case; one letter if both are equal."""
     return "".join(dict.fromkeys((lower(letter), upper(letter))))

@@ -1,7 +1,7 @@
-"""A call with constants → by how much its meaning is later than its function's version says.
+"""The offset of a call's meaning version for some constants.
 
-A function whose values change for some constants alone would change the plans of all sinks that use it. Here the others
-keep their meaning, and their sinks go on.
+A new version of a function would change the plans of all sinks that use it. If its values change only for some
+constants, the other calls keep their version, and their sinks continue.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from sinkql.logical.expression import Expression, Literal, Reference
 from sinkql.logical.pattern import matches_empty, read_regex
 
 FEW_DAYS = 100_000
-"""By so many days a date is moved without a look at how many dates there are."""
+"""A date moved by fewer days needs no check of the range of dates."""
 
 
 def meaning_offset(function: str, arguments: Sequence[Expression]) -> int:
-    """Return how many meanings after the one of its function's version a call has."""
-    constants = [each.value if isinstance(each, Literal) else None for each in arguments]
+    """Return the number of versions that a call's meaning is after its function's version."""
+    constants = [argument.value if isinstance(argument, Literal) else None for argument in arguments]
     if function in _OF_DATES:
         return constants[0] in _ERAS and not isinstance(arguments[1], Reference)
     test = _LATER.get(function)
@@ -27,14 +27,14 @@ def meaning_offset(function: str, arguments: Sequence[Expression]) -> int:
 
 
 _ERAS = ("year", "isoyear", "century", "millennium")
-"""Fields of a date that have no 0: they are others before Christ, where no column's dates are."""
+"""Fields of a date without a 0: they differ for years before Christ, which no column contains."""
 _OF_DATES = frozenset(
     f"{name}(text,{type_})" for name in ("EXTRACT", "date_part") for type_ in ("date", "timestamp", "timestamptz")
 )
 
 
 def _added_up(constants: Sequence[Any]) -> bool:
-    """Tell whether a field is a float that is added up of two."""
+    """Return whether a field is a float that is the sum of two."""
     return bool(constants[0] == "epoch")
 
 
@@ -44,40 +44,40 @@ def _beyond_all_dates(constants: Sequence[Any]) -> bool:
 
 
 def _without_opposite(constants: Sequence[Any]) -> bool:
-    """Tell whether a length may be the least integer."""
+    """Return whether a length may be the smallest integer."""
     count = constants[1]
     return not isinstance(count, int) or count < -(2**31) + 2
 
 
 def _null_or_broken(constants: Sequence[Any]) -> bool:
-    """Tell whether an exponent may be NULL, zero or a fraction."""
+    """Return whether an exponent may be NULL, zero or a fraction."""
     exponent = constants[1]
     return not isinstance(exponent, float) or not exponent or not exponent.is_integer()
 
 
 def _twice_an_hour(constants: Sequence[Any]) -> bool:
-    """Tell whether a time zone may have local times that come twice."""
+    """Return whether a time zone may have local times that occur twice."""
     return bool(constants[-1] != "UTC")
 
 
 def _white_space(constants: Sequence[Any]) -> bool:
-    """Tell whether a pattern has a word for white space, of which there is more than in ASCII."""
+    """Return whether a pattern has a class for white space, which is larger than in ASCII."""
     return isinstance(constants[1], str) and "\\s" in constants[1].lower()
 
 
 def _empty_matches(constants: Sequence[Any]) -> bool:
-    """Tell whether a pattern may match between the halves of a character."""
+    """Return whether a pattern may match between the halves of a surrogate pair."""
     pattern = constants[1]
     return _white_space(constants) or (isinstance(pattern, str) and matches_empty(read_regex(pattern).java))
 
 
 def _computed_replacement(constants: Sequence[Any]) -> bool:
-    """Tell whether what stands in the place of NULL may be NULL itself."""
+    """Return whether the replacement of NULL may itself be NULL."""
     return constants[2] is None
 
 
 def _of_letters(constants: Sequence[Any]) -> bool:
-    """Tell whether a pattern has a word for letters, or is of any case: which letters these are has changed once."""
+    """Return whether a pattern has a class of letters, or ignores case: the set of letters has changed once."""
     pattern, flags = constants[1], constants[3] if len(constants) > 3 else ""
     return isinstance(pattern, str) and ("\\w" in pattern.lower() or "i" in str(flags))
 

@@ -1,8 +1,7 @@
-"""Texts of maps, as Materialize writes them: `{a=>1,"b c"=>NULL}`; of records, as Postgres does: `(1,"b c",)`.
+"""The texts of nested values: maps as in Materialize, `{a=>1,"b c"=>NULL}`; records, `(1,"b c",)`, and arrays and
+lists, `{1,2,NULL,"a b"}`, as in Postgres.
 
-What stands within is text too, which is read as the type of its place says. Maps have one entry a key, ordered by key.
-
-Texts of arrays and lists, as Postgres reads them: `{1,2,NULL,"a b"}`.
+Parts are text too, read by the type at their place. Maps have one entry per key, ordered by key.
 """
 
 from __future__ import annotations
@@ -26,23 +25,23 @@ _NEEDS_QUOTES_IN_RECORD = re.compile(r'.*[\s"\\(),].*|', re.DOTALL)
 
 
 def taken(call: Call) -> Expression | None:
-    """Return the value of a field of ROW(…) itself: no other field is computed then."""
+    """Return the value of a field of a literal ROW(…), so that no other field is computed."""
     row = call.arguments[0] if call.function == ".(any,text)" else None
     if not isinstance(row, Call) or row.function != "ROW(any…)":
         return None
     name = call.arguments[1]
     assert isinstance(name, Literal)
-    found = dict(zip((each.name for each in row.type.fields), row.arguments, strict=True))[str(name.value)]
+    found = dict(zip((field.name for field in row.type.fields), row.arguments, strict=True))[str(name.value)]
     return found if found.type == call.type else None
 
 
 def entries(pairs: Iterable[tuple[str, _Held]]) -> tuple[tuple[str, _Held], ...]:
-    """Return a map's entries: of those with one key the last, ordered by key."""
+    """Return a map's entries, ordered by key; the last of entries with equal keys."""
     return tuple(sorted(dict(pairs).items(), key=lambda entry: entry[0]))
 
 
 def map_levels(type_: Type) -> int | None:
-    """Return how many braces stand around the maps in an array or a list; None where it has no maps."""
+    """Return the number of braces around the maps in an array or a list; None if it contains no maps."""
     count = 0
     while type_.name in ("array", "list"):
         assert type_.element is not None
@@ -51,7 +50,7 @@ def map_levels(type_: Type) -> int | None:
 
 
 def read_map(text: str) -> list[tuple[str, str | None]]:
-    """Return keys and the texts of their values, None for NULL, as they are written; raises ValueError."""
+    """Return keys and the texts of their values, None for NULL, as written; raises ValueError."""
     text = text.strip(_BLANK)
     if not text.startswith("{") or braces_end(text, 0) != len(text):
         raise ValueError
@@ -78,7 +77,7 @@ def _map_value(text: str, at: int) -> tuple[str | None, int]:
 
 
 def _part_of_map(unquoted: RepeatedPattern[str], text: str, at: int) -> tuple[str | None, int]:
-    """Return a key or a value, None for NULL, and where it ends."""
+    """Return a key or a value, None for NULL, and its end."""
     quoted = in_quotes(text, at)
     if quoted is not None:
         return unescaped(quoted), at + len(quoted) + 2
@@ -102,7 +101,7 @@ def _past_blanks(text: str, at: int) -> int:
 
 
 def read_record(text: str, count: int) -> list[str | None]:
-    """Return the texts of a record's fields, None for NULL; raises ValueError unless there are so many."""
+    """Return the texts of a record's fields, None for NULL; raises ValueError if their number is not `count`."""
     text = text.strip(_BLANK)
     if not text.startswith("("):
         raise ValueError
@@ -118,7 +117,7 @@ def read_record(text: str, count: int) -> list[str | None]:
 
 
 def _read_field(text: str, begin: int) -> tuple[str | None, int]:
-    """Return a field, None for NULL, and the place behind the comma or bracket that ends it; raises ValueError."""
+    """Return a field, None for NULL, and the place after its comma or bracket; raises ValueError."""
     parts: list[str] = []
     at, quoted = begin, False
     while (match := _IN_FIELD.search(text, at)) is not None:
@@ -140,7 +139,7 @@ def _read_field(text: str, begin: int) -> tuple[str | None, int]:
 
 
 def write_nested(value: Any, type_: Type, scalar: Callable[[Any, Type], str]) -> str:
-    """Return the text of an array, a list, a map or a record; `scalar` gives those of what is no such value."""
+    """Return the text of an array, a list, a map or a record; `scalar` returns the text of any other value."""
     if type_.name == "record":
         fields = zip(value, type_.fields, strict=True)
         return f"({','.join(_field(each, field.type, scalar) for each, field in fields)})"
@@ -171,7 +170,7 @@ def _quoted(text: str) -> str:
 
 
 Items = list["str | Items | None"]
-"""What stands between the braces: texts, NULLs, and the same of arrays within."""
+"""The contents of braces: texts, NULLs, and nested arrays."""
 
 _ARRAY_BLANK = r"[ \t\n\v\f\r]*"
 _OPEN = re.compile(rf"{_ARRAY_BLANK}\{{{_ARRAY_BLANK}")
@@ -185,9 +184,9 @@ _WITHIN_BRACES = re.compile(r'\\.|["{}]', re.DOTALL)
 
 
 def read_array(text: str, most: int | None = None) -> Items:
-    """Return the items of a text; raises ValueError for one of another form, and for one that gives its bounds.
+    """Return the items of a text; raises ValueError for another form, and for a text with explicit bounds.
 
-    What stands in braces within is an array too; in more than `most` braces it is a text.
+    Inner braces are arrays too; below `most` levels they are texts.
     """
     found, end = _items(text, 0, 1, most)
     if text[end:].strip(" \t\n\v\f\r"):
@@ -230,7 +229,7 @@ def _item(text: str, at: int, level: int, most: int | None) -> tuple[str | Items
 
 
 def in_quotes(text: str, at: int) -> str | None:
-    """Return what stands between the double quotes that begin at a place, as written; None without two quotes."""
+    """Return the text between the double quotes at a place, as written; None without two quotes."""
     if not text.startswith('"', at):
         return None
     end = _QUOTED.end(text, at + 1)
@@ -238,7 +237,7 @@ def in_quotes(text: str, at: int) -> str | None:
 
 
 def unescaped(text: str) -> str:
-    """Return a text without the backslashes that have a character stand for itself."""
+    """Return a text without its escaping backslashes."""
     return _ESCAPE.sub(r"\1", text) if "\\" in text else text
 
 
@@ -248,25 +247,25 @@ UNMATCHED = "multidimensional arrays must have array expressions with matching d
 
 
 class UnevenError(ValueError):
-    """Arrays within an array are not of one length, or one of them is NULL."""
+    """Arrays inside an array differ in length, or one of them is NULL."""
 
 
 def squared(items: list[Any], type_: Type) -> list[Any]:
     """Return the elements of an array or a list of a type; raises UnevenError.
 
-    An array of several dimensions has arrays of one length within, and no elements where a dimension has none.
+    The inner arrays of an array have equal lengths; if a dimension is empty, the whole array is.
     """
     element = type_.element
     if type_.name != "array" or element is None or element.name != "array":
         return items
-    lengths = {_lengths(each, element) for each in items}
+    lengths = {_lengths(item, element) for item in items}
     if len(lengths) > 1 or None in lengths:
         raise UnevenError
-    return [] if any(0 in each for each in lengths if each) else items
+    return [] if any(0 in length for length in lengths if length) else items
 
 
 def _lengths(value: Any, type_: Type) -> tuple[int, ...] | None:
-    """Return how many elements an array has in each of its dimensions."""
+    """Return the number of elements in each dimension of an array."""
     if not isinstance(value, list | tuple):
         return None
     assert type_.element is not None
@@ -275,17 +274,17 @@ def _lengths(value: Any, type_: Type) -> tuple[int, ...] | None:
 
 
 def levels(type_: Type) -> int:
-    """Return how many dimensions the arrays of a type have, 0 of another type."""
+    """Return the number of dimensions of an array type, 0 for another type."""
     return 1 + levels(type_.element) if type_.name == "array" and type_.element is not None else 0
 
 
 def leaf(type_: Type) -> Type:
-    """Return what the arrays of a type have in all their dimensions."""
+    """Return the element type of an array type with all its dimensions."""
     return leaf(type_.element) if type_.name == "array" and type_.element is not None else type_
 
 
 def braces_end(text: str, start: int) -> int:
-    """Return where what begins with a brace at `start` ends; raises ValueError where it does not."""
+    """Return the end of the braces that begin at `start`; raises ValueError if they are not closed."""
     depth, quoted = 0, False
     for match in _WITHIN_BRACES.finditer(text, start):
         sign = match[0]

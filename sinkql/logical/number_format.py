@@ -1,9 +1,9 @@
-"""The number patterns of to_char(): what one says, and a number as text by it.
+"""The number patterns of to_char(): parse a pattern, and format a number by it.
 
 999,990.00    digits, with blanks or zeros before them, , (or G) between them, and . (or D) before the last ones
-99V99         times ten for each digit behind the V
-9.99EEEE      the first digits and the power of ten; texts beside them are not written
-S MI PL SG PR signs; TH th the ending of an ordinal; RN rn a Roman numeral; FM leaves out blanks
+99V99         times ten for each digit after the V
+9.99EEEE      the first digits and the power of ten, without other texts
+S MI PL SG PR signs; TH th the ending of an ordinal; RN rn a Roman numeral; FM removes blanks
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sinkql.logical.pattern import PatternError
 DIGITS = ("9", "0")
 MOST_DIGITS, MOST_SHIFT = 38, 9
 FLOAT_DIGITS = {"real": 6, "double precision": 15}
-"""How many digits of a float are written, unless there are more before the point."""
+"""The number of significant digits of a float, unless more digits are before the point."""
 ROMAN = (
     ("", "M", "MM", "MMM"),
     ("", "C", "CC", "CCC", "CD", "D", "DC", "DCC", "DCCC", "CM"),
@@ -29,18 +29,18 @@ ROMAN = (
 """The digits of thousands, hundreds, tens and ones."""
 ROMAN_WIDTH = 15
 ENDINGS = ("th", "st", "nd", "rd")
-"""What an ordinal ends with by its last digit; from 4 on, and behind a 1, it is the first of them."""
+"""The ending of an ordinal by its last digit; from 4 on, and after a 1, the first ending."""
 
 
 @dataclass(frozen=True, slots=True)
 class PatternToken:
-    """A word of a pattern, one of MI, PL, SG, TH and th, that stands beside the digits."""
+    """A word of a pattern beside its digits: MI, PL, SG, TH or th."""
 
     name: str
 
 
 _HINT = "Its parts are 9 0 . , D G V FM S MI PL SG PR TH RN and EEEE; put other letters in quotes, as in '\"no. \"999'."
-_CURRENCY = "to_char() pattern 'L' is not supported: the currency sign is that of a server's locale"
+_CURRENCY = "to_char() pattern 'L' is not supported: the currency sign depends on the server's locale"
 _EXAMPLE = "Write it as 'FM999990.00'."
 _TOKEN = re.compile(
     r'(?P<word>EEEE|eeee|FM|fm|MI|mi|PL|pl|PR|pr|SG|sg|RN|rn|TH|th|[SsVvDdGg90.,])|"(?P<quoted>[^"\\]*)"|(?P<text>[^A-Za-z0-9"\\.,]+)'
@@ -51,23 +51,23 @@ _EXACT = Context(prec=200, rounding=ROUND_HALF_UP)
 
 @dataclass(frozen=True, slots=True)
 class NumberFormat:
-    """What a number pattern says. `whole` has what stands before the point: 9, 0, commas and texts."""
+    """A number pattern. `whole` are its parts before the point: 9, 0, commas and texts."""
 
     whole: tuple[str, ...]
     places: int
-    """How many digits there are behind the point,"""
+    """The number of digits after the point."""
     kept: int
-    """how many of them are written also as zeros at the end without blanks,"""
+    """The number of those digits that stay even if they are trailing zeros, with FM."""
     shift: int
-    """and by how many places the number is moved before it is written."""
+    """The number of places that the number is shifted before it is written."""
     sign: str
-    """S (before the digits), s (behind them), PR, MI, PL, SG, or none: a minus where the number begins."""
+    """S (before the digits), s (after them), PR, MI, PL, SG, or none: a minus before the number."""
     blanks: bool
-    """Whether blanks fill what is not there."""
+    """Whether blanks replace missing digits and signs."""
     before: tuple[PatternToken | str, ...]
     after: tuple[PatternToken | str, ...]
     roman: str
-    """RN or rn where the number is a Roman one."""
+    """RN or rn for a Roman numeral."""
     exponent: bool
     """Whether a power of ten follows the digits; there are no signs and texts then."""
 
@@ -78,82 +78,82 @@ class NumberFormat:
 
     @property
     def zeros(self) -> int:
-        """Return how many digits there are at least before the point."""
+        """Return the minimum number of digits before the point."""
         return len(self.slots) - self.slots.index("0") if "0" in self.slots else 0
 
     @property
     def blank(self) -> str:
-        """Return what stands for what is not there."""
+        """Return the replacement for missing characters: a blank, or nothing with FM."""
         return " " if self.blanks else ""
 
     @property
     def start(self) -> tuple[str, str] | None:
-        """Return what a number begins with, and a negative one; None where it begins with its digits."""
+        """Return the prefix of a number, and of a negative one; None if it begins with its digits."""
         if self.sign in ("s", "MI", "SG"):
             return None
         return {"S": ("+", "-"), "PR": (self.blank, "<")}.get(self.sign, (self.blank, "-"))
 
     @property
     def end(self) -> tuple[str, str] | None:
-        """Return what a number ends with, and a negative one; None where it ends with its digits."""
+        """Return the suffix of a number, and of a negative one; None if it ends with its digits."""
         return {"s": ("+", "-"), "PR": (self.blank, ">")}.get(self.sign)
 
     @property
     def width(self) -> int:
-        """Return how long a number is with what it begins with, where blanks fill it."""
+        """Return the length of a number with its prefix, if blanks pad it."""
         return sum(map(len, self.whole)) + (self.places + 1 if self.places else 0) + (self.start is not None)
 
     @property
     def ordinal(self) -> bool:
-        """Tell whether the number has the ending of an ordinal."""
+        """Return whether the number has the ending of an ordinal."""
         return bool({PatternToken("TH"), PatternToken("th")} & {*self.before, *self.after})
 
     @property
     def no_exponent(self) -> str:
-        """Return what stands for a float that has no power of ten."""
+        """Return the text for a float without a power of ten."""
         return f" {'#' * len(self.slots)}.{'#' * (self.places + 4)}"
 
     def cut(self, behind: int, *, pointed: bool) -> bool:
-        """Tell whether the text ends where digits of a float do that has so many behind the point."""
+        """Return whether the text ends at the end of a float's digits, with `behind` digits after the point."""
         wanted = self.places if self.blanks or not pointed else self.kept
         return behind < wanted if pointed else bool(self.places)
 
     def not_finite(self, name: str, precision: int) -> str:
-        """Return infinity or NaN as a number of digits and of those behind the point, by how many are written."""
+        """Return infinity or NaN in the digits of a number with `precision` significant digits."""
         if len(name) <= len(self.slots):
             return name
         behind = max(min(self.places, precision - len(name)), 0)
         return f"{name}.{'#' * behind}" if behind else name
 
     def beside(self, word: PatternToken) -> tuple[str, str]:
-        """Return what a sign beside the digits is, and that of a negative number."""
+        """Return the text of a sign beside the digits, for a positive and a negative number."""
         return {"MI": (self.blank, "-"), "PL": ("+", self.blank)}.get(word.name, ("+", "-"))
 
 
 def parse_number_format(pattern: str) -> NumberFormat:
-    """Return what a number pattern says; raises PatternError for what is not supported."""
+    """Return the parsed number pattern; raises PatternError for an unsupported one."""
     words = _words(pattern)
     if PatternToken("EEEE") in words:
         return _with_exponent(words)
-    parts = [each for each in words if each != PatternToken("FM")]
-    core = [place for place, each in enumerate(parts) if each in _CORE]
+    parts = [word for word in words if word != PatternToken("FM")]
+    core = [place for place, part in enumerate(parts) if part in _CORE]
     if not core:
         raise PatternError("a number pattern of to_char() has digits, 9 or 0, or RN", hint=_EXAMPLE)
     before, middle, after = parts[: core[0]], parts[core[0] : core[-1] + 1], parts[core[-1] + 1 :]
     roman = middle[0].name if len(middle) == 1 and middle[0] in (PatternToken("RN"), PatternToken("rn")) else ""
     whole, places, kept, shift = ((), 0, 0, 0) if roman else _digits(middle)
     sign = _sign(before, after, roman=bool(roman))
-    sign = "S" if sign == "s" and shift else sign  # as Postgres has it
+    sign = "S" if sign == "s" and shift else sign  # as in Postgres
     blanks = len(parts) == len(words)
     texts = [each for each in whole if each not in (*DIGITS, ",")]
-    if whole[:1] != ("0",) and any(each.strip(" ") or not blanks for each in texts):
+    if whole[:1] != ("0",) and any(text.strip(" ") or not blanks for text in texts):
         raise PatternError("a text among the digits of a number takes 0 as the first digit", hint="Write '000-00'.")
     return NumberFormat(whole, places, kept, shift, sign, blanks, _beside_digits(before), _beside_digits(after), roman,
                    exponent=False)  # fmt: skip
 
 
 def check_float(numeral: NumberFormat) -> None:
-    """Refuse a pattern by which only some engines write floats exactly."""
+    """Refuse a pattern by which only some engines format floats exactly."""
     if numeral.exponent and numeral.places >= FLOAT_DIGITS["double precision"]:
         most = FLOAT_DIGITS["double precision"] - 1
         raise PatternError(
@@ -167,25 +167,25 @@ def check_float(numeral: NumberFormat) -> None:
 
 
 def _with_exponent(words: Sequence[PatternToken | str]) -> NumberFormat:
-    """Return what a pattern with a power of ten says: how many digits stand before and behind the point."""
-    parts = [each for each in words if isinstance(each, PatternToken)]
-    known = [each in (PatternToken("9"), PatternToken("0"), PatternToken("."), PatternToken(",")) for each in parts]
+    """Return a pattern with a power of ten: its digits before and after the point."""
+    parts = [word for word in words if isinstance(word, PatternToken)]
+    known = [part in (PatternToken("9"), PatternToken("0"), PatternToken("."), PatternToken(",")) for part in parts]
     if known != [True] * (len(parts) - 1) + [False]:
         raise PatternError(
             "EEEE ends a number pattern of to_char(), and only digits and a point go with it", hint="Write '9.99EEEE'."
         )
-    digits = [each for each in parts[:-1] if each != PatternToken(",")]
+    digits = [part for part in parts[:-1] if part != PatternToken(",")]
     whole, places, kept, _ = _digits(digits)
     return NumberFormat(whole, places, kept, 0, "", True, (), (), "", exponent=True)
 
 
 def _beside_digits(parts: Sequence[PatternToken | str]) -> tuple[PatternToken | str, ...]:
-    """Return what has its own place; S and PR go with the digits."""
-    return tuple(each for each in parts if each not in (PatternToken("S"), PatternToken("PR")))
+    """Return the parts with separate places; S and PR go with the digits."""
+    return tuple(part for part in parts if part not in (PatternToken("S"), PatternToken("PR")))
 
 
 def _words(pattern: str) -> list[PatternToken | str]:
-    """Return a pattern's words, in capitals but for endings and Roman numerals, and its texts."""
+    """Return a pattern's words, in capitals except endings and Roman numerals, and its texts."""
     found: list[PatternToken | str] = []
     position = 0
     while position < len(pattern):
@@ -210,7 +210,7 @@ def _refused(name: str) -> PatternError:
 
 
 def _digits(middle: Sequence[PatternToken | str]) -> tuple[tuple[str, ...], int, int, int]:
-    """Return the places before the point, how many there are behind it, the last 0 of those, and the shift."""
+    """Return the places before the point, the number after it, the last 0 of those, and the shift."""
     names = [each.name if isinstance(each, PatternToken) else "" for each in middle]
     place = next((place for place, name in enumerate(names) if name in (".", "V")), len(names))
     behind = names[place + 1 :]
@@ -234,7 +234,7 @@ def _digits(middle: Sequence[PatternToken | str]) -> tuple[tuple[str, ...], int,
 
 
 def _sign(before: Sequence[PatternToken | str], after: Sequence[PatternToken | str], *, roman: bool) -> str:
-    """Return the sign that stands before or behind the digits."""
+    """Return the sign before or after the digits."""
     signs = [
         each.name for each in (*before, *after) if isinstance(each, PatternToken) and each.name not in ("TH", "th")
     ]
@@ -254,7 +254,7 @@ def _sign(before: Sequence[PatternToken | str], after: Sequence[PatternToken | s
 
 
 def format_numeric(numeral: NumberFormat, value: int | Decimal) -> str:
-    """Return a whole number or a numeric as a pattern says."""
+    """Return a whole number or a numeric formatted by a pattern."""
     if numeral.roman:
         return _roman(numeral, int(_EXACT.quantize(Decimal(value), Decimal(1))))
     if numeral.exponent:
@@ -266,8 +266,10 @@ def format_numeric(numeral: NumberFormat, value: int | Decimal) -> str:
 
 
 def format_float(numeral: NumberFormat, value: float, precision: int) -> str:
-    """Return a float as a pattern says, of which only so many digits are written; raises ValueError for an ordinal of
-    what is not a number."""
+    """Return a float with `precision` significant digits formatted by a pattern.
+
+    Raises ValueError for an ordinal of infinity or NaN.
+    """
     finite = math.isfinite(value)
     if numeral.roman:
         return _roman(numeral, round(value) if finite else 0)
@@ -314,7 +316,7 @@ def _number(numeral: NumberFormat, digits: str, fraction: str, *, negative: bool
 
 
 def _scientific(value: int | Decimal, places: int) -> str:
-    """Return the first digits of a number, rounded, and its power of ten, which is that of before it was rounded."""
+    """Return the first digits of a number, rounded, and its power of ten before rounding."""
     number = Decimal(value)
     power = number.adjusted() if number else 0
     digits = _EXACT.quantize(_EXACT.scaleb(number, -power), Decimal(1).scaleb(-places))

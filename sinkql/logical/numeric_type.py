@@ -1,6 +1,6 @@
-"""Numeric types: the values that a type has room for, and whether it holds all values of another.
+"""Numeric types: the range of a type, and whether it holds all values of another type.
 
-Types are given by name, such as "bigint"; a whole `Type` only where precision and scale count.
+Types are given by name, such as "bigint"; as a whole `Type` only if precision and scale matter.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ RANGES: Mapping[str, range] = MappingProxyType(
 )  # fmt: skip
 """The values of the integer types."""
 INTEGER_DIGITS: Mapping[str, int] = MappingProxyType({name: len(str(values[-1])) for name, values in RANGES.items()})
-"""The most digits that a value of an integer type has."""
+"""The maximum number of digits of an integer type's values."""
 
 
 def widens(source: str, target: str) -> bool:
-    """Return whether an integer or floating-point type holds all values of another one of its kind."""
+    """Return whether an integer or floating-point type holds all values of another type of its kind."""
     if source in RANGES and target in RANGES:
         values, room = RANGES[source], RANGES[target]
         return room.start <= values.start and values.stop <= room.stop
@@ -35,7 +35,7 @@ def widens(source: str, target: str) -> bool:
 
 
 def sum_fits(left: Type, right: Type) -> bool:
-    """Return whether a numeric has room for all sums of two numerics: one digit more than the larger has."""
+    """Return whether a numeric can hold all sums of two numerics: it needs one digit more than the larger."""
     scales = (left.scale or 0, right.scale or 0)
     whole_digits = ((left.precision or 0) - scales[0], (right.precision or 0) - scales[1])
     return max(whole_digits) + max(scales) + 1 <= MOST_DIGITS

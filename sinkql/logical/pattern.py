@@ -1,7 +1,7 @@
-"""The constant patterns of functions: regular expressions, their replacements, and what format() takes.
+"""The constant patterns of functions: regular expressions, their replacements, and the patterns of format().
 
-A regular expression is one of the part that Postgres and Java have in common, and is read into Java's spelling. What is
-outside of that is a PatternError.
+Regular expressions are limited to the common subset of Postgres and Java, and are translated to Java's syntax.
+Anything else is a PatternError.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from sinkql.logical.letter_case import cases
 
 _SPACES = r"\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
-"""Unicode's white space, as Postgres's own locale has it: of `\\s`, Java and Python have ideas of their own."""
+"""Unicode's white space as in Postgres's C.UTF-8 locale; Java and Python define `\\s` differently."""
 LETTERS = r"\p{IsAlphabetic}"
-"""What words are made of in Java, besides digits: letters, and marks that are parts of them."""
+"""The characters of words in Java, besides digits: letters, and marks inside words."""
 _WORD = f"{LETTERS}0-9_"
-# escapes that mean the same, or have a spelling that does
+# escapes with the same meaning, or with a translation
 _ESCAPES = {
     "d": r"[0-9]", "D": r"[^0-9]", "s": f"[{_SPACES}]", "S": f"[^{_SPACES}]", "w": f"[{_WORD}]",
     "W": f"[^{_WORD}]", "n": r"\n", "t": r"\t", "r": r"\r",
@@ -27,7 +27,7 @@ _QUANTIFIER = re.compile(r"[*+?]\??|\{\d+(?:,\d*)?\}\??")
 
 
 class PatternError(ValueError):
-    """A pattern that is not supported; `of` is the argument that is wrong: pattern, replacement or flags."""
+    """A pattern that is not supported; `of` is the wrong argument: pattern, replacement or flags."""
 
     def __init__(self, message: str, hint: str | None = None, of: str = "pattern") -> None:
         super().__init__(message)
@@ -38,7 +38,7 @@ class PatternError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A Java pattern; `groups` counts its groups, `optional` tells whether one of them may take no part."""
+    """A Java pattern; `groups` is the number of its groups, `optional` is true if one of them may not take part."""
 
     java: str
     groups: int
@@ -174,12 +174,12 @@ class _Reader:
                     others += self.others(char)
 
     def others(self, char: str) -> str:
-        """Return the other cases of a letter of brackets, or of all letters of the range that begins with it."""
+        """Return the other cases of a letter in brackets, or of all letters of the range that begins with it."""
         following = self.text[self.position : self.position + 2]
         if following[:1] != "-" or following[1:] in ("", "]", "\\", "["):
             return cases(char).replace(char, "")
         letters = set(map(chr, range(ord(char), ord(following[1]) + 1)))
-        return "".join(sorted({case for each in letters for case in cases(each)} - letters))
+        return "".join(sorted({case for letter in letters for case in cases(letter)} - letters))
 
 
 def _escaped(char: str) -> str:
@@ -187,9 +187,9 @@ def _escaped(char: str) -> str:
 
 
 def read_regex(text: str, *, any_case: bool = False) -> Pattern:
-    """Translate a regular expression; raises PatternError for what is outside of the common part.
+    """Translate a regular expression; raises PatternError outside of the common subset.
 
-    With `any_case` each letter stands for its lower and its upper case.
+    With `any_case` each letter matches its lower and its upper case.
     """
     reader = _Reader(text, any_case=any_case)
     if text.startswith("***") or "\n" in text:
@@ -202,14 +202,14 @@ def read_regex(text: str, *, any_case: bool = False) -> Pattern:
 
 
 def read_match(text: str, *, any_case: bool = False) -> Pattern:
-    """Translate a regular expression of which the match itself matters, not only whether there is one."""
+    """Translate a regular expression whose match is used, not only its existence."""
     found = read_regex(text, any_case=any_case)
     if found.alternatives or found.lazy:
-        # Postgres takes the longest of the alternatives, Java the first
+        # Postgres prefers the longest alternative, Java the first
         raise PatternError("alternatives and lazy quantifiers are not supported where the match itself is used")
     if not matches_empty(found.java):
         return found
-    # Java would find an empty text between the two halves of a character beyond U+FFFF
+    # Java would find an empty text between the two halves of a character above U+FFFF
     return replace(found, java=_NO_HALF + found.java)
 
 
@@ -217,21 +217,21 @@ _NO_HALF = r"(?!\p{Cs})"
 
 
 def matches_empty(java: str) -> bool:
-    """Tell whether a pattern matches a text without characters."""
+    """Return whether a pattern matches the empty text."""
     known = re.sub(r"\\p\{[A-Za-z]+\}", "a", java.replace(r"\z", r"\Z"))
     try:
         return re.search(known, "") is not None
-    except re.error:  # of Java alone
+    except re.error:  # valid in Java only
         return True
 
 
 def anchored(java: str) -> bool:
-    """Tell whether a pattern says where a text begins."""
+    """Return whether a pattern is anchored to the beginning of a text."""
     return "^" in re.sub(r"\[\^|\\\^", "", java)
 
 
 def java_replacement(pattern: str, replacement: str, flags: str) -> tuple[str, str]:
-    """Return Java's pattern and replacement for regexp_replace(); the flags are of g (all) and i (any case)."""
+    """Return Java's pattern and replacement for regexp_replace(); the flags are g (all) and i (any case)."""
     found = read_match(pattern, any_case="i" in flags)
     if not set(flags) <= {"g", "i"}:
         raise PatternError(f"the flags '{flags}' of regexp_replace() are not supported: only g and i", of="flags")
@@ -239,7 +239,7 @@ def java_replacement(pattern: str, replacement: str, flags: str) -> tuple[str, s
     into = _replacement(replacement, found, shift=1 if first else 0)
     if not first:
         return found.java, into
-    # all before the first match goes into a group of its own
+    # the text before the first match gets a group
     bare = found.java.replace("(?s)", "")
     if anchored(bare):
         raise PatternError("an anchored pattern requires the flag g here")
@@ -247,7 +247,7 @@ def java_replacement(pattern: str, replacement: str, flags: str) -> tuple[str, s
 
 
 def _replacement(text: str, found: Pattern, *, shift: int) -> str:
-    """Translate a replacement: \\1 is a group, \\& the match, \\\\ a backslash; the shift is that of the groups."""
+    """Translate a replacement: \\1 is a group, \\& the match, \\\\ a backslash; `shift` is added to the groups."""
     shown, position = "", 0
     while position < len(text):
         char, following = text[position], text[position + 1 : position + 2]
@@ -273,7 +273,7 @@ def _replacement(text: str, found: Pattern, *, shift: int) -> str:
 
 
 def format_pieces(pattern: str) -> list[str]:
-    """Return the texts around the %s of format(), one more than there are; raises PatternError for another %."""
+    """Return the texts around the %s of format(), one more than the %s; raises PatternError for another %."""
     pieces = pattern.replace("%%", "\0").split("%s")
     if any("%" in piece for piece in pieces):
         raise PatternError("format() takes only %s and %%")

@@ -1,7 +1,7 @@
-"""Texts of ranges, as Postgres reads and writes them: `[1,5)`, `(,2024-01-01)`, `empty`; their bounds and their order.
+"""The texts of ranges as in Postgres, `[1,5)`, `(,2024-01-01)`, `empty`; their bounds and their order.
 
-A range is its text everywhere but in tables of other systems. Equal ranges have equal texts: of whole numbers and dates
-the lower bound is in the range and the upper one is not, numbers have no zeros at the end of a fraction.
+A range is stored as its text, except in tables of other systems. Equal ranges have equal texts: ranges of whole
+numbers and dates include the lower bound and exclude the upper one, and fractions have no trailing zeros.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DISCRETE = ("int4range", "int8range", "daterange")
 """Ranges of values that have a next one."""
 EMPTY = "empty"
 BOUNDS = ("[]", "[)", "(]", "()")
-"""Which bounds are in a range."""
+"""The included bounds of a range."""
 UPSIDE_DOWN = "range lower bound must be less than or equal to range upper bound"
 
 Bound = int | Decimal | date | datetime
@@ -42,12 +42,12 @@ class BoundsError(ValueError):
 
 
 class BeyondError(ValueError):
-    """A bound has no next value that its type holds."""
+    """A bound has no next value in its type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A range that is not empty; a bound of None is infinite, and is never in it."""
+    """A range that is not empty; a bound of None is infinite, and never included."""
 
     lower: Any
     upper: Any
@@ -56,7 +56,7 @@ class Range:
 
 
 def read_range(text: str, type_: str, read: Callable[[str], Any]) -> str:
-    """Return the one text of a range; `read` gives a bound. Raises ValueError, BoundsError and BeyondError."""
+    """Return the canonical text of a range; `read` parses a bound. Raises ValueError, BoundsError and BeyondError."""
     flat = text.lstrip(_BLANK)
     if flat.rstrip(_BLANK).lower() == EMPTY:
         return EMPTY
@@ -73,7 +73,7 @@ def read_range(text: str, type_: str, read: Callable[[str], Any]) -> str:
 
 
 def _bound(text: str, at: int) -> tuple[str | None, int]:
-    """Return a bound's text without quotes and escapes, None where nothing is written, and where it ends."""
+    """Return a bound's text without quotes and escapes, None if it is missing, and its end."""
     found, quoted, start = [], False, at
     while at < len(text) and (quoted or text[at] not in ",)]"):
         if text[at] == "\\":
@@ -93,10 +93,10 @@ def _bound(text: str, at: int) -> tuple[str | None, int]:
 
 
 def make_range(lower: Bound | None, upper: Bound | None, bounds: str, type_: str) -> str:
-    """Return the one text of the range of two values; raises BoundsError and BeyondError."""
+    """Return the canonical text of the range between two values; raises BoundsError and BeyondError."""
     lower_in, upper_in = bounds[0] == "[" and lower is not None, bounds[1] == "]" and upper is not None
     if lower is not None and upper is not None:
-        if lower > upper:  # type: ignore[operator]  # both are of the type of bounds
+        if lower > upper:  # type: ignore[operator]  # both have the type of bounds
             raise BoundsError
         if lower == upper and not (lower_in and upper_in):
             return EMPTY
@@ -109,7 +109,7 @@ def make_range(lower: Bound | None, upper: Bound | None, bounds: str, type_: str
 
 
 def write_range(lower: Bound | None, upper: Bound | None, *, lower_in: bool, upper_in: bool) -> str:
-    """Return the text of a range whose bounds are as it has them."""
+    """Return the text of a range with these bounds."""
     return f"{'[' if lower_in else '('}{_shown(lower)},{_shown(upper)}{']' if upper_in else ')'}"
 
 
@@ -150,7 +150,7 @@ _READERS: Mapping[str, Callable[[str], Any]] = MappingProxyType(
 
 
 def parts(text: str, type_: str) -> Range | None:
-    """Return what a range's one text says; None of an empty range."""
+    """Return the range of a canonical text; None for an empty range."""
     if text == EMPTY:
         return None
     match = _WRITTEN.fullmatch(text)
@@ -161,7 +161,7 @@ def parts(text: str, type_: str) -> Range | None:
 
 
 def order_of(text: str, type_: str) -> tuple[Any, ...]:
-    """Return what ranges are ordered by, as in Postgres: empty ones first, then by the lower and the upper bound."""
+    """Return the sort key of a range, as in Postgres: empty ranges first, then by the lower and the upper bound."""
     found = parts(text, type_)
     if found is None:
         return ()
@@ -171,7 +171,7 @@ def order_of(text: str, type_: str) -> tuple[Any, ...]:
 
 
 def contains_value(found: Range | None, value: Any) -> bool:
-    """Tell whether a value is in a range."""
+    """Return whether a range contains a value."""
     if found is None:
         return False
     above = found.lower is None or value > found.lower or (found.lower_in and value == found.lower)
@@ -180,7 +180,7 @@ def contains_value(found: Range | None, value: Any) -> bool:
 
 
 def contains(found: Range | None, other: Range | None) -> bool:
-    """Tell whether all of another range is in a range."""
+    """Return whether a range contains all of another range."""
     if found is None or other is None:
         return other is None
     above = found.lower is None or (
@@ -193,12 +193,12 @@ def contains(found: Range | None, other: Range | None) -> bool:
 
 
 def overlap(one: Range | None, other: Range | None) -> bool:
-    """Tell whether two ranges have a value in common."""
+    """Return whether two ranges have a value in common."""
     return one is not None and other is not None and _reaches(one, other) and _reaches(other, one)
 
 
 def _reaches(one: Range, other: Range) -> bool:
-    """Tell whether a range begins before another one ends."""
+    """Return whether a range begins before another one ends."""
     if one.lower is None or other.upper is None or one.lower < other.upper:
         return True
     return bool(one.lower == other.upper and one.lower_in and other.upper_in)

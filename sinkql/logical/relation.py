@@ -1,6 +1,6 @@
-"""What a query means: relations over relations, with their columns, keys and how their rows change.
+"""Queries as relations over relations, with their columns, keys and the changes of their rows.
 
-A join of rows with one other row, by one comparison → what is compared: rows show beyond a value that moves.
+`threshold_of` recognizes a semi join that compares rows with one moving value.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Column:
 
 
 class Change(StrEnum):
-    """Say how the rows of a relation change: only come, are overwritten by key, or come and go."""
+    """How the rows of a relation change: only inserted, overwritten by key, or inserted and deleted."""
 
     APPEND = "append"
     UPSERT = "upsert"
@@ -32,9 +32,9 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What is known of a relation's rows: columns, unique keys (names) and how they change.
+    """The known properties of a relation's rows: columns, unique keys (names) and changes.
 
-    The first key of an UPSERT relation is the one by which rows are overwritten.
+    The first key of an UPSERT relation is the key by which rows are overwritten.
     """
 
     columns: tuple[Column, ...]
@@ -95,14 +95,14 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class Union:
-    """Put the rows of all inputs together (UNION ALL); columns go by place, names are the first input's."""
+    """All rows of all inputs (UNION ALL); columns match by position, names are the first input's."""
 
     inputs: tuple[Relation, ...]
     shape: Shape
 
 
 class JoinKind(StrEnum):
-    """Which rows a join gives: pairs, with those that have no match or without; or rows of the left side alone."""
+    """The rows of a join's result: pairs, with or without unmatched rows; or rows of the left side alone."""
 
     INNER = "inner"
     LEFT = "left"
@@ -114,7 +114,7 @@ class JoinKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JoinKey:
-    """An equality between the sides of a join: expressions over the left and the right input, of one type.
+    """An equality between the sides of a join: expressions over the left and the right input, with one type.
 
     `safe`: NULL equals NULL (IS NOT DISTINCT FROM).
     """
@@ -126,10 +126,11 @@ class JoinKey:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Rows of both inputs that agree in all `keys` and for which `residual` is true, and those without, by the kind.
+    """Pairs of rows that agree in all `keys` and for which `residual` is true, and unmatched rows, depending on the
+    kind.
 
-    No column of one input is called as one of the other. The residual is over the columns of both. Semi and anti joins
-    give the columns of the left input. The rows of a `replicated` side are kept in every task.
+    The inputs have no column name in common. The residual is over the columns of both. Semi and anti joins return the
+    columns of the left input. The rows of a `replicated` side are kept in every task.
     """
 
     kind: JoinKind
@@ -152,7 +153,7 @@ class Sort:
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """The rows of each partition whose number in the order is from `first` to `last`, in column `number` if shown."""
+    """The rows of each partition with a number from `first` to `last` in the order, in column `number` if shown."""
 
     input: Relation
     partition: tuple[Expression, ...]
@@ -166,9 +167,9 @@ class Rank:
 
 @dataclass(frozen=True, slots=True)
 class FrameBound:
-    """Where a frame begins or ends: before (< 0) or after the row, by rows, groups or units of the order.
+    """The start or end of a frame: before (< 0) or after the row, by rows, groups or units of the order.
 
-    None is the partition's end; 0 the row itself or, unless the frame is of rows, its peers.
+    None is the partition's end; 0 is the row itself or, for ranges and groups, its peers.
     """
 
     offset: int | str | None = None
@@ -176,7 +177,7 @@ class FrameBound:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The rows of its partition that a window function takes for a row; `unit` is rows, range or groups."""
+    """The rows of its partition that a window function sees for a row; `unit` is rows, range or groups."""
 
     unit: str = "range"
     start: FrameBound = FrameBound(None)
@@ -186,9 +187,9 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class WindowCall:
-    """One window function, or an aggregate over rows in an order; `constants` are arguments the same for all rows.
+    """One window function, or an aggregate over ordered rows; `constants` are arguments that are equal for all rows.
 
-    Where it was written (`span`) does not count.
+    Its place in the text (`span`) does not count for equality.
     """
 
     name: str
@@ -205,7 +206,7 @@ class WindowCall:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Each row of the input, with the calls over the rows of its partition behind its columns."""
+    """Each row of the input, with the results of the calls over its partition as further columns."""
 
     input: Relation
     partition: tuple[Expression, ...]
@@ -215,7 +216,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Collect:
-    """One row a group, as by Aggregate: the calls are over all rows of the group in an order."""
+    """One row per group, like Aggregate: the calls are over all rows of the group in an order."""
 
     input: Relation
     group: tuple[Output, ...]
@@ -225,7 +226,7 @@ class Collect:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Rows that show while begin ≤ the time of a commit < end: bigint, milliseconds since 1970; NULL is no bound."""
+    """Rows that are visible while begin ≤ commit time < end: bigint, milliseconds since 1970; NULL is no bound."""
 
     input: Relation
     begin: Expression | None
@@ -235,9 +236,9 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Flatten:
-    """Each row as often as `array` has elements, with the element behind its columns; `outer`: at least once.
+    """Each row once for each element of `array`, with the element as a further column; at least once if `outer`.
 
-    The last columns of the shape are the element and, where `ordinality` is, its number from 1.
+    The last columns of the shape are the element and, with `ordinality`, its number from 1.
     """
 
     input: Relation
@@ -249,7 +250,7 @@ class Flatten:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """Each row of rows that come and go as often as `times` says, a bigint that is no less than 0."""
+    """Each row `times` times: a bigint of at least 0, over rows that are inserted and deleted."""
 
     input: Relation
     times: Expression
@@ -259,11 +260,11 @@ class Repeat:
 Relation = Get | Project | Filter | Aggregate | Union | Join | Rank | Window | Collect | Bound | Flatten | Repeat
 
 ONE = Get("$one", Shape((), (frozenset(),)))
-"""One row without columns: what a SELECT without FROM reads."""
+"""One row without columns: the input of a SELECT without FROM."""
 
 
 def inputs_of(relation: Relation) -> tuple[Relation, ...]:
-    """Return the relations that stand just below one, in the order of the text."""
+    """Return the relations directly below one, in the order of the text."""
     match relation:
         case Get():
             return ()
@@ -276,7 +277,7 @@ def inputs_of(relation: Relation) -> tuple[Relation, ...]:
 
 
 def with_inputs(relation: Relation, inputs: Sequence[Relation]) -> Relation:
-    """Return a relation over others than those that stand just below it, which have the same columns."""
+    """Return a relation over other inputs, which have the same columns as its own."""
     match relation:
         case Get():
             return relation
@@ -290,12 +291,12 @@ def with_inputs(relation: Relation, inputs: Sequence[Relation]) -> Relation:
 
 
 def one_row(relation: Relation) -> bool:
-    """Tell whether a relation has one row at most: no two of them could be told apart."""
+    """Return whether a relation has at most one row, so that no two rows must be distinguished."""
     return frozenset() in relation.shape.keys
 
 
 def row_by_row(relation: Relation) -> bool:
-    """Tell whether each row of a relation comes of one below it, whatever other rows there are."""
+    """Return whether each row of a relation depends on one input row only."""
     match relation:
         case Get() | Project() | Filter() | Flatten() | Union():
             return True
@@ -304,12 +305,12 @@ def row_by_row(relation: Relation) -> bool:
 
 
 def expressions_of(relation: Relation) -> tuple[Expression, ...]:
-    """Return the expressions of a relation over what stands just below it."""
+    """Return the expressions of a relation over its inputs."""
     match relation:
         case Get() | Union():
             return ()
         case Project():
-            return tuple(each.expression for each in relation.outputs)
+            return tuple(output.expression for output in relation.outputs)
         case Filter():
             return (relation.predicate,)
         case Aggregate():
@@ -343,12 +344,12 @@ _ORDERED = frozenset({
     "boolean", "smallint", "integer", "bigint", "uint2", "uint4", "uint8", "numeric", "real", "double precision",
     "date", "time", "timestamp", "timestamptz", "text",
 })  # fmt: skip
-"""The types whose values are kept in their order, or nearly so."""
+"""The types whose values are stored in their order, or nearly so."""
 
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """The rows of the left side show whose `value` compares so with the `limit` of the right side's one row."""
+    """The rows of the left side are visible if their `value` compares so with the `limit` in the right side's row."""
 
     value: Expression
     comparison: Comparison
@@ -356,7 +357,7 @@ class Threshold:
 
 
 def threshold_of(join: Join) -> Threshold | None:
-    """Return what a semi join compares whose right side is one row at most; None for any other one."""
+    """Return the comparison of a semi join whose right side has at most one row; None for any other join."""
     condition = join.residual
     if not paired_once(join) or not isinstance(condition, Call):
         return None
@@ -372,12 +373,12 @@ def threshold_of(join: Join) -> Threshold | None:
 
 
 def paired_once(join: Join) -> bool:
-    """Tell whether rows that must meet some other one are in one pair at most, on which any condition is tested."""
+    """Return whether each row that must meet another is in at most one pair, which any condition can test."""
     return join.kind is JoinKind.SEMI and not join.keys and join.residual is not None and one_row(join.right)
 
 
 def _over(expression: Expression, relation: Relation) -> bool:
-    """Tell whether an expression is over columns of a relation, and no others."""
+    """Return whether an expression uses columns of one relation only."""
     names = {column.name for column in relation.shape.columns}
     used = {node.name for node in walk(expression) if isinstance(node, Reference)}
     return bool(used) and used <= names

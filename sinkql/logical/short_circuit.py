@@ -1,4 +1,4 @@
-"""Which conditions of AND and OR need not be computed, so that what fails in them is no failure."""
+"""The conditions of AND and OR that need not be computed, so that errors in them do not count."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ AND, OR = "AND(boolean…)", "OR(boolean…)"
 
 
 def is_decided(call: Call) -> bool:
-    """Tell whether a constant decides AND or OR, wherever it stands."""
+    """Return whether a constant decides AND or OR, at any place."""
     deciding = call.function == OR
-    return any(isinstance(each, Literal) and each.value is deciding for each in call.arguments)
+    return any(isinstance(argument, Literal) and argument.value is deciding for argument in call.arguments)
 
 
 def evaluates_before(one: Expression, other: Expression) -> bool:
-    """Tell whether `one OR other` compares rows: `a < b OR a = b AND …`, which is NULL as soon as a or b is.
+    """Return whether `one OR other` compares rows: `a < b OR a = b AND …`, which is NULL if a or b is NULL.
 
-    What stands behind is not computed then, as Postgres says of rows.
+    The rest is not computed then, as in Postgres's comparison of rows.
     """
     if not isinstance(one, Call) or one.function[:2] not in ("<(", ">("):
         return False
@@ -25,7 +25,7 @@ def evaluates_before(one: Expression, other: Expression) -> bool:
     tie = other.arguments[0]
     if not isinstance(tie, Call) or tie.function != f"={one.function[1:]}":
         return False
-    return [_plain(each) for each in one.arguments] == [_plain(each) for each in tie.arguments]
+    return [_plain(argument) for argument in one.arguments] == [_plain(argument) for argument in tie.arguments]
 
 
 def _plain(value: Expression) -> Expression:

@@ -1,11 +1,11 @@
-"""The texts of dates and times, as Postgres reads them with its own DateStyle, ISO, MDY.
+"""The texts of dates, times and intervals as Postgres reads them with the default DateStyle, ISO, MDY.
 
-A date is `2024-02-29`, `2/29/2024`, `20240229`, `Feb 29 2024`, `29 Feb 2024` or `2024-Feb-29`; `-`, `/` or `.` stands
-between its digits. A year that does not come first may have two digits: those of a year from 1970 to 2069.
-A day of the week may stand before a date with a name. A time may follow, with AM or PM, and a zone: `Z`, `UTC`, `GMT`
-or hours from UTC. Blanks around it do not count, nor does case.
+A date is `2024-02-29`, `2/29/2024`, `20240229`, `Feb 29 2024`, `29 Feb 2024` or `2024-Feb-29`; `-`, `/` or `.`
+separates its digits. A year that is not first may have two digits, for the years from 1970 to 2069. A day of the week
+may precede a date with a name. A time may follow, with AM or PM, and a zone: `Z`, `UTC`, `GMT` or hours from UTC.
+Surrounding blanks and case do not count.
 
-Texts of intervals, as Postgres reads and writes them: `1 year 2 mons 3 days 04:05:06`.
+An interval is `1 year 2 mons 3 days 04:05:06`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _DIGITS_OF_DAY = rf"(?:T|{BLANK}+)([01][0-9]|2[0-3])([0-5][0-9])([0-5][0-9])(\.[
 _HOURS_AHEAD = r"([+-])(?![0-9]{3}(?![0-9]))(0?[0-9]|1[0-5])(?::?([0-5][0-9]))?"
 _ZONE = rf"({BLANK}*(?:Z|UTC|GMT|{_HOURS_AHEAD}))?"
 _LATE_YEAR = rf"{_WEEKDAY}({_MONTH_NAME}) +([0-9]{{1,2}}){BLANK}+{_OF_DAY}{_ZONE} +({_YEAR})"
-"""As Unix writes dates, the year after the time."""
+"""The date format of Unix, with the year after the time."""
 _TIMED = f"(?:{_CLOCK}{_ZONE})?"
 _SPACED = f"(?:(?:{BLANK}+|(?<=/[0-9]{{4}}):){_OF_DAY}{_ZONE})?"
 _OF_TIME = "hmsfpz+HO"
@@ -60,28 +60,28 @@ FORMS = (
     (_AMERICAN + _TIMED, f"M/DY{_OF_TIME}"),
     (_LATE_YEAR, f"MD{_OF_TIME}Y"),
 )
-"""What all of a text matches, without regard to case, in Python and in Java, and what its groups are: Y, M, D, h, m, s,
-f (a fraction), p (half of a day), z (the whole zone) and its +, H and O. A zone stands after most dates only with a
-time.
+"""Regular expressions for a whole text, without regard to case, in Python and in Java, and the meaning of their groups:
+Y, M, D, h, m, s, f (a fraction), p (AM or PM), z (the whole zone) and its +, H and O. After most dates, a zone requires
+a time.
 """
 _FORMS = tuple((re.compile(form, re.IGNORECASE | re.ASCII), order) for form, order in FORMS)
 TIME_FORM, TIME_PARTS = f"T?{_OF_DAY}{_ZONE}", _OF_TIME
-"""What all of the text of a time of day matches, and what its groups are, as of FORMS."""
+"""Regular expressions for a whole time of day, and the meaning of their groups, as in FORMS."""
 _TIME = re.compile(TIME_FORM, re.IGNORECASE | re.ASCII)
 _BEYOND = re.compile(rf"[+-]?infinity|[0-9]{{5,}}-[0-9]{{1,2}}-[0-9]{{1,2}}.*|{_DASHES}.* BC", re.IGNORECASE | re.ASCII)
 
 
 class OutOfRangeError(ValueError):
-    """A date or time that Postgres has, outside the years 1 to 9999."""
+    """A date or time that is valid in Postgres, outside the years 1 to 9999."""
 
 
 def read_date(text: str) -> date:
-    """Return the date that a text says; raises ValueError, and BeyondError for one of another year."""
+    """Return the date of a text; raises ValueError, and OutOfRangeError for other years."""
     return _date(_parts(text))
 
 
 def read_time(text: str) -> time:
-    """Return the time of day that a text without a date says; raises ValueError, for 24:00 too."""
+    """Return the time of day of a text without a date; raises ValueError, also for 24:00."""
     match = _TIME.fullmatch(_trimmed(text))
     since = _clock(_named(match, _OF_TIME)) if match is not None else timedelta(days=1)
     if since >= timedelta(days=1):
@@ -90,13 +90,13 @@ def read_time(text: str) -> time:
 
 
 def read_timestamp(text: str) -> datetime:
-    """Return what a text says without a look at its zone; raises as `read_date` does."""
+    """Return the timestamp of a text, ignoring its zone; raises like `read_date`."""
     parts = _parts(text)
     return _within(datetime.combine(_date(parts), time()), _clock(parts))
 
 
 def read_timestamptz(text: str, *, zoned: bool = False) -> datetime:
-    """Return the instant that a text says, in UTC where it has no zone; raises as `read_date` does.
+    """Return the instant of a text, in UTC if it has no zone; raises like `read_date`.
 
     With `zoned` a text without a zone is a ValueError.
     """
@@ -107,7 +107,7 @@ def read_timestamptz(text: str, *, zoned: bool = False) -> datetime:
 
 
 def day_of_year(year: int, number: int) -> tuple[str, str]:
-    """Return the month and the day that are the n-th day of a year; raises ValueError where there is none."""
+    """Return the month and the day of the n-th day of a year; raises ValueError for an invalid day."""
     found = date(year, 1, 1) + timedelta(days=number - 1)
     if found.year != year:
         raise ValueError(number)
@@ -115,14 +115,14 @@ def day_of_year(year: int, number: int) -> tuple[str, str]:
 
 
 def month(text: str) -> int:
-    """Return the number of a month, which its name begins with or is."""
+    """Return the number of a month by its name, or a text that begins with its name."""
     return int(text) if text.isdigit() else MONTHS.index(text[:3].lower()) // 4 + 1
 
 
 # --- the parts of a text -------------------------------------------------------------------------------------------
 
 _Parts = Mapping[str, str]
-"""By the letters of FORMS."""
+"""Parts of a text by the letters of FORMS."""
 
 
 def _trimmed(text: str) -> str:
@@ -194,13 +194,13 @@ _PART = re.compile(
 
 
 class RangeError(ValueError):
-    """The interval has more years, days or hours than fit."""
+    """The interval has more years, days or hours than its type can hold."""
 
 
 def read_interval(text: str, unit: str | None = None) -> Interval:
-    """Return an interval; raises RangeError, and ValueError for a form that is not understood.
+    """Return an interval; raises RangeError, and ValueError for an invalid text.
 
-    A number without a unit has the one that is given, or counts seconds.
+    A number without a unit has the given `unit`, or counts seconds.
     """
     flat = text.strip().lower()
     if not flat or len(flat) > _LONGEST:
@@ -254,7 +254,7 @@ def _whole(number: Decimal) -> int:
 
 
 def show_interval(value: Interval) -> str:
-    """Return the one text of an interval; equal ones, such as 1 month and 30 days, may have others."""
+    """Return the canonical text of an interval; equal intervals like 1 month and 30 days may differ in their texts."""
     years, months = divmod(abs(value.months), 12)
     sign = -1 if value.months < 0 else 1
     parts: list[str] = []
@@ -273,5 +273,5 @@ def show_interval(value: Interval) -> str:
 
 
 def order_of(value: Interval) -> int:
-    """Return what intervals are ordered by, and are equal by, as in Postgres: a month is 30 days, a day 24 hours."""
+    """Return the sort key of an interval, as in Postgres: a month is 30 days, a day 24 hours."""
     return (value.months * 30 + value.days) * DAY + value.micros

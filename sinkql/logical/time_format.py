@@ -1,6 +1,6 @@
-"""The patterns of times: what to_char() writes, and what to_date() and to_timestamp() read.
+"""The patterns of to_char(), to_date() and to_timestamp(): parse them, and read times by them.
 
-A part is written in capitals or in small letters, which makes a difference only where letters are written.
+A part is in capitals or in small letters, which matters only for parts that are written as letters.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ WIDTHS: Mapping[str, int] = {
     "IDDD": 3, "WW": 2, "W": 1, "DDD": 3, "DD": 2, "D": 1, "ID": 1, "J": 1, "HH24": 2, "HH12": 2, "HH": 2, "MI": 2,
     "SS": 2, "MS": 3, "US": 6, "SSSSS": 1, "SSSS": 1, "FF1": 1, "FF2": 2, "FF3": 3, "FF4": 4, "FF5": 5, "FF6": 6,
 }  # fmt: skip
-"""The parts that are numbers, with how many digits they have at least where FM does not stand before them."""
+"""The numeric parts, with their minimum number of digits without FM."""
 NAMES: Mapping[str, int] = {"MONTH": 9, "MON": 3, "DAY": 9, "DY": 3}
-"""The parts that are names, with how long they are where FM does not stand before them."""
+"""The parts that are names, with their length without FM."""
 _FRACTIONS = ("MS", "US", "FF1", "FF2", "FF3", "FF4", "FF5", "FF6")
 _HALVES = ("AM", "PM", "A.M.", "P.M.")
 ROMAN = ("I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII")
@@ -32,9 +32,9 @@ _SPELLED = [
 ]  # fmt: skip
 _THOUSANDS = "Y,"
 _COMMA = "(?i:Y,YYY)"
-"""The thousands of a year, a comma and the rest: not a Y, a comma and YYY."""
+"""The thousands of a year, a comma and the rest: different from a Y, a comma and YYY."""
 _AHEAD = {"OF": "+00", "TZH": "+00", "TZM": "00"}
-"""How far the zone is ahead: it is UTC."""
+"""The offset of the zone, which is UTC."""
 _ZONE = "UTC"
 _QUOTES = "Put letters that stand for no part of a time in quotes, as in 'YYYY-MM-DD\"T\"HH24:MI:SS'."
 _PART = "|".join(map(re.escape, sorted(_SPELLED, key=len, reverse=True)))
@@ -45,49 +45,49 @@ _TOKEN = re.compile(
     rf'|(?P<romanfill>FM|fm)?(?P<roman>RM|rm)|{_KNOWN})(?P<ending>TH|th)?|{_QUOTED}|(?P<plain>[^A-Za-z"\\]+)'
 )
 _READ_TOKEN = re.compile(rf'{_KNOWN}|{_QUOTED}|(?P<plain>[^A-Za-z0-9"\\]+)')
-"""A digit of a pattern is written as it is; where a time is read, it would stand for any character."""
+"""A digit of a pattern is written unchanged; when reading, it would match any character."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimePart:
-    """A part of a time: the name of a number in capitals, or a name, RM or half of a day as it is written."""
+    """A part of a time: the name of a number in capitals, or a name, RM or AM/PM in its case."""
 
     name: str
     blanks: bool = True
-    """Whether FM does not stand before it."""
+    """Whether there is no FM before the part."""
     ending: str = ""
-    """TH or th where a number has the ending of an ordinal."""
+    """TH or th for a number with the ending of an ordinal."""
 
     @property
     def filled(self) -> bool:
-        """Tell whether zeros or blanks fill the part: digits of a fraction are always all there."""
+        """Return whether zeros or blanks pad the part: a fraction always has all its digits."""
         return self.blanks or self.name in _FRACTIONS
 
     @property
     def number(self) -> bool:
-        """Tell whether the part is a number."""
+        """Return whether the part is a number."""
         return self.name in WIDTHS or self.name == _THOUSANDS
 
     @property
     def width(self) -> int:
-        """Return how many digits the number has at least."""
+        """Return the minimum number of digits."""
         return WIDTHS.get(self.name, 1) if self.filled else 1
 
     def cased(self, text: str) -> str:
-        """Return a name as the part is written."""
+        """Return a name in the case of the part."""
         return text.upper() if self.name.isupper() else text.lower() if self.name.islower() else text
 
 
 def read_to_char(pattern: str, *, zoned: bool) -> list[TimePart | str]:
-    """Return a pattern's parts, and the texts between them; raises PatternError for what has no exact form.
+    """Return a pattern's parts, and the texts between them; raises PatternError for a part without an exact form.
 
-    Only a time that is `zoned`, a timestamptz, has a zone with a name.
+    Only a timestamptz, which is `zoned`, has a zone with a name.
     """
     return _parts(pattern, _TOKEN, "to_char() pattern '{}' is not supported", _QUOTES, zone=_ZONE if zoned else "")
 
 
 def ordinal(text: str, ending: str) -> str:
-    """Return a number with the ending of its last digits."""
+    """Return a number with the ending for its last digits."""
     last = int(text[-1]) if text[-1] in "123" and text[-2:-1] != "1" else 0
     return text + (ENDINGS[last].upper() if ending == "TH" else ENDINGS[last])
 
@@ -125,16 +125,16 @@ def _parts(pattern: str, token: re.Pattern[str], message: str, hint: str, *, zon
 
 @dataclass(frozen=True, slots=True)
 class TimeForm:
-    """The form of a text that a time is read from: an expression that all of it matches, and its groups by the parts
-    in them: YYYY or YY, MM, MON or MONTH, DD or DDD, HH24 or HH12, half (of a day), MI, SS, and MS or US."""
+    """The form of a text that contains a time: an expression that matches all of it, and its groups by their parts:
+    YYYY or YY, MM, MON or MONTH, DD or DDD, HH24 or HH12, half (AM or PM), MI, SS, and MS or US."""
 
     expression: str
     groups: Mapping[str, int]
 
     @property
     def canonical(self) -> str | None:
-        """Return the text `year-month-day hours:minutes:seconds` with $n for the n-th group; None where a part is to be
-        computed."""
+        """Return the text `year-month-day hours:minutes:seconds` with $n for the n-th group; None if a part needs a
+        computation."""
         if self.groups.keys() & {"YY", "MON", "DDD", "HH12"}:
             return None
         places = {part: f"${number}" for part, number in self.groups.items()}
@@ -144,7 +144,7 @@ class TimeForm:
         return f"{day} {clock}{'.' + fraction if fraction else ''}"
 
 
-# digits of each part: where something else follows, and where another number does
+# digits of each part: before another character, and before another number
 _DIGITS = {
     "YYYY": ("(?!0000)[0-9]{4}", "(?!0000)[0-9]{4}"), "YY": ("[0-9]{2}", "[0-9]{2}"), "MM": ("[0-9]{1,2}", "[0-9]{2}"),
     "DD": ("[0-9]{1,2}", "[0-9]{2}"), "DDD": ("(?!0{1,3}(?![0-9]))[0-9]{1,3}", "(?!000)[0-9]{3}"),
@@ -157,7 +157,7 @@ _EXCLUSIVE = (("YYYY", "YY"), ("MM", "MON", "DDD"), ("DD", "DDD"), ("HH24", "HH1
 
 
 def read_time_form(pattern: str) -> TimeForm:
-    """Return the form that a pattern of to_date() and to_timestamp() says; raises PatternError."""
+    """Return the form for a pattern of to_date() and to_timestamp(); raises PatternError."""
     message = "pattern '{}' is not supported for reading a time"
     parts = _parts(pattern, _READ_TOKEN, message, _READ_HINT)
     groups: dict[str, int] = {}
@@ -171,23 +171,23 @@ def read_time_form(pattern: str) -> TimeForm:
         if not read or not part.blanks:
             raise PatternError(message.format(("" if part.blanks else "FM") + part.name), _READ_HINT)
         if name in groups:
-            raise PatternError(f"pattern {part.name} is there twice")
+            raise PatternError(f"pattern {part.name} is used twice")
         groups[name] = len(groups) + 1
         expression += f"({read})"
     for several in _EXCLUSIVE:
         if len(groups.keys() & set(several)) > 1:
             shown = " and ".join(each if each != "half" else "AM" for each in several if each in groups)
             hint = "AM goes with HH12." if "half" in several else "Use one of them."
-            raise PatternError(f"{shown} exclude each other where a time is read", hint=hint)
+            raise PatternError(f"{shown} exclude each other when reading a time", hint=hint)
     if not groups.keys() & {"YYYY", "YY"} or ("half" in groups and "HH12" not in groups):
         raise PatternError(
-            "reading a time takes a year, and AM takes HH12", hint="Write it as 'YYYY-MM-DD HH12:MI AM'."
+            "reading a time requires a year, and AM requires HH12", hint="Write it as 'YYYY-MM-DD HH12:MI AM'."
         )
     return TimeForm(expression, groups)
 
 
 def _read(part: TimePart, *, number: bool) -> tuple[str, str]:
-    """Return the name of what a part reads, and the expression for it; none where nothing does."""
+    """Return the name of the value that a part reads, and its expression; no name if it reads none."""
     name = {"HH": "HH12", "MONTH": "MON"}.get(part.name.upper(), part.name.upper())
     if part.name.upper() == "MON":
         return name, f"(?i:{time.MONTHS.replace(' ', '|')})"
@@ -199,7 +199,7 @@ def _read(part: TimePart, *, number: bool) -> tuple[str, str]:
 
 
 def read_by(form: TimeForm, text: str) -> str | None:
-    """Return a text that has the form as `year-month-day hours:minutes:seconds`; None for one that has not."""
+    """Return a text of this form as `year-month-day hours:minutes:seconds`; None if it has another form."""
     match = re.fullmatch(form.expression, text, re.ASCII)
     if match is None:
         return None

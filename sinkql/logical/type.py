@@ -1,8 +1,6 @@
-"""SQL types: what a value may be, and the canonical text of it.
+"""SQL types, and the parts of nested types like `map[text=>integer]` or `record(a integer, "b c" text NOT NULL)`.
 
-Texts of types that are made of others: `map[text=>integer]`, `record(a integer, "b c" text NOT NULL)` → their parts.
-
-The parts are texts, as canonical or as free as the whole; blanks around them are left out.
+The parts of a type's text are texts, as canonical as the whole text, without surrounding blanks.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ from typing import Any, NamedTuple
 from sinkql.keywords import QUOTED, quoted
 
 MOST_DIGITS = 38
-"""How many a numeric has at most."""
+"""The maximum number of digits of a numeric."""
 _NESTED = {"array": "[]", "list": " list"}
 _NAMES = re.compile(r"numeric\((\d+),(\d+)\)")
 
@@ -29,13 +27,13 @@ class Field(NamedTuple):
 
 
 class Type:
-    """An SQL type by its canonical name; equal types are equal, and JSON has their texts.
+    """An SQL type by its canonical name; JSON contains its text.
 
     Names: boolean, smallint, integer, bigint, uint2, uint4, uint8, real, double precision, numeric, date, time,
     timestamp, timestamptz, interval, text, bytea, uuid, jsonb, the ranges of `logical.range`, unknown (an untyped NULL
     or string). Numeric always has precision and scale.
-    An array (`integer[]`) and a list (`integer list`) have the type of their elements, a record (`record(a integer, b
-    text NOT NULL)`) has fields. The elements of a map (`map[text=>integer]`) are records of key and value, by key.
+    An array (`integer[]`) and a list (`integer list`) have an element type, a record (`record(a integer, b text NOT
+    NULL)`) has fields. The elements of a map (`map[text=>integer]`) are records of key and value, ordered by key.
     """
 
     __slots__ = ("element", "fields", "name", "precision", "scale")
@@ -60,7 +58,7 @@ class Type:
                 return f"map[text=>{self.value}]"
             return f"{self.element}[]" if self.name == "array" else f"{self.element} list"
         if self.name == "record":
-            listed = (written_field(each.name, str(each.type), not_null=not each.nullable) for each in self.fields)
+            listed = (written_field(field.name, str(field.type), not_null=not field.nullable) for field in self.fields)
             return f"record({', '.join(listed)})"
         return f"{self.name}({self.precision},{self.scale})" if self.name == "numeric" else self.name
 
@@ -72,17 +70,17 @@ class Type:
 
     @property
     def nested(self) -> bool:
-        """Whether values are made of values of other types."""
+        """Whether values contain values of other types."""
         return self.element is not None or self.name == "record"
 
     @property
     def whole_digits(self) -> int:
-        """How many digits a numeric has before its point, at most."""
+        """The maximum number of digits before a numeric's point."""
         return (self.precision or MOST_DIGITS) - (self.scale or 0)
 
     @property
     def called(self) -> str:
-        """What messages call it: a numeric's digits are left out."""
+        """The type in messages, without a numeric's digits."""
         return str(self) if self.nested else self.name
 
     def __repr__(self) -> str:
@@ -125,14 +123,14 @@ def parse_type(text: str) -> Type:
 
 
 def encoded(value: Any) -> Any:
-    """Return the JSON of what msgspec knows no JSON for: a type's text."""
+    """Return the JSON of a value that msgspec cannot encode: a type's text."""
     if isinstance(value, Type):
         return str(value)
     raise NotImplementedError(type(value).__name__)
 
 
 def decoded(wanted: type, value: Any) -> Any:
-    """Read what `encoded` gave."""
+    """Decode the JSON of `encoded`."""
     if wanted is Type:
         return parse_type(value)
     raise NotImplementedError(wanted.__name__)
@@ -144,11 +142,11 @@ REAL, DOUBLE, TEXT, BYTEA = Type("real"), Type("double precision"), Type("text")
 DATE, TIME, TIMESTAMP, TIMESTAMPTZ = Type("date"), Type("time"), Type("timestamp"), Type("timestamptz")
 INTERVAL, UUID, JSONB, UNKNOWN = Type("interval"), Type("uuid"), Type("jsonb"), Type("unknown")
 NUMERIC = Type("numeric", 38, 10)
-"""What `numeric` without precision and scale is, and what arithmetic gives."""
+"""The type of `numeric` without precision and scale, and of arithmetic."""
 
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
-"""Intervals count microseconds."""
+"""Intervals have a resolution of microseconds."""
 
 
 Part = tuple[str, str, bool]
@@ -163,14 +161,14 @@ _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 
 
 def map_value(text: str) -> str | None:
-    """Return the text of the type of a map's values; None for what is no map from text."""
+    """Return the text of a map's value type; None if the type is not a map from text."""
     inside = _inside(_MAP, text)
     key, arrow, value = (inside or "").partition("=>")
     return value.strip() if arrow and key.strip().lower() in _TEXT and value.strip() else None
 
 
 def record_fields(text: str) -> list[Part] | None:
-    """Return the fields of a record; None for what is none."""
+    """Return the fields of a record type; None for another type."""
     inside = _inside(_RECORD, text)
     if inside is None:
         return None
@@ -193,19 +191,19 @@ def written_field(name: str, type_: str, *, not_null: bool) -> str:
 
 
 def shown_name(name: str) -> str:
-    """Return a name as SQL has it: in quotes where it needs them."""
+    """Return a name in SQL, in quotes if necessary."""
     return name if _PLAIN.fullmatch(name) and name.upper() not in QUOTED else quoted(name)
 
 
 def flat(text: str) -> str:
-    """Return a type's text in lower case with single blanks, but for names in quotes."""
+    """Return a type's text in lower case with single blanks, except for names in quotes."""
     plain = _QUOTED.split(text.strip())
     names = [*_QUOTED.findall(text.strip()), ""]
     return "".join(re.sub(r"\s+", " ", before.lower()) + name for before, name in zip(plain, names, strict=True))
 
 
 def _inside(form: re.Pattern[str], text: str) -> str | None:
-    """Return what stands in the brackets; None unless they go around all of it."""
+    """Return the text inside the brackets; None if they do not enclose the whole text."""
     match = form.fullmatch(text)
     if match is None:
         return None
@@ -218,7 +216,7 @@ def _inside(form: re.Pattern[str], text: str) -> str | None:
 
 
 def _listed(text: str) -> Iterator[str]:
-    """Yield what stands between the commas that are in no brackets."""
+    """Yield the texts between the commas outside of brackets."""
     depth, part = 0, ""
     for sign in _signs(text):
         depth += (sign[0] in "([") - (sign[0] in ")]")
@@ -231,5 +229,5 @@ def _listed(text: str) -> Iterator[str]:
 
 
 def _signs(text: str) -> Iterator[str]:
-    """Yield characters; a name in quotes is one."""
+    """Yield the characters; a quoted name counts as one."""
     return (match[0] for match in re.finditer(r'"(?:[^"]|"")*"|.', text, re.DOTALL))

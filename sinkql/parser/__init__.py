@@ -1,12 +1,13 @@
-"""Text → ast.
+"""Parse text into the syntax tree of `ast`.
 
-* `script`: a script's text to its statements.
-* `read`: text to lexemes, and the lexemes of one statement to Lark's tree; here a word becomes a keyword or a name.
-* `transform`: the tree to a statement.
-* `hint`: a token that cannot stand where it does to an error with its fix.
-* `assist`: text that is being typed to what helps with it.
+* `script`: Parse the statements of a script.
+* `read`: Split text into lexemes, and read the lexemes of one statement into a tree; here a word becomes a keyword or
+  a name.
+* `transform`: Transform the tree into a statement.
+* `hint`: Turn an unexpected token into an error with its fix.
+* `assist`: Help with text that is being typed.
 
-Lark loads with the first text that is parsed: many a command has none.
+Lark loads with the first parsed text, since many commands parse none.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ from sinkql.keywords import LANGUAGE, Keywords
 def parse(text: str, words: Keywords = LANGUAGE) -> tuple[ast.Statement, ...]:
     """Return the statements of a script; spans are offsets into `text`.
 
-    `words` are those of the installed connectors; what was printed from a statement is read without them.
+    `words` are the words of the installed connectors; text printed from a statement parses without them.
 
-    Raises SinkqlError: SQ10xx for what is not a statement, SQ29xx for one that this version does not support.
+    Raises SinkqlError: SQ10xx for text that is not a statement, SQ29xx for an unsupported statement.
     """
-    from sinkql.parser import script  # Lark, as said above
+    from sinkql.parser import script  # loads Lark
 
     return script.parse(text, words)
 
 
 def parse_each(text: str, words: Keywords = LANGUAGE) -> Iterator[ast.Statement | SinkqlError]:
-    """Yield each statement of a script, or what is wrong with it; after a mistake it goes on behind the semicolon."""
-    from sinkql.parser import script  # as above
+    """Yield each statement of a script, or its error; after an error it continues behind the next semicolon."""
+    from sinkql.parser import script  # loads Lark
 
     return script.parse_each(text, words)

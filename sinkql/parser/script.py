@@ -1,4 +1,4 @@
-"""A script's text → its statements: each is lexed, read and built by itself."""
+"""Parse the statements of a script, each separately."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def parse(text: str, words: Keywords = LANGUAGE) -> tuple[ast.Statement, ...]:
 
 
 def parse_each(text: str, words: Keywords = LANGUAGE) -> Iterator[ast.Statement | SinkqlError]:
-    """Yield each statement of a script, or what is wrong with it; see `sinkql.parser.parse_each`."""
+    """Yield each statement of a script, or its error; see `sinkql.parser.parse_each`."""
     try:
         lexer.check_characters(text)
         for lexemes in _split(text):
@@ -37,7 +37,7 @@ def parse_each(text: str, words: Keywords = LANGUAGE) -> Iterator[ast.Statement 
 
 
 def _split(text: str) -> Iterator[list[Lexeme]]:
-    """Yield the lexemes of each statement, its semicolon or the text's end included; empty statements are left out."""
+    """Yield the lexemes of each statement, with its semicolon or the text's end; empty statements are left out."""
     lexemes: list[Lexeme] = []
     for lexeme in lexer.scan(text):
         lexemes.append(lexeme)
@@ -51,13 +51,13 @@ def _statement(lexemes: list[Lexeme], text: str, words: Keywords) -> ast.Stateme
     try:
         tree = reader.read(lexemes, text, words)
     except StuckError as stuck:
-        from sinkql.parser.hint.syntax_error import syntax_error  # all that mistakes need loads where there is one
+        from sinkql.parser.hint.syntax_error import syntax_error  # loads only for a mistake
 
         raise syntax_error(stuck) from None
     return build.statement(only(tree))
 
 
 def _blamed(error: SinkqlError, text: str) -> SinkqlError:
-    from sinkql.parser.hint import syntax_error  # as above
+    from sinkql.parser.hint import syntax_error  # loads only for a mistake
 
     return syntax_error.at_unclosed_string(error, text)

@@ -1,4 +1,4 @@
-"""ALTER → canonical SQL."""
+"""Print ALTER as canonical SQL."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _wait(wait: tuple[ast.Option, ...]) -> str:
 
 
 def _reset(action: ast.ResetOptions) -> str:
-    return f"RESET ({', '.join(each.name for each in action.names)})"
+    return f"RESET ({', '.join(name.name for name in action.names)})"
 
 
 def _changes(action: ast.ChangeConnection) -> str:

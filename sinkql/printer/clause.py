@@ -1,4 +1,4 @@
-"""Parts of statements → their canonical text: names, values, options, lines of clauses."""
+"""Print the parts of statements: names, values, options, lines of clauses."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _PLAIN = re.compile(rf"(?!.*[{keywords.ODD_CHARACTERS}]){keywords.PLAIN_NAME}", 
 
 
 def line(*parts: object) -> str:
-    """Put the parts that are text on one line; anything else is a part that is not there."""
+    """Join the parts that are text on one line, and ignore the rest."""
     return " ".join(part for part in parts if isinstance(part, str) and part)
 
 
 def clauses(head: str, *following: object) -> str:
-    """Put each clause that is text on a line of its own, below the head."""
+    """Write each clause that is text on a separate line below the head."""
     return "\n  ".join([head, *(clause for clause in following if isinstance(clause, str) and clause)])
 
 
 def bracketed(parts: Iterable[str]) -> str:
-    """Put parts into brackets, each on its own line if they are too long for one."""
+    """Put parts in brackets, each on a separate line if one line is too short for them."""
     found = list(parts)
     joined = ", ".join(found)
     if len(joined) <= _WIDTH and "\n" not in joined:
@@ -32,12 +32,12 @@ def bracketed(parts: Iterable[str]) -> str:
 
 
 def options(given: tuple[ast.Option, ...]) -> str:
-    """Return options in brackets, nothing for none."""
+    """Return options in brackets, an empty text if there are none."""
     return bracketed(_option(each) for each in given) if given else ""
 
 
 def with_clause(given: tuple[ast.Option, ...]) -> str:
-    """Return WITH and its options, nothing for none."""
+    """Return WITH and its options, an empty text if there are none."""
     return f"WITH {options(given)}" if given else ""
 
 
@@ -50,7 +50,7 @@ def _option(option: ast.Option) -> str:
 
 
 def in_cluster(cluster: ast.Ident | None) -> str:
-    """Return IN CLUSTER, nothing for none."""
+    """Return IN CLUSTER, an empty text without a cluster."""
     return f"IN CLUSTER {ident(cluster)}" if cluster is not None else ""
 
 
@@ -60,12 +60,12 @@ def idents(given: tuple[ast.Ident, ...]) -> str:
 
 
 def name(given: ast.Name) -> str:
-    """Return a name, its parts quoted where they need it."""
+    """Return a name, its parts quoted if necessary."""
     return ".".join(ident(part) for part in given.parts)
 
 
 def ident(given: ast.Ident, taken: frozenset[str] = frozenset()) -> str:
-    """Return an identifier; in quotes if it would read as something else, `taken` words among them."""
+    """Return an identifier, in quotes if it is a keyword or one of the `taken` words."""
     found = given.value
     plain = _PLAIN.fullmatch(found) and found == found.lower() and found.upper() not in keywords.QUOTED | taken
     if plain:
@@ -79,7 +79,7 @@ def text(given: str) -> str:
 
 
 def assigned(given: ast.Value | None) -> str:
-    """Return what stands after SET x =."""
+    """Return the text after SET x =."""
     match given:
         case None:
             return "DEFAULT"
@@ -121,7 +121,7 @@ def value(given: ast.Value) -> str:
 
 
 def phrase(given: ast.Phrase) -> str:
-    """Return a value with its keywords, its options and what follows it."""
+    """Return a value with its keywords, its options and the next phrase."""
     match given.value:
         case None:
             written = ""
@@ -133,11 +133,11 @@ def phrase(given: ast.Phrase) -> str:
 
 
 def secret(given: ast.SecretValue) -> str:
-    """Return what stands after CREATE SECRET … AS."""
+    """Return the text after CREATE SECRET … AS."""
     match given:
         case ast.Text(value=written):
             return text(written)
         case ast.Call(function=function, arguments=arguments):
             return f"{function}({', '.join(text(argument.value) for argument in arguments)})"
         case ast.Joined(parts=parts):
-            return " || ".join(secret(each) for each in parts)
+            return " || ".join(secret(part) for part in parts)

@@ -1,7 +1,4 @@
-"""CREATE SOURCE, and CREATE TABLE from a source → their canonical text.
-
-CREATE VIEW and CREATE SINK → their canonical text.
-"""
+"""Print CREATE of sources, tables from sources, views and sinks as canonical SQL."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from sinkql.printer.dml import column, table_parts
 
 
 def create_source(statement: ast.CreateSource) -> str:
-    """Return the source's text: a clause a line, in the order of the grammar."""
+    """Return the source's text: one clause per line, in the order of the grammar."""
     head = clause.line(
         "CREATE SOURCE",
         statement.if_not_exists and "IF NOT EXISTS",
@@ -37,7 +34,7 @@ def create_source(statement: ast.CreateSource) -> str:
 
 
 def create_table_from(statement: ast.CreateTableFrom) -> str:
-    """Return the text of a table that a source feeds, or whoever sends rows."""
+    """Return the text of a table that a source or a webhook fills."""
     if statement.subsource:
         return _subsource(statement)
     parts = table_parts(statement.columns, statement.constraints)
@@ -54,7 +51,7 @@ def create_table_from(statement: ast.CreateTableFrom) -> str:
 
 
 def create_progress(statement: ast.CreateProgress) -> str:
-    """Return the text of what tells how far a source is read."""
+    """Return the text of a progress subsource."""
     return clause.clauses(
         clause.line("CREATE SUBSOURCE", statement.if_not_exists and "IF NOT EXISTS", clause.name(statement.name)),
         f"OF SOURCE {clause.name(statement.source)} (PROGRESS)",
@@ -80,7 +77,7 @@ def _columns(statement: ast.CreateSource) -> str:
 
 
 def _reading(statement: ast.CreateSource | ast.CreateTableFrom) -> tuple[str, ...]:
-    """Return the clauses that say how rows are read; empty texts for those that are not there."""
+    """Return the clauses about reading rows; a missing clause is an empty text."""
     include = ", ".join(_included(each) for each in statement.include)
     return (
         formats(statement.key_format, statement.format),
@@ -113,7 +110,7 @@ def _subsources(given: ast.Subsources) -> str:
 
 
 def reference(given: ast.Reference) -> str:
-    """Return an upstream table, with the name it gets here."""
+    """Return an upstream table with its name in SinkQL."""
     return clause.line(clause.name(given.upstream), given.name and f"AS {clause.name(given.name)}")
 
 
@@ -130,25 +127,25 @@ def _pushed(statement: ast.CreateSource | ast.CreateTableFrom) -> tuple[str, ...
 
 
 def _header(include: ast.Include) -> str:
-    filters = [f"{'NOT ' if each.excluded else ''}{clause.text(each.name)}" for each in include.filters]
+    filters = [f"{'NOT ' if filter_.excluded else ''}{clause.text(filter_.name)}" for filter_ in include.filters]
     return clause.line(_included(include), filters and clause.bracketed(filters))
 
 
 def _check(check: ast.Check) -> str:
     inputs = [
         clause.line(
-            each.kind,
-            each.secret and clause.name(each.secret),
-            each.alias and f"AS {clause.ident(each.alias)}",
-            each.binary and "BYTES",
+            input_.kind,
+            input_.secret and clause.name(input_.secret),
+            input_.alias and f"AS {clause.ident(input_.alias)}",
+            input_.binary and "BYTES",
         )
-        for each in check.inputs
+        for input_ in check.inputs
     ]
     return f"({clause.line(inputs and f'WITH {clause.bracketed(inputs)}', check.expression.text)})"
 
 
 def formats(key: ast.Format | None, value: ast.Format | None) -> str:
-    """Return the clause of the formats, nothing for none."""
+    """Return the clause of the formats, an empty text without a format."""
     if value is None:
         return ""
     if key is None:
@@ -157,7 +154,7 @@ def formats(key: ast.Format | None, value: ast.Format | None) -> str:
 
 
 def format_(given: ast.Format) -> str:
-    """Return a format with what it takes."""
+    """Return a format with its arguments."""
     header = ""
     if given.header:
         header = clause.line("WITH HEADER", given.names and clause.idents(given.names))
@@ -228,15 +225,15 @@ def _place(statement: ast.CreateView) -> str:
 
 
 def create_sink(statement: ast.CreateSink) -> str:
-    """Return the sink's text: a clause a line, in the order of the grammar."""
+    """Return the sink's text: one clause per line, in the order of the grammar."""
     name = statement.name
     head = clause.line("CREATE SINK", statement.if_not_exists and "IF NOT EXISTS", name and clause.name(name))
     return _sink(head, f"FROM {clause.name(statement.relation)}", statement)
 
 
 def create_sinks(statement: ast.CreateSinks) -> str:
-    """Return the text of many sinks, in the same order."""
-    tables = ", ".join(clause.name(each) for each in statement.tables)
+    """Return the text of CREATE SINKS, in the order of the grammar."""
+    tables = ", ".join(clause.name(table) for table in statement.tables)
     every = f"FOR ALL TABLES OF SOURCE {clause.name(statement.sink.relation)}"
     head = clause.line("CREATE SINKS", statement.sink.if_not_exists and "IF NOT EXISTS")
     return _sink(head, f"FOR TABLES ({tables})" if tables else every, statement.sink)
@@ -264,7 +261,7 @@ def _sink(head: str, rows: str, statement: ast.CreateSink) -> str:
 
 
 def _messages(statement: ast.CreateSink) -> bool:
-    """Tell whether a sink writes messages, of which the dialect says ENVELOPE: their formats are not those of files."""
+    """Return whether a sink writes messages, where the dialect says ENVELOPE and the formats are not file formats."""
     format_ = statement.format
     return statement.headers is not None or (format_ is not None and format_.name != "PARQUET")
 
@@ -281,7 +278,7 @@ def sorting(term: ast.Sorting) -> str:
 
 
 def direction(*, descending: bool, nulls_first: bool) -> str:
-    """Return which way a term of SORT BY sorts, as far as it has to be said."""
+    """Return the direction and NULLS of a term of SORT BY, without the defaults."""
     nulls = "" if nulls_first == descending else "NULLS FIRST" if nulls_first else "NULLS LAST"
     return clause.line(descending and "DESC", nulls)
 

@@ -1,4 +1,4 @@
-"""Tables, indexes and the statements that change rows → canonical SQL."""
+"""Print tables, indexes, and the statements that change rows as canonical SQL."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ def create_table(statement: ast.CreateTable) -> str:
 
 
 def table_parts(columns: tuple[ast.ColumnDef, ...], constraints: tuple[ast.TableConstraint, ...]) -> str:
-    """Return a table's columns and constraints in brackets, nothing for none."""
-    parts = [column(each) for each in columns] + [_constraint(each) for each in constraints]
+    """Return a table's columns and constraints in brackets, an empty text if there are none."""
+    parts = [column(each) for each in columns] + [_constraint(constraint) for constraint in constraints]
     return clause.bracketed(parts) if parts else ""
 
 
 def column(given: ast.ColumnDef) -> str:
-    """Return a column as it is declared."""
+    """Return a column's declaration."""
     return clause.line(
         clause.ident(given.name),
         given.type and given.type.text,
         given.collation and f"COLLATE {clause.name(given.collation)}",
         given.not_null and "NOT NULL",
-        *(_constraint(each) for each in given.constraints),
+        *(_constraint(constraint) for constraint in given.constraints),
     )
 
 
@@ -52,7 +52,7 @@ def _constraint(given: ast.ColumnConstraint | ast.TableConstraint) -> str:
 
 
 def create_index(statement: ast.CreateIndex) -> str:
-    """Return the index's text; without a key it is the default one."""
+    """Return the index's text; without a key, that of CREATE DEFAULT INDEX."""
     head = clause.line(
         "CREATE",
         statement.key is None and "DEFAULT",
@@ -80,7 +80,9 @@ def insert(statement: ast.Insert) -> str:
 
 def update(statement: ast.Update) -> str:
     """Return the text of UPDATE, without a semicolon."""
-    assigned = ", ".join(f"{clause.ident(each.column)} = {each.value.text}" for each in statement.assignments)
+    assigned = ", ".join(
+        f"{clause.ident(assignment.column)} = {assignment.value.text}" for assignment in statement.assignments
+    )
     return clause.clauses(
         clause.line("UPDATE", clause.name(statement.table), _alias(statement.alias)),
         f"SET {assigned}",

@@ -1,4 +1,4 @@
-"""A statement → the same without its secrets: the type of an option decides whether its literals are some."""
+"""Replace a statement's secrets: the type of an option decides whether its literals may be secrets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Substitute = Callable[[ast.Value], ast.Value]
 
 
 def without_secrets(statement: ast.Statement, words: Keywords) -> ast.Statement:
-    """Return the statement with '<redacted>' for a secret's literal, and for literals in options that take secrets."""
+    """Return the statement with '<redacted>' in place of a secret's literal, and of literals in secret options."""
     match statement:
         case ast.CreateSecret():
             return replace(statement, value=_value(statement.value))
@@ -25,9 +25,9 @@ def without_secrets(statement: ast.Statement, words: Keywords) -> ast.Statement:
 
 
 def change_literals(statement: ast.Statement, change: Substitute, words: Keywords | None) -> ast.Statement:
-    """Return the statement with other values for the literals in its options that take secrets.
+    """Return the statement with changed literals in its options that take secrets.
 
-    `words` tell which these are; None changes the literals of all options.
+    `words` define these options; None changes the literals of all options.
     """
     match statement:
         case ast.CreateConnection():
@@ -63,7 +63,7 @@ def change_literals(statement: ast.Statement, change: Substitute, words: Keyword
 
 
 def _value(value: ast.SecretValue) -> ast.SecretValue:
-    """Return what may be shown of a secret's value: a reference as it is."""
+    """Return the printable form of a secret's value: a reference unchanged."""
     return value if isinstance(value, ast.Call) and value.refers else _REDACTED
 
 
@@ -86,7 +86,7 @@ def _in_format(given: ast.Format | None, change: Substitute, words: Keywords | N
 
 @dataclass(frozen=True, slots=True)
 class _Literals:
-    """Change the literals that may be secrets among the options of one kind; None is a kind that nobody tells."""
+    """Changes the literals that may be secrets among the options of one kind; None is an unknown kind."""
 
     change: Substitute
     role: Role

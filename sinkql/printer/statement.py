@@ -1,4 +1,4 @@
-"""A statement → canonical SQL."""
+"""Print a statement as canonical SQL."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _STAGES = {
 
 
 def to_sql(statement: ast.Statement, *, redacted: Keywords | None = None) -> str:
-    """Return the statement's canonical text: a clause a line, a semicolon at the end.
+    """Return the statement's canonical text: one clause per line, a semicolon at the end.
 
-    `redacted` prints '<redacted>' for the literals of a CREATE SECRET and of options that take secrets, which the words
-    of the connectors tell.
+    `redacted` has the connectors' words. If given, '<redacted>' replaces the literals of a CREATE SECRET and of options
+    that take secrets.
     """
     return _statement(statement if redacted is None else without_secrets(statement, redacted)) + ";"
 

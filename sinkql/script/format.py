@@ -1,8 +1,8 @@
-"""A script → the same script in its canonical form: statements as the printer writes them, every comment at its place.
+"""Format a script: each statement in its canonical form, every comment at its place.
 
-A statement that was written in one line stays in one while that is short enough. Queries stay as they are written.
-Comments are whitespace to the parser, so putting them back changes no statement: each goes to where its neighbours
-stand in the canonical text.
+A statement written on one line stays on one line if it is short enough. The text of queries is unchanged. Comments
+are whitespace to the parser, so they change no statement: each goes to the place of its neighbours in the canonical
+text.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from sinkql.printer import to_sql
 _LINE = re.compile(r"\r\n|\r|\n")
 _BLANK = re.compile(r"(?:\r\n|\r|\n)[ \t\f\v;]*(?:\r\n|\r|\n)")
 _WIDTH = 120
-"""How long a line may become that was one before."""
+"""The maximum length of a line for a statement that was written on one line."""
 _CLOSE = 2_000
-"""Up to how many lexemes a statement's two forms are compared with each other thoroughly."""
+"""The maximum number of lexemes for which a statement's two forms are compared thoroughly."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Comment:
-    """A comment's text, and whether it began on a line of its own."""
+    """A comment's text, and whether it was alone on its line."""
 
     text: str
     alone: bool
@@ -44,7 +44,7 @@ class _Comment:
 def format_script(text: str, words: Keywords) -> str:
     """Return the script's canonical form: it parses to equal statements, and is its own canonical form.
 
-    Raises SinkqlError where the text does not parse.
+    Raises SinkqlError if the text does not parse.
     """
     statements = iter(parser.parse(text, words))
     pieces = _Pieces(text)
@@ -65,11 +65,11 @@ def format_script(text: str, words: Keywords) -> str:
 
 
 class _Pieces:
-    """Put statements and the comments around them below each other; at most one empty line stays between two."""
+    """Write statements and their comments below each other, with at most one empty line between two."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.end = 0  # where the piece that was written last ends
+        self.end = 0  # end of the last piece written, in the original text
         self.parts: list[str] = []
 
     def comments(self, until: int) -> None:
@@ -111,7 +111,7 @@ def _in_one_line(laid_out: str) -> str:
 
 
 def _spelled(canonical: str, words: Keywords) -> str:
-    """Return a canonical text with the words that options choose from as the connectors write them."""
+    """Return a canonical text whose option words are spelled as the connectors spell them."""
     known = {(label, choice.upper()): choice for label, choice in words.choices}
     longest = max((label.count(" ") for label, _ in known), default=0) + 1
     lexemes = list(lexer.scan(canonical))
@@ -129,7 +129,7 @@ def _spelled(canonical: str, words: Keywords) -> str:
 
 
 def _statement(statement: ast.Statement, lexemes: Sequence[Lexeme], text: str, words: Keywords) -> str:
-    """Return a statement's canonical text with the comments that stand between its lexemes."""
+    """Return a statement's canonical text with the comments between its lexemes."""
     canonical = to_sql(statement)
     if isinstance(statement, ast.CreateConnection | ast.CreateSource | ast.CreateSink | ast.CreateSinks | ast.Alter):
         canonical = _spelled(canonical, words)
@@ -147,13 +147,13 @@ def _statement(statement: ast.Statement, lexemes: Sequence[Lexeme], text: str, w
         for comment in comments:
             gap = _gap(comment, place, matched, len(targets))
             while any(span.start < targets[gap].start < span.end for span in fixed):
-                gap += 1  # within text that stays as it is
+                gap += 1  # inside unchanged text
             placed.setdefault(gap, []).append(comment)
     return _with_comments(canonical, targets, placed)
 
 
 def _comments(before: Lexeme, after: Lexeme, text: str, kept: Sequence[Span]) -> Iterator[_Comment]:
-    """Yield the comments between two lexemes, without those in text that is kept as it is."""
+    """Yield the comments between two lexemes, except those inside unchanged text."""
     at = before.end
     for found in lexer.comments(text, before.end, after.start):
         if not any(span.start <= found.start and found.end <= span.end for span in kept):
@@ -163,13 +163,13 @@ def _comments(before: Lexeme, after: Lexeme, text: str, kept: Sequence[Span]) ->
 
 
 def _verbatim(node: object, text: str) -> Iterator[Span]:
-    """Yield where the statement holds text as it was written, its comments included."""
+    """Yield the spans of the statement's text that stays unchanged, comments included."""
     if isinstance(node, tuple):
         for each in node:
             yield from _verbatim(each, text)
     elif isinstance(node, ast.Query | ast.Expression):
         written = text[node.span.start : node.span.end]
-        # a text that was put together again ends as it was written
+        # only the end of a combined text is certainly as written
         pairs = zip(reversed(written), reversed(node.text), strict=False)
         same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
         yield Span(node.span.end - same, node.span.end)
@@ -179,9 +179,11 @@ def _verbatim(node: object, text: str) -> Iterator[Span]:
 
 
 def _matched(lexemes: Sequence[Lexeme], targets: Sequence[Lexeme]) -> dict[int, int]:
-    """Return which lexeme of the canonical text each lexeme became, for those that it still has."""
+    """Return, for each lexeme that is left in the canonical text, its index there."""
     thorough = max(len(lexemes), len(targets)) <= _CLOSE
-    matcher = SequenceMatcher(None, [_key(each) for each in lexemes], [_key(each) for each in targets], not thorough)
+    matcher = SequenceMatcher(
+        None, [_key(lexeme) for lexeme in lexemes], [_key(target) for target in targets], not thorough
+    )
     return {
         block.a + offset: block.b + offset for block in matcher.get_matching_blocks() for offset in range(block.size)
     }
@@ -194,9 +196,10 @@ def _key(lexeme: Lexeme) -> tuple[str, str]:
 
 
 def _gap(comment: _Comment, place: int, matched: dict[int, int], count: int) -> int:
-    """Return before which lexeme of the canonical text a comment goes that stood behind the lexeme `place`.
+    """Return the lexeme of the canonical text that a comment behind the lexeme `place` is put before.
 
-    One on a line of its own belongs to what follows, any other to what it stands behind. The first lexeme stays first.
+    A comment alone on its line belongs to the next lexeme, any other comment to the lexeme before it. The first lexeme
+    stays first.
     """
     if comment.alone:
         following = (matched[each] for each in range(place + 1, max(matched, default=0) + 1) if each in matched)
@@ -217,7 +220,7 @@ def _with_comments(canonical: str, targets: Sequence[Lexeme], placed: dict[int, 
 
 
 def _gap_text(gap: str, comments: Sequence[_Comment], indent: str) -> Iterator[str]:
-    """Yield what stands between two lexemes: `gap`, with comments before it."""
+    """Yield the text between two lexemes: `gap`, with comments before it."""
     alone = line_ended = False
     for comment in comments:
         alone = comment.alone or line_ended
@@ -230,7 +233,7 @@ def _gap_text(gap: str, comments: Sequence[_Comment], indent: str) -> Iterator[s
 
 
 def _indent(canonical: str, target: Lexeme) -> str:
-    """Return the indent of a lexeme that begins a line: its line's, two steps more if it stood inside of one."""
+    """Return the indent of a lexeme that begins a line: its line's indent, plus two steps if it was inside the line."""
     if target.kind == ";":
         return ""
     line = canonical.rfind("\n", 0, target.start) + 1

@@ -1,7 +1,7 @@
-"""A script, right or wrong → where it holds secrets, and the same without them, to be stored, printed and quoted.
+"""Find the secrets in a script, correct or not, and replace them before it is stored, printed or quoted.
 
-What might be meant as a secret is taken for one: literals of CREATE SECRET, of options whose type says so, of options
-that are misspelt and sound like one, all of kinds that no connector offers, and passwords and tokens in URLs.
+Any text that may be meant as a secret counts as one: literals of CREATE SECRET, of options with a secret type, of
+misspelled options that resemble a secret option, all literals of unknown kinds, and passwords and tokens in URLs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _REFERENCES = frozenset(name.upper() for name in SECRET_FUNCTIONS if name != "de
 _OTHERS = frozenset(
     {"CONNECTION", "SOURCE", "SINK", "CLUSTER", "SELECT", "DROP", "SHOW", "COMMENT", "GRANT", "REVOKE", "EXPLAIN"}
 )
-# words after which what is written is no option, and nothing is looked for in its middle
+# after this many words a text is not an option, and its middle is not searched
 _MANY = 50
 _WRITTEN = ("STRING", "HEX", "NUMBER", "QUOTED", "WORD")
 _COMMENT = re.compile(r"--([^\r\n]*)|/\*(.*?)(?:\*/|\Z)", re.DOTALL)
@@ -31,13 +31,13 @@ _COMMENT = re.compile(r"--([^\r\n]*)|/\*(.*?)(?:\*/|\Z)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Masked:
-    """A script that shows no secret: `text` has the length of the original, so that spans still fit."""
+    """A script without its secrets: `text` has the length of the original, so that spans stay valid."""
 
     text: str
     literals: tuple[str, ...] = field(repr=False)
 
     def cover(self, error: SinkqlError) -> SinkqlError:
-        """Take the literals out of an error's texts, and give it the masked script."""
+        """Return an error without the literals in its texts, and with the masked script."""
         error.message = self._without(error.message)
         error.detail = self._without(error.detail) if error.detail else error.detail
         error.hint = self._without(error.hint) if error.hint else error.hint
@@ -53,7 +53,7 @@ class Masked:
 
 
 def mask(script: str, words: Keywords) -> Masked:
-    """Cover the literals of secrets, and those in options that take secrets."""
+    """Mask the literals of secrets, and the literals in options that take secrets."""
     pieces: list[str] = []
     telling: set[str] = set()
     at = 0
@@ -63,13 +63,13 @@ def mask(script: str, words: Keywords) -> Masked:
         at = end
         if literal.of_secret:
             telling.add(script[literal.span.start : literal.span.end])
-    # Longest first: a literal that holds another one is covered whole. Very short ones are in any text by chance.
+    # Longest first: a literal that contains another is masked whole. Very short ones occur in any text by chance.
     found = sorted((each for each in telling if len(each) > 3), key=len, reverse=True)
     return Masked("".join([*pieces, script[at:]]), tuple(found))
 
 
 def without_literal(statement: ast.Create) -> ast.Create:
-    """Return the statement as it may be stored: a secret's literal is taken out of it."""
+    """Return the statement as it may be stored, without a secret's literal."""
     match statement:
         case ast.CreateSecret(value=ast.Call() as call) if call.refers:
             return statement
@@ -79,27 +79,27 @@ def without_literal(statement: ast.Create) -> ast.Create:
             return statement
 
 
-# --- where secrets stand --------------------------------------------------------------------------------------------
+# --- positions of secrets -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """Where a secret's text stands, quotes excluded; `of_secret` is false for one in an option."""
+    """The span of a secret's text without quotes; `of_secret` is false for a literal in an option."""
 
     span: Span
     of_secret: bool
 
 
 def holds_secret(text: str, words: Keywords) -> bool:
-    """Say whether a text, finished or not, holds a secret in the clear: in a statement, or in a comment."""
+    """Return whether a text, finished or not, shows a secret in a statement or in a comment."""
     comments = (found[1] or found[2] or "" for found in _COMMENT.finditer(text))
     return any(any(literals(each, words)) for each in (text, *comments))
 
 
 def literals(text: str, words: Keywords) -> Iterator[Literal]:
-    """Yield the secrets in a text; from where the text is no SQL any more, all the rest if it may be part of one.
+    """Yield the secrets in a text. After a lexical error, all the rest counts if it may be part of a secret.
 
-    What is in URLs comes in any order, and may be part of what came before.
+    Secrets in URLs come in any order, and may be inside a secret that came before.
     """
     yield from (Literal(Span(start, end), of_secret=True) for start, end in redact.secrets(text))
     statement: list[Lexeme] = []
@@ -133,7 +133,7 @@ def _in_statement(statement: Sequence[Lexeme], words: Keywords) -> Iterator[Lite
 
 
 def _in_settings(statement: Sequence[Lexeme]) -> Iterator[Literal]:
-    """Yield the values of Spark's settings that are secrets, as in MAP['spark.authenticate.secret' => 'x']."""
+    """Yield the values of Spark's secret settings, as in MAP['spark.authenticate.secret' => 'x']."""
     for place, lexeme in enumerate(statement):
         if lexeme.kind == "STRING" and secret_setting(lexeme.value):
             behind = statement[place + 1 : place + 3]
@@ -143,7 +143,7 @@ def _in_settings(statement: Sequence[Lexeme]) -> Iterator[Literal]:
 
 
 def _of_secret(statement: Sequence[Lexeme]) -> Iterator[Lexeme]:
-    """Yield what a secret's statement gives as its value: also words whose quotes were forgotten."""
+    """Yield the value of a secret's statement: also words with forgotten quotes."""
     value = statement[_name_end(statement) :]
     if value and value[0].keyword in ("RENAME", "OWNER"):
         return
@@ -163,7 +163,7 @@ def _telling(lexeme: Lexeme) -> bool:
 
 
 def _name_end(statement: Sequence[Lexeme]) -> int:
-    """Return where the name of a secret's statement ends."""
+    """Return the index after the name of a secret's statement."""
     place = next(place for place, lexeme in enumerate(statement) if _says_secret(lexeme)) + 1
     while place < len(statement) and statement[place].keyword in ("IF", "NOT", "EXISTS"):
         place += 1
@@ -173,7 +173,7 @@ def _name_end(statement: Sequence[Lexeme]) -> int:
 
 
 def _is_of_secret(statement: Sequence[Lexeme]) -> bool:
-    """Say whether the words before the first bracket, AS or literal name a secret, or misspell it."""
+    """Return whether the words before the first bracket, AS or literal name a secret, misspelled or not."""
     for lexeme in statement:
         if lexeme.kind not in ("WORD", "QUOTED", ".") or lexeme.keyword == "AS":
             return False
@@ -187,7 +187,7 @@ def _is_of_secret(statement: Sequence[Lexeme]) -> bool:
 def _says_secret(lexeme: Lexeme) -> bool:
     if lexeme.keyword == "SECRET":
         return True
-    from sinkql.parser.read import automaton  # Lark loads only where a statement is looked at
+    from sinkql.parser.read import automaton  # imported here, since few callers look at a statement and load Lark
 
     return lexeme.keyword not in automaton.keywords() and nearest(lexeme.text, ["SECRET"], cutoff=0.75) is not None
 
@@ -197,15 +197,15 @@ _ROLES: dict[str, tuple[Role, tuple[str, ...]]] = {
     "SOURCE": ("SOURCE", ("FROM",)),
     "SINK": ("SINK", ("INTO",)),
 }
-"""What a CREATE makes, and the words before its kind."""
+"""The role of the item that a CREATE makes, and the words before its kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Hiding:
-    """What tells of an option by its label whether its literals may be secrets.
+    """Decides by an option's label whether its literals may be secrets.
 
-    Outside of brackets most words are not labels: there only those that connectors know count. Of a kind that nobody
-    knows all strings may be secrets, but for those in plain options of the kind that is `meant`.
+    Outside of brackets most words are not labels: only labels that connectors know count. For an unknown kind all
+    strings may be secrets, except in the plain options of the kind that is `meant`.
     """
 
     words: Keywords
@@ -219,19 +219,19 @@ class _Hiding:
         return self.inside and self.kind is not None and self.words.options(self.role, self.kind) is None
 
     def plain(self, label: str) -> bool:
-        """Say whether the option is one of the kind that is meant, and no secret."""
+        """Return whether the option belongs to the kind that is meant, and is not a secret."""
         meant = self.words.options(self.role, self.meant) if self.meant is not None else None
         return meant is not None and label in meant.labels - meant.secrets
 
     def label(self, label: str) -> bool:
-        """Say whether the option may be one that takes a secret."""
+        """Return whether the option may take a secret."""
         if not self.inside:
             return label in self.words.secrets
         return self.words.hides(self.role, None if self.all else self.kind, label)
 
 
 def _options(statement: Sequence[Lexeme], words: Keywords) -> Iterator[tuple[list[Lexeme], _Hiding]]:
-    """Yield what stands between brackets and commas, with what tells whether that may be a secret."""
+    """Yield the texts between brackets and commas, each with the rule for its literals."""
     option: list[Lexeme] = []
     role, kind, meant, kind_place = _kind(statement, words)
     depth = 0
@@ -247,9 +247,10 @@ def _options(statement: Sequence[Lexeme], words: Keywords) -> Iterator[tuple[lis
 
 
 def _kind(statement: Sequence[Lexeme], words: Keywords) -> tuple[Role, str | None, str | None, int]:
-    """Return what a CREATE makes a connection to, a source from or a sink into, what it means, and where it stands.
+    """Return the role, kind, probable kind and position of the item that a CREATE makes.
 
-    None is one that is not there, or of another statement; what a misspelt one means is only likely.
+    The kind is None if it is missing, or if the statement makes something else. The probable kind corrects a
+    misspelling.
     """
     made = next((each for each in (lexeme.keyword for lexeme in statement[:3]) if each in _ROLES), None)
     if made is None or statement[0].keyword != "CREATE":
@@ -285,7 +286,7 @@ def _value(option: Sequence[Lexeme], hiding: _Hiding) -> Iterator[Lexeme]:
 
 
 def _label_end(option: Sequence[Lexeme], hiding: _Hiding) -> int:
-    """Return how many lexemes the option's name takes, 0 if its literals are not secrets."""
+    """Return the number of lexemes in the option's name, 0 if its literals are not secrets."""
     labels = hiding.words.labels
     most = longest_phrase(labels) + 1
     run: list[str] = []
@@ -296,14 +297,14 @@ def _label_end(option: Sequence[Lexeme], hiding: _Hiding) -> int:
     if not run:
         return 0
     said = len(option) > len(run) and option[len(run)].kind in ("=", *_WRITTEN)
-    # a whole name, or what ends in one, as after words that do not belong there
+    # a whole name, or the end of one, for instance after misplaced words
     for start in range(len(run)):
         known = longest_match(run[start : start + most], labels)
         if known and (not said or start + known == len(run) or start == 0):
             return start + known if hiding.label(" ".join(run[start : start + known])) else 0
     if said:
         return len(run) if hiding.label(" ".join(run[-most:] if len(run) > _MANY else run)) else 0
-    # PASSWORT hunter22: which of the words are the name, nobody knows
+    # PASSWORT hunter22: it is unknown which of the words are the name
     return next((end for end in range(min(len(run) - 1, _MANY), 0, -1) if hiding.label(" ".join(run[:end]))), 0)
 
 

@@ -1,7 +1,4 @@
-"""What was typed or read → statements and backslash commands, in order, each with its place.
-
-Paths → scripts: their text, and the files of a folder.
-"""
+"""Split typed text into statements and backslash commands, and find and read the scripts that paths name."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ _ARGUMENT = re.compile(r"""'((?:[^']|'')*)'|"((?:[^"]|"")*)"|(\S+)""")
 
 @dataclass(frozen=True, slots=True)
 class StatementText:
-    """Where a statement stands; `ended` is false for one whose semicolon has not come."""
+    """The span of a statement; `ended` is false if its semicolon is missing."""
 
     span: Span
     ended: bool = True
@@ -36,7 +33,7 @@ class Command:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """Return the words of the rest; one in quotes may hold blanks."""
+        """Return the words after the name; a word in quotes may contain blanks."""
         found = _ARGUMENT.finditer(self.rest)
         return tuple(
             each[3] or (each[1].replace("''", "'") if each[1] is not None else each[2].replace('""', '"'))
@@ -87,7 +84,7 @@ def _command(text: str, place: int) -> Command:
 
 
 def spoken_command(text: str) -> str | None:
-    """Return the backslash command that a person means by `help`, `quit` or `exit` alone, or by `help create sink`."""
+    """Return the backslash command for `help`, `quit` or `exit` alone, or for `help create sink`."""
     found = _WORDS.fullmatch(text.strip())
     if found is None:
         return None
@@ -97,7 +94,7 @@ def spoken_command(text: str) -> str | None:
 
 
 def finished(text: str) -> bool:
-    """Say whether Enter hands the text in: nothing, a command, or statements of which the last one has its end."""
+    """Return whether Enter submits the text: it is empty, a command, or statements of which the last is finished."""
     if spoken_command(text) is not None:
         return True
     try:
@@ -112,7 +109,7 @@ def finished(text: str) -> bool:
 
 
 def still_open(text: str) -> str:
-    """Return what waits for its end: `'`, `"`, `$`, `*` (a comment), `(`, or `-` for a statement that goes on."""
+    """Return the construct that is not closed: `'`, `"`, `$`, `*` (a comment), `(`, `-` (a statement)."""
     brackets = []
     try:
         for lexeme in lexer.scan(text):
@@ -126,9 +123,9 @@ def still_open(text: str) -> str:
 
 
 def read_script(path: Path) -> str:
-    """Return a script's text, that of standard input for `-`.
+    """Return the text of a script; `-` is the standard input.
 
-    Raises SQ4010 where it cannot be read, SQ1010 where it is not UTF-8.
+    Raises SQ4010 if it cannot be read, SQ1010 if it is not UTF-8.
     """
     standard_input = str(path) == "-"
     try:
@@ -147,9 +144,9 @@ def read_script(path: Path) -> str:
 
 
 def script_files(paths: Iterable[Path]) -> list[Path]:
-    """Return the files that paths name: of a folder all that end in .sql, below it too, in the order of their names.
+    """Return the files that paths name; for a folder all .sql files in it and below it, sorted by name.
 
-    Raises SQ4017 for a folder that has none.
+    Raises SQ4017 for a folder without .sql files.
     """
     found: list[Path] = []
     for path in paths:

@@ -1,6 +1,6 @@
-"""Text with `:name`, `:'name'` and `:"name"` → text with the variables' values, and where each place came from.
+"""Replace the variables `:name`, `:'name'` and `:"name"` in a text, and map its positions back to the original.
 
-`:name` is the value as it is, `:'name'` the value as a string, `:"name"` the value as a quoted name. Strings, quoted
+`:name` inserts the value unchanged, `:'name'` as a string, `:"name"` as a quoted name. Strings, quoted
 names, comments and casts (`::`) are left alone.
 """
 
@@ -28,14 +28,14 @@ class _Use:
 
 @dataclass(frozen=True, slots=True)
 class Substituted:
-    """A text with the values of its variables; `original` maps its spans back to the text as written."""
+    """A text with the values of its variables; `original` maps its spans back to the text before."""
 
     text: str
     _moved: tuple[tuple[int, Span, int], ...] = ()
-    """For each use: where its value begins in the new text, its span in the old one, the value's length."""
+    """For each use: the start of its value in the new text, its span in the old text, the value's length."""
 
     def original(self, span: Span) -> Span:
-        """Return the span of the old text; a value's part is all of its variable's use."""
+        """Return the span of the old text; any part of a value maps to the whole use of its variable."""
         return Span(self._place(span.start, at_end=False), self._place(span.end, at_end=True))
 
     def _place(self, place: int, *, at_end: bool) -> int:
@@ -50,7 +50,7 @@ class Substituted:
 
 
 def substitute(text: str, values: Mapping[str, str]) -> Substituted:
-    """Put the variables' values into a text; raises SQ4033 for a variable that is not set."""
+    """Insert the variables' values into a text; raises SQ4033 for an undefined variable."""
     parts, moved = [], []
     end = length = 0
     for use in _uses(text, values):
@@ -76,7 +76,7 @@ def _uses(text: str, values: Mapping[str, str]) -> Iterator[_Use]:
 
 
 def _lexemes(text: str) -> Iterator[lexer.Lexeme]:
-    """Yield the lexemes up to the first mistake, which the parser will report."""
+    """Yield the lexemes before the first lexical error, which the parser will report."""
     try:
         yield from lexer.scan(text)
     except SinkqlError:

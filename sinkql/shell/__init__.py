@@ -1,10 +1,10 @@
-"""The interactive shell over `sinkql.session`, and the same as a filter.
+"""The interactive shell over `sinkql.session`, which also runs files and pipes.
 
-* `terminal`: a terminal, a file or a pipe to input, until its end.
-* `editor`: what happens while somebody types: prompt, history, highlighting, completion.
-* `shell`: statements and commands to their effects, one after the other, with variables and timing.
-* `command`: what backslash commands do.
-* `background`: the process that runs the sinks, and what it tells.
-* `screen`: results and errors to the terminal, a file, the pager; tables of rows.
-* `setting`: what a user has set.
+* `terminal`: Run the shell on a terminal, a file or a pipe, until its end.
+* `editor`: The line editor: prompt, history, highlighting, completion.
+* `shell`: Run statements and commands one after the other, with variables and timing.
+* `command`: The backslash commands.
+* `background`: The process that runs the sinks, and its messages.
+* `screen`: Print results and errors to the terminal, a file or the pager.
+* `setting`: The settings of the user.
 """

@@ -1,6 +1,6 @@
-"""The process that runs the catalog's sinks while the shell is open: started, listened to, ended.
+"""The process that runs the catalog's sinks while the shell is open.
 
-What it tells stands above the prompt; while a statement runs it waits for the next prompt.
+Its messages appear above the prompt; while a statement runs, they wait for the next prompt.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from sinkql.session.sink.process import COMMAND, SinkProcess, reported_error
 
 @dataclass(slots=True)
 class SinkState:
-    """What the events told of one sink, or of a `view` with a log."""
+    """The state of one sink, or of a `view` with a separate job, from its events."""
 
     view: bool = False
     state: str = "starting"
     rows: int = 0
     commits: int = 0
     said: str | None = None
-    """The error that was told last: the same one again is not told."""
+    """The last error shown: a repeated error is not shown again."""
 
 
 @dataclass(slots=True)
 class Background:
-    """Run `sinkql up` for a catalog; `tell` gets a line for each thing a user should know."""
+    """Runs `sinkql up` for a catalog; `tell` receives a line for each message to the user."""
 
     catalog: Address
     tell: Callable[[str], None]
@@ -40,7 +40,7 @@ class Background:
     told: bool = False
     jobs: dict[str, SinkState] = field(default_factory=dict)
     activity: str | None = None
-    """What goes on before sinks run, such as the start of Spark."""
+    """The activity before sinks run, for instance the start of Spark."""
     since: float = 0.0
     _running: SinkProcess = field(init=False)
 
@@ -67,15 +67,15 @@ class Background:
         self._running.wait()
 
     def listened(self) -> None:
-        """Wait until all that the ended process said is taken in."""
+        """Wait until all events of the ended process are recorded."""
         self._running.wait_for_events()
 
     def kill(self) -> None:
-        """End the process and all it started at once; its sinks go on from their last commit when they start."""
+        """End the process and its children immediately; its sinks continue from their last commit at the next start."""
         self._running.kill()
 
     def summary(self) -> str:
-        """Return a line on what runs, empty if nothing does."""
+        """Return a line about the running sinks, empty without a process."""
         if self.pid is None:
             return ""
         if self.activity is not None:
@@ -85,7 +85,7 @@ class Background:
         rows = sum(job.rows for job in self.jobs.values() if not job.view)
         return f"{listed}; {rows:,} rows committed" if listed else "no sinks to run"
 
-    # --- what the process says ---------------------------------------------------------------------------------------
+    # --- events of the process ---------------------------------------------------------------------------------------
 
     def _ended(self, code: int, errors: Sequence[str]) -> None:
         self.activity = None
@@ -96,7 +96,7 @@ class Background:
         self.tell(f"the process that runs the sinks ended: {reason}\nhint: Run \\start to start them again.")
 
     def take(self, event: dict[str, Any]) -> None:
-        """Take in one event, and tell of it what is new."""
+        """Record one event, and show the news in it."""
         view, called = "view" in event, event.get("view") or event.get("sink")
         job = self.jobs.setdefault(called, SinkState(view)) if called is not None else SinkState()
         name = f"{'materialized view' if view else 'sink'} {short_name(called)}" if called is not None else ""
@@ -117,7 +117,7 @@ class Background:
                 self.tell(f"{name} reads its sources again: {_error(event.get('error'))}")
             case "rereading":
                 if job.state != "rebuilding":
-                    self.tell(f"{name} computes its rows again; its table has the old ones until it is done")
+                    self.tell(f"{name} computes its rows again; its table has the old rows until it is done")
                 job.state = "rebuilding"
             case "stalled":
                 job.state = "stalled"
@@ -151,7 +151,7 @@ class Background:
 
 
 def _error(error: Any) -> str:
-    """Return an error's code, message and hint; `error` is what `sinkql.errors.as_data` gave."""
+    """Return an error's code, message and hint; `error` is a result of `sinkql.errors.as_data`."""
     if not isinstance(error, dict):
         return str(error)
     hint = f"\nhint: {error['hint']}" if error.get("hint") else ""
@@ -160,7 +160,7 @@ def _error(error: Any) -> str:
 
 @dataclass(slots=True)
 class Notices:
-    """Print lines through `show`, which may be called from any thread."""
+    """Prints lines through `show`, from any thread."""
 
     show: Callable[[str], None]
     _waiting: list[str] = field(default_factory=list)
@@ -168,7 +168,7 @@ class Notices:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def tell(self, text: str) -> None:
-        """Show a line now if the prompt is there, else before the next one."""
+        """Show a line now if the prompt is open, otherwise before the next prompt."""
         with self._lock:
             if self._asking:
                 self.show(text)
@@ -177,7 +177,7 @@ class Notices:
 
     @contextmanager
     def asking(self) -> Iterator[None]:
-        """Show what waits, and then lines as they come."""
+        """Show the waiting lines, and then each line immediately."""
         with self._lock:
             for text in self._waiting:
                 self.show(text)

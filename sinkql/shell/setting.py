@@ -1,4 +1,4 @@
-"""What a user has set about the shell: formats, timing, variables."""
+"""The user's settings of the shell: formats, timing, variables."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Expanded = Literal["auto", "on", "off"]
 
 @dataclass(slots=True)
 class Settings:
-    """How results are shown, and the variables of `\\set`.
+    """The format of results, and the variables of `\\set`.
 
-    `expanded` auto shows rows one below the other where a table would not fit the screen.
+    `expanded` auto shows one value per line if a table does not fit the screen.
     """
 
     format: RowFormat = "table"

@@ -1,4 +1,4 @@
-"""Statements and backslash commands → their effects, and what the screen shows of them."""
+"""Run statements and backslash commands, and show their results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sinkql.shell.setting import Settings
 
 
 class Leave(Exception):  # noqa: N818 it is not an error
-    """Say that the user leaves the shell; `detach` leaves the sinks running."""
+    """The user leaves the shell; `detach` leaves the sinks running."""
 
     def __init__(self, *, detach: bool = False) -> None:
         super().__init__()
@@ -28,9 +28,9 @@ class Leave(Exception):  # noqa: N818 it is not an error
 
 @dataclass(frozen=True, slots=True)
 class BackslashCommand:
-    """A backslash command: its names, how it is written, what `\\?` says of it, and what it does.
+    """A backslash command: its names, its syntax, its line in `\\?`, and its function.
 
-    `run` gets the command as typed, and the statement that stood before it without an end, if `takes_statement`.
+    `run` receives the command, and with `takes_statement` the unfinished statement before it.
     """
 
     names: tuple[str, ...]
@@ -43,7 +43,7 @@ class BackslashCommand:
 
 @dataclass(slots=True)
 class Shell:
-    """Run text; `actions` are the backslash commands by name.
+    """Runs text; `actions` are the backslash commands by name.
 
     `last` is the last statement that ran, for `\\watch` and `\\e`.
     """
@@ -56,12 +56,12 @@ class Shell:
     keep_going: bool = False
     last: str = ""
     edited: str | None = None
-    """What `\\e` brought back, for the next prompt."""
+    """The edited text of `\\e`, for the next prompt."""
     exit_code: int = 0
     _depth: int = field(default=0)
 
     def run(self, text: str, path: str | None = None) -> None:
-        """Run statements and commands in order; raises SinkqlError at the first that fails, unless told to go on."""
+        """Run statements and commands in order; raises the first SinkqlError, or continues if `keep_going`."""
         waiting: Span | None = None
         for part in split(text):
             with self._failures(text, path, part.span):
@@ -78,7 +78,7 @@ class Shell:
                 self.statement(text, waiting, path)
 
     def _command(self, command: Command, text: str, before: Span | None) -> None:
-        """Run a command; `before` is where the statement stands that has no end. SQ4030 for an unknown command."""
+        """Run a command; `before` is the span of an unfinished statement. Raises SQ4030 for an unknown command."""
         action = self.actions.get(command.name)
         if before is not None and (action is None or not action.takes_statement):
             message = f"the statement before \\{command.name} is not complete"
@@ -91,7 +91,7 @@ class Shell:
 
     @contextmanager
     def _failures(self, text: str, path: str | None, span: Span) -> Iterator[None]:
-        """Tie an error to its place in the text; go on after it where the user wants so."""
+        """Add an error's place in the text; continue after the error if the user asked for it."""
         try:
             yield
         except SinkqlError as error:
@@ -105,7 +105,7 @@ class Shell:
             self.exit_code = self.exit_code or error.exit_code
 
     def statement(self, text: str, span: Span, path: str | None = None) -> None:
-        """Run the statement at `span` of a text, and print what it answers."""
+        """Run the statement at `span` of a text, and print its result."""
         original = text[span.start : span.end]
         self.last = original
         began = time.perf_counter()
@@ -148,7 +148,7 @@ class Shell:
             self.start_sinks("materialized view")
 
     def start_sinks(self, what: str = "sink") -> None:
-        """Have the sinks run in the background, where somebody sits at the terminal to see them."""
+        """Run the sinks in the background if a person is at the terminal; otherwise print a notice."""
         if self.screen.interactive:
             self.background.start()
         elif not self.background.told:

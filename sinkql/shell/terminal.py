@@ -1,4 +1,4 @@
-"""A terminal, a file or a pipe → the shell's input, until its end."""
+"""Run the shell on a terminal, a file or a pipe, until its end."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def run_shell(
     format: RowFormat = "table",  # noqa: A002 the option's name
     keep_going: bool = False,
 ) -> int:
-    """Run texts, each with the path it came from; without any, ask at the terminal. Return the exit code."""
+    """Run texts, each with its path; without texts, ask at the terminal. Return the exit code."""
     interactive = not texts
     settings = Settings(format=format)
     screen = Screen(settings, interactive)
@@ -62,7 +62,7 @@ def run_shell(
 
 @contextmanager
 def _ending(background: Background) -> Iterator[None]:
-    """End the sinks' process with the shell, also where the terminal goes away."""
+    """End the process of the sinks with the shell, also when the terminal closes."""
 
     def leave(number: int, frame: FrameType | None) -> None:
         background.stop()
@@ -94,11 +94,11 @@ def _ask(shell: Shell, notices: Notices, typed: str) -> int:
         try:
             return _turns(shell, prompt, notices)
         except KeyboardInterrupt:
-            shell.edited = None  # a key between two statements leaves neither
+            shell.edited = None  # a key press between two statements does not leave the shell
 
 
 def _tell_idle(shell: Shell) -> None:
-    """Say which sinks should run, and do not."""
+    """Print the sinks that should run, but do not."""
     columns, rows = shell.session.status()
     found = [dict(zip(columns, row, strict=True)) for row in rows]
     idle = [
@@ -110,7 +110,7 @@ def _tell_idle(shell: Shell) -> None:
 
 
 def _turns(shell: Shell, prompt: Prompt, notices: Notices) -> int:
-    """Ask and run until the user leaves; Ctrl-C leaves what is typed, or what runs."""
+    """Ask and run until the user leaves; Ctrl-C discards the typed text, or cancels the running statement."""
     while True:
         try:
             with notices.asking():
@@ -124,7 +124,7 @@ def _turns(shell: Shell, prompt: Prompt, notices: Notices) -> int:
             return _leave(shell, detach=leave.detach)
         except KeyboardInterrupt:
             shell.screen.line(_LEFT)
-        except Exception as error:  # the shell outlives what no code foresees
+        except Exception as error:  # an unexpected error does not end the shell
             if _interrupted(error):
                 shell.screen.line(_LEFT)
             else:
@@ -132,7 +132,7 @@ def _turns(shell: Shell, prompt: Prompt, notices: Notices) -> int:
 
 
 def _interrupted(error: BaseException) -> bool:
-    """Tell whether an error comes of Ctrl-C: clients report what it cut off as a failure of theirs."""
+    """Return whether an error comes from Ctrl-C: clients report the interruption as a failure."""
     found: BaseException | None = error
     while found is not None and not isinstance(found, KeyboardInterrupt):
         found = found.__context__
@@ -140,7 +140,7 @@ def _interrupted(error: BaseException) -> bool:
 
 
 def _unforeseen(error: Exception) -> SinkqlError:
-    """Return an error for what is a mistake of SinkQL; its message may hold anything, so it is not shown."""
+    """Return an error for a bug of SinkQL, without its message, which may contain a secret."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return SinkqlError(
         "SQ4038",
@@ -157,7 +157,7 @@ def _leave(shell: Shell, *, detach: bool) -> int:
     if detach:
         shell.screen.line(f"The sinks keep running (pid {background.pid}); sinkql stop NAME stops one.")
         return 0
-    shell.screen.line("Finishing the running batches (Ctrl-C stops at once) …")
+    shell.screen.line("Finishing the running batches (Ctrl-C stops immediately) …")
     background.stop()
     try:
         background.wait()

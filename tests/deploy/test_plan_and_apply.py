@@ -583,7 +583,7 @@ def test_a_column_of_a_source_comes_in_place_only_where_rows_are_not_overwritten
     session.execute(base[base.index("CREATE SINK") :].replace("ENVELOPE NONE", upsert))
     (_, sink) = _plan(session, wider.replace("ENVELOPE NONE", upsert)).steps
     effect = (
-        're-reads source "n" from the start; then its table gets the new rows in one commit, and has the old ones '
+        're-reads source "n" from the start; then its table gets the new rows in one commit, and has the old rows '
         'until then; it also gets column "more"'
     )
     assert (sink.action, sink.effect) == ("alter", effect)

@@ -170,7 +170,7 @@ def test_a_refusal_by_another_system_has_the_exit_code_of_the_family(
     monkeypatch.chdir(tmp_path)
     Path("p.sql").write_text("CREATE CONNECTION k TO KAFKA (BROKER '127.0.0.1:1', SECURITY PROTOCOL = 'PLAINTEXT');")
     assert run_command(["plan", "p.sql", "--detailed-exitcode"]) == 4
-    assert "refused as things are (SQ4" in capsys.readouterr().out
+    assert "refused in the present state (SQ4" in capsys.readouterr().out
 
 
 def test_notices_name_item_and_place(

@@ -103,7 +103,7 @@ def test_who_waits_for_the_first_executor_is_told_and_may_wait_on() -> None:
     with pytest.raises(SinkqlError) as missing:
         executors.try_first(lambda: False)
     assert (missing.value.code, missing.value.retryable, cluster.tried) == ("SQ4051", True, 0)
-    assert missing.value.detail == "executors are to reach this process at 10.0.0.1"
+    assert missing.value.detail == "executors must reach this process at 10.0.0.1"
     cluster.executors = 1
     for _ in range(2):
         executors.try_first(lambda: False)
@@ -115,7 +115,7 @@ def test_who_waits_for_the_first_executor_is_told_and_may_wait_on() -> None:
     ("reason", "code", "detail"),
     [
         ('pods is forbidden: User "u" cannot create pods', "SQ4056", 'pods is forbidden: User "u" cannot create pods'),
-        ("internal error", "SQ4051", "executors are to reach this process at 10.0.0.1\ninternal error"),
+        ("internal error", "SQ4051", "executors must reach this process at 10.0.0.1\ninternal error"),
     ],
     ids=["forbidden", "failed"],
 )
@@ -221,7 +221,7 @@ def test_an_application_that_was_given_up_as_it_began_is_told_from_what_does_not
     told = Py4JError("java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.")
     error = spark_cluster.startup_error(told, "spark://far:7077", {"spark.driver.host": "10.0.0.1"})
     assert error is not None
-    assert (error.code, error.detail) == ("SQ4051", "executors are to reach this process at 10.0.0.1")
+    assert (error.code, error.detail) == ("SQ4051", "executors must reach this process at 10.0.0.1")
     assert spark_cluster.startup_error(Py4JError("no such class"), "spark://far:7077", {}) is None
 
 

@@ -28,7 +28,7 @@ CREATE SINK s FROM {} INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TAB
   KEY ({}) {} MODE UPSERT WITH (COMMIT INTERVAL = '1s');
 """
 _OF_M, _OF_C = _SINK.format("m", "id", "NOT ENFORCED"), _SINK.format("c", "w", "")
-_AGAIN = "; then its table gets the new rows in one commit, and has the old ones until then"
+_AGAIN = "; then its table gets the new rows in one commit, and has the old rows until then"
 
 
 def _run(session: Session, epoch: int) -> bool:

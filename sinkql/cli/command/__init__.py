@@ -1,10 +1,11 @@
-"""The commands.
+"""The commands of the command line.
 
 * `run`: exec, up, run, start, stop, status, demo.
-* `script`: compile, explain, lint, fmt.
+* `script`: compile, init, explain, lint, fmt.
 * `deploy`: plan, apply.
-* `query`: preview, shell.
-* `secret`, `catalog`: groups of commands.
+* `query`: preview, subscribe, shell.
+* `secret`: The group of commands for secrets.
+* `catalog`: The group of commands for the catalog.
 * `machine`: doctor, package, completion.
 * `help`: help.
 """

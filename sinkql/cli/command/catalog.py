@@ -1,4 +1,4 @@
-"""`sinkql catalog`: the catalog → a copy of it, and back, what is wrong in it, the same brought up to date."""
+"""`sinkql catalog`: back up, restore, check and upgrade the catalog."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def restore(context: click.Context, file: Path) -> int:
     kept = restore(address, file)
     output.line(f"restored {address}", file=str(address), kept=str(kept) if kept is not None else None)
     if kept is not None:
-        output.note(f"what was there is in {kept}")
+        output.note(f"the previous catalog is saved as {kept}")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""`sinkql plan` and `sinkql apply`: files against the catalog, as text or JSON."""
+"""`sinkql plan` and `sinkql apply`: compare files of SQL with the catalog, and apply them."""
 
 from __future__ import annotations
 
@@ -96,13 +96,13 @@ def _planned(
 
     texts = [Script(str(path), fill_script(path, output, variables)) for path in script_files(paths)]
     deployment = plan_deployment(texts, session, keep=keep)
-    for each in deployment.notices:
-        output.notice(each.notice, path=each.path, text=each.text)
+    for notice in deployment.notices:
+        output.notice(notice.notice, path=notice.path, text=notice.text)
     return deployment
 
 
 def _saved(paths: tuple[Path, ...]) -> bytes | None:
-    """Return the content of a saved plan, if that is what the paths name."""
+    """Return the content of a saved plan if the paths name one."""
     if len(paths) != 1 or not paths[0].is_file():
         return None
     data = paths[0].read_bytes()
@@ -129,7 +129,7 @@ def _print(deployment: Deployment, output: Output) -> None:
                 output.note(f"      {line}")
     summary = ", ".join(f"{count} to {action}" for action, count in data["summary"].items() if count)
     refused = [step.refused for step in deployment.steps if step.refused is not None]
-    told = f"; {len(refused)} refused as things are ({', '.join(dict.fromkeys(refused))})" if refused else ""
+    told = f"; {len(refused)} refused in the present state ({', '.join(dict.fromkeys(refused))})" if refused else ""
     output.note(f"\n{summary}{told}")
 
 

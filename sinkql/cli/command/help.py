@@ -106,12 +106,12 @@ def _lines(listed: tuple[Page | Entry, ...] | list[Page]) -> Iterator[str]:
 
 
 def _show(text: str, lines: list[str]) -> None:
-    """Print Markdown and lines below it: drawn and in the pager on a terminal, as they are elsewhere."""
+    """Print Markdown and the lines below it: rendered and paged on a terminal, unchanged elsewhere."""
     below = "".join(f"{line}\n" for line in lines)
     if not sys.stdout.isatty():
         click.echo(f"{text}\n{below}" if text and below else text or below, nl=False)
         return
-    from sinkql.shell.screen import pager  # these load only for a terminal
+    from sinkql.shell.screen import pager  # loads only for a terminal
 
     shown = f"{_drawn(text)}\n{below}" if text and below else _drawn(text) if text else below
     if pager.fits(shown):
@@ -121,7 +121,7 @@ def _show(text: str, lines: list[str]) -> None:
 
 
 def _drawn(text: str) -> str:
-    """Return Markdown as a terminal shows it."""
+    """Return Markdown rendered for a terminal."""
     from rich.console import Console
     from rich.markdown import Markdown
 
@@ -132,7 +132,7 @@ def _drawn(text: str) -> str:
 
 
 def _without_links(text: str) -> str:
-    """Return Markdown whose links are their texts: a terminal cannot follow them, but `sinkql help` finds the texts."""
+    """Return Markdown with the texts of its links alone: `sinkql help` finds the texts, a terminal follows no links."""
     parts = re.split(r"(^ *```.*?^ *```$|`[^`\n]+`)", text, flags=re.MULTILINE | re.DOTALL)
     for place in range(0, len(parts), 2):
         parts[place] = re.sub(r"!\[[^\]]*\]\([^)]*\)\n?", "", parts[place])

@@ -1,5 +1,5 @@
-"""`sinkql doctor`, `package`, `completion`: what is wrong on this machine, an archive of what is installed on it for
-Spark's executors, and how its shell completes commands.
+"""`sinkql doctor`, `package`, `completion`: check this machine and its servers, pack the installed packages for
+executors, and print completion scripts.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def doctor(
     assert isinstance(output, Output)
     if address is not None:
         if files:
-            raise click.UsageError("a script and an address cannot be checked at once")
+            raise click.UsageError("a script and an address cannot be checked together")
         return _tell(output, check_address(address, registry=registry))
     if files:
         return _tell(output, checks_of_script(*fill_scripts(files, output, variables), project_of(address_of(name))))

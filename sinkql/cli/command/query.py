@@ -1,4 +1,4 @@
-"""`sinkql preview`, `shell`: rows of what is in the catalog or in a script that nothing ran, and the shell."""
+"""`sinkql preview`, `subscribe`, `shell`: show rows and changes of items, and open the shell."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _show(session: Session, output: Output, item: str, limit: int, *, types: boo
 
 
 def _print(output: Output, result: Result, *, types: bool) -> int:
-    if types and result.types:  # the system catalog's are none of SQL
+    if types and result.types:  # relations of the system catalog have none
         pairs = zip(result.columns, map(str, result.types), strict=True)
         output.table(("column", "type"), list(pairs))
     output.table(result.columns, result.rows)
@@ -100,7 +100,7 @@ def _from_script(context: click.Context, path: Path, item: str, limit: int, *, t
 
 
 def _spelled(name: ast.Name) -> str:
-    """Return a name as the command line spells it."""
+    """Return a name as written on the command line."""
     from sinkql.planner.name import qualified_name
 
     return qualified_name(*(part.value for part in name.parts))
@@ -155,7 +155,7 @@ def shell(
 
     session, _ = open_session(context)
     texts: list[tuple[str, str | None]] = [(read_script(path), str(path)) for path in files]
-    texts += [(each, None) for each in commands]
+    texts += [(command, None) for command in commands]
     if not texts and not (sys.stdin.isatty() and sys.stdout.isatty()):
         texts = [(read_script(Path("-")), None)]
     return run_shell(session, texts, format=format_, keep_going=keep_going)

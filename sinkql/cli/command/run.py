@@ -1,4 +1,4 @@
-"""`sinkql exec`, `up`, `run`, `start`, `stop`, `status`, `demo`: sinks that run, and what they are doing."""
+"""`sinkql exec`, `up`, `run`, `start`, `stop`, `status`, `demo`: run sinks and show their status."""
 
 from __future__ import annotations
 
@@ -160,8 +160,8 @@ def status(context: click.Context, names: tuple[str, ...], watch: bool) -> int:
 
 
 def _for_people(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> tuple[list[str], list[list[Any]]]:
-    """Leave out what nobody reads: ids, and hints and the like while there are none; and round sizes and times."""
-    from sinkql.shell.screen.value import with_sizes  # as `render_rows`
+    """Return the rows without ids and empty columns, and with rounded sizes and times."""
+    from sinkql.shell.screen.value import with_sizes  # loads rich
 
     shown = [
         place
@@ -183,7 +183,7 @@ def _as_it_is(value: Any) -> Any:
 
 @click.command(short_help="Run the quickstart example.")
 @click.option(
-    "--folder", type=click.Path(path_type=Path), help="Folder to work in. It is kept.  [default: a temporary one]"
+    "--folder", type=click.Path(path_type=Path), help="Folder to work in; it stays.  [default: a temporary one]"
 )
 @click.pass_context
 def demo(context: click.Context, folder: Path | None) -> int:

@@ -1,4 +1,4 @@
-"""`sinkql compile`, `explain`, `lint`, `fmt`: what scripts mean, what is wrong in them, and how they should look."""
+"""`sinkql compile`, `init`, `explain`, `lint`, `fmt`: compile, write, check and format scripts."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def compile_(
     if target is None:
         click.echo(for_json(program.to_json()))
     else:
-        # a job holds what the options of its connections say
+        # a job holds the values of its connections' options
         storage_files.write_atomic(target, (program.to_json() + "\n").encode(), private=True)
         jobs = "1 job" if len(program.jobs) == 1 else f"{len(program.jobs)} jobs"
         output.line(f"wrote {jobs} to {target}", jobs=len(program.jobs), file=target)
@@ -82,7 +82,7 @@ def init(
     namespace: str | None,
     target: Path,
 ) -> int:
-    """Write a script that reads the tables or topics of a server, or those of NAMES, into Iceberg tables.
+    """Write a script that reads the tables or topics of a server, or only NAMES, into Iceberg tables.
 
     Comments list unreadable tables with the reason and the fix. Nothing changes on the server. The command and the
     script read the password from PGPASSWORD, MYSQL_PWD, KAFKA_PASSWORD or REGISTRY_PASSWORD.
@@ -96,7 +96,7 @@ def init(
 
     _, output = context.obj
     if str(target) != "-" and target.exists():
-        raise SinkqlError("SQ4041", f'"{target}" is there already', hint="Name another file with -o.")
+        raise SinkqlError("SQ4041", f'"{target}" exists already', hint="Name another file with -o.")
     text, variables, left_out = write_script(address, names, registry=registry, namespace=namespace)
     if str(target) == "-":
         click.echo(_shown(text), nl=False)
@@ -141,8 +141,8 @@ def explain(context: click.Context, files: tuple[Path, ...], variables: dict[str
 def lint(context: click.Context, files: tuple[Path, ...], variables: dict[str, str], strict: bool) -> int:
     """Find errors and likely errors in FILES (or folders of .sql files).
 
-    The errors are those of a run on an empty catalog. The files of a folder form one catalog, in the order of their
-    dependencies. Files that you name are checked separately. Needs no Spark, no network and no catalog.
+    The errors are the errors of a run on an empty catalog. The files of a folder form one catalog, in the order of
+    their dependencies. Files that you name are checked separately. Needs no Spark, no network and no catalog.
     """
 
     _, output = context.obj
@@ -167,7 +167,7 @@ def _findings(path: Path, output: Output, variables: dict[str, str]) -> tuple[Fi
 
     if not path.is_dir():
         return lint_script(fill_script(path, output, variables), str(path))
-    return lint_folder([(str(each), fill_script(each, output, variables)) for each in script_files([path])])
+    return lint_folder([(str(file), fill_script(file, output, variables)) for file in script_files([path])])
 
 
 @click.command(short_help="Format scripts.")
@@ -217,7 +217,7 @@ def _formatted(text: str, path: str) -> str:
 
 
 def _shown(text: str) -> str:
-    """Return a text as it goes out: what another program reads is as it is."""
+    """Return a text for the output: unchanged if another program reads it."""
     return for_terminal(text) if sys.stdout.isatty() else text
 
 

@@ -1,4 +1,4 @@
-"""`sinkql secret`: a value from a hidden prompt or a pipe → a secret; which ones there are, and whether they open."""
+"""`sinkql secret`: set a secret from a hidden prompt or a pipe, list the secrets, and check them."""
 
 from __future__ import annotations
 

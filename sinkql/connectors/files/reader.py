@@ -29,6 +29,7 @@ from sinkql.connector_api.stream import (
     DecodedMessages,
     Decoder,
     Decoding,
+    FileBackedReader,
     Limit,
     Measure,
     Offsets,
@@ -84,7 +85,7 @@ class _MovedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class FilesReader(Reader):
+class FilesReader(Reader, FileBackedReader):
     """Read one FILES source; `home` is the folder of its log, below `state`, that of the sink."""
 
     source: str
@@ -311,6 +312,11 @@ class FilesReader(Reader):
 
     def _plainly(self, file: SeenFile) -> bool:
         return self.decoding.stored is not None or self.written.plainly(file.name)
+
+    @property
+    def files(self) -> FilesReader:
+        """Return the reader itself: offsets name segments of the log."""
+        return self
 
     def required_files(self, offsets: Offsets) -> tuple[str, ...]:
         """Return the log's segments, as paths below the sink's state folder."""

@@ -29,6 +29,7 @@ from sinkql.connector_api.stream import (
     Measure,
     Offsets,
     Reader,
+    RefreshableReader,
     RowError,
     Split,
     Tally,
@@ -91,7 +92,7 @@ class _Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class KafkaReader(Reader):
+class KafkaReader(Reader, RefreshableReader):
     """Read one topic."""
 
     source: str
@@ -138,6 +139,11 @@ class KafkaReader(Reader):
             return _begun(topic, self._asked(self._admin.ends, topic.partitions))
         begin = self._asked(self._admin.beginnings, topic.partitions)
         return _begun(topic, {each: max(at, self.start.get(str(each), 0)) for each, at in begin.items()})
+
+    @property
+    def full_refresh(self) -> KafkaReader:
+        """Return the reader itself: a topic can lose its first messages."""
+        return self
 
     def restart_of(self, offsets: Offsets) -> Offsets:
         """Return where the reading up to `offsets` began; raises SQ3370 where messages from there on may be gone.

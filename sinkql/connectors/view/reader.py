@@ -16,6 +16,8 @@ from sinkql.connector_api.stream import (
     Measure,
     Offsets,
     Reader,
+    RefreshableReader,
+    SnapshotReader,
     Split,
     Tally,
     ViewLogReader,
@@ -39,7 +41,7 @@ _BEGINNING: Offsets = {"at": 0, "id": ""}
 
 
 @dataclass(frozen=True, slots=True)
-class ViewReader(ViewLogReader):
+class ViewReader(Reader, SnapshotReader, RefreshableReader, ViewLogReader):
     """Read a view's log. Offsets: `at`, the last entry that was read, 0 for none, and its `id`.
 
     `consumer` is who reads: for it, entries are kept, those that have the `indexes` in which it looks up.
@@ -60,6 +62,21 @@ class ViewReader(ViewLogReader):
         passing = read.options.get("passing", False)
         indexes = frozenset(read.options.get("tuning", {}).get("indexes", ()))
         return cls(read.name, read.columns, read.change, log, context.sink_id, passing, indexes)
+
+    @property
+    def snapshot(self) -> ViewReader:
+        """Return the reader itself: an entry tells whether the view was consistent."""
+        return self
+
+    @property
+    def full_refresh(self) -> ViewReader:
+        """Return the reader itself: the log can lose entries."""
+        return self
+
+    @property
+    def view_log(self) -> ViewReader:
+        """Return the reader itself."""
+        return self
 
     def initial(self, *, at_end: bool) -> Offsets:
         """Return the beginning, from which the contents come first, or the log's present end."""
@@ -222,6 +239,10 @@ class ViewReader(ViewLogReader):
         """Return the beginning; raises GoneError where the contents then are gone."""
         if self.wants_full_refresh(offsets):
             raise log_expired(self.view)
+        return _BEGINNING
+
+    def full_refresh_start(self, offsets: Offsets) -> Offsets:
+        """Return the beginning."""
         return _BEGINNING
 
     def can_full_refresh(self) -> bool:

@@ -1,11 +1,16 @@
-"""Meaning → Spark SQL, which is written here and nowhere else.
+"""Write Spark SQL; no other package contains it.
 
-* `sql`: names, strings and types as Spark SQL has them; forms, and how they are filled.
-* `expression`: an expression's tree → its text, by the forms of its functions.
-* `sql`, `cast`: constants and conversions.
-* `operator`, `operator`, `number`, `number`, `string`, `string`, `time`, `json`: the forms of functions
-  by id, a family each.
-* `query`: a relation → one query, for what runs once.
-* `task_input`: what goes into the tasks of an operator with state.
-* `query`: all of a job, to be read.
+* `query`: A relation as one query for a single run, or all of a job as text for EXPLAIN.
+* `window`: Ranks and windows of such a query.
+* `task_input`: The queries that prepare the input of stateful operators.
+* `expression`: Expressions, by the forms of their functions.
+* `sql`: Names, strings, types and constants; forms, and how operands are inserted.
+* `operator`: Operators, comparisons and the parts of aggregates.
+* `number`: Numeric functions.
+* `string`: Functions of text and bytes.
+* `time`: Functions of dates, times and intervals.
+* `nested`: Arrays, lists, maps and records.
+* `range`: Ranges.
+* `json`: Operators and functions of jsonb.
+* `cast`: Casts.
 """

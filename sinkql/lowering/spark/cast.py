@@ -1,4 +1,4 @@
-"""Conversions → Spark SQL that gives what Postgres gives, or raises where Postgres raises."""
+"""Write casts as Spark SQL with the results and errors of Postgres."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sinkql.logical.range import SUBTYPES
 from sinkql.lowering.spark.sql import PREDICATE, Form, raised, spark_type, within
 
 READ_JSON = "sinkql_read_json"
-"""A function of Python's that every session has: JSON's text → that of a jsonb, or what is wrong with it behind a !."""
+"""A Python function of every session: returns JSON text as jsonb, or an error message behind a !."""
 
 _BLANK = r"[ \t\n\r\f\x0B]*"
 _DIGITS = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
@@ -32,12 +32,12 @@ _PLAIN = {
     "timestamp": f"r'{_DAY_TEXT}(?:[T ]{_CLOCK_TEXT})?$'",
     "timestamptz": f"r'{_INNER_DAY_TEXT}(?:[T ]{_CLOCK_TEXT}(?:Z|[+-](?:0[0-9]|1[0-5]):[0-5][0-9])?)?$'",
 }
-"""The texts that Spark itself reads as Postgres does, which is faster; zones lead out of the first and last year."""
+"""The texts that Spark reads like Postgres, but faster; zones lead out of the first and last year."""
 _PARTS = "YMDhmsfp+HO"
 
 
 def _parted() -> str:
-    """Return the text with its parts between bars; as it is, if it has no form of a date."""
+    """Return the text with its parts between bars; unchanged if it is not a date."""
     text = f"regexp_replace(@0, r'(?i)^{_BLANK}epoch{_BLANK}$', '1970|1|1||||||||')"
     for form, order in time.FORMS:
         parts = "|".join(f"${order.index(part) + 1}" for part in _PARTS)
@@ -62,7 +62,7 @@ _AHEAD = f"IF({_PART['+']} = '-', -1, 1) * make_dt_interval(0, {_COUNT['H']}, {_
 
 
 def _moment(name: str, spark: str, value: str) -> str:
-    """Return a date or time out of its text; `value` is made of the parts of the text, by their places in $p."""
+    """Return a date or time from its text; `value` is an expression of the text's parts in $p, by their places."""
     failed = f"CAST(raise_error(concat('unsupported {name} format: ', @0)) AS {spark})"
     parts = f"transform(array(split(`$t`, '[|]')), `$p` -> {value})[0]"
     read = f"transform(array({_parted()}), `$t` -> IF(`$t` = @0, {failed}, {parts}))[0]"
@@ -70,14 +70,14 @@ def _moment(name: str, spark: str, value: str) -> str:
 
 
 def _time(name: str, spark: str, value: str, zone: str = "") -> str:
-    """Return a time out of its text, of the years 1 to 9999: 24:00 and zones lead out of them."""
+    """Return a time from its text, in the years 1 to 9999, since 24:00 and zones may lead out of them."""
     bounds = f"{spark}'0001-01-01 00:00:00{zone}' AND {spark}'9999-12-31 23:59:59.999999{zone}'"
     failed = f"CAST(raise_error(concat('{name} out of range: ', @0)) AS {spark})"
     return _moment(name, spark, f"transform(array({value}), `$m` -> IF(`$m` BETWEEN {bounds}, `$m`, {failed}))[0]")
 
 
 def _time_of_day() -> str:
-    """Return the microseconds of a time of day out of its text."""
+    """Return the microseconds of a time of day from its text."""
     parts = "|".join(f"${time.TIME_PARTS.index(part) + 1}" for part in "hmsfp")
     form = f"r'(?i)^{_BLANK}{time.TIME_FORM}{_BLANK}$'"
     part = {name: f"`$p`[{place}]" for place, name in enumerate("hmsfp")}
@@ -91,7 +91,7 @@ def _time_of_day() -> str:
     return f"CASE WHEN @0 IS NULL THEN NULL WHEN NOT @0 RLIKE {form} OR {late} THEN {failed} ELSE {read} END"
 
 
-# Spark keeps numbers of 38 digits, and others, which all that have an exponent are, as double precision
+# Spark reads numbers of up to 38 digits as decimals, and longer ones, or those with an exponent, as double precision
 _FROM_TEXT = {
     "double precision": (
         f"CASE WHEN @0 IS NULL THEN NULL WHEN @0 RLIKE {_IS_SPECIAL} THEN CAST(@0 AS DOUBLE) "
@@ -121,7 +121,7 @@ _FROM_TEXT = {
     ),
 }  # fmt: skip
 
-# A product of doubles and what was rounded off it, by halves of their digits (T. J. Dekker, 1971).
+# A product of doubles and its rounding error, by halves of their digits (T. J. Dekker, 1971).
 _HALF_DIGITS = "{0} * 134217729D - ({0} * 134217729D - {0})"
 _PRODUCT_LESS = (
     "transform(array(named_struct('a', {u}, 'b', {v}, 'w', {w})), `$p` -> transform(array(named_struct("
@@ -134,8 +134,8 @@ _PRODUCT_LESS = (
 def _float_to_numeric(source: str, target: str) -> str:
     """Return the form of a cast that keeps 15 digits of a double, or 6 of a real, as C prints them.
 
-    Java rounds the shortest text of a number. Where that has more digits, twice the number is compared with the whole
-    numbers beside twice its digits: exactly, as far as powers of ten are.
+    Java rounds the shortest text of a number. If that text has more digits, twice the number is compared with the
+    whole numbers next to twice its digits, which is exact for exact powers of ten.
     """
     digits, spark = (15, "DOUBLE") if source == "double precision" else (6, "FLOAT")
     scaled = "power(10D, abs(`$d`.q))"
@@ -156,7 +156,7 @@ def _float_to_numeric(source: str, target: str) -> str:
     rounded = f"concat(IF(@0 < 0, '-', ''), `$d`.m + {step}, 'e', -`$d`.q)"
     exact = f"transform(array({parts}), `$d` -> CAST({rounded} AS {target}))[0]"
     return (
-        # NULL first: format_string gives the text null for it
+        # NULL first: format_string prints it as null
         f"CASE WHEN @0 IS NULL THEN NULL WHEN isnan(@0) OR abs(@0) = {spark.lower()}('Infinity') "
         f"THEN {raised('no NaN or infinity in numeric', target)} "
         f"ELSE transform(array(format_string('%.{digits - 1}e', @0)), `$e` -> "
@@ -175,7 +175,7 @@ _DOUBLE_TO_REAL = (
 
 
 def _shown(least: str) -> str:
-    """Return a date or time as text: Spark has a sign before years that have five digits, or are before Christ."""
+    """Return a date or time as text; Spark writes a sign before years with five digits and years before Christ."""
     early = raised("the text of a date before the year 1 is not supported", "STRING")
     return f"IF(@0 < {least}, {early}, trim(LEADING '+' FROM CAST(@0 AS STRING)))"
 
@@ -191,12 +191,12 @@ TO_TEXT = {
     "jsonb": "@0",
     **dict.fromkeys(SUBTYPES, "@0"),
 }
-"""How values are shown as text, by the names of their types."""
+"""The text forms of values, by the names of their types."""
 _OF_DAY = "pmod(unix_micros(@0), 86400000000L)"
 _IS_WHOLE = f"r'^{_BLANK}[+-]?[0-9]+{_BLANK}$'"
 _NOT_WHOLE = "invalid input syntax for type {}"
 _HALF = "9223372036854775808"
-_UINT8 = (  # Spark makes a decimal of the least digits that tell a double from others
+_UINT8 = (  # Spark makes a decimal from the shortest digits that identify a double
     f"CASE WHEN @0 < 0 OR @0 >= 18446744073709551616D THEN {raised('uint8 out of range', 'DECIMAL(20,0)')} "
     f"WHEN @0 < {_HALF}D THEN CAST(CAST(@0 AS BIGINT) AS DECIMAL(20,0)) "
     f"ELSE CAST(CAST(@0 - {_HALF}D AS BIGINT) + {_HALF}BD AS DECIMAL(20,0)) END"
@@ -210,7 +210,7 @@ _READ_JSON = Form(
 
 
 def cast_form(cast: Cast) -> Form:
-    """Return the form of a cast, by its types; what has none of its own is Spark's plain CAST."""
+    """Return the form of a cast by its types; the default is Spark's plain CAST."""
     source, target = cast.operand.type, cast.type
     if (source.name, target.name) == ("integer", "boolean"):
         return Form("@0 <> 0", PREDICATE)
@@ -244,7 +244,7 @@ def _template(source: Type, target: Type) -> str | None:
             return _float_to_numeric(name, spark)
         case "double precision", "real":
             return _DOUBLE_TO_REAL
-        case (("integer" | "bigint" | "uint4"), "real"):  # a FLOAT between an INT and a DOUBLE is left out by Spark
+        case (("integer" | "bigint" | "uint4"), "real"):  # Spark optimizes a FLOAT between an INT and a DOUBLE away
             return "CAST(CAST(@0 AS DECIMAL(20,0)) AS FLOAT)"
         case _:
             return None

@@ -1,4 +1,4 @@
-"""An expression's tree → Spark SQL that gives what Postgres gives, or raises where Postgres raises."""
+"""Write expressions as Spark SQL with the results and errors of Postgres."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ FORMS: Mapping[str, Spelling] = MappingProxyType(
         **spark_range.FORMS,
     }
 )
-"""How each function of `logical.function` is spelled, by id."""
+"""The spelling of each function of `logical.function`, by id."""
 
 
 def spark_sql(expression: Expression) -> str:
-    """Return the Spark SQL of an expression, whose value has exactly the expression's type."""
+    """Return the Spark SQL of an expression; its value has exactly the expression's type."""
     return _text(expression).sql
 
 
 def order_sql(expression: Expression) -> str:
-    """Return what Spark orders as an expression's values are."""
+    """Return the sort key of an expression's values in Spark."""
     sql = spark_sql(expression)
     return nested.ordered(sql, expression.type) if expression.type.name == "array" else sql
 
@@ -67,7 +67,7 @@ def _cast(cast: Cast) -> Text:
 
 
 def _case(case: Case) -> Text:
-    texts = [(_text(each.when), _text(each.then)) for each in case.branches]
+    texts = [(_text(branch.when), _text(branch.then)) for branch in case.branches]
     parts = [f"WHEN {when.sql} THEN {then.sql}" for when, then in texts]
     every = [text for pair in texts for text in pair]
     if case.otherwise is not None:

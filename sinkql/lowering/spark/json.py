@@ -1,8 +1,8 @@
-"""Operators and functions of jsonb → Spark SQL; a jsonb is held as the text that Postgres prints.
+"""Operators and functions of jsonb as Spark SQL; a jsonb is stored as the text that Postgres prints.
 
-Spark's own functions of JSON write numbers anew and know no length of a key, so they get a *marked* text: each string
-and key has $ before it, and each number, boolean and null is a string that begins with #. What they give of it is
-unmarked again, and so each part has the text that it had.
+Spark's JSON functions rewrite numbers and do not know the length of keys, so they get a *marked* text: each string and
+key has a $ before it, and each number, boolean and null is a string that begins with #. Their result is unmarked
+again, so that each part keeps its text.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from sinkql.lowering.spark.sql import Form, Spelling, raised, spark_type, text_l
 
 _Step = str | int
 JSON_PART, JSON_TEXT = "sinkql_json_part", "sinkql_json_text"
-"""Functions of Python's: a jsonb and `k` and a key, or `i` and an index → the part as jsonb, or as text."""
+"""Python functions of a jsonb and a step (`k` and a key, or `i` and an index): the part as jsonb, or as text."""
 JSON_PATH, JSON_PATH_TEXT = "sinkql_json_path", "sinkql_json_path_text"
-"""The same of a jsonb and a path."""
+"""Python functions of a jsonb and a path, with the same results."""
 
 
 def _segments(text: str, outside: str, inside: str) -> str:
-    """Return a document with its parts outside of quotes, and those inside, each as a text of `$s` says.
+    """Return a document with its parts outside of quotes and those inside replaced by texts of `$s`.
 
-    What is escaped is out of the way meanwhile, under characters that no text of JSON has.
+    Escape sequences are hidden for that under characters that cannot occur in JSON.
     """
     hidden = rf"replace(replace({text}, r'\\', '\u0001'), r'\"', '\u0002')"
     parts = f"transform(split({hidden}, '\"'), (`$s`, `$i`) -> IF(`$i` % 2 = 0, {outside}, {inside}))"
@@ -32,7 +32,7 @@ def _segments(text: str, outside: str, inside: str) -> str:
 
 
 MARKED = _segments("@0", r"""regexp_replace(`$s`, r'[^\[\]{}:, ]+', '"#$0"')""", """concat('"$', `$s`, '"')""")
-_ASTRAL = (  # which Spark writes as two escapes
+_ASTRAL = (  # a character that Spark writes as two escapes
     r"array_join(transform(split(`$s`, r'\\u(?=[dD][89abAB])'), (`$p`, `$k`) -> IF(`$k` = 0, `$p`, "
     r"concat(decode(unhex(concat(left(`$p`, 4), substring(`$p`, 7, 4))), 'UTF-16BE'), substring(`$p`, 11)))), '')"
 )
@@ -62,7 +62,7 @@ def quoted_text(value: str) -> str:
 
 
 def _part(marked: str) -> str:
-    """Return what Spark gives of a marked text as jsonb."""
+    """Return Spark's result for a marked text as jsonb."""
     return (
         f"transform(array({marked}), `$g` -> CASE WHEN left(`$g`, 1) IN ('{{', '[') THEN {_UNMARKED} "
         f"WHEN left(`$g`, 1) = '$' THEN {quoted_text('substring(`$g`, 2)')} ELSE substring(`$g`, 2) END)[0]"
@@ -78,7 +78,7 @@ def _part_text(marked: str) -> str:
 
 
 def _marked_part(steps: Sequence[_Step]) -> str:
-    """Return what is at a path of @0, marked; a scalar is its own element 0."""
+    """Return the marked part at a path of @0; a scalar is its own element 0."""
     if not steps or steps[-1] != 0:
         return f"get_json_object({MARKED}, {path(steps, marked=True)})"
     found = "CASE left(`$b`, 1) WHEN '[' THEN get_json_object(`$b`, '$[0]') WHEN '{' THEN NULL ELSE `$b` END"
@@ -86,9 +86,9 @@ def _marked_part(steps: Sequence[_Step]) -> str:
 
 
 _NOT_EXACT = r"r'^([{\[]|-?[0-9]+[.eE]|\x22?-?Inf|null$)'"
-"""What Spark gives of a part whose text is another one, or may be: a number's digits, a space, a null of an array."""
+"""Parts whose text Spark changes, or may change: a number's digits, a space, a null in an array."""
 _LONG = 1000
-"""How many digits of a number Spark reads."""
+"""The number of digits that Spark reads of a number."""
 _TYPEOF = (
     "CASE left(@0, 1) WHEN '{' THEN 'object' WHEN '[' THEN 'array' WHEN '\"' THEN 'string' WHEN 't' THEN 'boolean' "
     "WHEN 'f' THEN 'boolean' WHEN 'n' THEN 'null' ELSE IF(@0 IS NULL, NULL, 'number') END"
@@ -110,16 +110,16 @@ _TEXTS = ("->>(jsonb,text)", "->>(jsonb,integer)")
 
 
 def path(steps: Sequence[_Step], *, marked: bool = False) -> str:
-    """Return a JSON path as a literal; keys are such that paths can spell them."""
+    """Return a JSON path as a literal; its keys must have a spelling in paths."""
     mark = "$" if marked else ""
     shown = (f"[{step}]" if isinstance(step, int) else f"['{mark}{step}']" for step in steps)
     return text_literal(f"${''.join(shown)}")
 
 
 def _chain(expression: Expression) -> tuple[Expression, list[_Step]]:
-    """Return what a chain of -> begins with, and its keys and indexes, which are one path of Spark's own.
+    """Return the start of a chain of ->, and its keys and indexes, which form one path in Spark.
 
-    There are none where Spark has no such path for the last of them.
+    The steps are empty if Spark has no path for the last one.
     """
     if not isinstance(expression, Call) or expression.function not in (*_GETS, *_TEXTS):
         return expression, []
@@ -133,7 +133,7 @@ def _chain(expression: Expression) -> tuple[Expression, list[_Step]]:
 
 
 def _one_step(function: str, call: Call) -> Form:
-    """Take a part in Python, by a key or an index that may be computed."""
+    """Extract a part in Python, by a key or an index that may be computed."""
     step = call.arguments[1]
     known = _constant(step)
     kind = "i" if step.type.name == "integer" else "k"
@@ -147,7 +147,7 @@ def _constant(expression: Expression) -> str | int | None:
 
 
 def _text(call: Call) -> Form:
-    """Take a text: as Spark gives it where that is exact."""
+    """Extract a text: by Spark if its result is exact."""
     whole, steps = _chain(call)
     if not steps:
         return _one_step(JSON_TEXT, call)
@@ -167,7 +167,7 @@ def _json(call: Call) -> Form:
 
 
 def _path_text(call: Call) -> Form:
-    """Take the text at a path: in SQL where its last step alone is a number, an index or a key."""
+    """Extract the text at a path: in SQL if only its last step is a number, which may be an index or a key."""
     steps = path_steps(str(_constant(call.arguments[1])))
     keys = [step for step in steps if step is not None and is_plain_key(step)]
     if len(keys) < len(steps) or not keys[-1:] or any(map(is_index, keys[:-1])) or not keys[-1].isdecimal():
@@ -182,7 +182,7 @@ def _has_key(call: Call) -> Form:
 
 
 def _contains(call: Call) -> Form:
-    """Compare members, numbers by their values."""
+    """Compare members, and numbers by their values."""
     wanted = json.loads(jsonb(str(_constant(call.arguments[1]))), parse_int=_Number, parse_float=_Number)
     tests = [f"{_member_is(key, wanted[key])}" for key in sorted(wanted)]
     found = f"transform(array({MARKED}), `$m` -> {' AND '.join(tests)})[0]"
@@ -190,7 +190,7 @@ def _contains(call: Call) -> Form:
 
 
 class _Number(str):
-    """A number by its text."""
+    """A number as its text."""
 
 
 def _member_is(key: str, wanted: object) -> str:
@@ -203,7 +203,7 @@ def _member_is(key: str, wanted: object) -> str:
 
 
 def _build_object(call: Call) -> Form:
-    """Make an object of constant keys, in their order; of one key the last value stays."""
+    """Build an object with constant keys in their order; of equal keys the last value counts."""
     values: dict[str, list[str]] = {}
     for place in range(0, len(call.arguments), 2):
         values.setdefault(str(_constant(call.arguments[place])), []).append(
@@ -218,7 +218,7 @@ def _build_object(call: Call) -> Form:
 
 
 def _build_array(call: Call) -> Form:
-    joined = ", ', ', ".join(_element(f"@{place}", each) for place, each in enumerate(call.arguments))
+    joined = ", ', ', ".join(_element(f"@{place}", argument) for place, argument in enumerate(call.arguments))
     return Form(f"concat('[', {joined}, ']')")
 
 
@@ -234,7 +234,7 @@ _IN_ORDER = "array_sort(transform({0}, `$e` -> named_struct('n', octet_length({1
 
 
 def _guarded(bracket: str, value: str, failures: Sequence[tuple[str, str]], type_: str) -> str:
-    """Return a value of a document that begins with a bracket; others fail, by what they begin with."""
+    """Return a value of a document that begins with a bracket; other documents fail, depending on their beginning."""
     tests = " ".join(f"WHEN {test} THEN {raised(message, type_)}" for test, message in failures)
     return f"CASE WHEN @0 IS NULL THEN NULL WHEN left(@0, 1) = '{bracket}' THEN {value} {tests} END"
 
@@ -261,7 +261,7 @@ def _object_keys(call: Call) -> Form:
 
 
 def _entries(call: Call) -> Form:
-    """Return the members, which are in the order of their keys."""
+    """Return the members, in the order of their keys."""
     entry = f"named_struct('key', substring(`$v`.key, 2), 'value', {_shown(call, '`$v`.value')})"
     found = f"transform(map_entries({_MEMBERS}), `$v` -> {entry})"
     name = call.function.removeprefix("$").removesuffix("(jsonb)")

@@ -1,7 +1,4 @@
-"""Arrays and lists → Spark SQL.
-
-Maps, which are arrays of keys and values by key, and records → Spark SQL.
-"""
+"""Arrays, lists, maps (arrays of keys and values, ordered by key) and records as Spark SQL."""
 
 from __future__ import annotations
 
@@ -13,20 +10,20 @@ from sinkql.lowering.spark.string import constant_number
 
 
 def _element(call: Call) -> Form:
-    """Return an element; the array is computed whatever the index is, the index beside no NULL."""
+    """Return an element; the array is evaluated for any index, and the index only if the array is not NULL."""
     index = call.arguments[1]
     known = index.value if isinstance(index, Literal) else None
     if isinstance(known, int):
         return Form(f"try_element_at(@0, {known if known >= 1 else _NOWHERE})", operands=call.arguments[:1])
-    found = f"IF({{0}} >= 1, {{0}}, {_NOWHERE})"  # below 0 Spark counts from the end
+    found = f"IF({{0}} >= 1, {{0}}, {_NOWHERE})"  # a negative index counts from the end in Spark
     if isinstance(index, Reference | Literal):
         return Form(f"try_element_at(@0, {found.format('@1')})")
-    # it stands here once, so that it is not computed beside no array
+    # the index occurs once, so that it is not evaluated for a NULL array
     return Form(f"try_element_at(@0, transform(array(@1), `$x` -> {found.format('`$x`')})[0])")
 
 
 _NOWHERE = 2**31 - 1
-"""An index that no array has."""
+"""An index outside of all arrays."""
 
 
 def _made(call: Call) -> Form:
@@ -37,11 +34,11 @@ def _made(call: Call) -> Form:
 
 
 def _of_arrays(call: Call, within: int) -> Form:
-    """Return an array of several dimensions, with arrays of one length within; NULL counts as empty."""
+    """Return an array of several dimensions, whose inner arrays have equal lengths; NULL counts as empty."""
     places = [f"@{place}" for place in range(len(call.arguments))]
-    first, *others = (f"array({', '.join(_size(each, level) for level in range(within))})" for each in places)
+    first, *others = (f"array({', '.join(_size(place, level) for level in range(within))})" for place in places)
     type_ = spark_type(call.type)
-    uneven = f"WHEN NOT ({' AND '.join(f'{first} = {each}' for each in others)}) THEN {raised(UNMATCHED, type_)} "
+    uneven = f"WHEN NOT ({' AND '.join(f'{first} = {other}' for other in others)}) THEN {raised(UNMATCHED, type_)} "
     return Form(
         f"CASE {uneven if others else ''}WHEN {_size('@0', 0)} = 0 THEN CAST(array() AS {type_}) "
         f"ELSE array({', '.join(places)}) END"
@@ -49,7 +46,7 @@ def _of_arrays(call: Call, within: int) -> Form:
 
 
 def _size(place: str, level: int) -> str:
-    """Return how many elements an array has in a dimension, counted from 0."""
+    """Return the number of elements in a dimension of an array, counted from 0."""
     return f"coalesce(size({_first(place, level)}), 0)"
 
 
@@ -68,7 +65,7 @@ def _elements(place: str, type_: Type) -> str:
 
 
 def ordered(place: str, type_: Type) -> str:
-    """Return what Spark orders as arrays are: by elements, of which NULL is the last, then by how many there are."""
+    """Return the sort key of arrays in Spark: their elements, with NULL last, then their number."""
     elements = f"transform({_elements(place, type_)}, `$e` -> struct(`$e` IS NULL, `$e`))"
     if levels(type_) == 1:
         return elements
@@ -77,9 +74,9 @@ def ordered(place: str, type_: Type) -> str:
 
 
 def _any(sign: str) -> Spelling:
-    """Return whether a comparison is true of any element; NULL where that is not known.
+    """Return whether a comparison is true for any element; NULL if that is unknown.
 
-    Beside an empty array the value is compared with NULL: it is computed there too, and may fail.
+    For an empty array the value is compared with NULL, so that it is evaluated and may fail as in Postgres.
     """
 
     def test(elements: str) -> str:
@@ -96,7 +93,7 @@ def _any(sign: str) -> Spelling:
 
 
 def _within(test: str) -> Spelling:
-    """Return whether all elements (forall) of an array are in another one, or any (exists): NULL is equal to none."""
+    """Return whether all elements (forall) or any element (exists) of an array are in another; NULL equals nothing."""
 
     def spelled(call: Call) -> Form:
         held, wanted = _flat("@0", call, 0), _flat("@1", call, 1)
@@ -142,11 +139,11 @@ def _instants(call: Call) -> Form:
 
 
 def _joined(call: Call) -> Form:
-    """Return elements behind elements; an array that is NULL has none."""
+    """Return the elements of both arrays; a NULL array has no elements."""
     empty = f"CAST(array() AS {spark_type(call.type)})"
     parts = [
-        f"coalesce(@{place}, {empty})" if each.type == call.type else f"array(@{place})"
-        for place, each in enumerate(call.arguments)
+        f"coalesce(@{place}, {empty})" if argument.type == call.type else f"array(@{place})"
+        for place, argument in enumerate(call.arguments)
     ]
     joined = f"concat({', '.join(parts)})"
     return Form(f"IF(@0 IS NULL AND @1 IS NULL, NULL, {joined})" if call.function.startswith("array_cat") else joined)
@@ -167,7 +164,7 @@ def _split(call: Call) -> Form:
 
 
 def _with_nulls(form: str, operands: tuple[Expression, ...]) -> Form:
-    """Return the parts of a text, of which those that are the last operand, if there is one beside two, are NULL."""
+    """Return the parts of a text; the third operand, if any, is the text that becomes NULL."""
     last = len(operands) - 1
     wanted = last if last > form.count("@1 IS NULL") else None
     if wanted is None:
@@ -177,7 +174,7 @@ def _with_nulls(form: str, operands: tuple[Expression, ...]) -> Form:
 
 
 def _quoted(text: str) -> str:
-    """Return the pattern of Java that finds a text."""
+    """Return the Java pattern that matches a literal text."""
     return "".join(each if each.isalnum() or each.isspace() else f"\\{each}" for each in text)
 
 
@@ -188,12 +185,12 @@ _KEY_IS = "`$k` -> `$k`.key = @1"
 
 
 def _record(call: Call) -> Form:
-    fields = (f"{text_literal(each.name)}, @{place}" for place, each in enumerate(call.type.fields))
+    fields = (f"{text_literal(field.name)}, @{place}" for place, field in enumerate(call.type.fields))
     return Form(f"named_struct({', '.join(fields)})")
 
 
 def _map(call: Call) -> Form:
-    """Order entries by key; of those with one key the last one stays."""
+    """Sort entries by key; of equal keys the last one counts."""
     made = []
     for at in range(0, len(call.arguments), 2):
         key = f"@{at}"
@@ -223,14 +220,14 @@ FORMS: dict[str, Spelling] = {
         "CAST(nullif(IF(@1 IS NULL, array_position(transform(@0, `$e` -> `$e` IS NULL), true), "
         "array_position(@0, @1)), 0) AS INT)"
     ),
-    # what is sought, and stands for it, is computed also where an array has nothing: it may fail
+    # the sought value and its replacement are evaluated for an empty array too, since they may fail
     "array_remove(any,any)": Form("transform(array(@1), `$x` -> filter(@0, `$e` -> NOT (`$e` <=> `$x`)))[0]"),
     "array_replace(any,any,any)": Form(
         "transform(array(named_struct('x', @1, 'y', @2)), "
         "`$x` -> transform(@0, `$e` -> IF(`$e` <=> `$x`.x, `$x`.y, `$e`)))[0]"
     ),
     "array_to_string(any,text)": Form(f"array_join({_AS_TEXTS}, @1)"),
-    # the third operand of Spark's own, where it may be NULL, makes all of it NULL
+    # a third operand of NULL makes Spark's whole result NULL
     "array_to_string(any,text,text)": Form(
         f"transform(array(@2), `$x` -> array_join(transform({_AS_TEXTS}, `$e` -> coalesce(`$e`, `$x`)), @1))[0]"
     ),
@@ -244,7 +241,7 @@ FORMS: dict[str, Spelling] = {
     "[](any,integer)": _element,
     "ARRAY(any…)": _made,
     **{f"{sign} ANY(any,any)": _any(sign) for sign in ("=", "<>", "<", "<=", ">", ">=")},
-    "[:](any,integer,integer)": Form(  # bounds stand here once, so that none is computed beside an array that is NULL
+    "[:](any,integer,integer)": Form(  # bounds occur once, so that none is evaluated for a NULL array
         "IF(@0 IS NULL, NULL, transform(array(named_struct('l', @1, 'h', @2)), `$x` -> IF(`$x`.l IS NULL OR `$x`.h IS "
         "NULL, NULL, slice(@0, greatest(`$x`.l, 1), "
         "greatest(least(greatest(`$x`.h, 0), size(@0)) - greatest(`$x`.l, 1) + 1, 0))))[0])"

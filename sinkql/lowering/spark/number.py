@@ -1,7 +1,4 @@
-"""Numeric functions → Spark SQL.
-
-to_char() of numbers → Spark SQL that makes the text out of the number's digits.
-"""
+"""Numeric functions as Spark SQL, and to_char() of numbers, which builds its text from the number's digits."""
 
 from __future__ import annotations
 
@@ -39,19 +36,19 @@ _POWER = (
     "ELSE power(@0, @1) END"
 )
 _MOST = 10**28
-"""What a numeric is less than."""
+"""The upper limit of numeric."""
 _FACTORIALS = [factorial for number in range(99) if (factorial := math.factorial(number)) < _MOST]
 _FACTORIAL = (
     "CASE WHEN @0 IS NULL THEN NULL "
     f"WHEN @0 < 0 THEN {raised('factorial of a negative number is undefined', 'DECIMAL(38,10)')} "
     f"WHEN @0 >= {len(_FACTORIALS)} THEN {raised('value out of range for numeric', 'DECIMAL(38,10)')} "
-    f"ELSE element_at(array({', '.join(f'CAST({each}BD AS DECIMAL(38,10))' for each in _FACTORIALS)}), "
+    f"ELSE element_at(array({', '.join(f'CAST({factorial}BD AS DECIMAL(38,10))' for factorial in _FACTORIALS)}), "
     "CAST(@0 AS INT) + 1) END"
 )
 _UNITS = "CAST(replace(CAST(CAST({} AS DECIMAL(38,10)) AS STRING), '.', '') AS DECIMAL({},0))"
-"""A numeric in units of its last place: a whole number."""
+"""A numeric as a whole number of units in its last place."""
 _DIV = (
-    # Spark's own div is a bigint, which overflows without a word; of its quotients, one by a short divisor has the room
+    # Spark's div returns a bigint, which overflows silently; its quotients by a short divisor have enough digits
     "CASE WHEN @0 IS NULL OR @1 IS NULL THEN NULL WHEN @1 > -1000000000 AND @1 < 1000000000 THEN "
     f"CAST(({_UNITS.format('@0', 38)} - {_UNITS.format('@0', 38)} % {_UNITS.format('@1', 19)}) "
     f"/ {_UNITS.format('@1', 19)} AS DECIMAL(38,10)) "
@@ -69,7 +66,7 @@ _BUCKET = (
     "ELSE CAST(least(CAST(@3 * IF(abs(@2 - @1) = double('Infinity'), (@0 / 2 - @1 / 2) / (@2 / 2 - @1 / 2), "
     "(@0 - @1) / (@2 - @1)) AS BIGINT), @3 - 1L) AS INT) + 1 END"
 )
-_ATAN2 = (  # Spark's own takes -0.0 for 0.0
+_ATAN2 = (  # Spark's atan2 reads -0.0 as 0.0
     "CASE WHEN @0 = 0 AND @1 IS NOT NULL AND NOT isnan(@1) THEN IF(startswith(CAST(@0 AS STRING), '-'), -1D, 1D) "
     "* IF(startswith(CAST(@1 AS STRING), '-'), pi(), 0D) ELSE atan2(@0, @1) END"
 )
@@ -96,9 +93,9 @@ def _trunc(call: Call) -> Form:
     return _numeric(f"IF(@0 < 0, ceil(@0{places}), floor(@0{places}))")
 
 
-# the names of what the text is made of: the number, rounded and without its sign, and its digits before the point
+# names of the parts of the text: the number, rounded and without its sign, and its digits before the point
 _ROUNDED, _DIGITS, _PLACED = "`$n`", "`$d`", "`$p`"
-# a float, of which Java writes the exact digits only up to 17, and one above all of bigint, which has two parts that do
+# Java writes the exact digits of a float only up to 17, and a float above the range of bigint is split into two parts
 _VALUE = "`$x`"
 _NEGATIVE = "startswith(CAST(@0 AS STRING), '-')"
 _HALF = "9223372036854775808"
@@ -111,11 +108,11 @@ _LARGE = (
 
 @dataclass(frozen=True, slots=True)
 class _Number:
-    """A number in Spark: its text without a sign, whether that has a point, and whether the number is negative."""
+    """A number in Spark: its text without a sign, whether it has a point, and whether it is negative."""
 
     text: str
     places: int | None
-    """How many digits stand behind the point; None where it depends on the number."""
+    """The number of digits after the point; None if it depends on the number."""
     negative: str
 
 
@@ -134,7 +131,7 @@ def _to_char(call: Call) -> Form:
 
 
 def _rounded(type_: Type, places: int) -> tuple[str, int]:
-    """Return a number without its sign as text, and how many of the digits behind its point it has."""
+    """Return a number without its sign as text, and how many digits it has after its point."""
     precision, scale = type_.precision or 38, type_.scale or 0
     kept, value = min(places, scale), "@0"
     if type_.name == "numeric":
@@ -145,14 +142,14 @@ def _rounded(type_: Type, places: int) -> tuple[str, int]:
 
 def _exact(numeral: NumberFormat, type_: Type) -> _Number:
     text, kept = _rounded(type_, numeral.places or numeral.shift)
-    if type_.name != "numeric" and numeral.shift:  # moved as it is, which fails for a number that is too large
+    if type_.name != "numeric" and numeral.shift:  # shifted as an integer, which fails for large numbers
         factor = 10**numeral.shift if type_.name == "integer" else f"{10**numeral.shift}L"
         text, kept = text.replace("@0", f"@0 * {factor}"), numeral.shift
     return _Number(text, kept, f"@0 < 0 AND {_ROUNDED} RLIKE '[1-9]'")
 
 
 def _of_float(numeral: NumberFormat, type_: str) -> _Number:
-    """Return a float that is moved and rounded as Postgres does: half to even, and with as many digits as it has."""
+    """Return a float shifted and rounded as in Postgres: half to even, with its significant digits."""
     value = "@0"
     if numeral.shift:
         value = f"@0 * {10**numeral.shift}D" if type_ == "double precision" else f"@0 * float('{10**numeral.shift}')"
@@ -190,7 +187,7 @@ def _named(value: str, name: str, of: str) -> str:
 
 
 def _text(numeral: NumberFormat, number: _Number, fraction: str) -> str:
-    """Return a number's text, out of its digits and those behind its point."""
+    """Return a number's text, from its digits and those after its point."""
     over = f"length({_DIGITS}) > {len(numeral.slots)}"
     varying = number.places is None
     shown = _digits(numeral, fraction, over, varying=varying)
@@ -212,7 +209,7 @@ def _text(numeral: NumberFormat, number: _Number, fraction: str) -> str:
 
 
 def _uncut(numeral: NumberFormat, piece: str, fraction: str, pointed: str) -> str:
-    """Return what stands behind a float, which is not there where the digits of the float end early."""
+    """Return the text after a float, which is omitted if the float's digits end early."""
     wanted = numeral.places if numeral.blanks else numeral.kept
     return f"IF({pointed} AND length({fraction}) >= {wanted}, {piece}, '')"
 
@@ -223,7 +220,7 @@ def _missing(numeral: NumberFormat, fraction: str, over: str) -> str:
 
 
 def _digits(numeral: NumberFormat, fraction: str, over: str, *, varying: bool) -> str:
-    """Return a number's digits and those behind its point, without blanks before them."""
+    """Return a number's digits and those after its point, without leading blanks."""
     kept = fraction
     if not numeral.blanks:
         kept = f"regexp_replace({fraction}, '^(.{{{numeral.kept}}}.*?)0*$', '$1')"
@@ -242,7 +239,7 @@ def _scientific(numeral: NumberFormat, type_: Type) -> str:
     if type_.name in ("bigint", "numeric"):
         return _exact_scientific(places)
     form = f"'0{'.' * bool(places)}{'0' * places}E00'"
-    # Java knows of no whole double that it is exact, and rounds halves of those up
+    # Java does not know which whole doubles are exact, and rounds their halves up
     whole = f"{_VALUE} = rint({_VALUE}) AND abs({_VALUE}) < 9e18D"
     exact = f"format_number(CAST(CAST(abs({_VALUE}) AS BIGINT) AS DECIMAL(20,0)), {form})"
     shown = f"IF({whole}, {exact}, format_number(abs({_VALUE}), {form}))"
@@ -256,7 +253,7 @@ def _scientific(numeral: NumberFormat, type_: Type) -> str:
 
 
 def _exact_scientific(places: int) -> str:
-    """Return the same of a number whose digits are all known: halves are rounded away from zero."""
+    """Return the same for a number with known digits: halves are rounded away from zero."""
     text = "trim(LEADING '-' FROM CAST(@0 AS STRING))"
     digits = f"regexp_replace(replace({_ROUNDED}, '.', ''), '^0+(?=[0-9])', '')"
     behind = f"IF(contains({_ROUNDED}, '.'), length(substring_index({_ROUNDED}, '.', -1)), 0)"
@@ -278,7 +275,7 @@ def _either(negative: str, words: tuple[str, str]) -> str:
 
 
 def _whole(numeral: NumberFormat, fraction: str, over: str) -> str:
-    """Return what stands before the point, with blanks and commas in place of digits that are not there."""
+    """Return the text before the point, with blanks and commas for missing digits."""
     slots, digits = numeral.slots, _DIGITS
     if numeral.zeros:
         digits = f"IF(length({_DIGITS}) < {numeral.zeros}, lpad({_DIGITS}, {numeral.zeros}, '0'), {_DIGITS})"
@@ -306,7 +303,7 @@ def _beside(numeral: NumberFormat, part: PatternToken | str, number: _Number, ov
         return _either(number.negative, numeral.beside(part))
     if numeral.places:
         return "''"
-    endings = [each.upper() if part.name == "TH" else each for each in ENDINGS]
+    endings = [ending.upper() if part.name == "TH" else ending for ending in ENDINGS]
     known = " ".join(f"WHEN {_DIGITS} RLIKE '(^|[^1]){digit}$' THEN '{endings[digit]}'" for digit in (1, 2, 3))
     if number.negative == _NEGATIVE:
         known += f" WHEN {_DIGITS} RLIKE '[a-z]' THEN {raised('infinity and NaN have no ordinal', 'STRING')}"

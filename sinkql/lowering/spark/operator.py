@@ -1,7 +1,4 @@
-"""Operators, comparisons and what aggregates are computed from → Spark SQL.
-
-AND, OR, COALESCE, NULLIF, GREATEST, LEAST and the like → Spark SQL.
-"""
+"""Operators, comparisons, conditions and the parts of aggregates as Spark SQL."""
 
 from __future__ import annotations
 
@@ -60,7 +57,7 @@ def _product(spark: str) -> str:
 
 def _quotient(spark: str) -> str:
     infinite = f"{spark.lower()}('Infinity')"
-    value = "@0 / @1" if spark == "DOUBLE" else "CAST(@0 / @1 AS FLOAT)"  # floats are divided as doubles
+    value = "@0 / @1" if spark == "DOUBLE" else "CAST(@0 / @1 AS FLOAT)"  # Spark divides floats as doubles
     return (
         f"CASE WHEN isnan(@0) AND @1 = 0 THEN @0 WHEN abs({value}) = {infinite} AND abs(@0) <> {infinite} "
         f"THEN {raised(_OVERFLOW, spark)} WHEN {value} = 0 AND @0 <> 0 AND abs(@1) <> {infinite} "
@@ -76,8 +73,8 @@ def _wide(type_: Type, place: str) -> str:
 def _numeric_sum(operator: str) -> Callable[[Call], Form]:
     def form(call: Call) -> Form:
         places = ["@0", "@1"]
-        if not sum_fits(*(each.type for each in call.arguments)):
-            # a sum has one digit more: 37 leave room for it, and a value that has more is an error
+        if not sum_fits(*(argument.type for argument in call.arguments)):
+            # a sum has one digit more: 37 digits leave room for it, and a longer value is an error
             places = [f"CAST({place} AS DECIMAL(37,10))" for place in places]
             moved = f"CAST({places[0]} {operator} {places[1]} AS DECIMAL(38,10))"
             return Form(f"IF(@0 IS NULL OR @1 IS NULL, NULL, {moved})")
@@ -87,11 +84,11 @@ def _numeric_sum(operator: str) -> Callable[[Call], Form]:
 
 
 def _numeric_remainder(call: Call) -> Form:
-    """Divide by a multiple of the divisor that has no more places than the dividend, then by the divisor.
+    """Divide by a multiple of the divisor with at most the scale of the dividend, then by the divisor.
 
-    Spark gives both numbers the places of the divisor first, for which a dividend of 38 digits has no room.
+    Spark first converts both numbers to the divisor's scale, which a dividend of 38 digits has no room for.
     """
-    left, right = (each.type for each in call.arguments)
+    left, right = (argument.type for argument in call.arguments)
     places = (right.scale or 0) - (left.scale or 0)
     digits = (right.precision or 38) + places
     if places <= 0 or left.whole_digits + (right.scale or 0) <= MOST_DIGITS or digits + 2 > MOST_DIGITS:
@@ -103,27 +100,27 @@ def _numeric_remainder(call: Call) -> Form:
 def _numeric_quotient(call: Call) -> Form:
     """Divide, and round once, to ten places.
 
-    Spark rounds to 18 places itself. That is another number than rounding once gives only where eight digits of those
-    are 50000000, and the quotient has less. There its remainder tells, for which a divisor is less than 10^26.
+    Spark itself rounds to 18 places. The result differs from rounding once only if the last eight digits are 50000000
+    and the exact quotient is smaller. The remainder decides that; it requires a divisor below 10^26.
     """
-    types = [each.type for each in call.arguments]
+    types = [argument.type for argument in call.arguments]
     left, right = (_wide(type_, f"@{place}") for place, type_ in enumerate(types))
     form = _rounded_once(left, right, short=_short(*types))
     digits = (types[0].precision or 38) - (types[0].scale or 0)
     if digits > _ROOM and whole_divisor(call.arguments[1]):
-        # the multiple of the divisor that is in it, and what is left
+        # the multiple of the divisor in the dividend, and the rest
         rest = _rounded_once("`$m`", right, short=False)
         most = f"CAST(CAST({left} - `$m` AS DECIMAL(38,0)) / CAST(@1 AS DECIMAL(19,0)) AS DECIMAL(38,10))"
         long = f"transform(array({left} % {right}), `$m` -> CAST({most} + {rest} AS DECIMAL(38,10)))[0]"
         form = f"CASE WHEN {left} NOT BETWEEN -1{'0' * _ROOM}BD AND 1{'0' * _ROOM}BD THEN {long} ELSE {form} END"
-    if max(type_.whole_digits for type_ in types) > _WIDE_DIGITS:  # one may fail as it is made plain numeric
+    if max(type_.whole_digits for type_ in types) > _WIDE_DIGITS:  # the conversion to plain numeric may fail
         form = f"IF(@0 IS NULL OR @1 IS NULL, NULL, {form})"
     return Form(form)
 
 
 _WIDE_DIGITS = 28
 _ROOM = 20
-"""How many digits before the point Spark has room for in a quotient of wide numbers."""
+"""The number of digits before the point that Spark has for a quotient of wide numbers."""
 
 
 def _rounded_once(left: str, right: str, *, short: bool) -> str:
@@ -133,7 +130,7 @@ def _rounded_once(left: str, right: str, *, short: bool) -> str:
         return rounded
     behind = f"({quotient}) % {_STEP}"
     rest = f"{left} % {right}" + f" * 100BD % {right}" * 5  # times 10^10, two digits at a time
-    # twice the rest is the divisor or more
+    # twice the rest is at least the divisor
     enough = f"transform(array(2 * ({rest})), `$r` -> `$r` % {right} <> `$r`)[0]"
     return (
         f"CASE WHEN {behind} NOT IN (0.00000000005BD, -0.00000000005BD) OR {enough} THEN {rounded} "
@@ -145,13 +142,13 @@ _STEP = "0.0000000001BD"
 
 
 def _short(left: Type, right: Type) -> bool:
-    """Tell whether no quotient of the types is so close to one that is rounded up that 18 places do not tell."""
+    """Return whether 18 places suffice to round any quotient of these types correctly."""
     more = max((left.scale or 0) - (right.scale or 0), 0)
     return (right.precision or 38) + more <= 6
 
 
 def _negative(call: Call) -> Form:
-    (type_,) = (each.type for each in call.arguments)
+    (type_,) = (argument.type for argument in call.arguments)
     return Form(f"CAST({_NEGATED} AS {spark_type(type_)})") if _long(type_) else Form("-@0", SIGN)
 
 
@@ -159,19 +156,19 @@ _NEGATED = "0BD - @0"
 
 
 def _long(type_: Type) -> bool:
-    """Tell whether Spark's own change of sign loses digits: it keeps 34."""
+    """Return whether Spark's negation loses digits: it keeps 34."""
     return type_.name == "numeric" and (type_.precision or 38) > 34
 
 
 def absolute(call: Call) -> Form:
     """Return the form of abs() of a numeric."""
-    (type_,) = (each.type for each in call.arguments)
+    (type_,) = (argument.type for argument in call.arguments)
     return Form(f"IF(@0 < 0, CAST({_NEGATED} AS {spark_type(type_)}), @0)" if _long(type_) else "abs(@0)")
 
 
 def _places(call: Call) -> list[str]:
-    """Return the places of operands that are compared; decimals that Spark has no common type for are in two parts."""
-    types = [each.type for each in call.arguments]
+    """Return the places of compared operands; decimals without a common type in Spark are split into two parts."""
+    types = [argument.type for argument in call.arguments]
     places = [f"@{place}" for place in range(len(types))]
     if types[0].name == "array" and call.function.startswith(("<", ">", "BETWEEN")) and call.function[1] != ">":
         return [ordered(place, type_) for place, type_ in zip(places, types, strict=True)]
@@ -185,9 +182,9 @@ def _places(call: Call) -> list[str]:
 
 
 def _in_two(place: str, type_: Type) -> str:
-    """Return a decimal as what is before the point and what is behind it, which are ordered as it is.
+    """Return a decimal as its parts before and after the point, which sort like the decimal.
 
-    Its place stands here once, so that it is computed where it is compared.
+    The operand occurs once, so that it is evaluated only where it is compared.
     """
     behind = "`$x` % 1BD" if type_.scale else "0"
     before = f"`$x` - {behind}" if type_.scale else "`$x`"
@@ -240,7 +237,7 @@ def _interval_comparison(operator: str) -> Callable[[Call], Form]:
 
 
 def _shift(sign: str) -> Callable[[Call], Form]:
-    """Add an interval to a timestamp, or take it off: months first, then days and time."""
+    """Add an interval to a timestamp, or subtract it: months first, then days and time."""
 
     def form(call: Call) -> Form:
         instant, interval = call.arguments
@@ -258,11 +255,11 @@ def _shift(sign: str) -> Callable[[Call], Form]:
 
 
 _FIRST_DAY, _LAST_DAY = -2440588, 2145042905
-"""The dates that Postgres has, from 4713 BC on, in days from 1970."""
+"""The dates of Postgres, from 4713 BC, in days since 1970."""
 
 
 def _days(sign: str) -> Callable[[Call], Form]:
-    """Add days to a date, or take them off; beyond all dates Spark would begin again at the other end."""
+    """Add days to a date, or subtract them; without a check Spark would wrap around at the last date."""
 
     def form(call: Call) -> Form:
         days = call.arguments[1]
@@ -276,7 +273,7 @@ def _days(sign: str) -> Callable[[Call], Form]:
 
 
 def _turn(sign: str) -> Callable[[Call], Form]:
-    """Add an interval to a time of day, or take it off; days do not count."""
+    """Add an interval to a time of day, or subtract it; days do not count."""
 
     def form(call: Call) -> Form:
         return Form(
@@ -287,7 +284,7 @@ def _turn(sign: str) -> Callable[[Call], Form]:
 
 
 def _shift_times(sign: str, instant: Expression, product: Call) -> Form:
-    """Add `n * INTERVAL '…'` of a constant number of days or whole seconds."""
+    """Add `n * INTERVAL '…'` with a constant number of days or whole seconds."""
     factor, interval = product.arguments
     value = _interval(interval)
     if value.days:
@@ -299,7 +296,7 @@ def _shift_times(sign: str, instant: Expression, product: Call) -> Form:
 
 
 def _by_halves(operator: str) -> str:
-    """Return an operator over bits of decimals, which Spark has for whole numbers up to bigint only."""
+    """Return a bitwise operator over decimals, since Spark has it only for integers up to bigint."""
     half = "4294967296BD"
     high = f"((@0 div {half}) {operator} (@1 div {half}))"
     low = f"(CAST(@0 % {half} AS BIGINT) {operator} CAST(@1 % {half} AS BIGINT))"
@@ -307,7 +304,7 @@ def _by_halves(operator: str) -> str:
 
 
 def _float_sum(value: str) -> Form:
-    """Guard a sum of floats, @0, by the greatest absolute value of them, @1: did it overflow?"""
+    """Check a sum of floats, @0, for overflow by their greatest absolute value, @1."""
     infinity = "double('Infinity')"
     return Form(f"IF(abs(@0) = {infinity} AND @1 < {infinity}, {raised(_OVERFLOW, 'DOUBLE')}, {value})")
 
@@ -318,7 +315,7 @@ def _single(call: Call) -> Form:
 
 
 COMPUTED = "sinkql_computed"
-"""A function of Python's: a program, its result's type and its operands → the result, or what is wrong behind a !."""
+"""A Python function of a program, its result's type and its operands: returns the result, or an error behind a !."""
 
 
 def _program(call: Call) -> Form:
@@ -334,21 +331,21 @@ def _and(call: Call) -> Form | Infix:
 
 
 def _or(call: Call) -> Form | Infix:
-    """Return conditions with OR between them; in rows that are compared, what stands behind a NULL is not computed."""
+    """Return conditions joined with OR; in a comparison of rows, conditions after a NULL are not evaluated."""
     if is_decided(call):
         return Form("true", operands=())
     parts: list[str] = []
     operands: list[Expression] = []
-    for place, each in enumerate(call.arguments):
+    for place, argument in enumerate(call.arguments):
         here = len(operands)
-        if place and isinstance(each, Call) and evaluates_before(call.arguments[place - 1], each):
-            tie, *rest = each.arguments
+        if place and isinstance(argument, Call) and evaluates_before(call.arguments[place - 1], argument):
+            tie, *rest = argument.arguments
             if any(map(can_fail, rest)):
-                behind = rest[0] if len(rest) == 1 else msgspec.structs.replace(each, arguments=tuple(rest))
+                behind = rest[0] if len(rest) == 1 else msgspec.structs.replace(argument, arguments=tuple(rest))
                 operands += [tie, behind]
                 parts.append(f"CASE @{here} WHEN true THEN @{here + 1} WHEN false THEN false END")
                 continue
-        operands.append(each)
+        operands.append(argument)
         parts.append(f"@{here}")
     if len(operands) == len(call.arguments):
         return Infix("OR", OR)

@@ -1,7 +1,4 @@
-"""A relation → one query in Spark SQL over named inputs: what a view gives when all its input is there at once.
-
-A job's operators → the Spark SQL that they run, to be read: EXPLAIN's last stage.
-"""
+"""Write a relation as one query over named inputs, for a single run, and a job's operators as text for EXPLAIN."""
 
 from __future__ import annotations
 
@@ -20,9 +17,9 @@ from sinkql.planner.query.plan import OneShotQuery
 
 @dataclass(slots=True)
 class QuerySql:
-    """Write a query; `inputs` are the relations that it reads, by the names of their tables in the text.
+    """Writes a query; `inputs` are the relations that it reads, by the names of their tables in the text.
 
-    Rows that show from a time until a time are those of `now_ms`, in milliseconds since 1970.
+    Rows with limited visibility are those visible at `now_ms`, in milliseconds since 1970.
     """
 
     catalog: logical.CatalogReader
@@ -50,7 +47,9 @@ class QuerySql:
             case logical.Get():
                 return self._get(relation)
             case logical.Project():
-                outputs = ", ".join(f"{spark_sql(each.expression)} AS {quoted(each.name)}" for each in relation.outputs)
+                outputs = ", ".join(
+                    f"{spark_sql(output.expression)} AS {quoted(output.name)}" for output in relation.outputs
+                )
                 return f"SELECT {outputs} FROM ({self.relation(relation.input)})"
             case logical.Filter():
                 return f"SELECT * FROM ({self.relation(relation.input)}) WHERE {spark_sql(relation.predicate)}"
@@ -58,7 +57,7 @@ class QuerySql:
                 return self._aggregate(relation)
             case logical.Union():
                 names = [column.name for column in relation.shape.columns]
-                return " UNION ALL ".join(self._renamed(each, names) for each in relation.inputs)
+                return " UNION ALL ".join(self._renamed(input_, names) for input_ in relation.inputs)
             case logical.Join():
                 return self._join(relation)
             case logical.Flatten():
@@ -79,7 +78,7 @@ class QuerySql:
 
     def _flatten(self, flatten: logical.Flatten) -> str:
         given = flatten.input.shape.columns
-        element, *number = (quoted(each.name) for each in flatten.shape.columns[len(given) :])
+        element, *number = (quoted(column.name) for column in flatten.shape.columns[len(given) :])
         explode = "posexplode_outer" if flatten.outer else "posexplode"
         flat = f"{explode}({spark_sql(flatten.array)}) AS (`$place`, {element})"
         shown = [
@@ -113,7 +112,7 @@ class QuerySql:
 
     def _aggregate(self, aggregate: logical.Aggregate) -> str:
         groups = [f"{spark_sql(each.expression)} AS {quoted(each.name)}" for each in aggregate.group]
-        calls = [f"{_call(each)} AS {quoted(each.name)}" for each in aggregate.calls]
+        calls = [f"{_call(call)} AS {quoted(call.name)}" for call in aggregate.calls]
         sql = f"SELECT {', '.join([*groups, *calls])} FROM ({self.relation(aggregate.input)})"
         if groups:
             sql += f" GROUP BY {', '.join(spark_sql(each.expression) for each in aggregate.group)}"
@@ -142,7 +141,7 @@ def _call(call: logical.AggregateCall) -> str:
     type_ = spark_type(call.type)
     argument = "*" if call.argument is None else spark_sql(call.argument)
     if call.function == "sum":
-        argument = f"CAST({argument} AS {type_})"  # as wide as the result before it adds up
+        argument = f"CAST({argument} AS {type_})"  # the result's type, before the sum
     return f"CAST({call.function}({'DISTINCT ' if call.distinct else ''}{argument}) AS {type_})"
 
 

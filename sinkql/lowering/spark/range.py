@@ -1,4 +1,4 @@
-"""Ranges, which Spark has as Postgres's text → Spark SQL: their bounds, their order, what is in them, their making."""
+"""Ranges as Spark SQL, stored as Postgres's text: their bounds, order, containment and construction."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LOWER, _UPPER = 1, 2
 
 
 def _bound(place: str, number: int, range_type: str) -> str:
-    """Return a bound's value, NULL where it is infinite and of an empty range."""
+    """Return a bound's value, NULL for an infinite bound and for an empty range."""
     text = f"nullif(regexp_extract({place}, {_PARTS}, {number}), '')"
     zoned = f"concat({text}, ':00')" if range_type == "tstzrange" else text
     return f"CAST({zoned} AS {spark_type(SUBTYPES[range_type])})"
@@ -38,7 +38,7 @@ def _of(number: int) -> Spelling:
 
 
 def _contains(call: Call) -> Form:
-    type_, other = (each.type.name for each in call.arguments)
+    type_, other = (argument.type.name for argument in call.arguments)
     if other in SUBTYPES:
         above = f"{_lower_order('@0', type_)} <= {_lower_order('@1', type_)}"
         below = f"{_upper_order('@1', type_)} <= {_upper_order('@0', type_)}"

@@ -1,7 +1,4 @@
-"""Spark SQL text: names, strings and types; forms with places for operands, and how they are filled.
-
-A constant → Spark SQL of exactly its type.
-"""
+"""Spark SQL text: names, strings, types and constants; forms with places for operands, and how they are filled."""
 
 from __future__ import annotations
 
@@ -19,11 +16,11 @@ from sinkql.logical.numeric_type import RANGES
 from sinkql.logical.range import SUBTYPES
 from sinkql.logical.type import DAY, SECOND
 
-# how strongly Spark SQL binds a text; an operand that binds more weakly stands in parentheses
+# binding strength of a text; an operand that binds more weakly gets parentheses
 OR, AND, NOT, PREDICATE, BITS, SUM, PRODUCT, SIGN, ATOM = range(9)
-# an operand that a form repeats is bound to a name instead when it is longer than this
+# an operand that a form repeats gets a name if it is longer than this
 _REPEATABLE = 60
-_PLACE = re.compile(r"`[^`]*`|@(\d+)")  # names in backquotes are as they are
+_PLACE = re.compile(r"`[^`]*`|@(\d+)")  # names in backquotes stay unchanged
 _TYPES = {
     "boolean": "BOOLEAN", "smallint": "SMALLINT", "integer": "INT", "bigint": "BIGINT",
     "uint2": "INT", "uint4": "BIGINT", "uint8": "DECIMAL(20,0)",
@@ -36,23 +33,23 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Spark SQL of one expression, and how strongly it binds; `apart` if it may not stand in a lambda's body."""
+    """Spark SQL of one expression, and its binding strength; `apart` if it must not be in a lambda's body."""
 
     sql: str
     binds: int = ATOM
     apart: bool = False
 
     def within(self, binds: int) -> str:
-        """Return the text as it stands where something that binds at least so strongly is wanted."""
+        """Return the text for a place that requires at least this binding strength."""
         return self.sql if self.binds >= binds else f"({self.sql})"
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How a call is spelled: `@0`, `@1`, … stand for its arguments, or for `operands` where those are others.
+    """The spelling of a call: `@0`, `@1`, … are the places of its arguments, or of `operands` if set.
 
-    A form that repeats a place evaluates a long operand once, under a name. One that calls Python is `apart`: it has no
-    lambda, and Spark finds out itself that a call is repeated.
+    A form that repeats a place evaluates a long operand once, under a name. A form that calls Python is `apart`: it has
+    no lambda, and Spark itself detects a repeated call.
     """
 
     template: str
@@ -71,16 +68,16 @@ class Infix:
 
 
 Spelling = Form | Infix | Callable[[Call], "Form | Infix"]
-"""What is known of a function's id: its form, or how the form follows from the call's types and constants."""
+"""The form of a function, or a function that returns the form for a call's types and constants."""
 
 
 def quoted(name: str) -> str:
-    """Return a name as Spark SQL takes it."""
+    """Return a name in backquotes for Spark SQL."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def text_literal(value: str) -> str:
-    """Return a Spark SQL string literal of exactly that value; it may stand in a form, since it has no @."""
+    """Return a Spark SQL string literal of exactly that value; it is safe in a form, since it contains no @."""
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
     return "'" + re.sub(r"[\x00-\x1f@]", lambda match: f"\\u{ord(match[0]):04X}", escaped) + "'"
 
@@ -88,23 +85,23 @@ def text_literal(value: str) -> str:
 def spark_type(type_: Type) -> str:
     """Return the Spark SQL type.
 
-    A time of day, which Spark has no type for, is its microseconds; a range, and an interval in a column, is its text;
-    a map is an array of its entries, by key, so that it is hashed and grouped as any other value.
+    A time of day, which has no type in Spark, is its microseconds; a range, and an interval in a column, is its text; a
+    map is an array of its entries, ordered by key, so that it can be hashed and grouped.
     """
     if type_.element is not None:
         return f"ARRAY<{spark_type(type_.element)}>"
     if type_.name == "record":
-        return f"STRUCT<{', '.join(f'{quoted(each.name)}: {spark_type(each.type)}' for each in type_.fields)}>"
+        return f"STRUCT<{', '.join(f'{quoted(field.name)}: {spark_type(field.type)}' for field in type_.fields)}>"
     return f"DECIMAL({type_.precision},{type_.scale})" if type_.name == "numeric" else _TYPES[type_.name]
 
 
 def raised(message: str, type_: str) -> str:
-    """Return what fails with a message where a value of a Spark SQL type is wanted."""
+    """Return an expression that fails with a message, for a place of a Spark SQL type."""
     return f"CAST(raise_error('{message}') AS {type_})"
 
 
 def within(value: str, type_: Type) -> str:
-    """Return a whole number that must be one of an unsigned type."""
+    """Return a whole number checked against the range of an unsigned type."""
     most, spark = RANGES[type_.name][-1], spark_type(type_)
     bound = f"{most}BD" if type_.name == "uint8" else f"{most}L"
     failed = raised(f"{type_.name} out of range", spark)
@@ -112,21 +109,21 @@ def within(value: str, type_: Type) -> str:
 
 
 def infix(operator: Infix, operands: Sequence[Text]) -> Text:
-    """Put operands around an operator."""
+    """Join operands with an operator."""
     first, *others = operands
     if not others:
         return first
-    # of predicates none stands within another: x IS FALSE = y is no Spark SQL
+    # Spark SQL does not nest predicates: x IS FALSE = y is invalid
     least = operator.binds + (operator.binds == PREDICATE)
-    parts = [first.within(least), *(each.within(operator.binds + 1) for each in others)]
-    return Text(f" {operator.operator} ".join(parts), operator.binds, any(each.apart for each in operands))
+    parts = [first.within(least), *(other.within(operator.binds + 1) for other in others)]
+    return Text(f" {operator.operator} ".join(parts), operator.binds, any(operand.apart for operand in operands))
 
 
 def fill(form: Form, operands: Sequence[Text]) -> Text:
-    """Put operands into a form.
+    """Insert operands into a form.
 
-    A long operand that the form repeats is bound to a lambda's parameter, so that nested forms do not double at every
-    level. One that is apart is bound before all lambdas of the form.
+    A long operand that the form repeats becomes a lambda's parameter, so that nested forms do not double at every
+    level. An operand that is apart is bound before all lambdas of the form.
     """
     uses = [int(place) for place in _PLACE.findall(form.template) if place]
     apart = form.apart or any(each.apart for each in operands)
@@ -138,7 +135,7 @@ def fill(form: Form, operands: Sequence[Text]) -> Text:
     outside: list[tuple[str, str]] = []
     texts = []
     for index, operand in enumerate(operands):
-        name = f"`$v{index}`"  # users' columns do not begin so; an inner parameter of that name is its own
+        name = f"`$v{index}`"  # users' columns have other names; an inner parameter of that name hides the outer one
         if operand.apart and names:
             outside.append((name, operand.sql))
             texts.append(Text(f"`$o`.{name}"))
@@ -160,7 +157,7 @@ def fill(form: Form, operands: Sequence[Text]) -> Text:
 
 def _placed(template: str, match: re.Match[str], operand: Text) -> str:
     alone = template[: match.start()].rstrip()[-1:] in ("(", ",") and template[match.end() :].lstrip()[:1] in (")", ",")
-    # CAST(@0 AS …) takes any expression; elsewhere it stands among operators
+    # CAST(@0 AS …) accepts any expression; elsewhere the place may be between operators
     alone = alone or (template[: match.start()].endswith("CAST(") and template[match.end() :].startswith(" AS "))
     return operand.sql if alone else operand.within(ATOM)
 
@@ -169,7 +166,7 @@ _SUFFIX = {"smallint": "S", "integer": "", "bigint": "L", "uint2": "", "uint4": 
 
 
 def literal_text(literal: Literal) -> Text:
-    """Return a constant; NULL and strings of unknown type stand as they are."""
+    """Return a constant; NULL and strings of unknown type have no cast."""
     text, type_ = literal.text, literal.type
     if text is None:
         return Text("NULL" if type_.name == "unknown" else f"CAST(NULL AS {spark_type(type_)})")
@@ -223,12 +220,12 @@ def _numeric(literal: Literal, text: str) -> str:
     scale = literal.type.scale or 0
     digits = text.replace(".", "").replace("-", "").lstrip("0")
     if literal.type.precision == max(len(digits), scale, 1):
-        return _signed(f"{text}BD")  # whose type Spark reads off the digits
+        return _signed(f"{text}BD")  # Spark derives its type from the digits
     return f"CAST('{Decimal(text):f}' AS {spark_type(literal.type)})"
 
 
 def day_time(micros: int) -> str:
-    """Return an interval of microseconds, of Spark's day-time kind, in its largest whole unit."""
+    """Return an interval of microseconds as Spark's day-time interval, in its largest whole unit."""
     for unit, size in (("DAY", DAY), ("HOUR", 3600 * SECOND), ("MINUTE", 60 * SECOND), ("SECOND", SECOND)):
         if micros % size == 0:
             return f"INTERVAL '{micros // size}' {unit}"

@@ -1,7 +1,4 @@
-"""Functions of text and bytes → Spark SQL.
-
-LIKE and regular expressions → Spark SQL.
-"""
+"""Functions of text and bytes, LIKE and regular expressions as Spark SQL."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ _GREEK = {
     letter: letters.upper_mapping()[letter]
     for letter in (*range(0x1F80, 0x1F88), *range(0x1F90, 0x1F98), *range(0x1FA0, 0x1FA8), 0x1FB3, 0x1FC3, 0x1FF3)
 }
-"""Of the letters with several upper ones in Java, those that have one here; the others are their own."""
+"""Letters with several upper-case letters in Java that have one here; the rest are their own upper case."""
 
 
 def lower(text: str) -> str:
@@ -27,7 +24,7 @@ def lower(text: str) -> str:
 
 
 def _upper(text: str) -> str:
-    """Return Spark SQL for a piece in upper case: its letters are all of those with several upper ones, or none is."""
+    """Return Spark SQL for a piece in upper case; in Java all of its letters, or none, have several upper cases."""
     greek, others = ("".join(map(chr, each)) for each in (_GREEK.keys(), _GREEK.values()))
     return f"IF({text} RLIKE '[{SEVERAL}]', translate({text}, '{greek}', '{others}'), upper({text}))"
 
@@ -49,25 +46,25 @@ _FROM_HEX = (
     f"ELSE {raised('invalid hexadecimal data', 'BINARY')} END"
 )
 _OVERLAY = (
-    # Spark's own takes a start below 1 and a negative length for something else
+    # Spark's function treats a start below 1 and a negative length differently
     "CASE WHEN @0 IS NULL OR @1 IS NULL OR @3 IS NULL THEN NULL "
     f"WHEN @2 < 1 THEN {raised('negative substring length not allowed', 'STRING')} "
     "ELSE concat(substring(@0, 1, @2 - 1), @1, substring(@0, IF(@2 + @3 < 1, 1, @2 + @3))) END"
 )
 _LEAST, _MOST = -(2**31), 2**31 - 1
-"""Of the least integer there is no opposite: Postgres takes nothing off a text for it."""
+"""The smallest integer, whose negation overflows: Postgres removes nothing from a text for it."""
 _FROM_BYTES = f"IF(contains(@0, X'00'), {raised('invalid byte sequence', 'STRING')}, decode(@0, 'UTF-8'))"
 
 
 def _known(call: Call, place: int) -> int | None:
-    """Return an argument's number where it is a constant."""
+    """Return the number of a constant argument, None otherwise."""
     argument = call.arguments[place]
     value = argument.value if isinstance(argument, Literal) else None
     return value if isinstance(value, int) else None
 
 
 def _rest(call: Call) -> Form:
-    """Take all from a place on; a place before the first is the first."""
+    """Return the rest from a position; a position before the first character is the first."""
     start = _known(call, 1)
     return Form("substring(@0, IF(@1 < 1, 1, @1))" if start is None else f"substring(@0, {max(start, 1)})")
 
@@ -75,19 +72,19 @@ def _rest(call: Call) -> Form:
 def _substring(call: Call) -> Form:
     start, count = _known(call, 1), _known(call, 2)
     if start is not None and count is not None and count >= 0:
-        # a start below 1 eats of the length
+        # a start below 1 shortens the length
         return Form(f"substring(@0, {max(start, 1)}, {max(count + min(start, 1) - 1, 0)})")
     return Form(
         f"CASE WHEN @0 IS NOT NULL AND @1 IS NOT NULL AND @2 < 0 THEN {raised('negative substring length', 'STRING')} "
         "ELSE substring(@0, IF(@1 < 1, 1, @1), "
-        # greatest() would pass over a NULL
+        # greatest() would ignore a NULL
         "IF(@1 < 1, CAST(IF(CAST(@1 AS BIGINT) + @2 < 1, 0, CAST(@1 AS BIGINT) + @2 - 1) AS INT), @2)) END"
     )
 
 
 _TOO_LONG = raised("requested length too large", "STRING")
 _MOST_BYTES, _MOST_CHARACTERS = 2**30 - 5, 2**28 - 2
-"""Of more bytes, or of more characters where it is padded, no text is made, as in Postgres: memory has an end."""
+"""The maximum bytes of a text, or characters of a padded text, as in Postgres, to limit memory."""
 
 
 def _padded(template: str, test: str = "") -> Callable[[Call], Form]:
@@ -107,7 +104,7 @@ def _repeat(call: Call) -> Form:
 def _split_part(call: Call) -> Form:
     if _known(call, 2) is not None:
         return Form("split_part(@0, @1, @2)")
-    return Form(f"split_part(@0, @1, IF(@2 = {_LEAST}, {_LEAST + 1}, @2))")  # Spark takes the opposite of it
+    return Form(f"split_part(@0, @1, IF(@2 = {_LEAST}, {_LEAST + 1}, @2))")  # Spark negates the number
 
 
 def _left(call: Call) -> Form:
@@ -130,14 +127,14 @@ def _right(call: Call) -> Form:
 
 
 def constant_number(argument: Expression) -> int:
-    """Return the number of an argument that is a constant."""
+    """Return the number of a constant argument."""
     assert isinstance(argument, Literal)
     assert isinstance(argument.value, int)
     return argument.value
 
 
 def constant_text(argument: Expression) -> str:
-    """Return the text of an argument that is a constant."""
+    """Return the text of a constant argument."""
     assert isinstance(argument, Literal)
     assert isinstance(argument.value, str)
     return argument.value
@@ -149,13 +146,13 @@ def _by_constant(forms: dict[str, str]) -> Callable[[Call], Form]:
 
 
 def _shown(values: tuple[Expression, ...]) -> tuple[list[str], tuple[Expression, ...]]:
-    """Return the places of values as text, and what stands there."""
+    """Return the places of values as text, and their operands."""
     places = [
         f"CASE WHEN @{place} THEN 't' WHEN NOT @{place} THEN 'f' END" if value.type.name == "boolean" else f"@{place}"
         for place, value in enumerate(values)
     ]
     kept = ("boolean", "text")
-    return places, tuple(each if each.type.name in kept else function.cast(each, TEXT) for each in values)
+    return places, tuple(value if value.type.name in kept else function.cast(value, TEXT) for value in values)
 
 
 def _concat(call: Call) -> Form:
@@ -214,9 +211,9 @@ _BACKQUOTE = r"\u0060"
 
 
 def _computed(like: Callable[[str], str], escape: int) -> str:
-    """Return what a text is like by a pattern that Spark may not take as it is.
+    """Return LIKE with a computed pattern that Spark may refuse.
 
-    An escape before any other letter is left out. One at the end is an error where a text comes to it.
+    An escape before any other character is removed. A trailing escape is an error if the text reaches it.
     """
     char = rf"\x{{{escape:x}}}"
     plain = rf"(?s)\G((?:[^{char}]|{char}[{char}%_])*+){char}(?=[^{char}%_])"
@@ -232,7 +229,7 @@ def _java(call: Call, *, any_case: bool = False) -> str:
 
 
 def _java_of_match(call: Call, flags: int = 3) -> str:
-    """Return Java's pattern; its flags are the argument at a place, if there is one."""
+    """Return Java's pattern with the flags in the argument at a place, if it exists."""
     any_case = len(call.arguments) > flags and constant_text(call.arguments[flags]) == "i"
     return read_match(constant_text(call.arguments[1]), any_case=any_case).java
 
@@ -257,7 +254,7 @@ def _group(call: Call, index: int) -> Form:
 
 
 def _first_group(call: Call) -> Form:
-    """Take the first group, or all where there is none."""
+    """Return the first group, or the whole match without groups."""
     return _group(call, min(read_regex(constant_text(call.arguments[1])).groups, 1))
 
 
@@ -267,7 +264,7 @@ def _match(call: Call) -> Form:
 
 
 def _replace(call: Call) -> Form:
-    pattern, replacement, *flags = (constant_text(each) for each in call.arguments[1:])
+    pattern, replacement, *flags = (constant_text(argument) for argument in call.arguments[1:])
     java, into = java_replacement(pattern, replacement, flags[0] if flags else "")
     return Form(f"regexp_replace(@0, {text_literal(java)}, {text_literal(into)})")
 
@@ -324,4 +321,4 @@ FORMS: dict[str, Spelling] = {
     "substring(text,text)": _first_group,
     "REGEXP_MATCH(text,text,integer)": _match,
 }
-"""By id; patterns are constants, which Java reads as its own."""
+"""By id; patterns are constants, in Java's syntax."""

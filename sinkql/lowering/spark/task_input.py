@@ -1,9 +1,4 @@
-"""What goes into the tasks of an operator with state → the Spark SQL that prepares it.
-
-A Map → the Spark SQL of its steps.
-
-What goes into the tasks of a join → the Spark SQL that prepares it of each side.
-"""
+"""Write the Spark SQL that prepares the input of stateful operators: of a Map's steps, and of each side of a join."""
 
 from __future__ import annotations
 
@@ -22,7 +17,7 @@ from sinkql.lowering.task_input import Hash, Measure, TaskInput, Value
 
 @dataclass(frozen=True, slots=True)
 class SparkSteps:
-    """Spark SQL: `selectExpr(*select)`, a shuffle by `$h1`, `groupBy(*group).agg(*aggregates)` if there are any."""
+    """Spark SQL: `selectExpr(*select)`, a shuffle by `$h1`, then `groupBy(*group).agg(*aggregates)` if not empty."""
 
     select: tuple[str, ...]
     group: tuple[str, ...]
@@ -31,32 +26,32 @@ class SparkSteps:
 
 def spark_steps(preparation: TaskInput) -> SparkSteps:
     """Return the steps before an operator's tasks as Spark SQL."""
-    hashes = {each.name: hashed(each) if preparation.spreads(each) else "0L" for each in preparation.hashes}
+    hashes = {hash_.name: hashed(hash_) if preparation.spreads(hash_) else "0L" for hash_ in preparation.hashes}
     select = [f"{text} AS {quoted(name)}" for name, text in hashes.items()]
     shown = plain if preparation.ordered else normal
-    select += [f"{shown(each)} AS {quoted(each.name)}" for each in preparation.values]
+    select += [f"{shown(value)} AS {quoted(value.name)}" for value in preparation.values]
     if not preparation.append:
         select.append("`$diff`")
     if preparation.ordered:
         select.append("`$seq`")
-    types = {each.name: each.type for each in preparation.values}
+    types = {value.name: value.type for value in preparation.values}
     aggregates = (
-        f"{_measure(each, types.get(each.value, ''), append=preparation.append)} AS {quoted(each.name)}"
-        for each in preparation.measures
+        f"{_measure(measure, types.get(measure.value, ''), append=preparation.append)} AS {quoted(measure.name)}"
+        for measure in preparation.measures
     )
     return SparkSteps(tuple(select), tuple(map(quoted, preparation.group)), tuple(aggregates))
 
 
 def hashed(hash_: Hash) -> str:
-    """Return Spark's own hash of values, by which rows are spread."""
-    parts = [_hashed(normal(each), parse_type(each.type)) for each in hash_.values]
+    """Return Spark's hash of values, by which rows are distributed."""
+    parts = [_hashed(normal(value), parse_type(value.type)) for value in hash_.values]
     return f"xxhash64({', '.join([f'{hash_.domain}L', *parts])})"
 
 
 def _hashed(text: str, type_: Type, depth: int = 0) -> str:
-    """Return what is hashed of a value: xxhash64 passes over NULLs, and takes an array for its elements in a row."""
+    """Return the hashed form of a value: xxhash64 skips NULLs, and hashes an array like a sequence of its elements."""
     if type_.name == "record":
-        parts = (_hashed(f"{text}.{quoted(each.name)}", each.type, depth) for each in type_.fields)
+        parts = (_hashed(f"{text}.{quoted(field.name)}", field.type, depth) for field in type_.fields)
         return f"{text} IS NULL, {', '.join(parts)}"
     if type_.element is None:
         return f"{text} IS NULL, {text}"
@@ -66,12 +61,12 @@ def _hashed(text: str, type_: Type, depth: int = 0) -> str:
 
 
 def plain(value: Value) -> str:
-    """Return the column as it is: rows that no group takes keep their values."""
+    """Return the column unchanged: rows outside of all groups keep their values."""
     return quoted(value.column)
 
 
 def normal(value: Value) -> str:
-    """Return the column with one zero and one NaN: values that compare equal must hash and print alike."""
+    """Return the column with one zero and one NaN: equal values must hash and print alike."""
     name = quoted(value.column)
     if value.type not in FLOATS:
         return name
@@ -101,7 +96,7 @@ def _sum(value: str, type_: str, result: str, *, append: bool) -> str:
         return _float_sum(value)
     wide = parse_type(result)
     spark = f"DECIMAL(38,{wide.scale})" if wide.name == "numeric" else "BIGINT"
-    # a decimal's own sum has digits to spare in Spark, and narrow ones are several times faster
+    # Spark's decimal sum has spare digits, and narrow decimals are several times faster
     narrow = append and type_.startswith("numeric") and wide.name == "numeric"
     summand = value if narrow else f"CAST({value} AS {spark})"
     total = f"sum({summand})" if append else f"sum({summand} * `$diff`)"
@@ -118,10 +113,7 @@ def _float_sum(value: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MapSteps:
-    """Spark SQL: `$diff` becomes `diff`, rows stay `where` it is true, `outputs` are computed; each where there is one.
-
-    `outputs` are texts by name.
-    """
+    """Spark SQL: `diff` replaces `$diff`, `where` filters rows, `outputs` (texts by name) are computed; each if set."""
 
     diff: str | None
     where: str | None
@@ -129,11 +121,11 @@ class MapSteps:
 
 
 def map_steps(map_: physical.Map) -> MapSteps:
-    """Return the steps: of an upsert relation's row that is left out the key is gone, of which nothing is computed."""
+    """Return the steps; for a removed row of an upsert relation the key is enough, and nothing else is computed."""
     where = spark_sql(map_.where.expression) if map_.where is not None else None
     if physical.change_of(map_) != "upsert":
-        return MapSteps(None, where, tuple((each.name, spark_sql(each.expression)) for each in map_.outputs))
-    outputs = tuple((each.name, _of_rows(each)) for each in map_.outputs)
+        return MapSteps(None, where, tuple((output.name, spark_sql(output.expression)) for output in map_.outputs))
+    outputs = tuple((output.name, _of_rows(output)) for output in map_.outputs)
     if where is None or physical.forgets(map_):
         return MapSteps(None, where, outputs)
     return MapSteps(f"CASE WHEN `$diff` < 0 THEN -1L WHEN {where} THEN 1L ELSE -1L END", None, outputs)
@@ -146,18 +138,18 @@ def _of_rows(output: physical.Output) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SideSteps:
-    """Spark SQL: `where(where)` if there is one, then `selectExpr(*select)`."""
+    """Spark SQL: `where(where)` if set, then `selectExpr(*select)`."""
 
     where: str | None
     select: tuple[str, ...]
 
 
 def side_steps(preparation: SidesPreparation, side: PreparedSide, buckets: Sequence[int]) -> SideSteps:
-    """Return the steps of a side as Spark SQL; `buckets` has a hash for each bucket that leads there."""
+    """Return the steps of a side as Spark SQL; `buckets` has a hash value for each bucket."""
     first, mark = hashed(side.hashes[0]), hashed(side.hashes[2])
     number = f"{side.number}L"
     loose = " OR ".join(f"{quoted(each.column)} IS NULL" for each in side.unsafe)
-    everywhere = f"explode(array({', '.join(f'{each}L' for each in buckets)}))"
+    everywhere = f"explode(array({', '.join(f'{bucket}L' for bucket in buckets)}))"
     if side.replicated and preparation.crossed:
         first = everywhere
     elif loose and side.preserved:
@@ -166,9 +158,9 @@ def side_steps(preparation: SidesPreparation, side: PreparedSide, buckets: Seque
     own = {each.name: each for each in side.given}
     shown = plain if side.latest else normal
     columns = {SIDE: number, "$h1": first, "$h2": "0L", "$r": "0L"}
-    for each in preparation.values:
-        kept = own.get(each.name)
-        columns[each.name] = f"CAST(NULL AS {spark_type(parse_type(each.type))})" if kept is None else shown(kept)
+    for value in preparation.values:
+        kept = own.get(value.name)
+        columns[value.name] = f"CAST(NULL AS {spark_type(parse_type(value.type))})" if kept is None else shown(kept)
     columns[physical.DIFF] = "1L" if side.change == "append" else quoted(physical.DIFF)
     if preparation.place == AT:
         columns[AT] = everywhere if side.replicated else mark

@@ -1,6 +1,6 @@
-"""Functions of dates and times → Spark SQL; the session's time zone is UTC.
+"""Functions of dates, times and intervals as Spark SQL; the session's time zone is UTC.
 
-Intervals in columns, which Spark has as Postgres's text → Spark SQL: their order, their parts, and their making.
+Intervals in columns are stored as Postgres's text.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sinkql.lowering.spark.sql import Form, Spelling, raised, text_literal
 from sinkql.lowering.spark.string import constant_text
 
 _INSTANTS = {"timestamp": "TIMESTAMP_NTZ", "timestamptz": "TIMESTAMP"}
-# Spark's word for each unit that both truncate to
+# Spark's word for each unit that both engines can truncate to
 _UNITS = {
     "microseconds": "microsecond", "milliseconds": "millisecond", "second": "second", "minute": "minute",
     "hour": "hour", "day": "day", "week": "week", "month": "month", "quarter": "quarter", "year": "year",
@@ -32,7 +32,7 @@ _YEARS = {
 
 
 def _since(number: str) -> str:
-    """Return a year, century or millennium as Postgres counts: before the first one stands that of -1."""
+    """Return a year, century or millennium as Postgres counts: -1 comes before 1."""
     return f"{number} - CAST({number} <= 0 AS INT)"
 
 
@@ -64,9 +64,9 @@ _DIFFERENCES = {
     "milliseconds": "({0} % 60000000) / CAST(1000 AS DECIMAL(38,10))",
     "microseconds": "{0} % 60000000",
 }
-# the days are added to the rest, which rounds otherwise than one quotient of all
+# the days are added to the rest, which rounds differently from one quotient
 _FLOAT_EPOCH = "{0} % 86400000000 / 1000000D + {0} div 86400000000 * 86400D"
-# the letters of Spark's date_format for parts of to_char's
+# the letters of Spark's date_format for parts of to_char()
 _LETTERS = {
     "MM": "MM", "DD": "dd", "DDD": "DDD", "HH24": "HH", "HH12": "hh", "HH": "hh", "MI": "mm",
     "SS": "ss", "MS": "SSS", "US": "SSSSSS", "AM": "a", "PM": "a", "Mon": "MMM", "Dy": "EEE",
@@ -80,7 +80,7 @@ _NAME_LETTERS = {"MONTH": "MMMM", "MON": "MMM", "DAY": "EEEE", "DY": "EEE"}
 
 
 def _of_era(year: str) -> str:
-    """Return a year as it is counted before Christ, too, where 0 is the first one."""
+    """Return a year as Postgres counts it, also before Christ, where Spark's year 0 is the first."""
     return f"IF({year} > 0, {year}, 1 - {year})"
 
 
@@ -109,7 +109,7 @@ def _extract(spark: str) -> Callable[[Call], Form]:
             template = _EPOCHS[value.type.name] if field == "epoch" else _FIELDS[field]
             return Form(f"CAST({template} AS {spark})", operands=(value,))
         assert isinstance(value, Call)  # the difference of two timestamps
-        first, second = (_micros(f"@{place}", each.type.name) for place, each in enumerate(value.arguments))
+        first, second = (_micros(f"@{place}", argument.type.name) for place, argument in enumerate(value.arguments))
         shown = _FLOAT_EPOCH if (field, spark) == ("epoch", "DOUBLE") else _DIFFERENCES[field]
         template = shown.format(f"({first} - {second})")
         return Form(f"CAST({template} AS {spark})", operands=value.arguments)
@@ -123,7 +123,7 @@ def _date_trunc(call: Call) -> Form:
     if len(call.arguments) == 3:
         zone = text_literal(constant_text(call.arguments[2]))
         cut = f"date_trunc('{_UNITS[unit]}', `$l`)"
-        # a part of a day keeps how far the zone is ahead, a day and more have the one of their own
+        # truncation to a part of a day keeps the zone's offset; a day or more has the offset of the result
         moved = f"@0 - (`$l` - {cut})" if unit in _WITHIN_A_DAY else _instant_of(cut, zone)
         local = f"from_utc_timestamp(@0, {zone})"
         return Form(f"transform(array({local}), `$l` -> {moved})[0]", operands=(value,))
@@ -143,7 +143,7 @@ def _at_time_zone(call: Call) -> Form:
 
 
 def _instant_of(local: str, zone: str) -> str:
-    """Return the instant of a local time: the later one of an hour that comes twice, where Spark takes the first."""
+    """Return the instant of a local time: the later one of a repeated hour, where Spark returns the earlier one."""
     next_day = "(`$u` + INTERVAL '1' DAY)"
     later = f"`$t` - (from_utc_timestamp({next_day}, {zone}) - {next_day})"
     chosen = f"IF(from_utc_timestamp(`$w`, {zone}) = `$t` AND `$w` > `$u`, `$w`, `$u`)"
@@ -163,7 +163,7 @@ def _date_bin(call: Call) -> Form:
 
 
 def _make_timestamp(call: Call) -> Form:
-    if all(isinstance(each, Literal) for each in call.arguments) and call.arguments[5].type.name == "numeric":
+    if all(isinstance(argument, Literal) for argument in call.arguments) and call.arguments[5].type.name == "numeric":
         return Form("make_timestamp_ntz(@0, @1, @2, @3, @4, @5)")
     micros = "rint(@5 * 1000000D)"
     clock = f"(@3 * 60L + @4) * 60000000L + CAST({micros} AS BIGINT)"
@@ -182,8 +182,8 @@ def _make_timestamp(call: Call) -> Form:
 
 
 def _make_date(call: Call) -> Form:
-    # a negative year is one before Christ in Postgres, and zero is an error
-    unknown = [place for place, each in enumerate(call.arguments) if not _positive(each)]
+    # a negative year is before Christ in Postgres, and zero is an error
+    unknown = [place for place, argument in enumerate(call.arguments) if not _positive(argument)]
     if not unknown:
         return Form("make_date(@0, @1, @2)")
     wrong = " OR ".join(f"@{place} < 1" for place in unknown)
@@ -212,7 +212,7 @@ def _read(name: str, spark: str, zone: str = "") -> Callable[[Call], Form]:
 
 
 def _composed(read: TimeForm, expression: str, zone: str) -> str:
-    """Return the text of a time of which a part is computed."""
+    """Return the text of a time with a computed part."""
     part = {name: f"regexp_extract(@0, {expression}, {number})" for name, number in read.groups.items()}
     year = part.get("YYYY") or f"concat(IF({part['YY']} < '70', '20', '19'), {part['YY']})"
     month, day, hour = part.get("MM", "'1'"), part.get("DD", "'1'"), part.get("HH24", "'0'")
@@ -221,7 +221,7 @@ def _composed(read: TimeForm, expression: str, zone: str) -> str:
     date = f"concat({year}, '-', {month}, '-', {day})"
     if "DDD" in part:
         number = f"CAST({part['DDD']} AS INT)"
-        last = f"make_date(CAST({year} AS INT), 12, 31)"  # beyond which there is no such day
+        last = f"make_date(CAST({year} AS INT), 12, 31)"  # the last valid day of the year
         day = f"date_add(make_date(CAST({year} AS INT), 1, 1), {number} - 1)"
         date = f"IF({number} > dayofyear({last}), 'none', CAST({day} AS STRING))"
     if "HH12" in part:
@@ -256,18 +256,18 @@ def _to_char(call: Call) -> Form:
 
 
 def _part(part: TimePart) -> str:
-    """Return a part that date_format does not write."""
+    """Return a part that date_format cannot write."""
     if part.ending:
         letters = (_LETTERS if part.filled else _UNFILLED).get(part.name)
         number = f"date_format(@0, '{letters}')" if letters else _part(replace(part, ending=""))
-        endings = [each.upper() if part.ending == "TH" else each for each in ENDINGS]
+        endings = [ending.upper() if part.ending == "TH" else ending for ending in ENDINGS]
         cases = " ".join(f"WHEN `$n` RLIKE '(^|[^1]){digit}$' THEN '{endings[digit]}'" for digit in (1, 2, 3))
         return f"transform(array({number}), `$n` -> concat(`$n`, CASE {cases} ELSE '{endings[0]}' END))[0]"
     if part.number:
         number, width = _NUMBERS[part.name], part.width
         if width == 1:
             return f"CAST({number} AS STRING)"
-        if part.name == "CC":  # lpad would cut the century 100
+        if part.name == "CC":  # lpad would truncate the century 100
             return f"concat(IF({number} < 0, '-', ''), lpad(abs({number}), IF(abs({number}) > 99, 3, 2), '0'))"
         if part.name in ("YYYY", "IYYY"):
             return f"IF({number} > 9999, CAST({number} AS STRING), lpad({number}, {width}, '0'))"
@@ -286,7 +286,7 @@ def _part(part: TimePart) -> str:
 
 
 def _literally(text: str) -> str:
-    """Quote what date_format would not write as it is; digits, blanks and the common separators need none."""
+    """Quote a text for date_format; digits, blanks and the common separators need no quotes."""
     if re.fullmatch(r"[0-9 .,:;/_+-]*", text):
         return text
     return "'" + text.replace("'", "''") + "'"
@@ -297,7 +297,7 @@ def _formatted(letters: str) -> list[str]:
 
 
 _FIRST_SECOND = -210_866_803_200
-"""Where Postgres's timestamps begin, 4713 BC, from 1970."""
+"""The start of Postgres's timestamps, 4713 BC, relative to 1970."""
 
 
 def _count(place: str, unit: str) -> str:
@@ -322,7 +322,7 @@ def _order(call: Call) -> Form:
 
 
 def shift_by_text(sign: str, call: Call) -> Form:
-    """Add an interval of a column to a timestamp, or take it off: months first, then days and time."""
+    """Add an interval of a column to a timestamp, or subtract it: months first, then days and time."""
     time = f"CAST(CAST({_interval_micros('@1')} AS DECIMAL(19,0)) / {SECOND}BD AS DECIMAL(18,6))"
     moved = (
         f"@0 {sign} make_ym_interval(0, {_months('@1')}) "
@@ -383,7 +383,7 @@ _MADE = (
     f"IF({_MICROS} = '0', '', concat('.', trim(TRAILING '0' FROM lpad({_MICROS}, 6, '0')))))))"
 )
 _BOUNDS = "BETWEEN -2147483648L AND 2147483647L"
-_OF_PARTS = Form(  # the time of day is what may fail: it stands here once, so that it is not computed beside a NULL
+_OF_PARTS = Form(  # the time of day may fail: it occurs once, so that it is not evaluated for a NULL
     "IF(@0 IS NULL OR @1 IS NULL, NULL, transform(array(@2), `$m` -> CASE WHEN `$m` IS NULL THEN NULL "
     f"WHEN @0 NOT {_BOUNDS} OR @1 NOT {_BOUNDS} THEN {raised('interval out of range', 'STRING')} ELSE {_MADE} END)[0])"
 )
@@ -401,7 +401,7 @@ FORMS: dict[str, Spelling] = {
     "to_timestamp(bigint)": Form(
         f"IF(@0 < {_FIRST_SECOND}L, {raised('timestamp out of range', 'TIMESTAMP')}, timestamp_seconds(@0))"
     ),
-    # rounded as Postgres does, relative to its own epoch
+    # rounded as in Postgres, relative to Postgres's epoch
     "to_timestamp(double precision)": Form(
         f"CASE WHEN @0 >= {_FIRST_SECOND}D AND @0 < 9223372036000D "
         "THEN timestamp_micros(CAST(rint((@0 - 946684800D) * 1000000) AS BIGINT) + 946684800000000L) "

@@ -1,6 +1,6 @@
-"""Ranks and windows of a query that runs once → Spark SQL.
+"""Ranks, windows and ordered aggregates of a query for a single run as Spark SQL.
 
-A Collect → Spark SQL: values are numbered in the order of their call, and gathered by these numbers.
+A Collect numbers the values in the order of their call, and gathers them by these numbers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _VIEW = "Create a view with it, and select from the table that a sink writes."
 
 
 def rank_sql(rank: logical.Rank, below: str) -> str:
-    """Return the first rows of each partition of the rows that a SELECT gives."""
+    """Return the first rows of each partition of a SELECT."""
     number = _NUMBER if rank.number is None else quoted(rank.number)
     over = f"{rank.function}() OVER ({_over(rank.partition, _sorted(rank.order) or '1')})"
     shown = ", ".join(quoted(column.name) for column in rank.shape.columns)
@@ -29,23 +29,23 @@ def rank_sql(rank: logical.Rank, below: str) -> str:
 
 
 def window_sql(window: logical.Window, below: str) -> str:
-    """Return the rows that a SELECT gives with window functions behind them; SQ2934 for what Spark has not."""
-    calls = ", ".join(f"{_call(each, window.partition)} AS {quoted(each.name)}" for each in window.calls)
+    """Return the rows of a SELECT with window functions as further columns; SQ2934 for a function missing in Spark."""
+    calls = ", ".join(f"{_call(call, window.partition)} AS {quoted(call.name)}" for call in window.calls)
     return f"SELECT *, {calls} FROM ({below})"
 
 
 def _call(call: logical.WindowCall, partition: Sequence[logical.Expression]) -> str:
-    arguments = [spark_sql(each) for each in call.arguments]
+    arguments = [spark_sql(argument) for argument in call.arguments]
     if call.function == "count" and not arguments:
         arguments = ["*"]
     elif call.function == "sum":
-        arguments = [f"CAST({each} AS {spark_type(call.type)})" for each in arguments]
+        arguments = [f"CAST({argument} AS {spark_type(call.type)})" for argument in arguments]
     if call.function in ("lag", "lead", "nth_value", "ntile") and not call.constants:
         message = f"{call.function}() with a number that differs by row is not supported in a query that runs once"
         raise SinkqlError("SQ2934", message, hint=_VIEW)
     arguments[1:1] = call.constants
     order = _sorted(call.order)
-    # functions of places need some order: all rows are peers in this one
+    # position functions need some order: in this one all rows are peers
     needless = call.function in ("count", "sum", "min", "max", "first_value", "last_value", "nth_value")
     if not order and not needless:
         order = "1" if call.function not in ("rank", "dense_rank", "percent_rank", "cume_dist") else "NULL"
@@ -100,24 +100,24 @@ _GATHERED = (
 
 
 def collect_sql(collect: logical.Collect, below: str) -> str:
-    """Return the query over the text of the one below."""
+    """Return the query over the text of the query below."""
     by = [spark_sql(each.expression) for each in collect.group]
     places = [number for number, call in enumerate(collect.calls) if call.function in _GATHERED]
     numbers = [column for number in places for column in _numbers(number, collect.calls[number], by)]
     groups = [f"{text} AS {quoted(each.name)}" for text, each in zip(by, collect.group, strict=True)]
-    calls = [f"{_collect_call(number, each)} AS {quoted(each.name)}" for number, each in enumerate(collect.calls)]
+    calls = [f"{_collect_call(number, call)} AS {quoted(call.name)}" for number, call in enumerate(collect.calls)]
     sql = f"SELECT {', '.join([*groups, *calls])} FROM (SELECT {', '.join(['*', *numbers])} FROM ({below}))"
     return f"{sql} GROUP BY {', '.join(by)}" if by else sql
 
 
 def _numbers(number: int, call: logical.WindowCall, by: list[str]) -> list[str]:
-    """Return the columns that number the rows of a group, and those of one value or key."""
+    """Return the columns that number the rows of a group, and the rows of each value or key."""
     values = list(map(spark_sql, call.arguments))
     order = ", ".join([*(_term(each) for each in call.order), values[0]])
     found = [f"row_number() OVER ({_partition(by)}ORDER BY {order}) AS `$n{number}`"]
     if call.distinct:
         found.append(f"row_number() OVER ({_partition([*by, *values])}ORDER BY {order}) AS `$d{number}`")
-    if call.function == "jsonb_object_agg":  # of one key the last value stays
+    if call.function == "jsonb_object_agg":  # of equal keys the last value counts
         last = ", ".join([*(_term(each, back=True) for each in call.order), f"{values[1]} DESC"])
         found.append(f"row_number() OVER ({_partition([*by, values[0]])}ORDER BY {last}) AS `$d{number}`")
     return found
@@ -140,7 +140,7 @@ def _collect_call(number: int, call: logical.WindowCall) -> str:
     if call.function not in _GATHERED:
         argument = spark_sql(call.arguments[0]) if call.arguments else "*"
         if call.function == "sum":
-            argument = f"CAST({argument} AS {type_})"  # as wide as the result before it adds up
+            argument = f"CAST({argument} AS {type_})"  # the result's type, before the sum
         return f"CAST({call.function}({'DISTINCT ' if call.distinct else ''}{argument}) AS {type_})"
     value, *more = map(spark_sql, call.arguments)
     tests = [f"`$d{number}` = 1"] if call.distinct or call.function == "jsonb_object_agg" else []
@@ -157,12 +157,12 @@ def _if(tests: list[str], value: str) -> str:
 
 
 def _of_some(tests: list[str], value: str) -> str:
-    """Return a value of a group in which a row passes, NULL for another one."""
+    """Return a value of a group in which a row passes the tests, otherwise NULL."""
     return f"CASE WHEN count({_if(tests, '1')}) > 0 THEN {value} END"
 
 
 def _given(call: logical.WindowCall, values: str) -> str:
-    """Return what a call gives of its values in order."""
+    """Return the result of a call on its values in order."""
     match call.function:
         case "array_agg":
             return values
@@ -189,7 +189,7 @@ def _reached(fraction: str) -> str:
 
 
 def _object(key: str, value: str, tests: list[str]) -> str:
-    """Return an object whose members are in the order of a jsonb."""
+    """Return an object whose members are in jsonb order."""
     entry = f"struct(octet_length({key}) AS n, {key} AS k, {value} AS v)"
     shown = f"concat({quoted_text('`$e`.k')}, ': ', `$e`.v)"
     members = f"transform(sort_array(collect_list({_if(tests, entry)})), `$e` -> {shown})"

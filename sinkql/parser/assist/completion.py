@@ -1,8 +1,7 @@
-"""Text and a cursor → what may stand there: keywords by the grammar, kinds of names, options, values.
+"""Complete a text at the cursor: keywords by the grammar, kinds of names, options, values.
 
-A statement's outline (its keywords, ? for names) up to a name → the kinds of items that the name may be of.
-
-A query up to the cursor → what may stand there; the parser of queries is another one, so this goes by clauses.
+The kinds of a name follow from the statement's outline before it: its keywords, with ? for names. Queries have a
+separate parser, so inside a query the candidates follow from its clauses.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ NameKind = Literal[
     "SECRET", "CONNECTION", "CLUSTER", "SOURCE", "TABLE", "VIEW", "MATERIALIZED VIEW", "INDEX", "SINK",
     "RELATION", "EXPORTED", "COLUMN", "FUNCTION", "SETTING", "SCHEMA", "DATABASE", "DATA TYPE", "SECRET FUNCTION",
 ]  # fmt: skip
-"""RELATION is all that can be queried, EXPORTED what a sink can read."""
+"""RELATION is any relation that can be queried, EXPORTED any relation that a sink can read."""
 
 _ITEM = "SECRET|CONNECTION|CLUSTER|SOURCE|TABLE|MATERIALIZED VIEW|VIEW|INDEX|SINK|SCHEMA|DATABASE"
 _NAMED = re.compile(
@@ -52,10 +51,10 @@ _COMPILED = tuple((re.compile(pattern), kinds) for pattern, kinds in _PLACES)
 
 
 def name_kinds(outline: str, words: Keywords) -> tuple[tuple[NameKind, ...], str | None]:
-    """Return the kinds of names that may stand behind a outline, and the type that a connection must have."""
+    """Return the possible kinds of a name after an outline, and the required type of a connection."""
     connection = _CONNECTION.fullmatch(outline)
     if connection is not None:
-        # a kind of sources may read through connections of other types
+        # a kind of source may read through connections of several types
         return ("CONNECTION",), connection["kind"] if words.options("CONNECTION", connection["kind"]) else None
     for pattern, kinds in _COMPILED:
         if pattern.fullmatch(outline):
@@ -92,10 +91,10 @@ class QueriedRelation:
 
 @dataclass(frozen=True, slots=True)
 class OptionPlace:
-    """Whose options may stand: `made` is what CREATE or ALTER names, `kind` what it says of its kind, in upper case.
+    """The place of an option: `made` is the item after CREATE or ALTER, `kind` its kind in upper case.
 
-    `behind_with` is for those of WITH (…), `taken` are those that are given. Of ALTER, which says no kind, `altered` is
-    the name of the item, and `named` tells that only names stand there. `format` is of options that are a format's.
+    `behind_with` is true inside WITH (…), `taken` are the options already written. ALTER has no kind: `altered` is the
+    item's name, and `named` is true if options stand there without values. `format` is set inside a format's options.
     """
 
     made: str
@@ -109,12 +108,12 @@ class OptionPlace:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """What may stand where the word under the cursor begins, at `start`.
+    """The candidates for the word under the cursor, which begins at `start`.
 
-    `kinds` are those of names: kinds of items as in DROP, RELATION, COLUMN, FUNCTION, SETTING, SCHEMA, DATABASE, DATA
-    TYPE. `connection` is the type that a connection must have. `relations` are those whose columns may stand;
-    `qualifier` is what stands before a dot; `kinds_of` says which kinds of connectors may stand. `options` are an
-    option's labels, `value_of` the label whose value it is.
+    `kinds` are kinds of names: kinds of items as in DROP, RELATION, COLUMN, FUNCTION, SETTING, SCHEMA, DATABASE, DATA
+    TYPE. `connection` is the required type of a connection. `relations` are the relations whose columns are candidates;
+    `qualifier` is the name before a dot; `kinds_of` is the role whose kinds of connectors are candidates. `options` are
+    an option's labels, `value_of` the label whose value is typed.
     """
 
     start: int
@@ -129,21 +128,21 @@ class Candidates:
 
 
 def candidates(text: str, cursor: int, words: Keywords) -> Candidates:
-    """Return what may stand at the cursor; nothing where the text before it is wrong, or inside of a comment."""
+    """Return the candidates at the cursor; none after an error in the text before it, and none inside a comment."""
     lexemes, start, quoted = _before(text, cursor)
     if lexemes is None:
         return Candidates(cursor)
     walk = _Walk(text, cursor, start, lexemes, words)
-    found = walk.run()
+    found = walk.candidates()
     if quoted and found.value_of is None:
         return Candidates(cursor)
     return found
 
 
 def _before(text: str, cursor: int) -> tuple[list[Lexeme] | None, int, bool]:
-    """Return the lexemes of the cursor's statement, without the word under the cursor, and where that word begins.
+    """Return the lexemes of the statement before the word under the cursor, and the start of that word.
 
-    A string that is open counts as such a word: it is told by the third part. None stands for a cursor in a comment.
+    An open string counts as such a word; the third part is true for it. The lexemes are None inside a comment.
     """
     lexemes: list[Lexeme] = []
     head = text[:cursor]
@@ -165,12 +164,12 @@ def _before(text: str, cursor: int) -> tuple[list[Lexeme] | None, int, bool]:
 
 
 def _in_comment(head: str) -> bool:
-    """Say whether a line comment reaches the cursor; the text before ends with one, since it has no open other one."""
+    """Return whether a line comment reaches the cursor; it is then the only open construct in the text before."""
     return "--" in head.rpartition("\n")[2]
 
 
 class _Walk:
-    """Follow the grammar through a statement to the cursor."""
+    """Follows the grammar through a statement to the cursor."""
 
     def __init__(self, text: str, cursor: int, start: int, lexemes: list[Lexeme], words: Keywords) -> None:
         self._words = words
@@ -182,7 +181,7 @@ class _Walk:
         self._opened: list[int] = []
         self._names: list[QueriedRelation] = []
 
-    def run(self) -> Candidates:
+    def candidates(self) -> Candidates:
         parser: Ahead = automaton.start(self._words)
         place = 0
         while self._lexemes[place].kind != "END":
@@ -202,7 +201,7 @@ class _Walk:
         return found if found is not None else self._here(parser)
 
     def _of_many_words(self, parser: Ahead, place: int) -> Candidates | None:
-        """Return labels or types where all words from `place` to the cursor may be the beginning of one."""
+        """Return labels or types if all words from `place` to the cursor may begin one."""
         rest = self._lexemes[place:-1]
         if any(lexeme.kind != "WORD" for lexeme in rest):
             return None
@@ -217,7 +216,7 @@ class _Walk:
         return None
 
     def _take(self, terminal: str, place: int, count: int) -> None:
-        """Note a token in the statement's outline."""
+        """Add a token to the statement's outline."""
         lexemes = self._lexemes[place : place + count]
         match terminal:
             case "NAME":
@@ -250,7 +249,7 @@ class _Walk:
                 self._outline.append(lexemes[0].kind if count == 1 else "…")
 
     def _role(self) -> Role | None:
-        """Return what the kind that stands next is a kind of."""
+        """Return the role of the kind that comes next."""
         match self._outline:
             case ["CREATE", "CONNECTION", *_, "TO" | "FOR"]:
                 return "CONNECTION"
@@ -303,7 +302,7 @@ class _Walk:
         )
 
     def _sources(self) -> tuple[QueriedRelation, ...]:
-        """Return the name after the statement's FROM: names and the marks for them are in the same order."""
+        """Return the name after the statement's FROM: the names are in the order of their marks in the outline."""
         marks = [place for place, each in enumerate(self._outline) if each == "?"]
         return tuple(
             name
@@ -324,10 +323,10 @@ class _Walk:
         )
 
     def _keywords(self, parser: Ahead) -> tuple[str, ...]:
-        """Return the keywords that may stand, each with those that then must."""
+        """Return the possible keywords, each with the keywords that must follow it."""
         expected = parser.expected()
         if "LABEL" in expected:
-            expected -= {"PARTITION_BY"}  # an option, which only some kinds have
+            expected -= {"PARTITION_BY"}  # an option that only some kinds have
         found = [keywords.RUNS[each] for each in expected & keywords.RUNS.keys()]
         for first in expected & automaton.keywords():
             run, ahead = [first], parser.after(first)
@@ -342,7 +341,7 @@ class _Walk:
 
 
 def _begins(begun: str, known: Sequence[str] | frozenset[str]) -> bool:
-    """Say whether some known words go on where these end."""
+    """Return whether some of the known words begin with these words."""
     return not begun or any(each.startswith(f"{begun} ") for each in known)
 
 
@@ -364,7 +363,7 @@ _IN_EXPRESSION = (
 
 @dataclass(frozen=True, slots=True)
 class InQuery:
-    """What may stand at a place in a query; `qualifier` is the name before a dot."""
+    """The candidates at a place in a query; `qualifier` is the name before a dot."""
 
     keywords: tuple[str, ...]
     kinds: tuple[NameKind, ...]
@@ -372,7 +371,7 @@ class InQuery:
 
 
 def within_query(lexemes: Sequence[Lexeme], *, whole: bool) -> InQuery:
-    """Return what may stand behind the lexemes; `whole` is false for an expression, which has no clauses."""
+    """Return the candidates after the lexemes; `whole` is false for an expression, which has no clauses."""
     last = lexemes[-1] if lexemes else None
     clause = _clause(lexemes)
     in_from = whole and clause in _BEFORE_RELATION
@@ -391,7 +390,7 @@ def within_query(lexemes: Sequence[Lexeme], *, whole: bool) -> InQuery:
 
 
 def _clause(lexemes: Sequence[Lexeme]) -> str:
-    """Return the clause that the end of the lexemes lies in; one in brackets that are closed does not count."""
+    """Return the clause at the end of the lexemes, outside of closed brackets."""
     depth = 0
     for lexeme in reversed(lexemes):
         if lexeme.kind == ")":
@@ -404,7 +403,7 @@ def _clause(lexemes: Sequence[Lexeme]) -> str:
 
 
 def relations_of(text: str) -> Iterator[tuple[str, str | None]]:
-    """Yield the names, as written, and aliases of the relations that a query reads, up to its semicolon."""
+    """Yield the name, as written, and the alias of each relation that a query reads, up to its semicolon."""
     lexemes: list[Lexeme] = []
     try:
         for lexeme in lexer.scan(text):
@@ -412,7 +411,7 @@ def relations_of(text: str) -> Iterator[tuple[str, str | None]]:
                 break
             lexemes.append(lexeme)
     except SinkqlError:
-        pass  # what came before is enough
+        pass  # the lexemes before the error are enough
     place = 0
     while place < len(lexemes):
         place += 1
@@ -427,7 +426,7 @@ def relations_of(text: str) -> Iterator[tuple[str, str | None]]:
 
 
 def _relation(lexemes: Sequence[Lexeme], place: int) -> tuple[str, str | None, int]:
-    """Return the name at `place`, its alias, and the place behind them."""
+    """Return the name at `place`, its alias, and the place after both."""
     parts = []
     while place < len(lexemes) and _names(lexemes[place]):
         parts.append(lexemes[place].text)

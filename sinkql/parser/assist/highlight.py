@@ -1,4 +1,4 @@
-"""Text, right or wrong → what each part of it is, for highlighting: keywords as they stand in context."""
+"""Classify the parts of a text for highlighting, correct or not; keywords depend on their context."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from sinkql.parser.read.lexer import Lexeme
 HighlightKind = Literal["keyword", "option", "name", "string", "number", "comment", "error"]
 _KINDS: dict[str, HighlightKind] = {"STRING": "string", "HEX": "string", "NUMBER": "number", "QUOTED": "name"}
 _UNCLOSED: dict[str, HighlightKind] = {"'": "string", "$": "string", '"': "name", "*": "comment"}
-"""What a stretch of text without its end is, by the mark that it begins with."""
+"""The kind of an unclosed construct by its opening mark."""
 
 
 @dataclass(frozen=True, slots=True)
 class Highlight:
-    """A span of the text, and what it is."""
+    """A span of the text, and its kind."""
 
     span: Span
     kind: HighlightKind
 
 
 def highlights(text: str, words: Keywords) -> Iterator[Highlight]:
-    """Yield the highlights of a text in order; what is neither is whitespace, a symbol or an operator."""
+    """Yield the highlights of a text in order; the rest is whitespace, symbols and operators."""
     statement: list[Lexeme] = []
     comments: list[Highlight] = []
     at = 0
@@ -54,7 +54,7 @@ def _in_order(statement: Sequence[Lexeme], comments: Sequence[Highlight], words:
 
 
 def _comments(text: str, start: int, end: int) -> Iterator[Highlight]:
-    """Yield the comment between two lexemes, if there is one."""
+    """Yield the comment between two lexemes, if any."""
     gap = text[start:end]
     if gap.strip():
         before = len(gap) - len(gap.lstrip())
@@ -72,7 +72,7 @@ def _statement(lexemes: Sequence[Lexeme], words: Keywords) -> Iterator[Highlight
 
 
 def _keywords(lexemes: Sequence[Lexeme], words: Keywords) -> dict[int, HighlightKind]:
-    """Return which words are keywords or options, by what the parser takes them for."""
+    """Return the words that the parser reads as keywords or options."""
     found: dict[int, HighlightKind] = {}
     parser: Ahead = automaton.start(words)
     place = 0

@@ -1,4 +1,4 @@
-"""The files of the grammar → the syntax of a statement, as manuals write it."""
+"""Print the grammar of a statement as a synopsis, in the notation of manuals."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _LEAVES = {
     "setting": "value",
     "option": "OPTION [=] value",
 }
-"""Rules that a reader knows without seeing them."""
+"""Rules that need no definition."""
 _UNIT = re.compile(r"\[ [^\[\]{}]* \]|\{ [^\[\]{}]* \}|\S+")
-"""What a line is not broken in."""
+"""Parts inside which a line is not broken."""
 _INLINE = 60
-"""A rule whose text is shorter than this stands where it is used, a longer one below."""
+"""A rule with a shorter text is inserted at its use, a longer one is printed below."""
 _WIDTH = 96
 
 PartKind = Literal["text", "rule", "sequence", "choice", "optional", "repeat"]
@@ -72,9 +72,9 @@ def statements() -> tuple[str, ...]:
 
 
 def syntax(rule: str, beginning: str = "") -> str:
-    """Return how a rule is written: keywords upper case, `[ ]` optional, `{ | }` a choice, `…` once more.
+    """Return the synopsis of a rule: keywords in upper case, `[ ]` optional, `{ | }` a choice, `…` repetition.
 
-    Of a rule that has several forms, those that begin with `beginning` are returned, or all if none does.
+    If the rule has several forms, only the forms that begin with `beginning` are returned, or all if none does.
     """
     below: list[str] = []
     forms = []
@@ -83,7 +83,7 @@ def syntax(rule: str, beginning: str = "") -> str:
         parts = _parts(choice, mine, [rule])
         needed = " ".join(part for part in parts if not part.startswith("["))
         forms.append((f"{needed} ".startswith(f"{beginning} "), _wrapped(parts), mine))
-    chosen = [each for each in forms if each[0]] or forms
+    chosen = [form for form in forms if form[0]] or forms
     for _, _, mine in chosen:
         below.extend(mine)
     blocks = ["\nor\n".join(dict.fromkeys(form for _, form, _ in chosen))]
@@ -104,14 +104,14 @@ def _choices(node: _Part) -> tuple[_Part, ...]:
 
 
 def _parts(node: _Part, below: list[str], inside: list[str]) -> list[str]:
-    """Return the texts of what a node puts one after the other."""
+    """Return the texts of a node's parts in sequence."""
     if node.kind != "sequence":
         return [_text(node, below, inside)]
     texts: list[str] = []
     for before, part in zip((None, *node.parts), node.parts, strict=False):
         inner = part.parts[0] if part.kind == "repeat" else None
         if before is not None and inner is not None and inner.kind == "sequence" and inner.parts[1:] == (before,):
-            # x ("," x)* is written x [, …]
+            # x ("," x)* is printed as x [, …]
             texts[-1] += f" [{_text(inner.parts[0], below, inside)} …]"
         else:
             texts.append(_text(part, below, inside))
@@ -127,7 +127,7 @@ def _text(node: _Part, below: list[str], inside: list[str]) -> str:
         case "sequence":
             return " ".join(_parts(node, below, inside))
         case "choice":
-            texts = list(dict.fromkeys(_bare(_text(each, below, inside)) for each in node.parts))
+            texts = list(dict.fromkeys(_bare(_text(part, below, inside)) for part in node.parts))
             return f"{{ {' | '.join(texts)} }}" if len(texts) > 1 else texts[0]
         case "optional":
             return f"[ {_bare(_text(node.parts[0], below, inside))} ]"
@@ -136,7 +136,7 @@ def _text(node: _Part, below: list[str], inside: list[str]) -> str:
 
 
 def _bare(text: str) -> str:
-    """Return a choice without its braces, for where brackets or bars are around it anyway."""
+    """Return a choice without its braces, for use inside other brackets."""
     closed = text.startswith("{ ") and text.find("}") == len(text) - 1
     return text[2:-2] if closed else text
 
@@ -163,7 +163,7 @@ def _named(rule: str) -> str:
 
 
 def _wrapped(parts: list[str], indent: str = "") -> str:
-    """Put parts into lines: one if they fit, else a line for each optional one; a part too long is broken at blanks."""
+    """Break parts into lines: one if they fit, else a line for each optional part; long parts break at blanks."""
     if len(indent) + len(" ".join(parts)) <= _WIDTH:
         return indent + " ".join(parts)
     lines, after_optional = [indent], False

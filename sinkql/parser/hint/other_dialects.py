@@ -1,8 +1,6 @@
-"""What people bring from other SQLs → one sentence that says how it is written here; the habits are
-`other_dialects.toml`.
+"""Hints for forms of other SQL dialects, from `other_dialects.toml`.
 
-They are asked only where the grammar has no way on, or no such name is known: a form that the grammar learns is never
-looked up here again.
+They are used only where the grammar fails or a name is unknown, so they never hide a form that the grammar knows.
 """
 
 from __future__ import annotations
@@ -26,11 +24,11 @@ _LONGEST = 400
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A form of statements or queries elsewhere: how it is found, and what is said of it.
+    """A form of statements or queries in other dialects: its pattern, and its error.
 
-    `before` matches all words before it, `found` its own first ones, which {0} stands for in message and hint. `back`
-    is how many words before the form are what is wrong, in place of itself; with `here` reading stops just where the
-    form of a query begins. `wrong` is an example, `right` the same after the hint, None if the hint says no rewrite.
+    `before` matches all words before the form, `found` its first words, which {0} inserts into message and hint. The
+    error points `back` words before the form. With `here`, reading stops exactly where the form of a query begins.
+    `wrong` is an example, `right` the example after the hint, None if the hint has no rewrite.
     """
 
     found: str
@@ -46,9 +44,9 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call elsewhere and the same here, over columns of the given types; or advice, and then `call` is a name.
+    """A function call of another dialect and its rewrite, over columns of the given types; or advice on a name.
 
-    The rewrite gives `gives` for the rows `given`, and so does the call where it is known.
+    The rewrite returns `gives` for the rows `given`, as the call does in its own dialect.
     """
 
     call: str
@@ -69,7 +67,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class DialectHints:
-    """All habits; of those of one kind the first that fits is meant."""
+    """All forms and calls; for several matches of one kind the first counts."""
 
     statement: tuple[Form, ...]
     query: tuple[Form, ...]
@@ -88,13 +86,13 @@ def habits() -> DialectHints:
 
 
 def statement_hint(lexemes: Sequence[Lexeme], place: int) -> SinkqlError | None:
-    """Return the error for the foreign form that the lexeme at `place` begins, None for any other mistake."""
+    """Return the error for a form of another dialect at the lexeme `place`, None for any other mistake."""
     if place > _LONGEST:
         return None
     before = " ".join(_word(lexeme) for lexeme in lexemes[:place])
     ahead = " ".join(_word(lexeme) for lexeme in lexemes[place : place + _AHEAD])
     if lexemes[place].kind == ":" and lexemes[place].end == lexemes[place + 1].start:
-        ahead = ahead.replace(":", ":~", 1)  # a variable: nothing between the colon and its name
+        ahead = ahead.replace(":", ":~", 1)  # a variable has no blank between the colon and its name
     for form in habits().statement:
         found = begins(form, ahead)
         if found is None or re.fullmatch(form.before, before) is None:
@@ -108,18 +106,18 @@ def statement_hint(lexemes: Sequence[Lexeme], place: int) -> SinkqlError | None:
 
 
 def begins(form: Form, ahead: str) -> str | None:
-    """Return what of the words `ahead` is the form."""
+    """Return the part of the words `ahead` that matches the form."""
     found = re.match(rf"(?:{form.found})(?= |$)", ahead)
     return None if found is None else found[0]
 
 
 def known_refusal(form: Form, found: str, span: Span) -> SinkqlError:
-    """Return the error for a form that was found."""
+    """Return the error for a matched form."""
     return SinkqlError(form.code, form.message.format(found), span, hint=form.hint and form.hint.format(found))
 
 
 def call_hint(name: str, arity: int) -> str | None:
-    """Return what to write for a call of a function that only other systems have."""
+    """Return the rewrite of a call that only other systems have."""
     for each in habits().function:
         if each.name == name and each.advice is not None:
             return each.advice
@@ -129,12 +127,12 @@ def call_hint(name: str, arity: int) -> str | None:
 
 
 def called_elsewhere(name: str) -> bool:
-    """Tell whether other systems have a function of that name."""
+    """Return whether another system has a function of that name."""
     return any(each.name == name for each in habits().function)
 
 
 def _word(lexeme: Lexeme) -> str:
-    """Return a lexeme as the patterns see it: a word in upper case, a mark for what has a text of its own."""
+    """Return a lexeme as the patterns match it: a word in upper case, a mark for a literal or quoted name."""
     match lexeme.kind:
         case "WORD":
             return lexeme.text.upper()

@@ -1,8 +1,7 @@
-"""A token that cannot stand where it stands → the error that says what was expected, what was found, and the fix.
+"""The error for an unexpected token: the expected and the found token, and the fix.
 
-An error behind a string that lacks its end → the error at that string.
-
-A quote that is missing turns what follows inside out: strings begin where they should end, up to the end of the text.
+A missing quote turns strings inside out: they begin where they should end, up to the end of the text. An error after
+an unclosed string is therefore reported at that string.
 """
 
 from __future__ import annotations
@@ -81,7 +80,7 @@ _DEPTH = {"(": 1, "[": 1, ")": -1, "]": -1}
 
 
 def syntax_error(stuck: StuckError) -> SinkqlError:
-    """Return the error for the lexeme that cannot stand there: a form of another system, or a mistake."""
+    """Return the error for the unexpected lexeme: a form of another dialect, or a mistake."""
     lexemes, place = stuck.lexemes, stuck.place
     foreign = statement_hint(lexemes, place)
     if foreign is not None:
@@ -112,9 +111,9 @@ def syntax_error(stuck: StuckError) -> SinkqlError:
 
 
 def _no_connection(stuck: StuckError, words: Sequence[Lexeme]) -> SinkqlError | None:
-    """Return the error for a kind behind which another word stands in the place of CONNECTION, or none."""
+    """Return the error for a kind that another word than CONNECTION follows; None if it is correct."""
     for count in range(len(words) - 1, 0, -1):
-        kind, other = " ".join(each.text for each in words[:count]), words[count]
+        kind, other = " ".join(word.text for word in words[:count]), words[count]
         if stuck.reading.knows_kind(kind):
             near = nearest(other.text, ["CONNECTION"]) is not None
             hint = "Did you mean CONNECTION?" if near else f"Write {kind.upper()} CONNECTION {other.text}."
@@ -129,7 +128,7 @@ def _no_kind(stuck: StuckError, written: str, place: Span) -> SinkqlError:
 
 
 def _names(stuck: StuckError, expected: frozenset[str]) -> bool:
-    """Say whether the word that is found is a keyword in the place of a name, so that quotes make it one."""
+    """Return whether the unexpected word is a keyword where a name is expected, so that quotes fix it."""
     lexemes, place = stuck.lexemes, stuck.place
     found = lexemes[place]
     if found.keyword not in keywords.RESERVED or "NAME" not in expected:
@@ -139,13 +138,13 @@ def _names(stuck: StuckError, expected: frozenset[str]) -> bool:
 
 
 def _taken_for_name(stuck: StuckError, expected: frozenset[str]) -> bool:
-    """Say whether the word before is a keyword that was read as the name that is missing before it."""
+    """Return whether the word before is a keyword that was read as the missing name before it."""
     before = stuck.lexemes[stuck.place - 1].keyword if stuck.place else None
     return before in automaton.keywords() and before in expected and stuck.reading.expected(stuck.place - 1) >= {"NAME"}
 
 
 def _begins_statement(stuck: StuckError) -> bool:
-    """Say whether a statement begins in a line of its own where one should have ended."""
+    """Return whether a statement begins on a new line where the previous one should have ended."""
     lexemes, place = stuck.lexemes, stuck.place
     line_break = "\n" in stuck.text[lexemes[place - 1].end : lexemes[place].start]
     return lexemes[place].keyword in _STATEMENT_STARTS and (line_break or lexemes[place].keyword in ("CREATE", "DROP"))
@@ -165,7 +164,7 @@ def _no_semicolon(stuck: StuckError) -> SinkqlError:
 def _listed(expected: frozenset[str]) -> str:
     rest = set(expected)
     if "LABEL" in rest:
-        rest -= {"PARTITION_BY"}  # one of them
+        rest -= {"PARTITION_BY"}  # one of the options
     described = []
     if rest >= _VALUE:
         rest -= _VALUE_PARTS
@@ -176,8 +175,8 @@ def _listed(expected: frozenset[str]) -> str:
     signs = sorted(f'"{names[terminal]}"' for terminal in rest if terminal in names)
     if "$END" in rest:
         signs.append('";"')
-    if len(described) + len(signs) > _LIMIT:  # a bracket or a comma that is left out is seen worst
-        first = [each for each in signs if each not in ('"."', '";"')]
+    if len(described) + len(signs) > _LIMIT:  # a missing bracket or comma is the hardest to see
+        first = [sign for sign in signs if sign not in ('"."', '";"')]
         return one_of([*(*first, *described)[:_LIMIT], "…"])
     return one_of([*described, *signs]) if described or signs else ""
 
@@ -187,7 +186,7 @@ def _found(lexeme: Lexeme) -> str:
         case "END":
             return "the end of the input"
         case "STRING" | "HEX":
-            # not what is in it: it may be a secret
+            # without its text, which may be a secret
             return "a string"
         case "WORD" if lexeme.keyword in automaton.keywords() | keywords.RESERVED:
             return lexeme.keyword
@@ -198,7 +197,7 @@ def _found(lexeme: Lexeme) -> str:
 
 
 def _still_open(lexemes: Sequence[Lexeme], text: str) -> str | None:
-    """Return which bracket waits for its end, if one does."""
+    """Return the bracket that is not closed, if any."""
     still_open: list[Lexeme] = []
     for lexeme in lexemes:
         if lexeme.kind in ("(", "["):
@@ -212,7 +211,7 @@ def _still_open(lexemes: Sequence[Lexeme], text: str) -> str | None:
 
 
 def _hint(stuck: StuckError, expected: frozenset[str]) -> str | None:
-    """Return the fix: a keyword that is misspelt, a clause that stands elsewhere, else the form of the statement."""
+    """Return the fix: the correct keyword, the correct place of a clause, else the form of the statement."""
     lexemes, place, reading = stuck.lexemes, stuck.place, stuck.reading
     found = lexemes[place]
     if (
@@ -222,7 +221,7 @@ def _hint(stuck: StuckError, expected: frozenset[str]) -> str | None:
     ):
         return f"This name cannot be qualified: write {lexemes[place + 1].text} alone."
     if found.kind == "WORD" and found.keyword not in automaton.keywords():
-        choices = sorted(expected & automaton.keywords()) + [each for each in _QUERY_STARTS if "QUERY" in expected]
+        choices = sorted(expected & automaton.keywords()) + [start for start in _QUERY_STARTS if "QUERY" in expected]
         near = nearest(found.text, choices)
         if near is not None:
             return f"Did you mean {near}?"
@@ -230,13 +229,12 @@ def _hint(stuck: StuckError, expected: frozenset[str]) -> str | None:
 
 
 def _misplaced(lexemes: Sequence[Lexeme], place: int, reading: Reading) -> str | None:
-    """Return before which clause the one at `place` should stand, if the statement is whole then, or that it is there
-    twice."""
+    """Return the hint for a clause in the wrong place: the clause that it goes before, or that it is a duplicate."""
     found = lexemes[place].keyword
     if found not in automaton.keywords():
         return None
     clauses = [each for each in reading.token_places()[2:] if lexemes[each].keyword in automaton.keywords()]
-    readable = [each for each in clauses[-_CLAUSES:] if found in reading.expected(each)]
+    readable = [clause for clause in clauses[-_CLAUSES:] if found in reading.expected(clause)]
     for at in reversed(readable):
         if found != lexemes[at].keyword and _moves(lexemes, place, at, reading):
             return f"{found} … goes before {lexemes[at].keyword} …, not after it."
@@ -251,12 +249,12 @@ def _misplaced(lexemes: Sequence[Lexeme], place: int, reading: Reading) -> str |
 
 
 def _empty_brackets(lexemes: Sequence[Lexeme], place: int, reading: Reading) -> str | None:
-    """Return what to do about brackets without anything: mostly to leave them out, and the word before them."""
+    """Return the hint for empty brackets: mostly to remove them, and the word before them."""
     if lexemes[place].kind == ")" and lexemes[place - 1].kind == ",":
         return 'Leave out "," before ")".'
     if lexemes[place].kind != ")" or lexemes[place - 1].kind != "(":
         return None
-    if [each.keyword for each in lexemes[:2]] == ["CREATE", "SINK"]:  # which has no brackets that may be left out
+    if [lexeme.keyword for lexeme in lexemes[:2]] == ["CREATE", "SINK"]:  # its brackets are required
         return "Write an option between the brackets."
     start = place - 2 if lexemes[place - 2].keyword == "WITH" else place - 1
     if reading.reach([*lexemes[:start], *lexemes[place + 1 :]], start) == start:
@@ -265,7 +263,7 @@ def _empty_brackets(lexemes: Sequence[Lexeme], place: int, reading: Reading) -> 
 
 
 def _moves(lexemes: Sequence[Lexeme], place: int, at: int, reading: Reading) -> bool:
-    """Say whether the statement is whole with some of what begins at `place` before what begins at `at`."""
+    """Return whether the statement parses with the clause at `place` moved before the clause at `at`."""
     depth = 0
     for end in range(place + 1, min(place + _LONGEST, len(lexemes))):
         depth += _DEPTH.get(lexemes[end - 1].kind, 0)
@@ -280,7 +278,7 @@ def _moves(lexemes: Sequence[Lexeme], place: int, at: int, reading: Reading) -> 
 
 
 def _outside(lexemes: Sequence[Lexeme]) -> Iterator[int]:
-    """Yield which lexemes are in no brackets that open among them."""
+    """Yield the indexes of the lexemes outside of brackets."""
     depth = 0
     for place, lexeme in enumerate(lexemes):
         depth += _DEPTH.get(lexeme.kind, 0)
@@ -289,7 +287,7 @@ def _outside(lexemes: Sequence[Lexeme]) -> Iterator[int]:
 
 
 def _form(lexemes: Sequence[Lexeme], place: int) -> str | None:
-    """Return the form of the statement that is wrong at `place`; None if it begins otherwise, or as far is whole."""
+    """Return the form of the statement that is wrong at `place`; None if it differs from all forms, or is complete."""
     for count in (3, 2, 1):
         found = FORMS.get(" ".join(lexeme.keyword or ";" for lexeme in lexemes[:count]))
         if found is not None:
@@ -298,7 +296,7 @@ def _form(lexemes: Sequence[Lexeme], place: int) -> str | None:
 
 
 def _begins_so(lexemes: Sequence[Lexeme], form: str) -> bool:
-    """Say whether a statement begins with the words of a form, which goes on behind them."""
+    """Return whether a statement begins with the words of a longer form."""
     words = re.findall(r"\w+|\S", form)
     if len(words) <= len(lexemes) or words[len(lexemes)] == ";":
         return False
@@ -315,7 +313,7 @@ _BEGINNING = re.compile(r"[^\s,;)]+")
 
 
 def at_unclosed_string(error: SinkqlError, text: str) -> SinkqlError:
-    """Return the error at the string without an end if there is one before `error`, else `error`."""
+    """Return the error at an unclosed string before `error`, or else `error`."""
     if not _may_stand_behind(error) or error.span is None:
         return error
     never_closed = isinstance(error, UnclosedError)
@@ -335,7 +333,7 @@ def at_unclosed_string(error: SinkqlError, text: str) -> SinkqlError:
 
 
 def _may_stand_behind(error: SinkqlError) -> bool:
-    """Say whether a missing quote further up may have caused the error."""
+    """Return whether a missing quote further up may have caused the error."""
     match error:
         case UnexpectedWordError():
             return True
@@ -355,7 +353,7 @@ def _never_begun(word: re.Match[str]) -> SinkqlError:
 
 
 def _before(error: SinkqlError, text: str) -> list[Lexeme]:
-    """Return the strings and quoted names of the error's statement, up to its place."""
+    """Return the strings and quoted names of the error's statement before the error."""
     found: list[Lexeme] = []
     assert error.span is not None
     try:
@@ -372,7 +370,7 @@ def _before(error: SinkqlError, text: str) -> list[Lexeme]:
 
 
 def _inside_out(lexeme: Lexeme, text: str, *, alone: bool) -> bool:
-    """Say whether a string reaches into what should stand behind it."""
+    """Return whether a string extends over the text that should follow it."""
     after = text[lexeme.end : lexeme.end + 1]
     if after.isalnum() or after == "_":
         return True

@@ -1,6 +1,6 @@
-"""The grammar's tables and the tokens so far → what may stand next, and at last the tree.
+"""Drive the grammar's tables with tokens: return the possible next tokens, and at the end the tree.
 
-The files of the grammar → its tables, made at first use and kept in a file for the next process.
+First use builds the tables from the files of the grammar, and caches them in a file for the next process.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ END = "$END"
 
 
 class Ahead:
-    """The parser's states after some tokens, without their trees: looking ahead costs little."""
+    """The parser's states after some tokens, without trees, which makes looking ahead cheap."""
 
     def __init__(self, tables: Tables, states: list[int], vocabulary: Keywords) -> None:
         self.vocabulary = vocabulary
@@ -35,19 +35,19 @@ class Ahead:
 
     @property
     def row(self) -> Row:
-        """Return what the tables list for the state; what lies below it may still refuse some of that."""
+        """Return the row of the state in the tables; the states below may still refuse some of its terminals."""
         return self._tables.states[self._states[-1]]
 
     def expected(self) -> frozenset[str]:
-        """Return the terminals that may stand next."""
+        """Return the terminals that are possible next."""
         return frozenset(each for each in self.row if each.isupper() and self.takes(each))
 
     def takes(self, *terminals: str) -> bool:
-        """Say whether these terminals may stand next, one after the other."""
+        """Return whether these terminals are possible next, in this order."""
         return self.after(*terminals) is not None
 
     def after(self, *terminals: str) -> Ahead | None:
-        """Return what stands behind these terminals; None where they may not stand."""
+        """Return the states after these terminals; None if they are not possible."""
         states, rows = list(self._states), self._tables.states
         for terminal in terminals:
             while True:
@@ -67,14 +67,14 @@ class Ahead:
 
 
 class Automaton(Ahead):
-    """Read a statement's tokens one by one."""
+    """Reads a statement's tokens one by one."""
 
     def __init__(self, tables: Tables, vocabulary: Keywords) -> None:
         super().__init__(tables, [tables.start], vocabulary)
-        self._values: list[Node | Token] = []  # tokens, and the nodes that they were made into
+        self._values: list[Node | Token] = []  # tokens, and the nodes built from them
 
     def feed(self, token: Token) -> Node | None:
-        """Read a token that may stand next; return the statement's tree when that is the end."""
+        """Read a possible token; return the statement's tree at its end."""
         states, values, rows = self._states, self._values, self._tables.states
         while True:
             action = rows[states[-1]][token.type]
@@ -95,7 +95,7 @@ class Automaton(Ahead):
 
 
 def _made(rule: Rule, values: list[Node | Token]) -> Node | Token:
-    """Return what a rule is read as, of what its symbols were read as."""
+    """Return the node or token of a rule, built from the values of its symbols."""
     children: list[Node | Token] = []
     for place, spread in rule.kept:
         value = values[place]
@@ -105,7 +105,7 @@ def _made(rule: Rule, values: list[Node | Token]) -> Node | Token:
             if children:
                 children += value.children
             else:
-                children = value.children  # a long list grows in place
+                children = value.children  # a long list is extended in place
     made = children[0] if rule.may_vanish and len(children) == 1 else Node(rule.data, children)
     if isinstance(made, Node):
         places = [place for place in map(_whole, values) if place is not None]
@@ -120,7 +120,7 @@ def _whole(value: Node | Token) -> Span | None:
 
 
 _FORM = 1
-"""Goes up when the tables are kept in another form, or made in another way."""
+"""Increases if the form or the contents of the cached tables change."""
 _KEPT_SECONDS = 30 * 24 * 3600
 
 
@@ -136,7 +136,7 @@ def text() -> str:
 def _tables() -> Tables:
     given = text()
     kept = _kept(given)
-    # It is not there, or not what was written.
+    # The file is missing, or damaged.
     with contextlib.suppress(OSError, ValueError, TypeError, msgspec.MsgspecError):
         return tables.from_json(kept.read_bytes())
     made = tables.make(given)
@@ -146,12 +146,12 @@ def _tables() -> Tables:
 
 
 def _kept(given: str) -> Path:
-    """Return the file of the tables of a grammar, in the user's own folder."""
+    """Return the cache file of a grammar's tables, in the user's folder."""
     return cache_folder() / f"grammar-{_FORM}-{hashlib.sha256(given.encode()).hexdigest()[:16]}.json"
 
 
 def _keep(made: Tables, kept: Path) -> None:
-    """Write the tables for the next process, which has them in a hundredth of the time."""
+    """Write the tables for the next process, which loads them in a hundredth of the time."""
     kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     for other in kept.parent.glob("grammar-*"):
         if other.stat().st_mtime < time.time() - _KEPT_SECONDS:
@@ -173,7 +173,7 @@ def keywords() -> frozenset[str]:
 
 @cache
 def rules() -> dict[str, tuple[tuple[str, ...], ...]]:
-    """Return what each rule may be made of: the names of rules, in lower case, and of terminals, in upper case."""
+    """Return the possible parts of each rule: names of rules in lower case, of terminals in upper case."""
     found: dict[str, list[tuple[str, ...]]] = {}
     for rule in _tables().rules:
         if not rule.origin.startswith("$"):
@@ -182,5 +182,5 @@ def rules() -> dict[str, tuple[tuple[str, ...], ...]]:
 
 
 def start(vocabulary: Keywords) -> Automaton:
-    """Return what stands before a statement; `vocabulary` tells the words of connectors."""
+    """Return the parser before a statement; `vocabulary` has the words of connectors."""
     return Automaton(_tables(), vocabulary)

@@ -1,7 +1,4 @@
-"""Text → lexemes: words, quoted names, strings, numbers and symbols, each with its place and its value.
-
-Source text of names and strings → their values.
-"""
+"""Split text into lexemes (words, quoted names, strings, numbers, symbols), and decode names and strings."""
 
 from __future__ import annotations
 
@@ -16,9 +13,9 @@ from sinkql.regex_repeat import RepeatedPattern
 
 MAX_DEPTH = 100
 MAX_LEXEMES = 250_000
-"""How many words and signs a statement may have: a longer text is hardly a statement, and would take minutes."""
+"""The maximum number of lexemes in a statement: a longer text is hardly a statement, and would take minutes."""
 _BYTE_ORDER_MARK = "\ufeff"
-# What words do not have is named: a range up to the last character takes forty times as long to compile.
+# Excludes ASCII and lists no upper bound: a range up to the last character takes forty times as long to compile.
 _CHARACTER = r"[^\x00-@\[-^`{-\x7f]"
 _TOKEN = re.compile(
     rf"""
@@ -55,7 +52,7 @@ _CHARACTER_HINTS = {
 _TYPESET = re.compile(f"[{keywords.ODD_CHARACTERS}]")
 
 CONTINUED = re.compile(r"[ \t\f\v]*[\r\n][ \t\r\n\f\v]*'")
-"""What lies between a string and one that continues it, and the quote that opens that."""
+"""The text between a string and its continuation, up to the opening quote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +71,12 @@ class Lexeme:
 
     @property
     def keyword(self) -> str:
-        """Return the word in upper case, as keywords are spelled; empty for anything that is not a keyword."""
+        """Return a word in upper case, as keywords are spelled; empty for any other lexeme."""
         return self.text.upper() if self.kind == "WORD" and self.text.isascii() else ""
 
 
 def check_characters(text: str) -> None:
-    """Refuse what no text may hold: NUL and lone surrogates. Raises SQ1016."""
+    """Refuse NUL and lone surrogates, which no text may contain. Raises SQ1016."""
     found = _NOT_ALLOWED.search(text)
     if found:
         raise UnexpectedCharacterError(
@@ -91,7 +88,7 @@ def check_characters(text: str) -> None:
 
 
 def scan(text: str, start: int = 0) -> Iterator[Lexeme]:
-    """Yield the lexemes from `start` on, an END at last. Raises SQ1011 to SQ1019 where text is not a lexeme, SQ1029."""
+    """Yield the lexemes from `start`, with an END at last. Raises SQ1011 to SQ1019 for invalid text, SQ1029."""
     at, end, count = start, len(text), 0
     if at == 0 and text.startswith(_BYTE_ORDER_MARK):
         at = 1
@@ -118,20 +115,20 @@ def scan(text: str, start: int = 0) -> Iterator[Lexeme]:
 
 
 def comments(text: str, start: int, end: int) -> Iterator[Span]:
-    """Yield where the comments are between two lexemes."""
+    """Yield the spans of the comments between two lexemes."""
     while (found := _COMMENT_START.search(text, start, end)) is not None:
         start = _comment_end(text, found.start()) if found[0] == "/*" else found.end()
         yield Span(found.start(), start)
 
 
 def too_long(span: Span, most: int) -> SinkqlError:
-    """Return the error for a statement of more than `most` words and signs."""
+    """Return the error for a statement of more than `most` lexemes."""
     hint = "Split it into several statements."
     return SinkqlError("SQ1029", f"the statement has more than {most:,} words and signs", span, hint=hint)
 
 
 def _follow_depth(lexeme: Lexeme, open_at: list[int]) -> None:
-    """Keep count of open brackets, so that neither this parser nor the one of queries runs out of stack."""
+    """Count the open brackets, so that neither this parser nor the parser of queries runs out of stack."""
     match lexeme.kind:
         case "(" | "[" | "{":
             open_at.append(lexeme.start)
@@ -152,7 +149,7 @@ def _follow_depth(lexeme: Lexeme, open_at: list[int]) -> None:
 def _comment_end(text: str, start: int) -> int:
     depth = 0
     for mark in _COMMENT_MARK.finditer(text, start):
-        # the two characters of "/*/" are one mark, never two that overlap: finditer sees to it
+        # finditer finds no overlapping marks, so the three characters of "/*/" are one mark
         depth += 1 if mark[0] == "/*" else -1
         if depth == 0:
             return mark.end()
@@ -188,7 +185,7 @@ def _lexeme(text: str, found: re.Match[str]) -> Lexeme:
 
 
 def _string(text: str, start: int, inside: int, *, escaped: bool = False) -> Lexeme:
-    """Read a string, and those that continue it: a line break and nothing but whitespace lies between them."""
+    """Read a string and its continuations, which are separated by a line break and other whitespace only."""
     content = _ESCAPED if escaped else _PLAIN
     parts = []
     while True:
@@ -238,7 +235,7 @@ def _dollar(text: str, start: int, tag: str) -> Lexeme:
 
 
 def _operator(run: str) -> str:
-    """Return the operator that a run of operator characters begins with; comments end it."""
+    """Return the operator at the start of a run of operator characters; a comment ends it."""
     for mark in ("--", "/*"):
         place = run.find(mark)
         if place > 0:
@@ -250,7 +247,7 @@ def _operator(run: str) -> str:
 
 
 def _check_letters(word: str, start: int) -> None:
-    """Refuse a word that holds a typesetter's quote, dash or space. Raises SQ1016."""
+    """Refuse a word with a typographic quote, dash or space. Raises SQ1016."""
     if word.isascii():
         return
     found = _TYPESET.search(word)
@@ -275,12 +272,12 @@ _SIMPLE = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 
 def folded(text: str, span: Span) -> str:
-    """Return an unquoted name's value. Raises SQ1017 for one that is too long."""
+    """Return an unquoted name's value. Raises SQ1017 for a name that is too long."""
     return _checked(text.lower(), span)
 
 
 def quoted(value: str, span: Span) -> str:
-    """Return a quoted name's value. Raises SQ1017 for one that is too long, SQ1018 for one that is not allowed."""
+    """Return a quoted name's value. Raises SQ1017 for a name that is too long, SQ1018 for a forbidden one."""
     if value in ("", ".", ".."):
         raise SinkqlError("SQ1018", f'"{value}" is not allowed as a name', span, hint="Choose another name.")
     return _checked(value, span)
@@ -294,7 +291,7 @@ def _checked(value: str, span: Span) -> str:
 
 
 def unescaped(text: str, start: int, end: int) -> str:
-    """Return the value of an E'…' string's inside, text[start:end]. Raises SQ1015 for an unknown escape."""
+    """Return the value of an E'…' string's content, text[start:end]. Raises SQ1015 for an unknown escape."""
     pieces = []
     at = start
     for found in _ESCAPE.finditer(text, start, end):

@@ -1,4 +1,4 @@
-"""Lexemes ahead → what they may be: whether a terminal may stand before one, and where an expression ends."""
+"""Look at the next lexemes: whether a terminal fits before them, and where an expression ends."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from sinkql.parser.read.lexer import Lexeme
 _QUERY_STARTS = frozenset({"SELECT", "WITH", "VALUES", "TABLE", "("})
 _TERMINALS = {"STRING": "STRING", "NUMBER": "NUMBER", "HEX": "HEX", "QUOTED": "NAME", "END": END, ";": END}
 _LONG = frozenset({"LABEL", "OPTION_NAME", "KIND", "QUERY", "CONDITION", "EXPRESSION", "EXPRESSIONS", END})
-"""Terminals that may take more than one lexeme, or end the statement."""
+"""Terminals of several lexemes, and terminals at the statement's end."""
 _WORDS = ("LABEL", "OPTION_NAME", "KIND", "FORMAT_NAME", "QUERY", "CONDITION", "EXPRESSION", "EXPRESSIONS")
-"""Terminals that any word may begin."""
+"""Terminals that may begin with any word."""
 _OPENING = frozenset({"(", "[", "{"})
 _CLOSING = frozenset({")", "]", "}"})
 _OPERANDS = frozenset({"WORD", "QUOTED", "STRING", "NUMBER", "HEX", "PARAMETER"})
@@ -25,7 +25,7 @@ _OPERATORS = frozenset(
         "IS", "LIKE", "NOT", "OR", "SIMILAR", "SOME", "SYMMETRIC", "THEN", "WHEN",
     }
 )  # fmt: skip
-"""Words of expressions behind which an operand is still to come."""
+"""Words of expressions that another operand must follow."""
 
 
 def symbol(lexeme: Lexeme) -> str:
@@ -34,7 +34,7 @@ def symbol(lexeme: Lexeme) -> str:
 
 
 def follows(parser: Ahead, terminal: str, *following: Lexeme) -> bool:
-    """Say whether the parser takes `terminal` and then some reading of the lexemes after it."""
+    """Return whether the parser accepts `terminal` and then some reading of the lexemes after it."""
     ahead = parser.after(terminal)
     if ahead is None or not following or terminal in _LONG:
         return ahead is not None
@@ -54,7 +54,7 @@ def _readings(lexeme: Lexeme) -> tuple[str, ...]:
 
 
 def query_starts(parser: Ahead, lexemes: Sequence[Lexeme], place: int) -> bool:
-    """Say whether a query begins here; where a list in brackets may stand too, by what is in the brackets."""
+    """Return whether a query begins here; if a list in brackets is possible too, the contents decide."""
     start = lexemes[place].keyword or lexemes[place].kind
     if start == "WITH" and parser.takes("WITH") and lexemes[place + 1].kind == "(":
         return False
@@ -71,8 +71,10 @@ def query_starts(parser: Ahead, lexemes: Sequence[Lexeme], place: int) -> bool:
 
 
 def text_length(lexemes: Sequence[Lexeme], place: int, *, ends: tuple[str, ...] = ()) -> int:
-    """Return how many lexemes there are to the statement's end, to a closing bracket that was opened before, or to a
-    word of `ends` outside of brackets."""
+    """Return the number of lexemes before the statement's end, an unmatched closing bracket, or a word of `ends`.
+
+    A word of `ends` inside brackets ends nothing.
+    """
     depth, at = 0, place
     while lexemes[at].kind not in ("END", ";"):
         lexeme = lexemes[at]
@@ -87,10 +89,10 @@ def text_length(lexemes: Sequence[Lexeme], place: int, *, ends: tuple[str, ...] 
 
 
 def expression_length(parser: Ahead, terminal: str, lexemes: Sequence[Lexeme], place: int) -> int:
-    """Return how many lexemes the expression at `place` takes, 0 if none stands there.
+    """Return the number of lexemes of the expression at `place`, 0 without an expression.
 
-    It goes to a closing bracket that it did not open, to a keyword that may follow `terminal` and stands where an
-    expression may end, and to the statement's end; an EXPRESSION to a comma too, EXPRESSIONS are a list.
+    An expression ends at an unmatched closing bracket, at a keyword that may follow `terminal` and can follow an
+    operand, and at the statement's end. An EXPRESSION also ends at a comma; EXPRESSIONS are a list.
     """
     ahead = parser.after(terminal)
     if ahead is None or lexemes[place].kind not in _EXPRESSION_STARTS:

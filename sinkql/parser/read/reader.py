@@ -1,4 +1,4 @@
-"""One statement's lexemes → Lark's tree; a word is a keyword where one may stand, and a name elsewhere."""
+"""Read one statement's lexemes into Lark's tree; a word is a keyword if it can be one, otherwise a name."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _RUNS = {
     "DOC_ON": "((KEY|VALUE) )?DOC ON (TYPE|COLUMN)",
     "PARTITION_BY": "PARTITION BY",
 }
-"""Words that are one terminal: told from others that begin alike by more than one word ahead."""
+"""Terminals of several words: more than one word decides between terminals with the same beginning."""
 _LONGEST_RUN = 4
 MAX_TOKENS = 50_000
-"""How many a statement may have outside of its query."""
+"""The maximum number of lexemes outside of a statement's query."""
 _TYPE_WORDS = frozenset(
     {
         "DAY", "HOUR", "LIST", "MINUTE", "MONTH", "PRECISION", "SECOND", "TIME", "TO", "VARYING", "WITHOUT", "YEAR",
@@ -39,7 +39,7 @@ _VALUE_WORDS = frozenset({"TRUE", "FALSE", "NULL", "MAP"})
 
 
 class StuckError(Exception):
-    """A statement that cannot be read on at the lexeme `place`, and how to read it in another way."""
+    """A statement that cannot be read past the lexeme `place`, and a reading of its beginning for hints."""
 
     def __init__(self, lexemes: Sequence[Lexeme], place: int, text: str, reading: Reading) -> None:
         super().__init__(lexemes[place].text)
@@ -50,7 +50,7 @@ class StuckError(Exception):
 
 
 def read(lexemes: Sequence[Lexeme], text: str, words: Keywords) -> Node:
-    """Return the tree of a statement, whose last lexeme is an END or a semicolon. Raises StuckError."""
+    """Return the tree of a statement whose last lexeme is an END or a semicolon. Raises StuckError."""
     parser = automaton.start(words)
     place = 0
     terminals: list[str] = []
@@ -72,7 +72,7 @@ def read(lexemes: Sequence[Lexeme], text: str, words: Keywords) -> Node:
 
 
 class Reading:
-    """Read the beginning of a statement again, and on from there in another way."""
+    """Reads the beginning of a statement again, and continues it with other lexemes."""
 
     def __init__(self, terminals: Sequence[str], places: Sequence[int], words: Keywords) -> None:
         self._words = words
@@ -81,14 +81,14 @@ class Reading:
         self._before: dict[int, Ahead] = {}
 
     def unknown_kind(self, lexemes: Sequence[Lexeme], place: int) -> Sequence[Lexeme]:
-        """Return the words before `place` that were read as a kind that no connector offers; none if there are none."""
+        """Return the words before `place` that were read as an unknown kind of connector, if any."""
         if self._terminals[-1:] != ["KIND"]:
             return ()
         found = lexemes[self._places[-1] : place]
         return () if self.knows_kind(" ".join(each.text for each in found)) else found
 
     def knows_kind(self, name: str) -> bool:
-        """Tell whether words are a kind that a connector offers."""
+        """Return whether words are a kind that a connector offers."""
         return name.upper() in self._words.words
 
     def near_kind(self, name: str) -> str | None:
@@ -96,16 +96,16 @@ class Reading:
         return nearest(name, tuple(self._words.words))
 
     def token_places(self) -> Sequence[int]:
-        """Return at which lexeme each token that was read begins."""
+        """Return the first lexeme of each token that was read."""
         return self._places
 
     def expected(self, place: int) -> frozenset[str]:
-        """Return the terminals that may stand at the lexeme `place`, which a token begins with."""
+        """Return the possible terminals at the lexeme `place`, which begins a token."""
         return self._at(bisect_left(self._places, place)).expected()
 
     def reach(self, lexemes: Sequence[Lexeme], changed: int) -> int:
-        """Return how far a statement can be read that is another one from the lexeme `changed` on."""
-        # the token before may be another one too: what a word is depends on what follows it
+        """Return how many lexemes can be read of a statement that differs from the lexeme `changed` on."""
+        # the token before may differ too, since the following words decide its terminal
         kept = max(0, bisect_left(self._places, changed) - 1)
         place = self._places[kept] if kept < len(self._places) else changed
         parser = self._at(kept)
@@ -120,7 +120,7 @@ class Reading:
                 return place
 
     def _at(self, count: int) -> Ahead:
-        """Return what stands behind the first `count` tokens."""
+        """Return the parser after the first `count` tokens."""
         if count not in self._before:
             ahead = automaton.start(self._words).after(*self._terminals[:count])
             assert ahead is not None
@@ -139,7 +139,7 @@ def _token_text(terminal: str, lexemes: Sequence[Lexeme], text: str) -> str:
 
 
 def next_terminal(parser: Ahead, lexemes: Sequence[Lexeme], place: int) -> tuple[str, int]:
-    """Return the terminal that stands at `place`, and how many lexemes it takes."""
+    """Return the terminal at `place`, and its number of lexemes."""
     lexeme, row = lexemes[place], parser.row
     if lexeme.kind in ("END", ";"):
         return END, 1
@@ -170,7 +170,7 @@ def next_terminal(parser: Ahead, lexemes: Sequence[Lexeme], place: int) -> tuple
 
 
 def _run_length(terminal: str, lexemes: Sequence[Lexeme], place: int) -> int:
-    """Return how many words at `place` are the terminal, 0 if they are not."""
+    """Return the number of words at `place` that form the terminal, 0 if they do not."""
     ahead = " ".join(lexeme.text.upper() for lexeme in lexemes[place : place + _LONGEST_RUN])
     found = re.match(rf"({_RUNS[terminal]})(?= |$)", ahead)
     if found is None:
@@ -179,7 +179,7 @@ def _run_length(terminal: str, lexemes: Sequence[Lexeme], place: int) -> int:
 
 
 def _word_terminal(parser: Ahead, lexemes: Sequence[Lexeme], place: int) -> str:
-    """Say what one word is: where both may stand, a keyword if what follows can follow it, else a name."""
+    """Return the terminal of a word: a keyword if the next words can follow it, else a name."""
     lexeme, row = lexemes[place], parser.row
     keyword = lexeme.keyword
     if keyword in _TYPE_WORDS and parser.takes("TYPE_WORD"):
@@ -194,7 +194,7 @@ def _word_terminal(parser: Ahead, lexemes: Sequence[Lexeme], place: int) -> str:
 
 
 def _other_stands(parser: Ahead, lexemes: Sequence[Lexeme], place: int) -> bool:
-    """Say whether a keyword or a symbol of the statement stands where an expression may begin too."""
+    """Return whether a keyword or a symbol of the statement is possible where an expression may begin too."""
     lexeme = lexemes[place]
     if lexeme.kind != "WORD":
         return lexeme.kind != "(" and parser.takes(symbol(lexeme))
@@ -202,7 +202,7 @@ def _other_stands(parser: Ahead, lexemes: Sequence[Lexeme], place: int) -> bool:
 
 
 def _reserved(lexemes: Sequence[Lexeme], place: int) -> bool:
-    """Say whether the word needs quotes to be a name."""
+    """Return whether the word needs quotes to be a name."""
     keyword = lexemes[place].keyword
     if place == 1 and lexemes[0].keyword == "SHOW":
         return keyword in keywords.RESERVED | keywords.SHOWN
@@ -210,7 +210,7 @@ def _reserved(lexemes: Sequence[Lexeme], place: int) -> bool:
 
 
 def _words(lexemes: Sequence[Lexeme], place: int) -> list[str]:
-    """Return the run of words from `place` on, in upper case; a WITH begins another clause."""
+    """Return the words from `place` in upper case, up to the WITH of another clause."""
     run: list[str] = []
     while lexemes[place].kind == "WORD" and lexemes[place].keyword != "WITH":
         run.append(lexemes[place].text.upper())
@@ -219,13 +219,13 @@ def _words(lexemes: Sequence[Lexeme], place: int) -> list[str]:
 
 
 def _label_length(words: Keywords, lexemes: Sequence[Lexeme], place: int) -> int:
-    """Return how many words an option's name takes: all before `=` or a literal, else the longest known name."""
+    """Return the number of words in an option's name: all before `=` or a literal, else the longest known name."""
     run = _words(lexemes, place)
     if not run:
         return 1
     following = lexemes[place + len(run)].kind
     if run == ["PUBLIC", "KEY"] and following == "NUMBER":
-        return 3  # the one name with a number in it
+        return 3  # the only name with a number in it
     if following == "=":
         return len(run)
     if "SECRET" in run[1:]:
@@ -241,7 +241,7 @@ def _label_length(words: Keywords, lexemes: Sequence[Lexeme], place: int) -> int
 
 
 def _kind_length(parser: Ahead, lexemes: Sequence[Lexeme], place: int) -> int:
-    """Return how many words a kind takes: all to what may follow it, or those that a connector offers; 0 for none."""
+    """Return the number of words in a kind: all up to its follower, or those of a known kind; 0 for none."""
     behind, run = parser.after("KIND"), _words(lexemes, place)
     assert behind is not None
     for end in range(len(run)):
@@ -256,5 +256,5 @@ def _kind_length(parser: Ahead, lexemes: Sequence[Lexeme], place: int) -> int:
         return known  # options without brackets
     if "NAME" in behind.row:
         return known or (len(run) if following.kind == "QUOTED" else len(run) - 1) or 1
-    whole = symbol(following) in behind.row  # what follows a kind follows all these words
+    whole = symbol(following) in behind.row  # the next symbol can follow a kind, so all these words are the kind
     return len(run) if whole or not known else known

@@ -1,4 +1,4 @@
-"""Lark's tables of a grammar → plain data, which the next process reads without Lark."""
+"""Turn Lark's tables of a grammar into plain data, which the next process reads without Lark."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 Row = Mapping[str, int]
-"""What may stand in a state: the state behind a symbol, or `~n` where rule n ends before it."""
+"""The actions of a state by symbol: the next state, or `~n` to reduce rule n."""
 
 
 class Rule(NamedTuple):
-    """One expansion of a rule: what it is made of, and what of that is in its node.
+    """One expansion of a rule: its symbols, and which symbols stay in its node.
 
-    `kept` has the places of its symbols that are, and whether the node's children stand there in place of itself. A
-    rule that may vanish leaves no node of its own around a single child.
+    `kept` has the indexes of the symbols that stay, and whether the node's children replace the node itself. A rule
+    that may vanish makes no node around a single child.
     """
 
     origin: str
@@ -28,7 +28,7 @@ class Rule(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """The states of the parser; `terminals` has the text of each."""
+    """The states of the parser; `terminals` has the text of each terminal."""
 
     states: tuple[Row, ...]
     rules: tuple[Rule, ...]
@@ -41,21 +41,21 @@ class Tables:
 
 
 def from_json(data: bytes) -> Tables:
-    """Return the tables that `to_json` wrote. Raises MsgspecError, ValueError or TypeError for anything else."""
+    """Return the tables of `to_json`. Raises MsgspecError, ValueError or TypeError for other data."""
     states, rules, terminals, start, end = msgspec.json.decode(data)
     return Tables(tuple(states), tuple(map(Rule._make, rules)), terminals, start, end)
 
 
 def make(text: str) -> Tables:
-    """Return the tables of a grammar; this takes a second or two."""
-    from lark import Lark  # only where no process of this user has made them yet
+    """Return the tables of a grammar; this takes one or two seconds."""
+    from lark import Lark  # only in the first process of this user
     from lark.lexer import Lexer
     from lark.parsers.lalr_analysis import Shift
 
     class Unused(Lexer):
-        """Stand where Lark wants a lexer: the tokens come from outside, one at a time."""
+        """A placeholder for Lark's lexer: tokens come from outside, one at a time."""
 
-        def __init__(self, lexer_conf: Any) -> None:  # Lark's own class, which it does not export
+        def __init__(self, lexer_conf: Any) -> None:  # a class of Lark that it does not export
             pass
 
         def lex(self, lexer_state: Any, parser_state: Any) -> Iterator[Any]:
@@ -77,12 +77,12 @@ def make(text: str) -> Tables:
         }
         for row in conf.states.values()
     )
-    terminals = {each.name: each.pattern.value for each in whole.terminals}
+    terminals = {terminal.name: terminal.pattern.value for terminal in whole.terminals}
     return Tables(states, tuple(map(_rule, numbers)), terminals, order[conf.start_state], order[conf.end_state])
 
 
 def _rule(rule: Any) -> Rule:
-    """Return a rule of Lark's; which parts of it are in the tree is as in Lark's own."""
+    """Return a rule of Lark; the same parts stay in the tree as with Lark."""
     options = rule.options
     kept = tuple(
         (place, not symbol.is_term and symbol.name.startswith("_"))

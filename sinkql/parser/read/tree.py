@@ -1,4 +1,4 @@
-"""The tree of a statement, and its parts by name: children, tokens, spans."""
+"""The tree of a statement, and access to its parts by name: children, tokens, spans."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MOST_PARTS = 3
 
 
 class Token(str):
-    """What stands for a terminal: its text or its value, and its place."""
+    """A terminal's text or value, and its span."""
 
     __slots__ = ("span", "type")
 
@@ -28,9 +28,9 @@ class Token(str):
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """What a rule of the grammar was read as; `whole` is its place with brackets that are no part of it.
+    """A rule of the grammar in the tree; `whole` is its span with brackets around it.
 
-    Both places are None of what stands for no text.
+    Both spans are None for an empty node.
     """
 
     data: str
@@ -40,7 +40,7 @@ class Node:
 
 
 def child(node: Node, name: str) -> Node | None:
-    """Return the child of that name, if there is one."""
+    """Return the first child of that name, None if it is missing."""
     return next(iter(children(node, name)), None)
 
 
@@ -55,12 +55,12 @@ def only(node: Node) -> Node:
 
 
 def token(node: Node, terminal: str) -> Token | None:
-    """Return the first token of that terminal, if there is one."""
+    """Return the first token of that terminal, None if it is missing."""
     return next(iter(tokens(node, terminal)), None)
 
 
 def the_token(node: Node, terminal: str) -> Token:
-    """Return the token of a terminal that the grammar demands."""
+    """Return the token of a terminal that the grammar requires."""
     return next(iter(tokens(node, terminal)))
 
 
@@ -70,12 +70,12 @@ def tokens(node: Node, terminal: str) -> list[Token]:
 
 
 def words(node: Node) -> str:
-    """Return the keywords that a node is made of, in upper case."""
+    """Return the keywords of a node, in upper case."""
     return " ".join(each.upper() for each in node.children if isinstance(each, Token))
 
 
 def span(node: Node | Token) -> Span:
-    """Return where a node stands, from its first to its last token."""
+    """Return the span of a node, from its first to its last token."""
     place = node.span if isinstance(node, Token) else node.place
     assert place is not None
     return place
@@ -87,12 +87,12 @@ def query(found: Token) -> ast.Query:
 
 
 def ident(found: Token) -> ast.Ident:
-    """Return the identifier that a NAME token is."""
+    """Return the identifier of a NAME token."""
     return ast.Ident(str(found), span(found))
 
 
 def expression(found: Token) -> ast.Expression:
-    """Return the expression, or the list of them, that an EXPRESSION or EXPRESSIONS token is."""
+    """Return the expression, or the list of expressions, of an EXPRESSION or EXPRESSIONS token."""
     return ast.Expression(str(found), span(found))
 
 
@@ -102,7 +102,7 @@ def idents(node: Node) -> tuple[ast.Ident, ...]:
 
 
 def name(node: Node, most: int = _MOST_PARTS) -> ast.Name:
-    """Return the item name that a `name` node is. Raises SQ1022 for one of more than `most` parts."""
+    """Return the item name of a `name` node. Raises SQ1022 for a name of more than `most` parts."""
     parts = idents(node)
     if len(parts) > most:
         raise SinkqlError(
@@ -115,7 +115,7 @@ def name(node: Node, most: int = _MOST_PARTS) -> ast.Name:
 
 
 def all_names(node: Node) -> tuple[ast.Name, ...]:
-    """Return the names right below a node, in order."""
+    """Return the names directly below a node, in order."""
     return tuple(name(each) for each in children(node, "name"))
 
 
@@ -125,7 +125,7 @@ def names(node: Node) -> tuple[ast.Name, ...]:
 
 
 def cascade(node: Node, *, unless_said: bool = False) -> bool:
-    """Say whether CASCADE is meant, by the `drop_rule` below a node; `unless_said` is what it is without one."""
+    """Return whether CASCADE applies, by the `drop_rule` below a node; `unless_said` is the default."""
     rule = child(node, "drop_rule")
     return unless_said if rule is None else words(rule) == "CASCADE"
 
@@ -138,7 +138,7 @@ def child_name(node: Node, holder: str | None = None) -> ast.Name | None:
 
 
 def the_name(node: Node) -> ast.Name:
-    """Return the name that the grammar demands below a node."""
+    """Return the name that the grammar requires below a node."""
     return name(children(node, "name")[0])
 
 

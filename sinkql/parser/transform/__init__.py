@@ -1,4 +1,4 @@
-"""Transform the parser's trees to statements, a module for each module of `ast`.
+"""Transform the parser's trees into statements, with one module for each module of `ast`.
 
 * `statement`: Transform a statement's tree; other modules transform families of statements.
 * `create`: Transform CREATE of sources, tables from sources, views and sinks.

@@ -1,4 +1,4 @@
-"""The tree of ALTER → ast."""
+"""Transform the tree of ALTER."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _wait(node: Node | None) -> tuple[ast.Option, ...]:
 
 def _reset(node: Node) -> ast.ResetOptions:
     names = tree.tokens(children(node, "option_names")[0], "OPTION_NAME")
-    return ast.ResetOptions(tuple(ast.OptionName(str(each), span(each)) for each in names), span(node))
+    return ast.ResetOptions(tuple(ast.OptionName(str(name), span(name)) for name in names), span(node))
 
 
 def _changed(node: Node) -> ast.ChangeConnection:

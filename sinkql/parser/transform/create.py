@@ -1,6 +1,6 @@
-"""The trees of CREATE SOURCE and CREATE TABLE … FROM, formats, INCLUDE and envelopes → ast.
+"""Transform the trees of CREATE SOURCE, CREATE TABLE … FROM, CREATE VIEW and CREATE SINK.
 
-The trees of CREATE VIEW and CREATE SINK → ast: every form of a sink becomes the same statement.
+Every form of a sink becomes the same statement.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _subsources(node: Node) -> ast.Subsources:
 
 
 def reference(node: Node) -> ast.Reference:
-    """Return the upstream table that a `reference` node is, and its name here."""
+    """Return the upstream table of a `reference` node, and its name in SinkQL."""
     found = [tree.name(each) for each in children(node, "name")]
     return ast.Reference(found[0], found[1] if len(found) > 1 else None, span(node))
 
@@ -97,7 +97,7 @@ def column(node: Node) -> ast.ColumnDef:
 
 
 def type_name(node: Node) -> ast.TypeName:
-    """Return the data type that a `type` node is."""
+    """Return the data type of a `type` node."""
     return ast.TypeName(_type_text(node), span(node))
 
 
@@ -130,13 +130,13 @@ def _field_text(field: Node) -> str:
 
 
 def _type_part(name: Token) -> str:
-    """Return a type's name, in quotes if it would read as something else."""
+    """Return a type's name, in quotes if it would be read as something else."""
     plain = _PLAIN.fullmatch(name) and name == name.lower() and name.upper() not in RESERVED | {"MAP"}
     return str(name) if plain else quoted(name)
 
 
 def formats(node: Node) -> tuple[ast.Format | None, ast.Format | None]:
-    """Return a statement's formats: of the keys, if it has an own one, and of the values."""
+    """Return a statement's formats: of the keys, if separate, and of the values."""
     found = child(node, "formats")
     if found is None:
         return None, None
@@ -147,7 +147,7 @@ def formats(node: Node) -> tuple[ast.Format | None, ast.Format | None]:
 
 
 def format_(node: Node) -> ast.Format:
-    """Return the format that a node is; raises SQ1026 and SQ1027 for what CSV cannot have."""
+    """Return the format of a node; raises SQ1026 and SQ1027 for invalid arguments of CSV."""
     match node.data:
         case "json":
             return ast.Format("JSON", array=child(node, "array") is not None, span=span(node))
@@ -187,7 +187,7 @@ def _count(found: Token) -> int:
     return int(found)
 
 
-_MOST_COLUMNS = 1600  # as many as a table of Postgres has
+_MOST_COLUMNS = 1600  # the limit of a Postgres table
 _LONG = 20
 
 
@@ -250,7 +250,7 @@ def _strategy(node: Node | None) -> ast.Phrase | None:
 
 
 def includes(node: Node) -> tuple[ast.Include, ...]:
-    """Return what the INCLUDE clause of a source or a table adds."""
+    """Return the metadata in the INCLUDE clause of a source or a table."""
     found = child(node, "include")
     return tuple(_included(each) for each in children(found, "included")) if found is not None else ()
 
@@ -267,7 +267,7 @@ def _included(node: Node) -> ast.Include:
 
 
 def envelope(node: Node) -> tuple[str | None, ast.InlineErrors | None]:
-    """Return the envelope of a source or a table, and where UPSERT puts what it cannot decode."""
+    """Return the envelope of a source or a table, and the column of UPSERT for rows that it cannot decode."""
     found = child(node, "envelope")
     if found is None:
         return None, None
@@ -279,7 +279,7 @@ def envelope(node: Node) -> tuple[str | None, ast.InlineErrors | None]:
 
 
 def pushed(node: Node) -> tuple[ast.Format, tuple[ast.Include, ...], ast.Check | None]:
-    """Return what a `pushed` node says: the body's format, the headers to include, and the check."""
+    """Return the format of the body, the headers to include, and the check of a `pushed` node."""
     body, check = children(node, "json", "named")[0], child(node, "webhook_check")
     return (
         format_(body),
@@ -356,7 +356,7 @@ def view(node: Node) -> ast.CreateView:
 
 
 def sink(node: Node) -> ast.CreateSink:
-    """Return the statement of a `create_sink` node. Raises SQ1021 for a clause that stands twice."""
+    """Return the statement of a `create_sink` node. Raises SQ1021 for a repeated clause."""
     names = [tree.name(each) for each in children(node, "name")]
     return _sink(node, names[-1], names[0] if len(names) > 1 else None)
 

@@ -1,4 +1,4 @@
-"""The trees of CREATE TABLE, INDEX, SCHEMA and DATABASE, and of statements that change rows → ast."""
+"""Transform the trees of CREATE TABLE, INDEX, SCHEMA and DATABASE, and of statements that change rows."""
 
 from __future__ import annotations
 

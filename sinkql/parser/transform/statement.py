@@ -1,4 +1,4 @@
-"""A statement's tree → ast.Statement."""
+"""Transform a statement's tree."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _STAGES = {"PLAN": "PHYSICAL", "PLAN INSIGHTS": "INSIGHTS"}
 
 
 def statement(node: Node) -> ast.Statement:
-    """Return the statement of a tree. Raises SQ102x for what the grammar cannot tell, SQ29xx for later forms."""
+    """Return the statement of a tree. Raises SQ102x for other errors, SQ29xx for unsupported forms."""
     match node.data:
         case "create_secret":
             return ast.CreateSecret(the_name(node), secret_value(node), _if_not_exists(node), span(node))
@@ -181,7 +181,7 @@ def _set_variable(node: Node) -> ast.SetVariable:
 
 
 def _setting_name(node: Node) -> ast.Ident | None:
-    """Return a setting's name, whose parts are one name with dots in it; None for ALL."""
+    """Return a setting's name, whose dotted parts form one name; None for ALL."""
     parts = idents(node)
     if not parts:
         return None
@@ -199,7 +199,7 @@ def _assigned(node: Node) -> ast.Value | None:
 
 
 def _subscribe(node: Node) -> ast.Subscribe:
-    """Return the statement of a `subscribe` node. Raises SQ1021 for an output that is given twice."""
+    """Return the statement of a `subscribe` node. Raises SQ1021 for a repeated output."""
     outputs = children(node, "output_envelope", "output_order")
     if len(outputs) > 1:
         raise SinkqlError("SQ1021", "the output is given twice", span(outputs[1]), hint="Keep one of them.")
@@ -273,7 +273,7 @@ def _analyzed(node: Node) -> ast.ItemRef | None:
 
 
 def _analysis(node: Node) -> str:
-    """Return the words of ANALYZE, its resources behind commas."""
+    """Return the words of ANALYZE, its resources separated by commas."""
     parts = [str(each).upper() if isinstance(each, Token) else words(each) for each in node.children]
     return " ".join(parts).replace(" ,", ",")
 

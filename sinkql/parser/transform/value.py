@@ -1,4 +1,4 @@
-"""The trees of values, options and what CREATE SECRET … AS says → ast."""
+"""Transform the trees of values, options, and secrets' values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NO_VALUES = ("options", "through", "aligned")
 
 
 def options(node: Node | None) -> tuple[ast.Option, ...]:
-    """Return the options of an `options` or `bare_options` node; none for no node."""
+    """Return the options of an `options` or `bare_options` node; none without a node."""
     return tuple(option(each) for each in children(node, "option")) if node is not None else ()
 
 
@@ -39,12 +39,12 @@ def any_options(node: Node) -> tuple[ast.Option, ...]:
 
 
 def connection_options(options: tuple[ast.Option, ...]) -> tuple[ast.Option, ...]:
-    """Return the options of a connection, each under one of its names: USERNAME is USER."""
+    """Return the options of a connection under their canonical names, for instance USER for USERNAME."""
     return tuple(replace(each, name=connection_option(each.name)) for each in options)
 
 
 def connection_option(name: str) -> str:
-    """Return the name of a connection's option that has several."""
+    """Return the canonical name of a connection's option that has several names."""
     return _OF_CONNECTIONS.get(name, name)
 
 
@@ -55,7 +55,7 @@ def with_options(node: Node) -> tuple[ast.Option, ...]:
 
 
 def validate(options: tuple[ast.Option, ...]) -> bool | None:
-    """Return what WITH (VALIDATE = …) says; raises SQ1023 for anything else in a connection's WITH."""
+    """Return the value of WITH (VALIDATE = …); raises SQ1023 for anything else in a connection's WITH."""
     found = None
     for option in options:
         if option.name != "VALIDATE":
@@ -77,17 +77,17 @@ def _not_validate(message: str, place: Span) -> SinkqlError:
 
 
 def option(node: Node) -> ast.Option:
-    """Return the option that a node is."""
+    """Return the option of a node."""
     label = the_token(node, "LABEL")
     found = next((value(each) for each in node.children if isinstance(each, Node)), None)
     if label == _LOWER_CASE and isinstance(found, ast.Text):
-        # its words mean the same in any case; one spelling makes equal statements equal
+        # the case of its words has no meaning; one spelling makes equal statements equal
         found = replace(found, value=found.value.lower())
     return ast.Option(str(label), found, span(node), span(label))
 
 
 def value(node: Node) -> ast.Value:
-    """Return the value that a node of the grammar's `value` is."""
+    """Return the value of a `value` node of the grammar."""
     match node.data:
         case "text":
             return text(node)
@@ -118,9 +118,9 @@ def value(node: Node) -> ast.Value:
 
 
 def phrase(node: Node) -> ast.Phrase:
-    """Return the phrase that a node of the grammar's `phrase` or `through` is."""
+    """Return the phrase of a `phrase` or `through` node of the grammar."""
     parts = [each for each in node.children if isinstance(each, Node) and each.data not in _NO_VALUES]
-    written = next((_phrase_value(each) for each in parts), None)
+    written = next((_phrase_value(part) for part in parts), None)
     expression = token(node, "EXPRESSION")
     then = next(iter(children(node, "through", "aligned")), None)
     return ast.Phrase(
@@ -137,25 +137,25 @@ def _phrase_value(node: Node) -> ast.Value:
 
 
 def text(node: Node) -> ast.Text:
-    """Return the string that a `text` node is."""
+    """Return the string of a `text` node."""
     return ast.Text(str(the_token(node, "STRING")), span(node))
 
 
 def number(node: Node) -> ast.Number:
-    """Return the number that a `number` node is, its sign included."""
+    """Return the number of a `number` node, with its sign."""
     found = the_token(node, "NUMBER")
     negative = span(node).start < span(found).start
     return ast.Number(f"-{found}" if negative else str(found), span(node))
 
 
 def concat(node: Node) -> ast.Concat:
-    """Return the strings and secrets that a `concat` node joins."""
+    """Return the strings and secrets of a `concat` node."""
     parts = tuple(value(each) for each in node.children if isinstance(each, Node))
     return ast.Concat(tuple(part for part in parts if isinstance(part, ast.Text | ast.SecretRef)), span(node))
 
 
 def _interval(node: Node) -> ast.Interval:
-    """Return an interval; a number alone counts the last of its units, other texts say their units themselves."""
+    """Return an interval; a lone number counts the last of its units, other texts name their units themselves."""
     written = str(the_token(node, "STRING"))
     units = children(node, "unit")
     if units and _BARE_NUMBER.fullmatch(written):

@@ -7,12 +7,12 @@ tells its name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sinkql.connector_api.stream import FileKeeper, JobOffsets, Reader
+from sinkql.connector_api.stream import FileBackedReader, FileKeeper, JobOffsets, Reader
 from sinkql.errors import LostPositionError, SinkqlError
 from sinkql.storage import failpoint, files
 
@@ -28,8 +28,10 @@ class SourceFiles:
 
     def restore(self, offsets: JobOffsets) -> None:
         """Restore the files that the folder lacks; raises SQ3412 if the table lacks one too."""
-        for source in (name for name in self.readers if name in offsets):
-            reader, tried = self.readers[source], set[str]()
+        for source, reader in self._readers():
+            if source not in offsets:
+                continue
+            tried = set[str]()
             while missing := [
                 name for name in reader.required_files(offsets[source]) if not (self.folder / name).exists()
             ]:
@@ -56,7 +58,7 @@ class SourceFiles:
         failpoint.point("attached")
 
     def _attach(self, keeper: FileKeeper, offsets: JobOffsets) -> None:
-        for source, reader in self.readers.items():
+        for source, reader in self._readers():
             for name in reader.required_files(offsets[source]):
                 if name not in self._attached:
                     keeper.store_file(name, (self.folder / name).read_bytes())
@@ -70,7 +72,7 @@ class SourceFiles:
     def _contents(self, offsets: JobOffsets) -> dict[str, bytes]:
         """Return the contents of the files that can be read."""
         contents: dict[str, bytes] = {}
-        for source, reader in self.readers.items():
+        for source, reader in self._readers():
             with suppress(SinkqlError):
                 for name in reader.required_files(offsets[source]):
                     with suppress(OSError):
@@ -79,7 +81,7 @@ class SourceFiles:
 
     def sweep(self, needed: Sequence[JobOffsets], *, before: float) -> None:
         """Delete the files that were written before a time and that none of the offsets needs."""
-        for source, reader in self.readers.items():
+        for source, reader in self._readers():
             needed_offsets = [offsets[source] for offsets in needed if source in offsets]
             for name in reader.removable_files(needed_offsets, before=before):
                 failpoint.point("position-unneeded")
@@ -88,3 +90,9 @@ class SourceFiles:
                 self._attached.discard(name)
                 failpoint.point("position-detached")
                 (self.folder / name).unlink(missing_ok=True)
+
+    def _readers(self) -> Iterator[tuple[str, FileBackedReader]]:
+        """Yield the sources whose positions are in files, and the part of the reader for them."""
+        for source, reader in self.readers.items():
+            if reader.files is not None:
+                yield source, reader.files

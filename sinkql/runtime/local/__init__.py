@@ -1,6 +1,10 @@
-"""Batches in this process, without Spark: for tests of pipelines, and SinkQL's own.
+"""Run batches in this process, without Spark: for tests of pipelines, and for SinkQL's own tests.
 
-* `engine`: a job and one batch → rows written and new state.
-* `expression`: a Map's expressions → values in Python, an error that names what only Spark has.
-* `task_input`: what goes into the tasks of operators with state → the same; `task_input`: of joins.
+* `engine`: Run the operators of a job over one batch.
+* `map`: Compute a Map's expressions in Python.
+* `task`: The tasks that read splits and write rows, which Spark's workers run too.
+* `task_input`: Prepare the input of stateful operators.
+* `in_process`: Run a small batch of a Spark sink in this process.
+* `xxhash64`: Hash rows like Spark's xxhash64.
+* `murmur3`: Put rows into buckets like Spark's shuffle.
 """

@@ -1,6 +1,6 @@
-"""A job and one batch → rows written and new state, in this process: Python evaluates, tasks run as Spark runs them.
+"""Run the operators of a job over one batch in this process: rows written and new state.
 
-What each row is several times, or not at all → its rows, in Python.
+Python evaluates the expressions; tasks run as in Spark.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TASK_ROWS = 1000
 
 
 class LocalEngine:
-    """Run a job's operators over a batch in this process; state it leaves is no other engine's."""
+    """Runs a job's operators over a batch in this process; no other engine reads its state."""
 
     bucketing = "local"
 
@@ -43,24 +43,24 @@ class LocalEngine:
         self.buckets = buckets
 
     def execute(self, job: physical.Job, batch: Batch) -> Outcome:
-        """Run the batch; raises SQ3201 for an expression that fails on a row, SQ2663 for what only Spark has."""
+        """Run the batch; raises SQ3201 if an expression fails for a row, SQ2663 for one that only Spark can compute."""
         work = _Work(job, batch, self.buckets, self.sent)
         results = work.write(work.rows(job.write.input))
         operators = list(map(stateful, job.graph.stateful()))
-        buckets = {each.name: each.preparation.buckets(self.buckets) for each in operators}
+        buckets = {operator.name: operator.preparation.buckets(self.buckets) for operator in operators}
         left = collect(work.words, buckets)
         batch.arrangements.home.fetched.update(left.fetched)
         return Outcome(results, work.tallies, left.runs, left.flows)
 
     def sent(self, task: Task) -> Task:
-        """Return a task as it comes to a process of Spark's."""
+        """Return a task after the serialization that a Spark process would receive."""
         found: Task = pickle.loads(pickle.dumps(task))
         return found
 
 
 @dataclass(slots=True)
 class _Work:
-    """One batch's work: operators → their rows, the columns and then `$diff`, `$seq` or both."""
+    """The work of one batch: returns the rows of operators, their columns and then `$diff`, `$seq` or both."""
 
     job: physical.Job
     batch: Batch
@@ -110,7 +110,7 @@ class _Work:
         return _last(rows, read.key) if self.batch.deduplicated and read.key and not read.holes else rows
 
     def union(self, union: physical.Union) -> pa.Table:
-        tables = [self.rows(each) for each in union.inputs]
+        tables = [self.rows(input_) for input_ in union.inputs]
         schema = _schema(union)
         if physical.change_of(union) == "retract":
             tables = [_with_diff(table) for table in tables]
@@ -180,7 +180,7 @@ def _schema(operator: physical.Operator) -> pa.Schema:
 def _last(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     """Return the last change of each key."""
     values = zip(*(python_values(rows.column(name)) for name in key), strict=True)
-    last = {each: place for place, each in enumerate(values)}
+    last = {value: place for place, value in enumerate(values)}
     return rows.take(pa.array(sorted(last.values()), pa.int64()))
 
 
@@ -192,7 +192,7 @@ def _with_diff(table: pa.Table) -> pa.Table:
 
 
 def _consolidated(rows: pa.Table) -> pa.Table:
-    """Add up the changes of equal rows, and leave out what comes to nothing."""
+    """Add up the changes of equal rows, and omit rows whose changes cancel out."""
     counts: Counter[tuple[Any, ...]] = Counter()
     places: dict[tuple[Any, ...], int] = {}
     *columns, diffs = map(python_values, rows.columns)
@@ -206,10 +206,10 @@ def _consolidated(rows: pa.Table) -> pa.Table:
 
 
 def _alike(value: Any) -> Any:
-    """Return what stands for a value among rows that are compared: NaN equals NaN."""
+    """Return a comparison key of a value: NaN equals NaN."""
     if isinstance(value, tuple):
         return tuple(map(_alike, value))
-    return "NaN" if value != value else value  # only NaN is not itself
+    return "NaN" if value != value else value  # only NaN differs from itself
 
 
 def _split(rows: pa.Table, hashes: np.ndarray[tuple[int], np.dtype[np.uint64]], buckets: int) -> list[pa.Table]:
@@ -218,7 +218,7 @@ def _split(rows: pa.Table, hashes: np.ndarray[tuple[int], np.dtype[np.uint64]], 
 
 
 def flattened(operator: physical.Flatten, below: pa.Table) -> pa.Table:
-    """Return what a Flatten gives, with the columns that are not the user's."""
+    """Return the rows of a Flatten, with the internal columns."""
     array = operator.array.expression
     assert isinstance(array, logical.Reference)
     held = below.column(array.name).combine_chunks()
@@ -239,7 +239,7 @@ def flattened(operator: physical.Flatten, below: pa.Table) -> pa.Table:
 
 
 def repeated(job: physical.Job, operator: physical.Repeat, below: pa.Table) -> pa.Table:
-    """Return what a Repeat gives."""
+    """Return the rows of a Repeat."""
     times = np.array(values(job, operator.times, below), np.int64)
     diffs = below.column(physical.DIFF).to_numpy() * times
     place = below.column_names.index(physical.DIFF)

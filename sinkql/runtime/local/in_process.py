@@ -1,9 +1,8 @@
-"""A small batch → read, computed and written in this process, without a job of Spark.
+"""Read, compute and write a small batch in this process, without a Spark job.
 
-To hand a task to Spark takes two to four times the CPU that reading and writing some rows does, and more of this
-process's own time; a shuffle takes twenty times as much, rows that overwrite each other take two, and Spark plans the
-whole batch anew each time. Expressions are computed by `evaluate`; where that is not sure, or a row fails, the batch is
-Spark's.
+Passing a task to Spark takes two to four times the CPU of reading and writing a few rows, and more of this process's
+time. A shuffle takes twenty times as much, overwriting rows require two shuffles, and Spark plans each batch again.
+`evaluate` computes the expressions; if it cannot, or if a row fails, Spark runs the batch.
 """
 
 from __future__ import annotations
@@ -36,22 +35,22 @@ from sinkql.storage.consolidate import consolidate
 
 _BATCH_ROWS = 1 << 15
 _MERGED_ROWS = 1 << 20
-"""Of state with more rows to be put together the batch is Spark's: this process has all sinks to see to."""
+"""With more rows of state to merge, Spark runs the batch: this process serves all sinks."""
 
 _BYTES = 64 << 20
 
 
 _COMPUTED_ROWS = 1 << 14
-"""Of more rows expressions are computed by Spark, and of those on which one fails here: it says so, or can do it."""
+"""With more rows, Spark computes the expressions, as for a row that fails here: Spark reports it, or can compute it."""
 
 
 class _ElsewhereError(Exception):
-    """The batch is Spark's."""
+    """Spark must run the batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class InProcessBatch:
-    """A batch that is done in this process."""
+    """A batch that runs in this process."""
 
     job: physical.Job
     batch: Batch
@@ -61,20 +60,20 @@ class InProcessBatch:
 
     @classmethod
     def of(cls, job: physical.Job, batch: Batch) -> InProcessBatch | None:
-        """Return it, None for one that is Spark's: by what is done with its rows, or how many there may be."""
+        """Return the batch, or None if Spark must run it because of its operators or its number of rows."""
         if (
             batch.deduplicated
             or not _simple(job, batch)
             or (job.remote and (job.stateful() or batch.task.buckets is not None))
         ):
-            return None  # executors have what is kept, and this process has not
+            return None  # the state is on the executors, not in this process
         if not all(batch.readers[source].fits_in_process(parts) for source, parts in batch.splits.items()):
             return None
         found = cls(job, batch)
         return found if all(map(found._light, job.graph.stateful())) else None
 
     def compute(self) -> Outcome | None:
-        """Read and write; raises what a task may. None where it turns out to be Spark's."""
+        """Read and write; raises the errors of a task. Return None if Spark must run the batch."""
         buckets = self.batch.task.buckets
         try:
             results = self._appended() if buckets is None else self._keyed(buckets)
@@ -82,21 +81,21 @@ class InProcessBatch:
             return None
         totals, missing = source_tallies(self._words, self.batch.splits)
         assert not missing
-        operators = {each.name: self._buckets(each) for each in self._operators()}
+        operators = {operator.name: self._buckets(operator) for operator in self._operators()}
         left = report.collect(self._words, operators)
         self.batch.arrangements.home.fetched.update(left.fetched)
         return Outcome(results, totals, left.runs, left.flows)
 
     def _appended(self) -> list[WriteResult]:
-        """Write rows as they are read."""
+        """Write the rows as they are read."""
         write = self.job.write
         if not any(self.batch.splits.values()):
             return []
         names = [column.name for column in write.columns]
         rows = self._rows(write.input, sequence=False)
-        if self._operators():  # whose rows may be more than come
+        if self._operators():  # they may return more rows than they read
             rows = iter(self._table(write.input, sequence=False).to_batches())
-        return [self._written(0, (each.select(names) for each in rows))]
+        return [self._written(0, (row.select(names) for row in rows))]
 
     def _keyed(self, buckets: int) -> list[WriteResult]:
         """Write the rows of each bucket."""
@@ -138,14 +137,14 @@ class InProcessBatch:
         return read_task(read, used_columns(self.job)[read.source], self.batch, sequence=sequence)
 
     def _rows(self, operator: physical.Operator, *, sequence: bool) -> Iterator[pa.RecordBatch]:
-        """Yield the operator's rows: its columns, then `$diff` unless they only come, `$seq` if asked for."""
+        """Yield the operator's rows: its columns, then `$diff` unless they are only inserted, `$seq` on request."""
         match operator:
             case physical.Read():
                 task = self._reading(operator, sequence=sequence)
                 yield from task.rows(range(len(task.splits)), self.attempt, self._words.append)
             case physical.Map() if (below := _handed_on(operator)) is not None:
                 for rows in self._rows(operator.input, sequence=sequence):
-                    yield _renamed(rows, below, [each.name for each in operator.outputs]) if below else rows
+                    yield _renamed(rows, below, [output.name for output in operator.outputs]) if below else rows
             case physical.Map():
                 yield from self._computed(operator, sequence=sequence)
             case physical.Union():
@@ -157,7 +156,7 @@ class InProcessBatch:
                     self._shared[operator.name] = self._table(self.job.shared[operator.name], sequence=False)
                 yield from self._shared[operator.name].to_batches()
             case physical.Flatten() | physical.Repeat():
-                raise AssertionError(operator)  # which is not simple
+                raise AssertionError(operator)  # it is not simple
 
     def _computed(self, operator: physical.Map, *, sequence: bool) -> Iterator[pa.RecordBatch]:
         count = 0
@@ -174,9 +173,9 @@ class InProcessBatch:
     def _union(self, union: physical.Union, *, sequence: bool) -> Iterator[pa.RecordBatch]:
         names = [column.name for column in physical.columns_of(union)]
         retract = physical.change_of(union) == "retract"
-        for each in union.inputs:
-            own = [column.name for column in physical.columns_of(each)]
-            for rows in self._rows(each, sequence=sequence):
+        for input_ in union.inputs:
+            own = [column.name for column in physical.columns_of(input_)]
+            for rows in self._rows(input_, sequence=sequence):
                 found = _renamed(rows, own, names)
                 if retract and DIFF not in rows.schema.names:
                     found = found.append_column(DIFF, pa.array(np.ones(len(rows), np.int64)))
@@ -203,7 +202,7 @@ class InProcessBatch:
     def _places(
         self, struct: physical.Stateful, preparation: TaskInput, rows: pa.Table, buckets: int
     ) -> NDArray[np.int64]:
-        """Return the bucket of each of an operator's rows."""
+        """Return the bucket of each row of an operator."""
         copartitioned = self.job.copartitioned
         if copartitioned is None or copartitioned.operator is not struct:
             return bucket_numbers([rows.column("$h1").combine_chunks()], ["bigint"], buckets)
@@ -218,40 +217,40 @@ class InProcessBatch:
         return operator.preparation.buckets(int(self.batch.arrangements.manifest["buckets"]))
 
     def _light(self, struct: physical.Stateful) -> bool:
-        """Tell whether the batch puts few rows of an operator's state together."""
+        """Return whether the batch merges few rows of an operator's state."""
         known = self.batch.arrangements.manifest["arrangements"]
         return all(
-            rows_to_merge(entries, int(bucket), _BATCH_ROWS, grows=each.grows) <= _MERGED_ROWS
-            for each in stateful(struct).arrangements
-            if self._comes_to(each.name, struct)
-            for bucket, entries in known.get(each.name, {}).items()
+            rows_to_merge(entries, int(bucket), _BATCH_ROWS, grows=arrangement.grows) <= _MERGED_ROWS
+            for arrangement in stateful(struct).arrangements
+            if self._comes_to(arrangement.name, struct)
+            for bucket, entries in known.get(arrangement.name, {}).items()
         )
 
     def _comes_to(self, arrangement: str, struct: physical.Stateful) -> bool:
-        """Tell whether the batch may have rows for an arrangement: none is merged without."""
+        """Return whether the batch may have rows for an arrangement; without rows nothing is merged."""
         sides = struct.leaves if isinstance(struct, physical.Join) else ()
         inputs = [side.input for side in sides if side.arrangement == arrangement] or struct.entering
-        reads = (read for each in inputs for read in physical.reads_below(each, self.job.shared))
+        reads = (read for input_ in inputs for read in physical.reads_below(input_, self.job.shared))
         return any(self.batch.splits.get(read.source) for read in reads)
 
 
 def _simple(job: physical.Job, batch: Batch) -> bool:
-    """Tell whether all is computed here as by Spark, and rows meet others by keys that are hashed as it does."""
+    """Return whether this process computes the same as Spark, and hashes the keys of rows like Spark."""
     operators = job.graph.running()
-    stateful_ = any(isinstance(each, physical.Stateful) for each in operators)
+    stateful_ = any(isinstance(operator, physical.Stateful) for operator in operators)
     if not all(map(_plain, operators)) or (batch.cleared and stateful_):
         return False
     task, write = batch.task, job.write
     if task.buckets is None:
         return write.mode == "append" and write.change == "append"
-    if write.change == "upsert" and any(isinstance(each, physical.Union) for each in operators):
+    if write.change == "upsert" and any(isinstance(operator, physical.Union) for operator in operators):
         return False
     types = {column.name: column.type for column in write.columns}
     return all(is_hashable(types[name]) for name in task.key)
 
 
 def _plain(operator: physical.Operator) -> bool:
-    """Tell whether an operator gives here what it does in Spark."""
+    """Return whether an operator has the same result here as in Spark."""
     match operator:
         case physical.Read():
             return operator.change != "retract"
@@ -259,7 +258,7 @@ def _plain(operator: physical.Operator) -> bool:
             return _handed_on(operator) is not None or _evaluated(operator)
         case physical.Union() | physical.Use():
             return True
-        case physical.Bound():  # whose clock is Spark's to follow
+        case physical.Bound():  # only Spark follows its clock
             return False
         case physical.Stateful():
             return hashable(stateful(operator).preparation)
@@ -268,17 +267,17 @@ def _plain(operator: physical.Operator) -> bool:
 
 
 def _handed_on(map_: physical.Map) -> list[str] | None:
-    """Return the names below of columns that are only handed on, None where one is not, or rows are filtered."""
+    """Return the input names of columns that are only passed on; None if one is computed, or rows are filtered."""
     types = {column.name: column.type for column in physical.columns_of(map_.input)}
-    found = [each.expression.name for each in map_.outputs if isinstance(each.expression, logical.Reference)]
+    found = [output.expression.name for output in map_.outputs if isinstance(output.expression, logical.Reference)]
     same = len(found) == len(map_.outputs) and all(
-        types[name] == each.type for name, each in zip(found, map_.outputs, strict=True)
+        types[name] == output.type for name, output in zip(found, map_.outputs, strict=True)
     )
     return found if map_.where is None and same else None
 
 
 def _evaluated(map_: physical.Map) -> bool:
-    """Tell whether all that a Map computes has a form in Python."""
+    """Return whether all expressions of a Map have a form in Python."""
     names = [column.name for column in physical.columns_of(map_.input)]
     every = [*map_.outputs, *([] if map_.where is None else [map_.where])]
     return all(evaluate.function_of(each.expression, names) is not None for each in every)

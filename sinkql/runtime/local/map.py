@@ -1,4 +1,4 @@
-"""A Map's expressions → values in Python; an error that names what only Spark has."""
+"""Compute a Map's expressions in Python; raise an error that names an expression only Spark can compute."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Row = tuple[Any, ...]
 
 
 def python_rows(table: pa.Table) -> list[Row]:
-    """Return rows as Python has them; raises SQ2663 for dates and times of years that it has not."""
+    """Return rows as Python values; raises SQ2663 for dates and times in years outside of Python's range."""
     try:
         return list(zip(*map(python_values, table.columns), strict=True))
     except (OverflowError, ValueError):
@@ -30,9 +30,9 @@ def python_rows(table: pa.Table) -> list[Row]:
 
 
 def mapped(job: physical.Job, map_: physical.Map, below: pa.Table) -> pa.Table:
-    """Return what a Map gives, with the columns that are not the user's; raises SQ3201 and SQ2663.
+    """Return the rows of a Map, with the internal columns; raises SQ3201 and SQ2663.
 
-    Of an upsert relation's row that is filtered out the key is gone; nothing is computed of such a key.
+    A filtered row of an upsert relation deletes its key, and nothing is computed for such a key.
     """
     overwrites = physical.change_of(map_) == "upsert"
     if map_.where is not None:
@@ -43,7 +43,7 @@ def mapped(job: physical.Job, map_: physical.Map, below: pa.Table) -> pa.Table:
     alive = _alive(below) if overwrites else np.ones(len(below), np.bool_)
     rows = python_rows(below.filter(pa.array(alive))) if not all(map(_plain, map_.outputs)) else []
     places = pa.array(np.cumsum(alive) - 1, mask=~alive)
-    fields = [pa.field(each.name, arrow_type(each.type)) for each in map_.outputs]
+    fields = [pa.field(output.name, arrow_type(output.type)) for output in map_.outputs]
     arrays = [
         _taken(output.expression, below).cast(field.type)
         if _plain(output)
@@ -61,7 +61,7 @@ def _filtered(job: physical.Job, where: physical.Output, below: pa.Table) -> pa.
 
 
 def _tombstoned(job: physical.Job, where: physical.Output, below: pa.Table) -> pa.Table:
-    """Return all rows, of which those are gone that are filtered out, or were gone already."""
+    """Return all rows; filtered rows, and rows deleted before, are marked as deleted."""
     alive = _alive(below)
     live = python_rows(below.filter(pa.array(alive)))
     alive[np.flatnonzero(alive)] = [value is True for value in values(job, where, below, live)]
@@ -78,13 +78,13 @@ def _plain(output: physical.Output) -> bool:
     return isinstance(output.expression, Reference)
 
 
-def _taken(expression: Expression, below: pa.Table) -> Any:  # Any: an array of pyarrow's, which publishes no types
+def _taken(expression: Expression, below: pa.Table) -> Any:  # Any: pyarrow publishes no types
     assert isinstance(expression, Reference)
     return below.column(expression.name)
 
 
 def values(job: physical.Job, output: physical.Output, below: pa.Table, rows: Sequence[Row] | None = None) -> list[Any]:
-    """Return an expression's values over rows, which are those of `below`; raises SQ3201 and SQ2663."""
+    """Return an expression's values over rows, by default the rows of `below`; raises SQ3201 and SQ2663."""
     function = evaluate.function_of(output.expression, below.column_names)
     if function is None:
         lacking = _lacking(output.expression, below.column_names)
@@ -108,7 +108,7 @@ def _shown(below: pa.Table, row: Row) -> Mapping[str, Any]:
 
 
 def _lacking(expression: Expression, columns: Sequence[str]) -> str:
-    """Return what of an expression has no form: the innermost call or cast that is not evaluated."""
+    """Return the innermost call or cast of an expression that Python cannot evaluate."""
     for node in reversed(list(walk(expression))):
         if not isinstance(node, Reference | Literal) and evaluate.function_of(node, columns) is None:
             return _called(node)

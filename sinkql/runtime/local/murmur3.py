@@ -1,8 +1,8 @@
-"""Rows of a batch → the buckets that Spark's shuffle by their keys would put them into: Murmur3, as Spark has it.
+"""Put the rows of a batch into the buckets of Spark's shuffle by their keys: Murmur3 as in Spark.
 
-It hashes one column after the other, each with the hash of the one before as its seed; NULL leaves that as it is. A
-text's bytes go in four at a time, and each of those left over as a number of its own. A numeric of up to 18 digits is
-hashed as a long, one of more as bytes.
+It hashes one column after another, with the previous hash as the seed; NULL leaves the hash unchanged. A text's bytes
+are hashed four at a time, and each remaining byte as a number. A numeric of up to 18 digits is hashed as a long, a
+longer one as bytes.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ INTS = frozenset({"boolean", "smallint", "integer", "date", "uint2"})
 _LONGS = frozenset({"bigint", "uint4", "time", "timestamp", "timestamptz"})
 TEXTS = frozenset({"text", "uuid"})
 HASHED = INTS | _LONGS | TEXTS
-"""Names of the types of keys that are hashed here, numerics besides."""
+"""The types of keys that this module can hash, besides numeric."""
 _LONG_DIGITS = 18
 
 
 def is_hashable(type_: str) -> bool:
-    """Tell whether keys of a type are hashed here."""
+    """Return whether this module can hash keys of a type."""
     return type_ in HASHED or parse_type(type_).name in ("numeric", "uint8")
 
 
 def bucket_numbers(columns: Sequence[Any], types: Sequence[str], buckets: int) -> NDArray[np.int64]:
-    """Return each row's bucket, of arrays of these types."""
+    """Return the bucket of each row of arrays with these types."""
     found = np.full(len(columns[0]), _SEED, np.uint32)
     with np.errstate(over="ignore"):
         for column, type_ in zip(columns, types, strict=True):
@@ -67,7 +67,7 @@ def numbers(column: pa.Array, type_: pa.DataType) -> Any:
 
 
 def unscaled(column: pa.Array) -> NDArray[np.uint64] | list[bytes]:
-    """Return a numeric's digits: a long of up to 18, the fewest bytes of the number of more."""
+    """Return a numeric's unscaled digits: a long for up to 18 digits, otherwise the shortest bytes of the number."""
     words = np.frombuffer(column.buffers()[1], np.int64).reshape(-1, 2)[column.offset : column.offset + len(column)]
     if column.type.precision <= _LONG_DIGITS:
         return np.ascontiguousarray(words[:, 0]).view(np.uint64)

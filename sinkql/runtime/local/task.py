@@ -1,6 +1,6 @@
-"""What runs in a Python worker: splits → Arrow rows → the write task. Plain Python over Arrow, no Spark in it.
+"""The tasks of Python workers: read splits as Arrow rows, and write them. Needs no Spark.
 
-A job's write → the columns of its sources that are the sink's as they are, where that is all there is to do.
+A job without operators reads and writes in one task.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from sinkql.storage import failpoint
 _SEQ_BITS = 40
 
 Used = Mapping[str, Collection[str]]
-"""The columns that are used of each source."""
+"""The columns of each source that are used."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadTask:
-    """Read splits of one source, some by their number.
+    """Reads splits of one source by their numbers.
 
-    `what` has the columns that are used, `places` where they are in the reader's rows; None where it has no others.
-    `first` is the number of its first split among those of all sources: with the row's place it makes `$seq`, where
-    `sequence` asks for it. `diff` says that the reader gives `$diff`. `letters` writes the records that do not decode,
-    where they are kept.
+    `what` has the used columns, `places` their indexes in the reader's rows; None if they are all. `first` is the
+    number of its first split among the splits of all sources: with the row's place it makes `$seq`, if `sequence` is
+    true. `diff` is true if the reader returns `$diff`. `letters` writes the records that cannot be decoded, if they are
+    kept.
     """
 
     what: physical.Read
@@ -50,7 +50,7 @@ class ReadTask:
     places: tuple[int, ...] | None = None
 
     def rows(self, numbers: Iterable[int], attempt: str, leave: Leave) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of these splits; of each that was read to its end a `SplitReport` is left."""
+        """Yield the rows of these splits; each split that was read to its end adds a `SplitReport`."""
         schema = self.schema()
         for number in numbers:
             with count_split(self.what, self.letters, f"{attempt}-{number}") as tally:
@@ -79,7 +79,7 @@ class ReadTask:
             if self.sequence:
                 arrays = [*arrays, pa.array(np.arange(at, at + batch.num_rows, dtype=np.int64))]
                 at += batch.num_rows
-            # Neither Spark nor Parquet casts: a wrong type here would be wrong rows there.
+            # Neither Spark nor Parquet casts: a wrong type here would become wrong rows there.
             if [array.type for array in arrays] != schema.types:
                 raise SinkqlError(
                     "SQ3390",
@@ -91,7 +91,7 @@ class ReadTask:
 
 @dataclass(frozen=True, slots=True)
 class SourceColumns:
-    """Name the columns of a source, in order, that go to the sink's under the sink's names."""
+    """The columns of a source, in order, that become the sink's columns under the sink's names."""
 
     source: str
     columns: tuple[str, ...]
@@ -99,9 +99,9 @@ class SourceColumns:
 
 @dataclass(frozen=True, slots=True)
 class FusedTask:
-    """Read splits and write them in one go: rows never leave Arrow.
+    """Reads splits and writes them in one step: rows never leave Arrow.
 
-    `work` holds (branch, split number); `names` are the sink's columns.
+    `work` has pairs of branch and split number; `names` are the sink's columns.
     """
 
     reads: Mapping[str, ReadTask]
@@ -122,12 +122,12 @@ class FusedTask:
 
 
 def used_columns(job: physical.Job) -> Used:
-    """Return the columns that a job uses of each source."""
+    """Return the columns of each source that a job uses."""
     return physical.columns_read(job.graph, [column.name for column in job.write.columns])
 
 
 def read_task(read: physical.Read, used: Collection[str], batch: Batch, *, sequence: bool) -> ReadTask:
-    """Return what reads the splits of a batch of one source, those of its columns that are `used`."""
+    """Return a task that reads the splits of one source in a batch, with the `used` columns."""
     first = 0
     for source, parts in batch.splits.items():
         if source == read.source:
@@ -150,7 +150,7 @@ def read_task(read: physical.Read, used: Collection[str], batch: Batch, *, seque
 
 
 def _places(read: physical.Read, used: Collection[str]) -> tuple[int, ...]:
-    """Return where used columns are in a reader's rows, and those that are not the user's."""
+    """Return the indexes of used columns in a reader's rows, and of the internal columns."""
     own = [place for place, column in enumerate(read.columns) if column.name in used]
     more = (read.change != "append") + 2 * read.holes
     return (*own, *range(len(read.columns), len(read.columns) + more))
@@ -159,7 +159,7 @@ def _places(read: physical.Read, used: Collection[str]) -> tuple[int, ...]:
 def fused_task(
     job: physical.Job, branches: Sequence[SourceColumns], used: Used, batch: Batch
 ) -> tuple[FusedTask, list[tuple[int, int]]]:
-    """Return what reads and writes in one go, and its work: branches with the numbers of their splits."""
+    """Return the task that reads and writes in one step, and its work: branches with the numbers of their splits."""
     reads = {read.source: read_task(read, used[read.source], batch, sequence=False) for read in job.reads()}
     names = tuple(column.name for column in job.write.columns)
     work = [(at, number) for at, branch in enumerate(branches) for number in range(len(batch.splits[branch.source]))]
@@ -168,7 +168,7 @@ def fused_task(
 
 @dataclass(frozen=True, slots=True)
 class SplitReport:
-    """The word that a task leaves of a split that it has read."""
+    """The report of a task about one split that it has read."""
 
     source: str
     number: int
@@ -178,21 +178,21 @@ class SplitReport:
 def source_tallies(
     words: Iterable[object], splits: Mapping[str, Sequence[Split]]
 ) -> tuple[dict[str, Tally], list[tuple[str, int]]]:
-    """Return a tally a source, one word a split, and the splits of which there is none.
+    """Return the record accounting of each source, from one report per split, and the splits without a report.
 
-    Raises SQ3391 where two attempts at a split counted differently: a split must give the same rows each time.
+    Raises SQ3391 if two attempts at a split counted differently: a split must return the same rows each time.
     """
     found: dict[tuple[str, int], Tally] = {}
-    for each in words:
-        if not isinstance(each, SplitReport):
+    for word in words:
+        if not isinstance(word, SplitReport):
             continue
-        twin = found.setdefault((each.source, each.number), each.tally)
-        if _counts(twin) != _counts(each.tally):
+        twin = found.setdefault((word.source, word.number), word.tally)
+        if _counts(twin) != _counts(word.tally):
             raise SinkqlError(
                 "SQ3391",
-                f'source "{each.source}" returned different rows when part of it was read again',
-                detail=f"{twin.rows} rows, {twin.failed} of them failed, then {each.tally.rows} and "
-                f"{each.tally.failed}",
+                f'source "{word.source}" returned different rows when part of it was read again',
+                detail=f"{twin.rows} rows, {twin.failed} of them failed, then {word.tally.rows} and "
+                f"{word.tally.failed}",
             )
     totals = {source: Tally() for source in splits}
     missing = []
@@ -211,7 +211,7 @@ def _counts(tally: Tally) -> tuple[int, ...]:
 
 
 def fusable(write: physical.Write) -> tuple[SourceColumns, ...] | None:
-    """Return which columns of which sources are the sink's, if that is all there is to do."""
+    """Return the source columns that are the sink's columns, if the job computes nothing else."""
     if write.mode != "append" or write.change != "append":
         return None
     return _branches(write.input, tuple(column.name for column in write.columns))
@@ -228,9 +228,9 @@ def _branches(operator: physical.Operator, names: tuple[str, ...]) -> tuple[Sour
         case physical.Union():
             first = [column.name for column in physical.columns_of(operator)]
             found: list[SourceColumns] = []
-            for each in operator.inputs:
-                own = [column.name for column in physical.columns_of(each)]
-                branches = _branches(each, tuple(own[first.index(name)] for name in names))
+            for input_ in operator.inputs:
+                own = [column.name for column in physical.columns_of(input_)]
+                branches = _branches(input_, tuple(own[first.index(name)] for name in names))
                 if branches is None:
                     return None
                 found.extend(branches)

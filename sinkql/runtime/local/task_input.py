@@ -1,6 +1,5 @@
-"""What goes into the tasks of an operator with state → prepared in Python, as `lowering.preparation` says.
-
-The rows of both sides of a join → what goes into its tasks, as `lowering.sides` says.
+"""Prepare the input of stateful operators in Python, as `lowering.task_input` defines it: of the rows of a batch, and
+of both sides of a join.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ _NEEDED = 1 << 64
 
 
 def prepared(preparation: TaskInput, rows: pa.Table) -> pa.Table:
-    """Return the rows of a batch in groups, with what each comes to, or one by one where their order counts."""
-    values = {each.name: normal(each, rows) for each in preparation.values}
+    """Return the rows of a batch in groups with their sums, or one by one if their order matters."""
+    values = {value.name: normal(value, rows) for value in preparation.values}
     columns: dict[str, Sequence[Any]] = {
-        each.name: hashed(each, values, len(rows)) if preparation.spreads(each) else [0] * len(rows)
-        for each in preparation.hashes
+        hash_.name: hashed(hash_, values, len(rows)) if preparation.spreads(hash_) else [0] * len(rows)
+        for hash_ in preparation.hashes
     }
     if preparation.ordered:
-        columns |= {each.name: as_is(each, rows) for each in preparation.values}
+        columns |= {value.name: as_is(value, rows) for value in preparation.values}
         own = {name: rows.column(name) for name in (physical.DIFF, physical.SEQ)}
         every: dict[str, Any] = {**columns, **own}
         schema = preparation.delivered()
@@ -62,17 +61,17 @@ def prepared(preparation: TaskInput, rows: pa.Table) -> pa.Table:
     return pa.table(arrays, schema=schema)
 
 
-def _array(values: Any, type_: pa.DataType) -> Any:  # Any: an array of pyarrow's, which publishes no types
+def _array(values: Any, type_: pa.DataType) -> Any:  # Any: pyarrow publishes no types
     return values if isinstance(values, pa.ChunkedArray) else pa.array(values, type_)
 
 
 def as_is(value: Value, rows: pa.Table) -> list[Any]:
-    """Return a column as it is: rows that no group takes keep their values."""
+    """Return a column unchanged: rows outside of all groups keep their values."""
     return [each for (each,) in python_rows(rows.select([value.column]))]
 
 
 def normal(value: Value, rows: pa.Table) -> list[Any]:
-    """Return a column with one zero and one NaN, in arrays and records too."""
+    """Return a column with one zero and one NaN, also inside arrays and records."""
     column = as_is(value, rows)
     return list(map(_one, column)) if _has_floats(parse_type(value.type)) else column
 
@@ -80,7 +79,7 @@ def normal(value: Value, rows: pa.Table) -> list[Any]:
 def _has_floats(type_: Type) -> bool:
     if type_.element is not None:
         return _has_floats(type_.element)
-    return str(type_) in FLOATS or any(_has_floats(each.type) for each in type_.fields)
+    return str(type_) in FLOATS or any(_has_floats(field.type) for field in type_.fields)
 
 
 def _one(value: Any) -> Any:
@@ -92,8 +91,8 @@ def _one(value: Any) -> Any:
 
 
 def hashed(hash_: Hash, values: dict[str, list[Any]], count: int) -> list[int]:
-    """Return a hash of each of `count` rows, of columns by name."""
-    columns = [values[each.name] for each in hash_.values]
+    """Return a hash for each of `count` rows, of columns by name."""
+    columns = [values[value.name] for value in hash_.values]
     rows = zip(*columns, strict=True) if columns else [()] * count
     return [_signed(hash_of(row, hash_.domain)) for row in rows]
 
@@ -151,7 +150,7 @@ def _float_sum(changes: Changed) -> float:
 
 
 def prepared_sides(preparation: SidesPreparation, inputs: Sequence[pa.Table], buckets: int) -> pa.Table:
-    """Return the rows of all sides, with those of a replicated one once for each bucket."""
+    """Return the rows of all sides; the rows of a replicated side once for each bucket."""
     parts = [_prepared(preparation, side, rows, buckets) for side, rows in zip(preparation.sides, inputs, strict=True)]
     return pa.concat_tables(parts)
 
@@ -187,12 +186,12 @@ def _prepared(preparation: SidesPreparation, side: PreparedSide, rows: pa.Table,
     return _everywhere(found, buckets, preparation.place) if side.replicated else found
 
 
-def _sides_array(values: Any, type_: pa.DataType) -> Any:  # Any: an array of pyarrow's, which publishes no types
+def _sides_array(values: Any, type_: pa.DataType) -> Any:  # Any: pyarrow publishes no types
     return values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values, type_)
 
 
 def _everywhere(rows: pa.Table, buckets: int, column: str) -> pa.Table:
-    """Return the rows once for each bucket; the number of a bucket is a hash that leads there."""
+    """Return the rows once for each bucket; a bucket's number is a hash that leads to it."""
     place = rows.column_names.index(column)
     parts = [rows.set_column(place, column, pa.array(np.full(len(rows), bucket))) for bucket in range(buckets)]
     return pa.concat_tables(parts)

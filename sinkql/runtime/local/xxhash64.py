@@ -1,8 +1,8 @@
-"""Columns of a batch → the hashes that Spark's `xxhash64` gives their rows.
+"""Hash the columns of a batch like Spark's `xxhash64`.
 
-It hashes one column after the other, each with the hash of the one before as its seed; NULL leaves that as it is.
-Numbers are hashed here for all rows at once; texts, bytes and numerics of more than 18 digits one by one. Of floats
-there is one zero and one NaN.
+It hashes one column after another, with the previous hash as the seed; NULL leaves the hash unchanged. Numbers are
+hashed for all rows together; texts, bytes and numerics of more than 18 digits one by one. Floats have one zero and one
+NaN.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from sinkql.runtime.local.murmur3 import INTS, TEXTS, is_hashable, numbers, unsc
 
 Hashes = NDArray[np.uint64]
 _BYTES = frozenset({"bytea", "jsonb", "interval"})
-"""Names of types that are bytes, or texts."""
+"""The types that are bytes or texts."""
 _SEED = 42
 _P1, _P2, _P3 = np.uint64(0x9E3779B185EBCA87), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0x165667B19E3779F9)
 _P4, _P5 = np.uint64(0x85EBCA77C2B2AE63), np.uint64(0x27D4EB2F165667C5)
 
 
 def hashable(preparation: TaskInput) -> bool:
-    """Tell whether all that goes into its hashes is hashed here, and no order of rows decides a sum."""
+    """Return whether this module can compute all hashes, and the order of rows decides no sum."""
     if isinstance(preparation, SidesPreparation):
-        hashes = [each for side in preparation.sides for each in side.hashes]
+        hashes = [hash_ for side in preparation.sides for hash_ in side.hashes]
         given = [value for side in preparation.sides for value in side.given]
         return preparation.repeated is None and all(map(_hashable, [*_values(hashes), *given]))
-    sums = any(each.kind == "sum" and each.type in FLOATS for each in preparation.measures)
+    sums = any(measure.kind == "sum" and measure.type in FLOATS for measure in preparation.measures)
     return not sums and all(map(_hashable, _values(preparation.hashes)))
 
 
 def _values(hashes: Iterable[Hash]) -> list[Value]:
-    return [value for each in hashes for value in each.values]
+    return [value for hash_ in hashes for value in hash_.values]
 
 
 def _hashable(value: Value) -> bool:
@@ -50,30 +50,30 @@ def _hashable(value: Value) -> bool:
 
 
 def prepared(preparation: TaskInput, rows: pa.Table) -> pa.Table:
-    """Return rows as an operator's tasks take them, one by one: those of a group add up in its task.
+    """Return rows as an operator's tasks receive them, one by one: the rows of a group are added in its task.
 
     Raises ArrowInvalid for a summand that does not fit.
     """
     nothing = np.zeros(len(rows), np.int64)
     found: dict[str, Any] = {
-        each.name: pa.array(_hash(each, rows).view(np.int64) if preparation.spreads(each) else nothing)
-        for each in preparation.hashes
+        hash_.name: pa.array(_hash(hash_, rows).view(np.int64) if preparation.spreads(hash_) else nothing)
+        for hash_ in preparation.hashes
     }
     if preparation.ordered:
-        found |= {each.name: rows.column(each.column) for each in preparation.values}
+        found |= {value.name: rows.column(value.column) for value in preparation.values}
         found |= {name: rows.column(name) for name in (DIFF, SEQ)}
     else:
-        columns = {each.name: rows.column(each.column) for each in preparation.values}
-        found |= {each.name: _normal(columns[each.name]) for each in preparation.values if each.type in FLOATS}
+        columns = {value.name: rows.column(value.column) for value in preparation.values}
+        found |= {value.name: _normal(columns[value.name]) for value in preparation.values if value.type in FLOATS}
         found = columns | found
         diff = pa.array(np.ones(len(rows), np.int64)) if preparation.append else rows.column(DIFF)
-        found |= {each.name: _measured(each, found.get(each.value), diff) for each in preparation.measures}
+        found |= {measure.name: _measured(measure, found.get(measure.value), diff) for measure in preparation.measures}
     schema = preparation.delivered()
     return pa.table([found[name] for name in schema.names], schema=schema)
 
 
 def _measured(measure: Measure, value: Any, diff: Any) -> Any:
-    """Return what each row comes to."""
+    """Return each row's contribution to a measure."""
     match measure.kind:
         case "rows":
             return diff
@@ -96,7 +96,7 @@ def _multiples(value: Any, diff: Any, type_: pa.DataType) -> Any:
 
 
 def prepared_sides(preparation: SidesPreparation, inputs: Sequence[pa.Table]) -> pa.Table:
-    """Return the rows of all sides of a join as its tasks take them."""
+    """Return the rows of all sides of a join as its tasks receive them."""
     parts = [_side(preparation, side, rows) for side, rows in zip(preparation.sides, inputs, strict=True)]
     return pa.concat_tables(parts).combine_chunks()
 
@@ -123,7 +123,7 @@ def _side(preparation: SidesPreparation, side: PreparedSide, rows: pa.Table) -> 
         column = rows.column(each.column)
         found[each.name] = column if side.latest or each.type not in FLOATS else _normal(column)
     arrays = [found.get(each.name) for each in schema]
-    filled = [pa.nulls(count, of.type) if each is None else each for each, of in zip(arrays, schema, strict=True)]
+    filled = [pa.nulls(count, of.type) if array is None else array for array, of in zip(arrays, schema, strict=True)]
     table = pa.table(filled, schema=schema)
     return table if side.preserved or not loose.any() else table.filter(pa.array(~loose))
 
@@ -137,10 +137,10 @@ def _normal(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def _hash(hash_: Hash, rows: pa.Table) -> Hashes:
     columns: list[pa.Array] = [pa.array(np.full(len(rows), hash_.domain, np.int64))]
     types = ["bigint"]
-    for each in hash_.values:
-        column = rows.column(each.column).combine_chunks()
+    for value in hash_.values:
+        column = rows.column(value.column).combine_chunks()
         columns += [column.is_null(), column]
-        types += ["boolean", each.type]
+        types += ["boolean", value.type]
     return xxhash64(columns, types)
 
 

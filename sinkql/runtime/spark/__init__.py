@@ -1,14 +1,27 @@
-"""Spark.
+"""Run batches with Spark.
 
-* `scratch_folder`, `java`, `jvm`, `session`: settings of a cluster → a Spark session that leaks no secret, and ends for
-  sure; `class_archive`: what Java starts faster with; `class_archive_run`: the program that makes it.
-* `cluster`: a master elsewhere → what its executors are given, and whether they run it; `master`: whether it is there;
-  `package`: the archive of SinkQL for executors.
-* `batch_worker`: a streaming query in which the conductor runs batches.
-* `engine`: operators and splits → Spark's work; `runtime.local.fusion`: jobs that need none of it;
-  `runtime.local.task`: what runs in workers; `runtime.local.in_process`: what is too small for that; `arrow`: how a
-  task knows its bucket.
-* `diagnosis`: a failed batch → the expression of the user's SQL, and a row on which it fails.
-* `daemon`: the parent of Spark's Python workers.
-* `adhoc`: queries that run once.
+Starting Spark:
+* `session`: Start a Spark session with the settings of a cluster, and stop it.
+* `java`: Find the Java for Spark.
+* `jvm`: Start, end and kill a JVM.
+* `scratch_folder`: The private folder of a Spark application.
+* `setting_path`: Make relative paths in Spark's settings absolute.
+* `class_archive`: The archive of classes that shortens Java's start.
+* `class_archive_run`: The program that makes the archive.
+
+Executors elsewhere:
+* `master`: Check that a master answers, and find this machine's address.
+* `cluster`: The settings of executors, and whether they run.
+* `package`: The archive of SinkQL for executors.
+* `daemon`: The parent of Spark's Python workers.
+
+Running batches:
+* `batch_worker`: A streaming query in which the batch scheduler runs batches.
+* `engine`: Run operators and splits in Spark.
+* `arrow`: Convert rows between Arrow and Spark, and give each task its bucket.
+* `python_function`: Python functions for Spark SQL.
+* `staged_rows`: Rows of the driver's machine for tasks on other machines.
+* `task_report`: Reports of tasks to this process.
+* `diagnosis`: Find the expression and the row of a failed batch.
+* `adhoc`: Run single queries.
 """

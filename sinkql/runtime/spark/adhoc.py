@@ -1,4 +1,4 @@
-"""Spark SQL and Arrow tables → an Arrow table: queries that run once, in a local Spark that starts at the first one."""
+"""Run single queries over Arrow tables in a local Spark, which starts with the first query."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _HINT = "Guard it, as in CASE WHEN value ~ '^[0-9]{1,9}$' THEN value::int END or
 
 
 class AdhocSpark:
-    """Run queries; Spark keeps its files in `folder` meanwhile. A Spark that this process has is used."""
+    """Runs queries; Spark keeps its files in `folder`. If this process already has a Spark, it is used."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = ScratchFolder(folder, "query")
         self._settings = spark.SparkSettings("local[*]", {}, self._folder.path, "sinkql query")
         self._session: SparkSession | None = None
         self._starting: spark.SparkStart | None = None
-        # Ctrl-C is told to the JVM on the main thread's socket, which must not be in use then
+        # Ctrl-C reaches the JVM through the main thread's socket, which must be free then
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="query")
 
     def query(
@@ -39,14 +39,14 @@ class AdhocSpark:
         inputs: Mapping[str, tuple[Sequence[logical.Column], pa.Table]],
         types: Sequence[logical.Type] = (),
     ) -> pa.Table:
-        """Return what a query gives over inputs by name, columns of `types` first.
+        """Return the result of a query over inputs by name, columns of `types` first.
 
-        Raises SQ3201 for an expression that fails on a row, SQ3212 for a subquery that has two where one is wanted.
+        Raises SQ3201 if an expression fails for a row, SQ3212 for a scalar subquery with several rows.
         """
         session = self._start()
         running = self._worker.submit(self._query, session, sql, inputs)
         try:
-            return from_spark(running.result(), [str(each) for each in types])
+            return from_spark(running.result(), [str(type_) for type_ in types])
         except KeyboardInterrupt:
             session.sparkContext.cancelAllJobs()
             raise
@@ -66,7 +66,7 @@ class AdhocSpark:
                 session.catalog.dropTempView(name)
 
     def close(self) -> None:
-        """Stop Spark if it was started here."""
+        """Stop Spark if this object started it."""
         if self._starting is not None:
             self._starting.end()
             self._folder.release(log=False)
@@ -74,7 +74,7 @@ class AdhocSpark:
         self._session = self._starting = None
 
     def _start(self) -> SparkSession:
-        """Return the session; one that is interrupted while it starts leaves nothing behind."""
+        """Return the session; an interrupted start leaves nothing behind."""
         if self._session is None:
             self._session = SparkSession.getActiveSession()
         if self._session is None:

@@ -1,15 +1,10 @@
-"""How a task with state knows its bucket: a row is there for each bucket, wherever the task's frame stands.
+"""Convert rows between Arrow and Spark, and give each stateful task its bucket.
 
-The number of a task's partition says it only as long as no partitions are put before its own, as a union does. A row
-more for each bucket is cheaper than another shuffle.
+A task's partition number is its bucket only if no partitions precede its own, as in a union. Therefore each bucket has
+one extra row, which costs less than another shuffle.
 
-Rows in Arrow ↔ rows as Spark carries them: of types that Spark has not as `lowering.spark.text` says.
-
-PySpark's mapInArrow, also of columns whose names have dots or backquotes in them, or are stars.
-
-Changes of a bucket, as they come from an operator's task → those that are left of rows that come and go at once.
-
-What is computed of a row may be the same before and after, though the row is another.
+`map_in_arrow` accepts columns whose names contain dots, backquotes or stars. `Consolidation` removes the changes of a
+bucket that cancel out: a computed row may be the same before and after its input changes.
 """
 
 from __future__ import annotations
@@ -41,7 +36,7 @@ _TRIED = 64
 
 @cache
 def hashes_of(buckets: int) -> tuple[int, ...]:
-    """Return a `$h1` for each bucket that a shuffle puts there."""
+    """Return, for each bucket, a `$h1` that a shuffle puts there."""
     found: dict[int, int] = {}
     start = 0
     while len(found) < buckets:
@@ -53,7 +48,7 @@ def hashes_of(buckets: int) -> tuple[int, ...]:
 
 
 def with_bucket_rows(spark: SparkSession, rows: DataFrame, buckets: int, place: str = "$h1") -> DataFrame:
-    """Add a row for each bucket, which has nothing but the `place` that a shuffle puts there, and then NULLs."""
+    """Add a row for each bucket; it has only the `place` that a shuffle puts there, and NULLs."""
     hashes = ", ".join(f"{each}L" for each in hashes_of(buckets))
     own = F.expr(f"element_at(array({hashes}), CAST(id AS INT) + 1)")
     columns = [own if each.name == place else F.lit(None).cast(each.dataType) for each in rows.schema]
@@ -66,9 +61,10 @@ def bucket_column(buckets: int, place: Sequence[str] = ("$h1",)) -> F.Column:
 
 
 def split_bucket_rows(batches: Iterator[pa.RecordBatch]) -> tuple[int | None, Iterator[pa.RecordBatch]]:
-    """Return the bucket of a task's rows, and those that are not there for that alone; no bucket where none come.
+    """Return the bucket of a task's rows, and the rows without the bucket's extra row; no bucket for a task without
+    rows.
 
-    Of `with_bucket_rows` rows one comes always.
+    After `with_bucket_rows` each task has at least one row.
     """
     first = next((batch for batch in batches if batch.num_rows), None)
     if first is None:
@@ -86,7 +82,7 @@ Column = TypeVar("Column", pa.Array, pa.ChunkedArray)
 
 
 def to_spark(rows: Rows) -> Rows:
-    """Return rows as Spark takes them: a time of day is its microseconds."""
+    """Return rows in Spark's types: a time of day is its microseconds."""
     for place, field in enumerate(rows.schema):
         carried = _carried(field.type)
         if carried != field.type:
@@ -95,7 +91,7 @@ def to_spark(rows: Rows) -> Rows:
 
 
 def from_spark(rows: Rows, types: Sequence[str | None]) -> Rows:
-    """Return rows that Spark gave as columns of these types, None for what is none of SinkQL's, have them."""
+    """Return rows of Spark as columns of these types; a column of type None is internal and unchanged."""
     for place, text in enumerate(types):
         field = rows.schema.field(place)
         if pa.types.is_nested(field.type):
@@ -106,12 +102,12 @@ def from_spark(rows: Rows, types: Sequence[str | None]) -> Rows:
 
 
 def batches_to_spark(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Return batches as Spark takes them."""
+    """Return batches in Spark's types."""
     return map(to_spark, batches)
 
 
 def _with_offsets(column: Column) -> Column:
-    """Return a column with the offsets of its lists: Spark leaves out those of no lists, and `nbytes` reads them."""
+    """Return a column with the offsets of its lists: Spark omits them for empty columns, and `nbytes` reads them."""
     if isinstance(column, pa.ChunkedArray):
         return pa.chunked_array(map(_with_offsets, column.chunks), column.type)
     return pa.concat_arrays([pa.array([], column.type), column])
@@ -133,7 +129,7 @@ _PLAIN = re.compile(r"[^.`*]*")
 
 
 def map_in_arrow(rows: DataFrame, function: Callable[[Batches], Batches], schema: StructType | str) -> DataFrame:
-    """Call mapInArrow, which takes the names of a frame's columns for paths: those that are others have plain names."""
+    """Call mapInArrow, which reads column names as paths: other names are replaced by plain names for the call."""
     names = rows.columns
     if all(map(_PLAIN.fullmatch, names)):
         return rows.mapInArrow(function, schema)
@@ -146,7 +142,7 @@ def map_in_arrow(rows: DataFrame, function: Callable[[Batches], Batches], schema
 
 @dataclass(frozen=True, slots=True)
 class Consolidation:
-    """Add up the changes of equal rows, in parts by the sink's key where there are many; `home` has room for these."""
+    """Adds up the changes of equal rows, in parts by the sink's key if there are many; `home` stores these parts."""
 
     key: tuple[str, ...]
     types: tuple[str, ...]
@@ -154,13 +150,13 @@ class Consolidation:
 
     @classmethod
     def of(cls, write: physical.Write, home: StateDirectory) -> Consolidation | None:
-        """Return that of a sink; None where keys of its types are not hashed here."""
+        """Return the consolidation of a sink; None if keys of its types cannot be hashed here."""
         types = {column.name: column.type for column in write.columns}
         found = tuple(types[name] for name in write.key)
         return cls(write.key, found, home) if all(map(is_hashable, found)) else None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield what is left; `$diff` is the last column."""
+        """Yield the rows that remain; `$diff` is the last column."""
         tables = (pa.Table.from_batches([batch]) for batch in batches if batch.num_rows)
         first = next(tables, None)
         if first is not None:

@@ -1,7 +1,7 @@
-"""A Spark session → a lane: a streaming query whose every batch is a round of the conductor's.
+"""Run batches inside a streaming query of Spark, one round of the batch scheduler per micro-batch.
 
-Its input is a folder of empty files, a *tick* a call, which Spark alone looks at: there is no process beside it. What a
-round commits is in the tables; the query's checkpoint is as short-lived as the folder.
+The input of the query is a folder of empty files, one for each round, which only Spark lists; no extra process is
+needed. A round commits to the tables; the query's checkpoint is as temporary as the folder.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from sinkql.errors import disk_full
 
 _TICKS = "ticks"
 _MOST_ROUNDS = 1000
-"""The query's checkpoint names all files that it has seen, and is written anew every few rounds."""
-_STOPS = 20  # on a loaded machine Spark's patience of some seconds is short
+"""The query's checkpoint lists all its files, so it is replaced every few rounds."""
+_STOPS = 20  # on a loaded machine Spark's timeout of a few seconds is too short
 _HERE = "file://"
-"""A cluster may have another file system that goes without saying."""
+"""A cluster may have another default file system."""
 _PATTERN = re.compile(r"([*?\[\]{}\\])")
 
 
 class SparkWorker:
-    """A lane of the conductor; `folder` is new, and its own."""
+    """One streaming query for the batch scheduler; `folder` is new and private."""
 
     def __init__(self, session: SparkSession, folder: Path, round_: Callable[[], None]) -> None:
         folder = folder.absolute()
@@ -36,7 +36,7 @@ class SparkWorker:
         self._folder.mkdir(parents=True, mode=0o700)
         self._round = round_
         self._rounds = 0
-        # a folder's name may have what Spark takes for a pattern
+        # a folder's name may contain characters of Spark's patterns
         ticks = _PATTERN.sub(r"\\\1", str(self._folder))
         rows = session.readStream.format("text").load(f"{_HERE}{ticks}")
         checkpoint = f"{_HERE}{folder / 'checkpoint'}"
@@ -48,16 +48,16 @@ class SparkWorker:
 
     @property
     def is_worn(self) -> bool:
-        """Tell whether the checkpoint has become long."""
+        """Return whether the checkpoint has become long."""
         return self._rounds >= _MOST_ROUNDS
 
     def start_round(self) -> None:
-        """Put a tick there; raises OSError."""
+        """Add a file for the next round; raises OSError."""
         self._rounds += 1
         (self._folder / str(self._rounds)).touch()
 
     def failure(self) -> Exception | None:
-        """Return why the query does not run."""
+        """Return the reason why the query does not run, None while it runs."""
         try:
             if self._query.isActive:
                 return None
@@ -67,13 +67,13 @@ class SparkWorker:
         return self._placed(RuntimeError(str(told) if told is not None else "the query ended"))
 
     def _placed(self, error: Exception) -> Exception:
-        """Return an error of Java's with the folder, where that is what has no room."""
+        """Return a Java error with the folder's path if the folder's disk is full."""
         if disk_full(error) is None:
             return error
         return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._folder.parent))
 
     def stop(self) -> None:
-        """End the query; no batch may be running, or Spark breaks it off."""
+        """End the query; no batch may be running, or Spark would interrupt it."""
         for left in reversed(range(_STOPS)):
             try:
                 self._query.stop()
@@ -86,5 +86,5 @@ class SparkWorker:
                 return
 
     def _batch(self, rows: DataFrame, number: int) -> None:
-        (self._folder / str(self._rounds)).unlink(missing_ok=True)  # each would be listed for ever
+        (self._folder / str(self._rounds)).unlink(missing_ok=True)  # otherwise Spark would list it in each round
         self._round()

@@ -1,7 +1,7 @@
-"""A Java and a Spark → the archive of Spark's classes in the cache folder, which Java maps instead of reading jars.
+"""The archive of Spark's classes in the cache folder, which Java maps instead of reading jars.
 
-The first Spark that starts without one has it made in the background, by a process that gets only time that nobody
-else wants (`rehearsal`). Java takes no archive of another version of itself, or of other jars, and goes on without.
+The first Spark that starts without an archive starts a background process with the lowest priority that makes it
+(`class_archive_run`). Java ignores an archive of another Java version or of other jars.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sinkql.local_path import cache_folder
 _OFF = "SINKQL_ARCHIVE"
 _VARIABLES = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "PYSPARK_SUBMIT_ARGS")
 _OTHERS = ("ArchiveFile", "ArchiveClasses", "Xshare", "agent", "class-path", "classpath", "extraClassPath", "Flight")
-"""What says in Java's options that they are about archives, or leave none of use."""
+"""Java options about archives, or options that exclude archives."""
 _KEPT = 3
 _ROOM = 2 << 30
 _TRY_AGAIN_SECONDS = 24 * 3600.0
@@ -31,26 +31,26 @@ _TORN_SECONDS = 24 * 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """The archive in a file, which may not be there."""
+    """The archive in a file, which may be missing."""
 
     path: Path
 
     @property
     def there(self) -> bool:
-        """Tell whether it is there, and can be read."""
+        """Return whether the archive exists and is readable."""
         return os.access(self.path, os.R_OK)
 
     @property
     def option(self) -> str:
-        """Return Java's option to use it; empty where it is not there, or the user has options of that kind."""
+        """Return Java's option for the archive; empty if it is missing, or if the user has such options."""
         if _others() or not self.there:
             return ""
         with suppress(OSError):
-            os.utime(self.path)  # the last few that were used are kept
+            os.utime(self.path)  # the most recently used archives are kept
         return f"-XX:SharedArchiveFile={self.path}"
 
     def make(self) -> None:
-        """Have it made in the background, unless it is there, is being made, or could not be made today."""
+        """Make the archive in the background, unless it exists, is being made, or could not be made today."""
         if _others() or os.environ.get(_OFF) == "off" or self.there:
             return
         with suppress(OSError):
@@ -60,7 +60,7 @@ class Archive:
                 self._begin(held)
 
     def _hold(self) -> int | None:
-        """Return a lock that the one who makes it holds; None if another does, or there is no use in it now."""
+        """Return the lock of the process that makes the archive; None if another process has it, or has tried today."""
         place = os.statvfs(self.path.parent)
         lock = self.path.with_suffix(".tried")
         tried = lock.exists() and time.time() < lock.stat().st_mtime + _TRY_AGAIN_SECONDS
@@ -92,7 +92,7 @@ class Archive:
 
 
 def archive_of(home: Path, spark: Path) -> Archive:
-    """Return the archive of the classes that the Java of this home loads for the Spark in that folder."""
+    """Return the archive of the classes that this Java loads for the Spark in that folder."""
     home = home.resolve()
     known = [str(home), _age(home / "lib" / "modules"), str(spark), _age(spark / "jars")]
     name = hashlib.sha256("\n".join(known).encode()).hexdigest()[:16]
@@ -100,7 +100,7 @@ def archive_of(home: Path, spark: Path) -> Archive:
 
 
 def tidy(path: Path) -> None:
-    """Delete the archives beside this one but the last few that were used, and what a killed process left."""
+    """Delete all but the most recently used archives, and the leftovers of killed processes."""
     found = sorted(path.parent.glob("spark-*.jsa"), key=lambda each: each.stat().st_mtime)
     torn = [each for each in path.parent.glob("spark-*.draft") if each.stat().st_mtime < time.time() - _TORN_SECONDS]
     for each in (*found[:-_KEPT], *torn):
@@ -117,4 +117,4 @@ def _age(path: Path) -> str:
 
 def _others() -> bool:
     said = " ".join(os.environ.get(name, "") for name in _VARIABLES)
-    return any(each in said for each in _OTHERS)
+    return any(other in said for other in _OTHERS)

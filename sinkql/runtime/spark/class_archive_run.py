@@ -1,9 +1,9 @@
-"""A file's name → Java's archive of the classes that a start of Spark, and batches of some kinds, load.
+"""Make Java's archive of the classes that Spark's start and some kinds of batches load.
 
     python -m sinkql.runtime.spark.class_archive_run [FILE]
 
-Without a name it is the one that Spark is started with here; nothing is done if that is there. It runs a Spark of its
-own, when the machine has nothing else to do.
+The default FILE is the archive that Spark starts with on this machine; if it exists, nothing happens. The program runs
+a separate Spark, when the machine is idle.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def main() -> None:
     path = Path(sys.argv[1]) if len(sys.argv) > 1 else archive_of(check_java().home, spark.HOME).path
     if path.exists():
         return
-    if len(sys.argv) > 1:  # nobody waits for it
+    if len(sys.argv) > 1:  # no process waits for it
         os.nice(19)
         if hasattr(os, "SCHED_IDLE"):
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
@@ -72,7 +72,7 @@ def _rehearse(draft: Path) -> None:
 
 
 def _play(session: SparkSession) -> None:
-    """Do what batches do: tasks of their own, and SQL between Arrow's rows."""
+    """Run the work of batches: tasks, and SQL between Arrow rows."""
 
     def count(number: int, rows: Iterator[int]) -> Iterator[int]:
         yield number + sum(rows)

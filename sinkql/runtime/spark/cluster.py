@@ -1,7 +1,7 @@
-"""A master elsewhere → what its executors are given, and whether they can run what SinkQL gives them.
+"""The settings of executors on other machines, and whether they can run SinkQL.
 
-The driver's own server hands executors the archive of SinkQL and its packages (`package`); they unpack it where they
-run, and their Python finds it there.
+The driver's file server sends executors the archive of SinkQL and its packages (`package`). They unpack it in their
+working folder, where their Python finds it.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from sinkql.state_store.directory import EXECUTOR
 from sinkql.storage import files as storage_files
 
 EXPECTED = "SINKQL_PYTHON"
-"""The variable by which executors are told the version of Python that they need."""
+"""The variable that tells executors the required version of Python."""
 _FOLDER = "sinkql"
 _ENVIRONMENT = "spark.executorEnv."
 _PYTHON = "spark.pyspark.python"
 _ARCHIVES = "spark.archives"
 _OF_YARN = "spark.yarn.dist.archives"
-"""What YARN hands out, and what spark-submit makes there of its --archives."""
+"""The files that YARN distributes, to which spark-submit adds its --archives."""
 _HANDED_OUT = "spark.sinkql.archives"
 _OF_ALL = "default"
-"""Under which Spark knows the archives of all jobs."""
+"""The name of Spark's archives for all jobs."""
 _PATH = f"{_ENVIRONMENT}PYTHONPATH"
 _HOST = "spark.driver.host"
 _FILES = "spark.files"
@@ -44,16 +44,16 @@ _LEAVING = (
     "spark.storage.decommission.rddBlocks.enabled",
     "spark.storage.decommission.shuffleBlocks.enabled",
 )
-"""An executor that is to go hands on what others have not fetched yet, and gets no more tasks."""
+"""A decommissioned executor passes on data that others have not fetched yet, and gets no further tasks."""
 _AUTHENTICATE, _SECRET = "spark.authenticate", "spark.authenticate.secret"
 _GIVEN_SECRET = "_SPARK_AUTH_SECRET"
-"""The variable in which Spark's own programs hand on that secret."""
+"""The variable with which Spark's own programs pass on the secret."""
 _CERTIFICATES = ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
 _VOLUMES, _FOLDERS = "spark.kubernetes.executor.volumes.emptyDir.", "spark-local-dir-"
 _ELSEWHERE = ("spark.kubernetes.executor.podTemplateFile", "spark.kubernetes.local.dirs.tmpfs")
-"""Settings by which pods may have folders for what Spark spills already."""
+"""Settings that may already give pods a folder for spilled data."""
 _SCRATCH = "/var/data/spark"
-"""Where executors' pods have it; Spark would take the path that it has on this machine."""
+"""The folder on executors' pods; Spark would use the path of this machine."""
 _EXECUTORS = "spark.executor.instances"
 _CORES = "spark.executor.cores"
 _WAITING = "spark.scheduler.maxRegisteredResourcesWaitingTime"
@@ -65,7 +65,7 @@ _READ_BYTES = 1 << 16
 _PATIENCE = "120s"
 _UNITS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _LEADS = "ALIVE"
-"""The status of a master that gives executors: others stand by, or look for what they knew."""
+"""The status of a master that grants executors: others are standby or recovering."""
 _PAGES = "Look at the master's page for free cores and memory, and at the log of an executor, if one began."
 _PODS = "Look at the pods: kubectl describe pods --selector spark-role=executor, and kubectl logs, if one began."
 _REMOVED = "removed the application: its executors end as they start"
@@ -74,7 +74,7 @@ _SAID = re.compile(r"^\s*(?:Error from python worker:\s*)?(SinkQL needs Python .
 _OF_JAVA = re.compile(r"\s*at |\s*$|PYTHONPATH was:|  /|.*EOFException|.*Driver stacktrace")
 _OF_API = re.compile(r"KubernetesClientException: (.+)")
 _STATUS = re.compile(r"^Failure executing: .*? Message: |\. Received status: .*")
-"""What is around the sentence that tells."""
+"""The text around the meaningful sentence."""
 _CAUSE = re.compile(r"^Caused by: [\w.$]+: (.+)", re.MULTILINE)
 _FORBIDDEN = re.compile(r"\b40[13]\b|[Ff]orbidden|Unauthorized")
 _STOPPED = re.compile("stopped SparkContext|Spark context stopped")
@@ -82,20 +82,20 @@ _ABSENT = re.compile(r'Cannot run program "([^"]+)"')
 
 
 def python(conf: Mapping[str, str]) -> str:
-    """Return the Python that executors run: the cluster's own of the version that this one has."""
+    """Return the Python of the executors: the cluster's Python of this process's version."""
     return conf.get(_PYTHON) or f"python{python_version()}"
 
 
 def cores(conf: Mapping[str, str]) -> int | None:
-    """Return how many cores the executors have together that are asked for; None where it is not said how many."""
+    """Return the total number of requested cores of all executors; None if the settings do not limit it."""
     executors = conf.get(_EXECUTORS)
     return int(executors) * int(conf.get(_CORES, "1")) if executors is not None else None
 
 
 def with_executor_settings(master: str, conf: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """Return the settings with those that executors need to find SinkQL, and the driver; what users set stays.
+    """Return the settings plus those that executors need to find SinkQL and the driver; users' settings win.
 
-    `folder` takes copies of files that executors are to have. Raises SQ4050 where no master answers, SQ4053, SQ4054.
+    `folder` receives copies of files for executors. Raises SQ4050 if no master answers, SQ4053, SQ4054.
     """
     found = {**conf}
     if master.startswith(ADDRESSED) and (here := own_address(master)) is not None:
@@ -103,20 +103,20 @@ def with_executor_settings(master: str, conf: Mapping[str, str], folder: Path) -
     if master.startswith(KUBERNETES) and not any(name.startswith(_ELSEWHERE) or _FOLDERS in name for name in conf):
         found[f"{_VOLUMES}{_FOLDERS}1.mount.path"] = _SCRATCH
     if master.startswith(KUBERNETES):
-        found.setdefault(_AUTHENTICATE, "true")  # Spark makes the secret; other masters have one of their own, or none
+        found.setdefault(_AUTHENTICATE, "true")  # Spark generates the secret; other masters have their own, or none
     if master.startswith(STANDALONE):
         wanted = cores(conf)
-        if wanted is not None:  # it gives an executor all cores of a machine, and takes no number of executors
+        if wanted is not None:  # a standalone master grants all cores of a machine, and no number of executors
             found.setdefault(_CORES, "1")
             if not _elastic(conf):
                 found.setdefault("spark.cores.max", str(wanted))
         if found.get(_AUTHENTICATE) == "true" and _GIVEN_SECRET in os.environ:
-            found.setdefault(_SECRET, "in the environment")  # which wins; Spark asks that there be a setting
+            found.setdefault(_SECRET, "in the environment")  # the variable wins, but Spark requires the setting
     for name in _LEAVING:
         found.setdefault(name, "true")
-    if _elastic(conf):  # otherwise idle executors stay for what they have handed on
+    if _elastic(conf):  # otherwise idle executors stay because of their shuffle files
         found.setdefault("spark.dynamicAllocation.shuffleTracking.enabled", "false")
-    if conf.get(_ARCHIVES) != "":  # who names none has SinkQL installed there
+    if conf.get(_ARCHIVES) != "":  # an empty setting means that SinkQL is installed there
         archives = [each for each in conf.get(_ARCHIVES, "").split(",") if each]
         folders = [_FOLDER]
         if not any(each.endswith(f"#{_FOLDER}") for each in [*archives, *conf.get(_OF_YARN, "").split(",")]):
@@ -135,9 +135,9 @@ def with_executor_settings(master: str, conf: Mapping[str, str], folder: Path) -
 
 
 def ship_archives(context: SparkContext, conf: Mapping[str, str]) -> None:
-    """Have executors get the archives that `with_executor_settings` names for it, and unpack them.
+    """Send executors the archives that `with_executor_settings` names, and have them unpacked there.
 
-    `SparkContext.addArchive` does so, and unpacks them in the driver first, which has it all.
+    `SparkContext.addArchive` would also unpack them in the driver, which has all packages.
     """
     java, jvm = context._jsc.sc(), context._jvm
     known = java.addedArchives()
@@ -149,12 +149,12 @@ def ship_archives(context: SparkContext, conf: Mapping[str, str]) -> None:
 
 
 def _trusted(conf: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """Return the settings with which executors trust the certificates that variables here name the files of."""
+    """Return settings that make executors trust the certificate files named in this process's environment."""
     files, found = [each for each in (conf.get(_FILES),) if each], {}
     for name in _CERTIFICATES:
         path = Path(os.environ.get(name, ""))
         if f"{_ENVIRONMENT}{name}" not in conf and path.is_file():
-            copy = folder / f"{name.lower()}.pem"  # next to an executor's other files
+            copy = folder / f"{name.lower()}.pem"  # the executor's working folder has it too
             storage_files.write_atomic(copy, path.read_bytes(), sync=False)
             files.append(str(copy))
             found[f"{_ENVIRONMENT}{name}"] = copy.name
@@ -162,26 +162,26 @@ def _trusted(conf: Mapping[str, str], folder: Path) -> dict[str, str]:
 
 
 class Application(Protocol):
-    """What executors are asked for: see `SparkSettings`."""
+    """The request for executors: see `SparkSettings`."""
 
     @property
     def master(self) -> str:
-        """Return the address of who gives them."""
+        """Return the address of the master."""
 
     @property
     def conf(self) -> Mapping[str, str]:
-        """Return what users set."""
+        """Return the user's settings."""
 
     @property
     def log(self) -> Path:
-        """Return the file of Spark's own log."""
+        """Return the file of Spark's log."""
 
 
 class Executors:
-    """Those of a Spark application, which a thread looks at: jobs that wait for them, as Spark would for ever, end."""
+    """The executors of a Spark application, watched by a thread: it ends jobs that would wait for executors forever."""
 
     def __init__(self, context: SparkContext, settings: Application, end: Callable[[], None]) -> None:
-        """Begin; `end` is called where Spark has given the application up."""
+        """Start watching; `end` is called if Spark gives the application up."""
         master, conf = settings.master, settings.conf
         self._log, self._logged = settings.log, 0
         self.error: SinkqlError | None = None
@@ -198,10 +198,9 @@ class Executors:
         threading.Thread(target=self._watch, name="executors", daemon=True).start()
 
     def try_first(self, stops: Callable[[], bool]) -> None:
-        """Wait for the first one, and see that its Python runs SinkQL; raises SQ4051, and SQ4052.
+        """Wait for the first executor, and check that its Python runs SinkQL; raises SQ4051 and SQ4052.
 
-        The application stays where none comes in time: another call goes on to wait. Nothing is known where it
-        `stops` before.
+        The application stays if none comes in time, and another call continues to wait. Returns early if it `stops`.
         """
         with self._trying:
             deadline = time.monotonic() + self._patience
@@ -214,17 +213,17 @@ class Executors:
                     raise self.error from None
 
     def look(self) -> SinkqlError | None:
-        """Return why jobs end, until there are executors again."""
+        """Return why jobs are ended, until executors exist again."""
         with suppress(Py4JError, OSError):  # Java has ended
             self._given_up()
         return self.error
 
     def leave(self) -> None:
-        """End it: Spark is to stop."""
+        """Stop watching: Spark will stop."""
         self._left.set()
 
     def _given_up(self) -> bool:
-        """Tell whether Spark has stopped by itself, or is to."""
+        """Return whether Spark has stopped, or will stop, without a request from here."""
         if not self._java.sc().isStopped():
             return self._left.is_set()
         if not self._left.is_set():
@@ -232,7 +231,7 @@ class Executors:
         return True
 
     def _try(self, deadline: float) -> None:
-        if not self._count() and not self._asked:  # they come without a job, or for one
+        if not self._count() and not self._asked:  # executors come without a job, or only for one
             if time.monotonic() > deadline:
                 raise self._missing()
             time.sleep(_LOOK_SECONDS)
@@ -275,29 +274,29 @@ class Executors:
         self._end()
 
     def _forgotten(self) -> bool:
-        """Tell whether a master leads that does not know the application: it will never give it an executor."""
+        """Return whether the leading master does not know the application, and so will never give it an executor."""
         if not self._master.startswith(STANDALONE):
             return False
         jvm, own = self._context._jvm, self._context.applicationId
         asked = getattr(getattr(jvm.org.apache.spark.deploy, "DeployMessages$RequestMasterState$"), "MODULE$")
         for address in self._master.removeprefix(STANDALONE).split(","):
             url = f"{STANDALONE}{address}"
-            with suppress(SinkqlError, Py4JJavaError):  # of one that does not answer
+            with suppress(SinkqlError, Py4JJavaError):  # the master does not answer
                 own_address(url)  # Spark would wait for minutes
                 place = jvm.org.apache.spark.rpc.RpcAddress.fromSparkURL(url)
                 master = jvm.org.apache.spark.SparkEnv.get().rpcEnv().setupEndpointRef(place, "Master")
                 state = master.askSync(asked, jvm.scala.reflect.ClassTag.Any())
                 if state.status().toString() == _LEADS:
-                    return all(each.id() != own for each in state.activeApps())
+                    return all(activeapp.id() != own for activeapp in state.activeApps())
         return False
 
     def _count(self) -> int:
-        """Return how many there are: Spark counts the driver as one."""
+        """Return the number of executors: Spark also counts the driver."""
         return int(self._java.sc().getExecutorMemoryStatus().size()) - 1
 
     def _missing(self) -> SinkqlError:
         said = ""
-        if self._master.startswith(KUBERNETES):  # Spark asks again and again, and tells its log alone
+        if self._master.startswith(KUBERNETES):  # Spark repeats its request, and reports errors only in its log
             with suppress(OSError), self._log.open("rb") as log:
                 log.seek(max(self._logged, self._length() - _READ_BYTES))
                 said = _said_by_api(log.read().decode(errors="replace"))
@@ -315,19 +314,19 @@ class Executors:
 
 
 def _lacking(master: str, host: str, did: str, said: str = "") -> SinkqlError:
-    """Return the error for a cluster that gives no executors to a driver at `host`, as it `did` or `said` something."""
+    """Return the error for a cluster that gives no executors to a driver at `host`; `did` and `said` are its answer."""
     look = _PODS if master.startswith(KUBERNETES) else _PAGES
     return SinkqlError(
         "SQ4051",
         f'the cluster at "{master}" has {did}',
-        detail=f"executors are to reach this process at {host}" + (f"\n{said}" if said else ""),
-        hint=f"{look} CORES, MEMORY and EXECUTORS say what is asked for, 'spark.driver.host' in CONF how executors "
-        "reach this machine.",
+        detail=f"executors must reach this process at {host}" + (f"\n{said}" if said else ""),
+        hint=f"{look} CORES, MEMORY and EXECUTORS set the request, 'spark.driver.host' in CONF the address at which "
+        "executors reach this machine.",
     )
 
 
 def startup_error(error: Exception, master: str, conf: Mapping[str, str]) -> SinkqlError | None:
-    """Return the error of an application that its master removed, or refused, as it began; None of anything else."""
+    """Return the error of an application that its master removed or refused at the start; None for other errors."""
     text = str(error)
     if _STOPPED.search(text):
         return _lacking(master, conf.get(_HOST, ""), _REMOVED)
@@ -337,7 +336,7 @@ def startup_error(error: Exception, master: str, conf: Mapping[str, str]) -> Sin
 
 
 def _said_by_api(text: str) -> str:
-    """Return the last that a text has of what the API server said, or of why it did not answer."""
+    """Return the last answer of the API server in a text, or the reason why it did not answer."""
     found = [*_OF_API.finditer(text)]
     if not found:
         return ""
@@ -347,14 +346,14 @@ def _said_by_api(text: str) -> str:
 
 
 def refused_by_api(master: str, said: str) -> SinkqlError:
-    """Return the error of a Kubernetes API server that does not do what Spark asks for, and `said` why."""
+    """Return the error of a Kubernetes API server that refuses Spark's requests, with its reason in `said`."""
     if not _FORBIDDEN.search(said):
         return unanswered(master, said)
     return SinkqlError(
         "SQ4056",
-        f'the API server at "{master}" does not let Spark do what it has to',
+        f'the API server at "{master}" refuses a request of Spark',
         detail=said,
-        hint="Give the account the role of deploy/kubernetes.yaml in the namespace of the executors, and name both in "
+        hint="Give the account the role of deploy/kubernetes.yaml in the namespace of the executors, and set both in "
         "CONF, outside a pod: 'spark.kubernetes.authenticate.oauthTokenFile', 'spark.kubernetes.namespace'.",
     )
 
@@ -364,7 +363,7 @@ def _elastic(conf: Mapping[str, str]) -> bool:
 
 
 def _refused(text: str, python_: str) -> SinkqlError:
-    """Return the error for executors whose Python does not come up, which Spark tells in Java's words."""
+    """Return the error for executors whose Python does not start, from Java's message."""
     said, absent = _SAID.search(text), _ABSENT.search(text)
     detail = None
     if said is not None:

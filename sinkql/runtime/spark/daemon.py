@@ -1,8 +1,8 @@
-"""The parent of Spark's Python workers: everything a task needs is imported once, before any worker is forked.
+"""The parent of Spark's Python workers, which imports everything that tasks need before it forks workers.
 
-Named by `spark.python.daemon.module`. The stock one spends 110 CPU-ms a task on reading pyspark.zip again, because
-each task calls `importlib.invalidate_caches`; archives that `addPyFile` brings later would go unseen here, and there
-are none.
+`spark.python.daemon.module` names it. Spark's own daemon spends 110 CPU-ms per task on reading pyspark.zip again,
+because each task calls `importlib.invalidate_caches`. This daemon would not see archives that `addPyFile` adds later;
+SinkQL adds none.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 import zipimport
 
 _FOUND = f"{sys.version_info.major}.{sys.version_info.minor}"
-_EXPECTED = os.environ.get("SINKQL_PYTHON", _FOUND)  # on executors elsewhere, whose archive has modules of one version
+_EXPECTED = os.environ.get("SINKQL_PYTHON", _FOUND)  # the version of the modules in an executor's archive
 if _EXPECTED != _FOUND:
     sys.exit(f"SinkQL needs Python {_EXPECTED} here, as where it was packed; {sys.executable} is Python {_FOUND}")
 
@@ -42,7 +42,7 @@ _TASKS = (
     "sinkql.runtime.state.operator.recompute",
 )
 
-# Spark has more daemons, for work that plans and needs none of this; it names each one's worker.
+# Spark has more daemons, for work that plans and needs none of these modules; it names each one's worker.
 if sys.argv[1:] in ([], ["pyspark.worker"]):
     from sinkql.connector_api.registry import discover
 
@@ -53,9 +53,9 @@ from pyspark import daemon  # noqa: E402  # after the imports that it forks
 
 from sinkql.allocator import keep_freed  # noqa: E402  # as pyspark's daemon
 
-keep_freed()  # which workers inherit
+keep_freed()  # workers inherit it
 
-# Workers collect garbage after each task: they need not walk what was imported here.
+# Workers collect garbage after each task, which should not walk the modules imported here.
 gc.collect()
 gc.freeze()
 

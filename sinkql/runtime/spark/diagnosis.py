@@ -1,4 +1,4 @@
-"""A batch that failed on an expression → which expression of the user's SQL it was, and a row on which it fails."""
+"""Find the user's expression that failed in a batch, and a row for which it fails."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ _ADVICE = re.compile(r"\s*(Use [`']try_|To return NULL|If necessary set|SQLSTATE
 
 
 RowsOf = Callable[[physical.Operator], DataFrame]
-"""Return the rows of an operator in the batch that failed."""
+"""Returns the rows of an operator in the failed batch."""
 
 
 def diagnose(job: physical.Job, rows_of: RowsOf, error: Exception) -> SinkqlError | None:
-    """Return SQ3201 for an error that rows caused, with the expression and a row if they can be found again."""
+    """Return SQ3201 for an error that rows caused, with the expression and a row if they can be found."""
     if not isinstance(error, _ROW_ERRORS):
         return None
     for operator in job.graph.running():
@@ -85,16 +85,16 @@ def _expressions(operator: physical.Map) -> Iterator[physical.Output]:
 
 @dataclass(frozen=True, slots=True)
 class _Probe:
-    """Evaluate one expression on numbered rows, whose columns have these types."""
+    """Evaluates one expression on numbered rows, whose columns have these types."""
 
     rows: DataFrame
     types: dict[str, str]
     output: physical.Output
 
     def failure(self, below: int | None) -> PySparkException | None:
-        """Return how it fails on the rows numbered below that, on all for None."""
+        """Return the failure on the rows numbered below `below`, or on all rows for None."""
         rows = self.rows if below is None else self.rows.where(F.col(_NUMBER) < below)
-        # A hash of it must be computed for each row; an unused column would not be.
+        # A hash of the expression must be computed for each row; an unused column would be skipped.
         value = rows.select(F.xxhash64(F.expr(spark_sql(self.output.expression))).alias("value"))
         try:
             value.agg(F.max("value")).collect()
@@ -103,9 +103,9 @@ class _Probe:
         return None
 
     def sample(self) -> dict[str, object]:
-        """Return the first row on which it fails."""
+        """Return the first row for which the expression fails."""
         last = self.rows.agg(F.max(f"`{_NUMBER}`")).collect()[0][0]
-        low, high = 0, int(last) + 1  # it does not fail below low, it fails below high
+        low, high = 0, int(last) + 1  # it fails below high, and not below low
         while high - low > 1:
             middle = (low + high) // 2
             if self.failure(middle) is None:
@@ -114,7 +114,7 @@ class _Probe:
                 high = middle
         shown = [
             F.col(quoted(name)).cast("string").alias(name) if "date" in type_ or "timestamp" in type_ else quoted(name)
-            for name, type_ in self.rows.dtypes  # Spark has years that Python has not
+            for name, type_ in self.rows.dtypes  # Spark has years outside of Python's range
         ]
         row = self.rows.where(F.col(_NUMBER) == high - 1).select(*shown).collect()[0].asDict()
         types = {name: parse_type(type_) for name, type_ in self.types.items() if not name.startswith("$")}
@@ -122,18 +122,18 @@ class _Probe:
 
 
 def _shown(value: Any, type_: Type) -> object:
-    """Return a value as it is shown: Spark has a time of day as its microseconds."""
+    """Return a value for display: Spark stores a time of day as its microseconds."""
     if isinstance(value, list) and type_.element is not None:
         return [_shown(each, type_.element) for each in value]
     if isinstance(value, Row):
-        return {each.name: _shown(value[place], each.type) for place, each in enumerate(type_.fields)}
+        return {field.name: _shown(value[place], field.type) for place, field in enumerate(type_.fields)}
     if isinstance(value, int) and type_ == TIME:
         return str((datetime.min + timedelta(microseconds=value)).time())
     return value
 
 
 def told(error: Exception) -> str:
-    """Return what Spark says, without its name for it and without advice that is of no use in SinkQL."""
+    """Return Spark's message without its error class, and without advice that does not apply to SinkQL."""
     text = re.sub(r"^\[[\w.]+\]\s*", "", str(error)).strip()
     text = _ADVICE.sub("", text).splitlines()[0].rstrip(". ")
     for pattern, said in _SAID:
@@ -164,4 +164,4 @@ _SAID: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     ),
     (re.compile(r"^Invalid value for (Year|Month|Day|Epoch)\w*"), lambda found: "date field value out of range"),
 )
-"""What Spark says of values, and how it is said here, where the evaluator says the same."""
+"""Messages of Spark about values, and the same messages in the evaluator's words."""

@@ -1,7 +1,4 @@
-"""A job's operators and one batch's splits → Spark's work, or one fused task a split where no SQL stands between.
-
-What each row is several times, or not at all → its rows, as Spark computes them.
-"""
+"""Run a job's operators and the splits of one batch in Spark, or one fused task per split if no SQL is needed."""
 
 from __future__ import annotations
 
@@ -60,16 +57,16 @@ from sinkql.runtime.state.operator.protocol import task_of
 from sinkql.runtime.state.report import Leave
 
 Rows = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-"""What a task does: batches with numbers → the rows of what has them."""
+"""The work of a task: turns numbered batches into the rows for these numbers."""
 
 
 class SparkEngine:
-    """Run a job's batches in one Spark session. Buckets are Spark's hash partitions of the key columns."""
+    """Runs a job's batches in one Spark session. Buckets are Spark's hash partitions of the key columns."""
 
     bucketing = "spark-murmur3"
 
     def __init__(self, session: Callable[[], SparkSession], *, buckets: int) -> None:
-        """Take the session when the first batch needs it: it may be starting while tables are claimed."""
+        """Get the session for the first batch only: it may be starting while tables are claimed."""
         self._session = session
         self.buckets = buckets
 
@@ -80,16 +77,16 @@ class SparkEngine:
 
     @property
     def parallelism(self) -> int:
-        """Return how many tasks run at once."""
+        """Return the number of tasks that run together."""
         return max(1, int(self.spark.sparkContext.defaultParallelism))
 
     def execute(self, job: physical.Job, batch: Batch) -> Outcome:
-        """Run the batch; raises the SinkqlError of a task as itself, SQ3201 for an expression that failed on a row."""
+        """Run the batch; raises a task's SinkqlError unchanged, SQ3201 for an expression that failed for a row."""
         here = InProcessBatch.of(job, batch)
         outcome = here.compute() if here is not None else None
         if outcome is not None:
             return outcome
-        key = uuid.uuid4().hex  # which nothing that is read can know
+        key = uuid.uuid4().hex  # input data cannot contain it
         with task_reports(self.spark.sparkContext, key) as (leave, words):
             frames = _Frames(self, job, batch, key, leave, words)
             try:
@@ -97,7 +94,7 @@ class SparkEngine:
             except SinkqlError:
                 raise
             except Exception as error:
-                frames.whole = True  # the row that fails is shown
+                frames.whole = True  # the error shows the row that fails
                 found = failure.from_spark_error(error, key) or diagnose(
                     job, partial(frames.frame, sequence=False, first=False), error
                 )
@@ -116,7 +113,7 @@ class SparkEngine:
         results = frames.fused(branches) if branches is not None else frames.written()
         totals, missing = source_tallies(frames.words, batch.splits)
         if missing:
-            # Spark leaves out what it proves empty (WHERE false): such splits are read for their counts and errors.
+            # Spark skips splits that it proves empty (WHERE false); they are read for their counts and errors.
             frames.read_only(missing)
             totals, missing = source_tallies(frames.words, batch.splits)
         assert not missing
@@ -127,10 +124,10 @@ class SparkEngine:
 
 @dataclass(slots=True)
 class _Frames:
-    """One batch's work in Spark: operators → data frames. `stateful` gets the number of buckets of each operator.
+    """The work of one batch in Spark: turns operators into data frames. `stateful` gets each operator's bucket count.
 
-    Tasks `leave` word, which comes to `words`; `key` tells their errors from what rows say. Columns that are not used
-    are read where rows are to be `whole`.
+    Tasks `leave` reports in `words`; `key` distinguishes their errors from texts in rows. Unused columns are read only
+    if rows must be `whole`.
     """
 
     engine: SparkEngine
@@ -146,14 +143,14 @@ class _Frames:
 
     @property
     def used(self) -> Used:
-        """Return the columns that are used of each source."""
+        """Return the used columns of each source."""
         if self.whole:
             return {read.source: [column.name for column in read.columns] for read in self.job.reads()}
         return used_columns(self.job)
 
     @property
     def here(self) -> frozenset[str]:
-        """Return the sources whose rows are read in this process, and handed to tasks."""
+        """Return the sources whose rows this process reads and passes to tasks."""
         if not self.job.remote:
             return frozenset()
         return frozenset(name for name, reader in self.batch.readers.items() if reader.local_only())
@@ -174,7 +171,7 @@ class _Frames:
         return list(spread.mapPartitionsWithIndex(partition).collect())
 
     def written(self) -> list[WriteResult]:
-        """Run the operators and the write task on what they give."""
+        """Run the operators, and the write task on their rows."""
         write, task = self.job.write, self.batch.task
         copartitioned, netting = self.job.copartitioned, None
         if copartitioned is not None and task.buckets == self.batch.arrangements.manifest["buckets"]:
@@ -191,7 +188,7 @@ class _Frames:
         return _results(map_in_arrow(rows, _write_function(task, types, netting, self.key), _RESULT))
 
     def read_only(self, missing: Sequence[tuple[str, int]]) -> None:
-        """Read splits for their tallies alone."""
+        """Read splits for their record accounting only."""
         reads = {read.source: self._task(read, sequence=False) for read in self.job.reads()}
         key, leave = self.key, self.leave
 
@@ -211,9 +208,9 @@ class _Frames:
             spread.mapPartitions(partition).collect()
 
     def frame(self, operator: physical.Operator, *, sequence: bool, first: bool = True) -> DataFrame:
-        """Return the operator's rows: its columns, then `$diff` unless they only come, `$seq` if asked for.
+        """Return the operator's rows: its columns, then `$diff` unless they are only inserted, `$seq` on request.
 
-        `first`: no partitions come before its own in the stage that they are part of.
+        `first`: no partitions precede its own in their stage.
         """
         match operator:
             case physical.Read():
@@ -232,7 +229,7 @@ class _Frames:
                 return self._use(operator)
 
     def close(self) -> None:
-        """Give up the rows that were kept for several uses, and those that were handed to tasks."""
+        """Release the rows that were cached for several uses or passed to tasks."""
         for rows in self._shared.values():
             rows.unpersist()
         for handed in self._handed:
@@ -242,11 +239,11 @@ class _Frames:
         if use.name not in self._shared:
             rows = self.frame(self.job.shared[use.name], sequence=False, first=False).persist(StorageLevel.DISK_ONLY)
             self._shared[use.name] = rows
-            rows.count()  # before two of its uses run at once, on two machines
+            rows.count()  # otherwise two uses could compute it at the same time on two machines
         return self._shared[use.name]
 
     def _read(self, read: physical.Read, *, sequence: bool) -> DataFrame:
-        if not self.batch.deduplicated or not read.key or read.holes:  # a row may have what the next one lacks
+        if not self.batch.deduplicated or not read.key or read.holes:  # a row may have a value that the next one lacks
             return self._rows(read, sequence=sequence)
         rows = self._rows(read, sequence=True)
         whole = F.struct(*[F.col(quoted(name)) for name in rows.columns])
@@ -262,7 +259,7 @@ class _Frames:
         return spread.mapInArrow(rows, struct)
 
     def _reading(self, task: ReadTask) -> tuple[int, Rows]:
-        """Return what reads splits in tasks, by their numbers, and how many there are."""
+        """Return a function that reads splits in tasks by their numbers, and the number of splits."""
         key, leave = self.key, self.leave
 
         def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -273,7 +270,7 @@ class _Frames:
         return len(task.splits), rows
 
     def _handed_over(self, task: ReadTask) -> tuple[int, Rows]:
-        """Read splits here; return what gives their rows in tasks, by the numbers of files, and how many there are."""
+        """Read splits here; return a function that reads their rows in tasks by file number, and the file count."""
         arrangements = self.batch.arrangements
         handed = StagedRows(arrangements.home, f"{arrangements.epoch}-{uuid.uuid4().hex}")
         self._handed.append(handed)
@@ -314,7 +311,7 @@ class _Frames:
         return together
 
     def _stateful(self, operator: physical.Stateful, *, first: bool, writing: bool = False) -> DataFrame:
-        """Return what an operator gives, or what the write task returns where its tasks write."""
+        """Return an operator's rows, or the write task's results if the operator's tasks write."""
         arrangements, key, leave = self.batch.arrangements, self.key, self.leave
         meant = stateful(operator)
         task = task_of(meant, arrangements, *(self.batch.below(each, self.job.shared) for each in operator.entering))
@@ -359,7 +356,7 @@ class _Frames:
         return preparation.named(copartitioned.key)
 
     def _sides(self, preparation: SidesPreparation, inputs: Sequence[physical.Operator], buckets: int) -> DataFrame:
-        """Return what goes into the tasks of a join: the rows of all its sides."""
+        """Return the input of a join's tasks: the rows of all its sides."""
         sides = zip(preparation.sides, inputs, strict=True)
         return reduce(DataFrame.unionAll, [self._side(preparation, side, below, buckets) for side, below in sides])
 
@@ -375,20 +372,20 @@ class _Frames:
 
 
 def _consolidated(rows: DataFrame) -> DataFrame:
-    """Add up the changes of equal rows, and leave out what comes to nothing."""
+    """Add up the changes of equal rows, and omit rows whose changes cancel out."""
     columns = [F.col(quoted(name)) for name in rows.columns if name != DIFF]
     diff = F.col(quoted(DIFF))
     return rows.groupBy(*columns).agg(F.sum(diff).cast("bigint").alias(DIFF)).where(diff != 0)
 
 
 def _ordered(rows: DataFrame, write: physical.Write) -> list[str]:
-    """Return the sink's columns and then the internal one, in the order of the write task."""
+    """Return the sink's columns and the internal column, in the order of the write task."""
     return [*(column.name for column in write.columns), *(name for name in (DIFF, SEQ) if name in rows.columns)]
 
 
 def _write_function(
     task: WriteTask, types: Sequence[str], netting: Consolidation | None, key: str
-) -> Any:  # Any: pyspark's type for it names pyarrow's
+) -> Any:  # Any: pyspark's type for it needs pyarrow's types
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = (from_spark(batch, types) for batch in batches)
         left = rows if netting is None else netting(rows)
@@ -399,14 +396,14 @@ def _write_function(
 
 
 def _written(job: physical.Job, task: WriteTask) -> Callable[[int, Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return what writes the rows that a task gives."""
+    """Return a function that writes the rows of a task."""
     copartitioned = job.copartitioned
     assert copartitioned is not None
     given = (*copartitioned.columns, DIFF)
     names = [*(column.name for column in job.write.columns), DIFF]
 
     def write(bucket: int, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        named = (pa.RecordBatch.from_arrays([each.column(name) for name in given], names=names) for each in rows)
+        named = (pa.RecordBatch.from_arrays([row.column(name) for name in given], names=names) for row in rows)
         yield _result(task(bucket, attempt_name(), named))
 
     return write
@@ -431,7 +428,7 @@ def partition_number() -> int:
 
 
 def attempt_name() -> str:
-    """Return what tells this attempt at a task from all others of this Spark application."""
+    """Return a name that distinguishes this attempt at a task from all others in this Spark application."""
     context = TaskContext.get()
     assert context is not None
     return f"t{context.taskAttemptId()}"
@@ -455,7 +452,7 @@ _PLACE = "$place"
 
 
 def flattened(operator: physical.Flatten, rows: DataFrame) -> DataFrame:
-    """Return what a Flatten gives of these rows, with their `$diff`."""
+    """Return the rows of a Flatten, with their `$diff`."""
     given = [F.col(quoted(name)) for name in rows.columns]
     array = F.expr(spark_sql(operator.array.expression))
     explode = F.posexplode_outer if operator.outer else F.posexplode
@@ -468,6 +465,6 @@ def flattened(operator: physical.Flatten, rows: DataFrame) -> DataFrame:
 
 
 def repeated(operator: physical.Repeat, rows: DataFrame) -> DataFrame:
-    """Return what a Repeat gives of these rows."""
+    """Return the rows of a Repeat."""
     diff = F.col(quoted(DIFF)) * F.expr(spark_sql(operator.times.expression))
     return rows.withColumn(DIFF, diff).where(F.col(quoted(DIFF)) != 0)

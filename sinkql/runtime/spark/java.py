@@ -1,4 +1,4 @@
-"""The environment → the Java that Spark will run on, and how Spark's scripts are told of it."""
+"""Find the Java for Spark, and the environment for Spark's scripts."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ from sinkql.errors import SinkqlError
 
 _JAVA = 17
 _VECTOR = "jdk.incubator.vector"
-"""The module that Spark 4 names where it starts Java, for a faster `spark.ml`. A Java without it ends at once."""
+"""The module that Spark 4 names when it starts Java, for a faster `spark.ml`. A Java without it ends immediately."""
 _WITHOUT_VECTOR = Path(__file__).parent / "java_home"
-"""The home of a program `java` that leaves out this option, and runs the one that the variable names."""
+"""The home of a `java` program that ignores this option, and runs the Java that the variable names."""
 _VARIABLE = "SINKQL_JAVA"
-_PATIENCE_SECONDS = 600.0  # a second's work, on a machine that may have no time
+_PATIENCE_SECONDS = 600.0  # it takes one second, but the machine may be busy
 _HINT = "Run pip install 'sinkql[java]', or install a Java 17 runtime, such as Debian's openjdk-17-jre-headless."
 
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that Spark runs on: its program, and its home."""
+    """A Java for Spark: its program and its home."""
 
     path: str
     home: Path
 
     @property
     def environment(self) -> dict[str, str]:
-        """Return the variables with which Spark's scripts start it."""
+        """Return the environment variables for Spark's scripts."""
         if _VECTOR in _modules(self):
             return {"JAVA_HOME": str(self.home)}
         return {"JAVA_HOME": str(_WITHOUT_VECTOR), _VARIABLE: str(self.home / "bin" / "java")}
 
 
 def check_java() -> Java:
-    """Return the Java that Spark will run on.
+    """Return the Java for Spark.
 
-    It is the first one that is new enough: that of JAVA_HOME, that of PATH, or that of `sinkql[java]`. Raises SQ4001
-    (none, or none that runs) and SQ4002 (too old) for the first one where none will do.
+    It is the first one that is new enough: of JAVA_HOME, of PATH, or of `sinkql[java]`. If none is, raises the error of
+    the first: SQ4001 (none, or none that runs) or SQ4002 (too old).
     """
     first: SinkqlError | None = None
     for path in _candidates():
@@ -55,7 +55,7 @@ def check_java() -> Java:
 
 
 def unused_home() -> str | None:
-    """Return why Spark does not run on the Java of JAVA_HOME; None if it does, or the variable is not set."""
+    """Return why Spark does not run on the Java of JAVA_HOME; None if it does, or if the variable is not set."""
     home = os.environ.get("JAVA_HOME")
     if not home:
         return None
@@ -86,12 +86,12 @@ def _checked(java: str) -> Java:
     if found is None or int(found[1]) < _JAVA:
         version = found[1] if found else shown.strip()
         raise SinkqlError("SQ4002", f"Spark needs Java {_JAVA} or newer, found {version}", detail=java, hint=_HINT)
-    home = re.search(r"(?m)^\s*java\.home = (.+)$", shown)  # a program of PATH may be a script that finds one
+    home = re.search(r"(?m)^\s*java\.home = (.+)$", shown)  # a program in PATH may be a script that finds a Java
     return Java(java, Path(home[1]) if home else Path(java).resolve().parents[1])
 
 
 def _modules(java: Java) -> list[str]:
-    """Return the names of the modules that a Java has."""
+    """Return the names of a Java's modules."""
     with suppress(OSError):
         found = re.search(r'(?m)^MODULES="(.*)"$', (java.home / "release").read_text())
         if found is not None:
@@ -107,7 +107,7 @@ def _run(java: str, *options: str) -> subprocess.CompletedProcess[str]:
     except (OSError, subprocess.SubprocessError) as error:
         raise SinkqlError(
             "SQ4001",
-            "Spark needs Java, and the one that was found does not run",
+            "Spark needs Java, and the Java that was found does not run",
             detail=f"{java}: {error}",
             hint=_HINT,
         ) from error

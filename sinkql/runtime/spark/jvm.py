@@ -1,8 +1,9 @@
-"""Spark's script → a JVM that has a process group of its own, and ends at a word, by force, or with this process.
+"""Start a JVM through Spark's script in a separate process group, and end it on request, by force, or with this
+process.
 
-The JVM reads its standard input and exits at its end, so none outlives a process that was killed. Keys and hang-ups of
-a terminal do not reach its group: the process that started it decides what they mean. A process that spark-submit
-started came from a JVM itself, which stays as long as that process: a Spark in it ends, and another may begin there.
+The JVM reads its standard input and exits at its end, so it cannot outlive a killed process. Keys and hang-ups of a
+terminal do not reach its group: the parent process decides what they mean. A process that spark-submit started runs
+below a JVM that lives as long as the process: a Spark in it ends, and another may start there.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ PATIENCE_SECONDS = 30.0
 
 
 class JvmEndedError(Exception):
-    """Say that a JVM ended before it could be spoken with."""
+    """A JVM ended before its gateway was reachable."""
 
 
 def submitted() -> bool:
-    """Tell whether a JVM started this process, as spark-submit does, and listens to it."""
+    """Return whether a JVM started this process, as spark-submit does, and listens to it."""
     return _PORT in os.environ
 
 
 class Jvm:
-    """One JVM, from `start` to `end`; `kill` may be called at any time, by any thread, and before it starts."""
+    """One JVM, from `start` to `end`; any thread may call `kill` at any time, even before the start."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -48,30 +49,30 @@ class Jvm:
 
     @property
     def killed(self) -> bool:
-        """Tell whether somebody killed it."""
+        """Return whether `kill` was called."""
         return self._killed
 
     @property
     def ended_with(self) -> int | None:
-        """Return the exit code, or the negative signal, with which it ended; None where it has not.
+        """Return the exit code, or the negative signal, with which the JVM ended; None while it runs.
 
-        One that is not this process's own has ended for it once it is abandoned.
+        A JVM that this process did not start counts as ended after it is abandoned.
         """
         if self._process is None:
             return 0 if self._abandoned else None
         return self._process.poll()
 
     def wait(self, seconds: float) -> None:
-        """Wait for its end, but not for longer."""
+        """Wait for its end, at most this long."""
         if self._process is not None:
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(seconds)
 
     def join(self) -> JavaGateway:
-        """Return the way to the one that this process was submitted to.
+        """Return the gateway of the JVM that this process was submitted to.
 
-        A Spark that runs there was that of a process that died, and is stopped; one that is ending already is waited
-        for. Raises JvmEndedError.
+        A Spark that runs there belonged to a process that died, and is stopped; one that is already ending is awaited.
+        Raises JvmEndedError.
         """
         gateway = launch_gateway()
         contexts = getattr(getattr(gateway.jvm.org.apache.spark, "SparkContext$"), "MODULE$")
@@ -85,9 +86,9 @@ class Jvm:
         return gateway
 
     def start(self, home: Path, properties: Path, output: IO[str], *, master: str) -> JavaGateway:
-        """Start it by the script of Spark's `home`, with a file of settings, and return the way to it.
+        """Start the JVM by the script in Spark's `home` with a file of settings, and return its gateway.
 
-        Arguments of PYSPARK_SUBMIT_ARGS come before these: the last one counts. Raises JvmEndedError.
+        Arguments in PYSPARK_SUBMIT_ARGS come before these, and the last one counts. Raises JvmEndedError.
         """
         *submitted, program = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "")) or ["pyspark-shell"]
         own = ["--master", master, "--deploy-mode", "client", "--properties-file", str(properties)]
@@ -114,24 +115,24 @@ class Jvm:
             return launch_gateway()
 
     def kill(self) -> None:
-        """End it and all that it started at once."""
+        """End the JVM and all its children immediately."""
         with self._lock:
             self._killed = True
             self._kill()
 
     def abandon(self) -> None:
-        """End one that is of no use any more, which is seen as its death."""
+        """End a JVM that is no longer useful, and count it as dead."""
         with self._lock:
             self._abandoned = True
             self._kill()
 
     def shut(self, gateway: JavaGateway) -> None:
-        """Close the way to it; one that is not this process's own still listens, to the next."""
+        """Close the gateway; a JVM that this process did not start still listens, for the next Spark."""
         if self._process is not None:
             gateway.shutdown()
             return
         with suppress(Py4JError, OSError):
-            # whose threads here wait for its next word, and hold what closing them would take
+            # its threads here wait for the next message, and hold locks that closing needs
             gateway.java_gateway_server.getCallbackClient().shutdown()
         gateway.shutdown_callback_server()
         gateway.close(keep_callback_server=True)
@@ -143,9 +144,9 @@ class Jvm:
 
     @contextmanager
     def ending(self, *, patience: float = PATIENCE_SECONDS) -> Iterator[None]:
-        """Let the block ask it to end, and see to it that it has: what takes longer than `patience` seconds is killed.
+        """Ask the JVM to end in the block, and wait for its end; after `patience` seconds it is killed.
 
-        A JVM that is dead or does not answer is no error here: there is nothing in it that anybody needs.
+        A JVM that is dead or does not answer is no error here, since nothing in it is needed.
         """
         late = threading.Timer(patience, self.kill)
         late.daemon = True
@@ -164,7 +165,7 @@ class Jvm:
 
 @contextmanager
 def _variables(wanted: Mapping[str, str]) -> Iterator[None]:
-    """Set variables of the environment, which no process started meanwhile needs to see."""
+    """Set environment variables for the block; processes started in other threads then do not need them."""
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
     try:

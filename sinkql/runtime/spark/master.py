@@ -1,4 +1,4 @@
-"""The address of a master → the one of this machine that it sees, or what is wrong with it."""
+"""Check that a master answers, and find the address of this machine that it sees."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from urllib.request import getproxies, proxy_bypass
 from sinkql.errors import SinkqlError
 
 STANDALONE = "spark://"
-"""What addresses of Spark's own masters begin with: of several, one leads."""
+"""The prefix of addresses of Spark's own masters; one of several masters leads."""
 KUBERNETES = "k8s://"
-"""What comes before the address of a Kubernetes API server."""
+"""The prefix of a Kubernetes API server's address."""
 ADDRESSED = (STANDALONE, KUBERNETES)
 _PORTS = {"https": 443, "http": 80}
 _PATIENCE_SECONDS = 10.0
@@ -21,7 +21,7 @@ _PATIENCE_SECONDS = 10.0
 def own_address(master: str) -> str | None:
     """Return the address by which the first master that answers reaches this machine; raises SQ4050.
 
-    None where nothing can be said: a proxy lies between.
+    Returns None behind a proxy, where the address is unknown.
     """
     if master.startswith(KUBERNETES) and _proxied(master):
         return None
@@ -47,7 +47,7 @@ def unanswered(master: str, detail: str) -> SinkqlError:
 
 
 def _places(master: str) -> Iterator[tuple[str, str, str | int | None]]:
-    """Yield what is to answer, with host and port."""
+    """Yield each server that must answer, with host and port."""
     if master.startswith(KUBERNETES):
         url = urlsplit(_url(master))
         yield url.netloc, url.hostname or "", url.port or _PORTS.get(url.scheme)
@@ -58,7 +58,7 @@ def _places(master: str) -> Iterator[tuple[str, str, str | int | None]]:
 
 
 def _url(master: str) -> str:
-    """Return the URL of an API server, which is HTTPS where it is not said."""
+    """Return the URL of an API server, by default with HTTPS."""
     url = master.removeprefix(KUBERNETES)
     return url if "://" in url else f"https://{url}"
 

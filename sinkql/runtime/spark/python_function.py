@@ -1,4 +1,4 @@
-"""Functions that Spark SQL calls and Python has: where Spark cannot give just what `evaluate` does."""
+"""Python functions for Spark SQL, where Spark cannot compute exactly the result of `evaluate`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sinkql.lowering.spark.operator import COMPUTED
 
 
 def register(session: SparkSession) -> None:
-    """Let the session's SQL call them."""
+    """Register the functions in the session."""
     for name, function in _FUNCTIONS.items():
         session.udf.register(name, function, StringType())
 

@@ -1,4 +1,4 @@
-"""A place for Spark's files → a folder of this process's own; those that killed processes left there go."""
+"""The private folder of a process for Spark's files; folders of killed processes are deleted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KEPT_LOGS = 3
 
 
 class ScratchFolder:
-    """A folder that is a process's own from `take` to `release`: the process holds a lock in it, which ends with it."""
+    """A folder that belongs to a process from `take` to `release`: a lock in it ends with the process."""
 
     def __init__(self, place: Path, name: str) -> None:
         self.path = place / f"{name}-{os.getpid()}"
@@ -24,7 +24,7 @@ class ScratchFolder:
         self._taking = threading.Lock()
 
     def take(self) -> None:
-        """Make it, once for all threads, and delete those of processes that have ended, but the last few logs."""
+        """Create the folder, once for all threads, and delete those of ended processes, except the last few logs."""
         with self._taking:
             if self._held is not None:
                 return
@@ -37,7 +37,7 @@ class ScratchFolder:
                 fcntl.flock(self._held, fcntl.LOCK_EX)
 
     def release(self, *, log: bool = True) -> None:
-        """Give it back; what is in it, but the `log`, is deleted."""
+        """Release the folder; its contents are deleted, except the `log` if it is true."""
         if self._held is not None:
             with _alone(self.path.parent):
                 if log:
@@ -50,7 +50,7 @@ class ScratchFolder:
 
 @contextmanager
 def _alone(place: Path) -> Iterator[None]:
-    """Keep other processes from taking, leaving and deleting folders meanwhile."""
+    """Prevent other processes from creating and deleting such folders during the block."""
     held = os.open(place / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
     try:
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -63,7 +63,7 @@ def _sweep(place: Path) -> None:
     left = [path for path in place.iterdir() if (path / _LOCK).exists() and _free(path)]
     left.sort(key=_last_word)
     for path in left[:-_KEPT_LOGS]:
-        shutil.rmtree(path, ignore_errors=True)  # a JVM that is just ending may still write there
+        shutil.rmtree(path, ignore_errors=True)  # a JVM that is ending may still write there
     for path in left[-_KEPT_LOGS:]:
         _empty(path)
 
@@ -85,7 +85,7 @@ def _free(path: Path) -> bool:
 
 
 def _empty(path: Path) -> None:
-    """Delete all but the log, and the lock, by which it is found later."""
+    """Delete everything except the log and the lock, which a later process needs to find it."""
     for each in path.iterdir():
         if each.name in (_LOCK, _LOG):
             continue

@@ -1,4 +1,4 @@
-"""A cluster's master and configuration → a running Spark session, its noise in a file."""
+"""Start a Spark session with a cluster's master and settings; its output goes to a file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from sinkql.storage import files
 
 _PYSPARK = Path(pyspark.__file__).parent
 HOME = _PYSPARK if _PYSPARK.is_dir() else Path(os.environ.get("SPARK_HOME", _PYSPARK))
-"""Where Spark is; spark-submit has pyspark in a zip beside it."""
+"""The folder of Spark; with spark-submit, pyspark is in a zip beside it."""
 _SILENT = logging.CRITICAL + 1
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 _RULES = "org.apache.spark.sql.catalyst.optimizer"
@@ -40,17 +40,17 @@ _NEVER = "3650d"
 _MOST_LANES = 8
 _FEW_CORES = 2
 _CORES_ELSEWHERE = 8
-"""How many there are taken to be where a cluster does not say how many executors it is to have."""
+"""The assumed number of executors if the cluster's settings do not limit it."""
 _LISTENING = (
     "spark.eventLog.", "spark.extraListeners", "spark.plugins", "spark.metrics.", "spark.sql.queryExecutionListeners",
     "spark.sql.streaming.streamingQueryListeners", "spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions",
 )  # fmt: skip
-"""Settings with which something in the JVM may have work to do as it ends."""
+"""Settings that may give the JVM work to do as it ends."""
 _OF_JVM = ("spark.driver.memory", "spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions")
-"""What a JVM that is there already cannot be told any more."""
+"""Settings that a running JVM can no longer change."""
 _JAVA_OPTIONS = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 _WRITING = re.compile("(?i)exit|agent|flight")
-"""Java's own options of that kind: an archive of classes, a coverage, a recording."""
+"""Java options of that kind: an archive of classes, a coverage, a recording."""
 _SUBMITTED = "PYSPARK_SUBMIT_ARGS"
 _GIVING_OPTIONS = "--driver-java-options"
 _LOG4J = """\
@@ -66,9 +66,9 @@ appender.file.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss}} %p %c{{1}}: %m%n%ex
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """What a Spark application is started with; `folder` is private to it, and takes its log and all that it spills.
+    """The settings to start a Spark application; `folder` is private to it, for its log and its spilled data.
 
-    One that is `submitted` is in the JVM that started this process.
+    A `submitted` application runs in the JVM that started this process.
     """
 
     master: str
@@ -79,12 +79,12 @@ class SparkSettings:
 
     @property
     def local(self) -> bool:
-        """Tell whether all of it runs on this machine."""
+        """Return whether all of it runs on this machine."""
         return self.master.startswith("local")
 
     @property
     def killable(self) -> bool:
-        """Tell whether nobody misses anything of a Spark that is killed while no batch runs."""
+        """Return whether a Spark without a running batch can be killed without loss."""
         options = " ".join(os.environ.get(name, "") for name in _JAVA_OPTIONS)
         submitted = os.environ.get(_SUBMITTED, "")
         listening = any(name.startswith(_LISTENING) for name in self.conf) or any(
@@ -94,7 +94,7 @@ class SparkSettings:
 
     @property
     def log(self) -> Path:
-        """Return the file that Spark's log and its workers' output go to."""
+        """Return the file of Spark's log and its workers' output."""
         return self.folder / "spark.log"
 
 
@@ -107,16 +107,16 @@ def bucket_count(settings: SparkSettings) -> int:
 
 
 def worker_count(settings: SparkSettings) -> int:
-    """Return how many sinks may have a batch at the same time."""
+    """Return how many sinks can run a batch at the same time."""
     return min(_MOST_LANES, _cores(settings)) if settings.local else _MOST_LANES
 
 
 class CancelledError(Exception):
-    """Say that a start of Spark was cancelled."""
+    """The start of Spark was cancelled."""
 
 
 class SparkStart:
-    """A start of Spark in a thread of its own, which may be cancelled while somebody waits for it."""
+    """A start of Spark in a separate thread, which can be cancelled while another thread waits for it."""
 
     def __init__(self, settings: SparkSettings) -> None:
         self.settings = settings
@@ -127,7 +127,7 @@ class SparkStart:
         self._lock = threading.Lock()
 
     def begin(self, then: Callable[[], object] = lambda: None) -> bool:
-        """Start it, unless that was done, which is told; call `then`, in the thread, once it is up."""
+        """Start Spark, and call `then` in the thread when it is up; return False if it was started before."""
         with self._lock:
             if self._begun:
                 return False
@@ -137,49 +137,49 @@ class SparkStart:
 
     @property
     def begun(self) -> bool:
-        """Tell whether it was begun."""
+        """Return whether the start has begun."""
         return self._begun
 
     @property
     def failed(self) -> bool:
-        """Tell whether it came to nothing, and may come to something at another try."""
+        """Return whether the start failed, and can be tried again."""
         error = self._session.exception() if self._session.done() else None
         return isinstance(error, SinkqlError) and error.retryable
 
     @property
     def starved(self) -> SinkqlError | None:
-        """Return why the last jobs were broken off where executors were missing."""
+        """Return why the last jobs were interrupted for lack of executors."""
         return self._executors.look() if self._executors is not None else None
 
     def death(self) -> int | None:
-        """Return with what Java ended where Spark was up and nobody here ended it."""
+        """Return the exit code of a Java that ended while Spark was up, without a request from here."""
         up = self._session.done() and self._session.exception() is None
         return self._jvm.ended_with if up and not self._jvm.killed else None
 
     def wait(self, seconds: float) -> None:
-        """Wait for the end of Java, but not for longer."""
+        """Wait for the end of Java, at most this long."""
         self._jvm.wait(seconds)
 
     def result(self, timeout: float | None = None) -> SparkSession:
-        """Wait for it; raises as `start` does, CancelledError, and TimeoutError where it is not up in time."""
+        """Wait for the session; raises the errors of `start`, CancelledError, and TimeoutError after `timeout`."""
         return self._session.result(timeout)
 
     def try_executor(self, stops: Callable[[], bool]) -> None:
-        """Wait for an executor elsewhere, once; raises SQ4051 and SQ4052, CancelledError where it `stops` before."""
+        """Wait for a remote executor, once; raises SQ4051 and SQ4052, CancelledError if it `stops` before."""
         if self._executors is not None:
             self._executors.try_first(stops)
             if stops():
                 raise CancelledError
 
     def cancel(self) -> None:
-        """End what is not up yet at once."""
+        """End a start that is not complete, immediately."""
         if not self._session.done():
             self._jvm.kill()
 
     def end(self, patience: float = PATIENCE_SECONDS) -> None:
-        """Stop Spark where it is up, and cancel its start where it is not.
+        """Stop Spark if it is up, and cancel its start otherwise.
 
-        What is killable is killed; anything else is, where it has not ended after `patience` seconds.
+        A killable Spark is killed immediately, others after `patience` seconds.
         """
         if not self._begun:
             return
@@ -188,7 +188,7 @@ class SparkStart:
         if self.settings.killable:
             self._jvm.kill()
         self.cancel()
-        waiting = patience if self.settings.submitted else None  # a start there may wait for its cluster, and go on
+        waiting = patience if self.settings.submitted else None  # a start there may continue to wait for its cluster
         with suppress(SinkqlError, CancelledError, TimeoutError):
             stop(self._session.result(waiting), patience)
 
@@ -207,15 +207,14 @@ class SparkStart:
 def start(settings: SparkSettings, jvm: Jvm | None = None) -> SparkSession:
     """Start Spark and return its session.
 
-    Raises SQ4001 (no Java), SQ4002 (too old), SQ4003 (Spark does not start) and SQ4006 (a user without a name).
-
-    Of a cluster elsewhere SQ4050, SQ4053 and SQ4054; CancelledError if somebody kills `jvm` meanwhile.
+    Raises SQ4001 (no Java), SQ4002 (too old), SQ4003 (Spark does not start) and SQ4006 (a user without a name); for a
+    remote cluster SQ4050, SQ4053 and SQ4054; CancelledError if `jvm` is killed during the start.
     """
     java = check_java()
     if not settings.local:
         _check_user()
     archive = archive_of(java.home, HOME)
-    # At debug they print all that goes to the JVM, tasks with their credentials too.
+    # At debug level they print everything sent to the JVM, including tasks with their credentials.
     for logger in ("py4j", "py4j.java_gateway", "py4j.clientserver"):
         logging.getLogger(logger).setLevel(_SILENT)
     logging.getLogger().addFilter(_not_of_py4j)
@@ -243,14 +242,14 @@ def start(settings: SparkSettings, jvm: Jvm | None = None) -> SparkSession:
         raise
     if settings.local:
         archive.make()
-    # These print to the terminal what is raised, and told, as well.
+    # These print errors to the terminal that are raised too.
     for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(logger).setLevel(_SILENT)
     return session
 
 
 def _has_name() -> bool:
-    """Tell whether the user that this runs as has a name on the system."""
+    """Return whether the system has a name for the user of this process."""
     try:
         pwd.getpwuid(os.geteuid())
     except KeyError:
@@ -259,13 +258,13 @@ def _has_name() -> bool:
 
 
 def _give_name(gateway: JavaGateway) -> None:
-    """Have Hadoop, which Spark is made with, take the user for one with a name; by itself it takes none without."""
+    """Make Hadoop, which Spark requires, accept a user without a name."""
     users = gateway.jvm.org.apache.hadoop.security.UserGroupInformation
     users.setLoginUser(users.createRemoteUser(os.environ.get("HADOOP_USER_NAME") or "sinkql"))
 
 
 def _check_user() -> None:
-    """Raise SQ4006 for a user without a name: Spark asks for it before it runs, where it goes to a cluster."""
+    """Raise SQ4006 for a user without a name, which Spark requires at its start on a cluster."""
     if not _has_name():
         user = os.geteuid()
         raise SinkqlError(
@@ -277,11 +276,11 @@ def _check_user() -> None:
 
 
 def stop(session: SparkSession, patience: float = PATIENCE_SECONDS) -> None:
-    """Stop Spark and its JVM, so that another may be started in this process; one that does not end is killed."""
+    """Stop Spark and its JVM, so that this process can start another; kill a JVM that does not end."""
     gateway = SparkContext._gateway
     if gateway is not None:
         with gateway.proc.ending(patience=patience), warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # it is said of a JVM that died before
+            warnings.simplefilter("ignore", RuntimeWarning)  # about a JVM that died before
             if gateway.proc.killed:
                 _let_go(session)
             else:
@@ -291,16 +290,16 @@ def stop(session: SparkSession, patience: float = PATIENCE_SECONDS) -> None:
 
 
 def _not_of_py4j(record: logging.LogRecord) -> bool:
-    """Tell whether another than py4j logs: that a JVM has ended, it tells the root logger, and raises it too."""
+    """Return whether a record is not py4j's: it logs the end of a JVM to the root logger, and raises it too."""
     return record.module not in ("java_gateway", "clientserver")
 
 
 def _unsaid(request: object, client_address: object) -> None:
-    """Say nothing of a JVM that ends while it is connected."""
+    """Suppress the message about a JVM that ends while it is connected."""
 
 
 def _let_go(session: SparkSession) -> None:
-    """Close what this process has open for a JVM that was killed; its server takes half a second to notice."""
+    """Close this process's connections to a killed JVM; its server takes half a second to notice."""
     server = session.sparkContext._accumulatorServer
 
     def close() -> None:
@@ -311,7 +310,7 @@ def _let_go(session: SparkSession) -> None:
 
 
 def _forget() -> None:
-    """Take away what pyspark remembers of a JVM that has ended."""
+    """Clear pyspark's references to a JVM that has ended."""
     SparkContext._gateway = None
     SparkContext._jvm = None
     SparkContext._active_spark_context = None
@@ -320,10 +319,10 @@ def _forget() -> None:
 
 
 def _defaults(settings: SparkSettings, archive: Archive) -> dict[str, str]:
-    """Return what a cluster's CONF may override."""
+    """Return the settings that a cluster's CONF may override."""
     collector = "-XX:+UseSerialGC" if settings.local else "-XX:+UseG1GC"
-    # Ten times the usual patience before code is compiled for speed: a start and a small batch cost a quarter less,
-    # while the loops of a large batch still get there at once.
+    # The threshold for compilation is ten times the default: a start and a small batch cost a quarter less, while the
+    # loops of a large batch still reach it immediately.
     patience = ["Invocation=50000", "MinInvocation=6000", "Compile=150000", "BackEdge=400000"]
     compiler = " ".join(f"-XX:Tier4{each.replace('=', 'Threshold=')}" for each in patience)
     folder = settings.folder.absolute()
@@ -337,19 +336,19 @@ def _defaults(settings: SparkSettings, archive: Archive) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.eventLog.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        # Java takes a user without a name for one whose home is a folder called ?
+        # Java uses a home folder called ? for a user without a name
         **({"spark.jars.ivy": str(folder / "ivy")} if not _has_name() else {}),
     }
 
 
 def _collector(settings: SparkSettings) -> str:
-    """Return how executors collect garbage: of few cores, threads beside those of tasks are in their way."""
+    """Return the garbage collector of executors: with few cores, parallel collector threads slow down the tasks."""
     few = int(settings.conf.get("spark.executor.cores", "1")) <= _FEW_CORES
     return "-XX:+UseSerialGC" if few else "-XX:+UseParallelGC"
 
 
 def _required(settings: SparkSettings, conf: Path) -> dict[str, str]:
-    """Return what correct rows, and a small cost a batch, depend on."""
+    """Return the settings that correct rows, and a low cost per batch, depend on."""
     required = {
         "spark.master": settings.master,
         "spark.app.name": settings.name,
@@ -359,15 +358,15 @@ def _required(settings: SparkSettings, conf: Path) -> dict[str, str]:
         "spark.sql.caseSensitive": "true",
         "spark.sql.decimalOperations.allowPrecisionLoss": "false",
         "spark.sql.adaptive.enabled": "false",
-        # What stands behind a guard is computed where the guard lets it, as in `v <> 0 AND 100 / v BETWEEN 5 AND 50`:
-        # what expressions share would be computed before any of them, and BETWEEN's operand in a step below.
+        # Expressions behind a guard are computed only if the guard passes, as in `v <> 0 AND 100 / v BETWEEN 5 AND 50`.
+        # Otherwise shared expressions would be computed before the guard, and BETWEEN's operand in a step below.
         "spark.sql.subexpressionElimination.enabled": "false",
         "spark.sql.alwaysInlineCommonExpr": "true",
-        # To find filters that follow from others, the optimizer puts expressions of columns in place of each other: of
-        # some columns that come from each other it makes thousands, seconds of work in each batch.
+        # To infer filters from others, the optimizer substitutes columns' expressions for each other. For a few
+        # dependent columns it makes thousands of them, which takes seconds in each batch.
         "spark.sql.constraintPropagation.enabled": "false",
-        # The first two leave out work that gives no rows, which stateful tasks and tallies need done. The third changes
-        # the order in which integers are added and multiplied, and so which steps overflow.
+        # The first two skip work that returns no rows, but stateful tasks and the record accounting need it. The third
+        # changes the order of additions and multiplications of integers, and so which steps overflow.
         "spark.sql.optimizer.excludedRules": ",".join(
             f"{_RULES}.{rule}" for rule in ("PruneFilters", "PropagateEmptyRelation", "ReorderAssociativeOperator")
         ),
@@ -377,9 +376,9 @@ def _required(settings: SparkSettings, conf: Path) -> dict[str, str]:
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.streaming.numRecentProgressUpdates": "1",
         "spark.sql.streaming.stopTimeout": "10s",
-        # The other one runs a program for each file that it writes.
+        # The default committer runs a program for each file that it writes.
         "spark.sql.streaming.checkpointFileManagerClass": f"{_STREAMING}.FileSystemBasedCheckpointFileManager",
-        # A sink's jobs are in a pool of its own: none waits until a large batch of another has begun its last task.
+        # Each sink's jobs have a separate pool, so that no sink waits for the last task of another sink's large batch.
         "spark.scheduler.mode": "FAIR",
         "spark.sql.warehouse.dir": str(settings.folder / "warehouse"),
         "spark.python.daemon.module": "sinkql.runtime.spark.daemon",
@@ -391,9 +390,9 @@ def _required(settings: SparkSettings, conf: Path) -> dict[str, str]:
         required |= {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
-            # All users of a machine reach its loopback. Spark makes the secret, and keeps it in memory.
+            # All users of a machine can reach its loopback address. Spark generates the secret, and keeps it in memory.
             "spark.authenticate": "true",
-            # What is in this process is not lost, however long the machine slept or had no time for it.
+            # Data in this process is not lost, however long the machine was asleep or busy.
             "spark.storage.blockManagerHeartbeatTimeoutMs": _NEVER,
             "spark.executor.heartbeat.maxFailures": "1000000000",
         }
@@ -401,7 +400,7 @@ def _required(settings: SparkSettings, conf: Path) -> dict[str, str]:
 
 
 def _cores(settings: SparkSettings) -> int:
-    """Return how many tasks may run at once; elsewhere what is asked for, whichever machine asks."""
+    """Return how many tasks can run together; on a remote cluster, the requested number."""
     if not settings.local:
         return cluster.cores(settings.conf) or _CORES_ELSEWHERE
     wanted = re.match(r"local\[(\d+)", settings.master)
@@ -428,7 +427,7 @@ def _launch(
     try:
         if gateway is None:
             gateway = jvm.start(HOME, properties, output, master=settings.master)
-            # These also win over what PYSPARK_SUBMIT_ARGS and Java's options say.
+            # These also override PYSPARK_SUBMIT_ARGS and Java's options.
             conf = SparkConf().setAll([*_required(settings, properties.parent).items()])
         else:
             conf = SparkConf(_jvm=gateway.jvm)
@@ -459,21 +458,21 @@ def _not_started(settings: SparkSettings, error: Exception) -> SinkqlError:
 
 
 def _runs_files(settings: SparkSettings) -> bool:
-    """Tell whether Spark's processes see its folder, and may load libraries from there."""
+    """Return whether Spark's processes can see its folder, and load libraries from it."""
     return settings.local and not os.statvfs(settings.folder).f_flag & os.ST_NOEXEC
 
 
 @contextmanager
 def _environment(settings: SparkSettings, java: Java) -> Iterator[None]:
-    """Set what the JVM and its Python workers inherit, for as long as it takes to start them."""
+    """Set the environment of the JVM and its Python workers while they start."""
     wanted = {
-        # There is none: Spark puts it into the class path, where an archive of classes allows no folder with files.
+        # A missing folder: Spark adds it to the class path, where an archive of classes allows no folder with files.
         "SPARK_CONF_DIR": str(HOME / "none"),
         "SPARK_HOME": str(HOME),
         "PYSPARK_PYTHON": sys.executable if settings.local else cluster.python(settings.conf),
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         **java.environment,
-        # A setting would be one of executors elsewhere too.
+        # A setting would apply to remote executors too.
         "SPARK_LOCAL_DIRS": str(settings.folder / "local"),
         "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
@@ -490,12 +489,12 @@ def _environment(settings: SparkSettings, java: Java) -> Iterator[None]:
 
 
 def _java_option(option: str) -> str:
-    """Write an option as Spark takes several apart: a folder's name may have spaces and quotes."""
+    """Quote an option for a list of options: a folder's name may contain spaces and quotes."""
     return '"' + re.sub(r'(["\\])', r"\\\1", option) + '"'
 
 
 def _escaped(value: str) -> str:
-    """Write a value as a Java properties file wants it."""
+    """Escape a value for a Java properties file."""
     return value.replace("\\", "\\\\").replace("\n", "\\n")
 
 

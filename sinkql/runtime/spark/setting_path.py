@@ -1,6 +1,6 @@
-"""Spark's settings of a cluster → the same, with the relative paths that the driver opens made whole.
+"""Make relative paths in a cluster's Spark settings absolute, for files that the driver opens.
 
-Spark would have them begin where the process works.
+Spark would resolve them in the working directory of the process.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _LISTED = (
     *("spark.jars", "spark.files", "spark.archives", "spark.submit.pyFiles"),
     *("spark.yarn.dist.jars", "spark.yarn.dist.files", "spark.yarn.dist.archives"),
 )
-"""Files that are handed out, with commas between; what stands after # is their name there."""
+"""Lists of files to distribute, separated by commas; the part after # is a file's name there."""
 _SINGLE = (
     *("spark.eventLog.dir", "spark.metrics.conf", "spark.scheduler.allocation.file", "spark.kerberos.keytab"),
     *("spark.authenticate.secret.driver.file", "spark.kubernetes.executor.podTemplateFile"),
@@ -22,7 +22,7 @@ _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 def with_absolute_paths(conf: Mapping[str, str], path: Callable[[str], Path]) -> dict[str, str]:
-    """Return the settings; `path` tells where a path is."""
+    """Return the settings with absolute paths; `path` resolves a path."""
     found = dict(conf)
     for name in found.keys() & {*_LISTED}:
         found[name] = ",".join(_whole(each.strip(), path) for each in conf[name].split(","))

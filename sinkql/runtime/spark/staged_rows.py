@@ -1,6 +1,6 @@
-"""Rows that only the driver's machine can read → files in the store, which tasks on other machines fetch.
+"""Write rows that only the driver's machine can read to files in the state store, for tasks on other machines.
 
-No more of them are in memory at once than go into a file.
+Only the rows of one file are in memory at a time.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _FILE_BYTES = 64 << 20
 
 @dataclass(slots=True)
 class StagedRows:
-    """Rows of one source in one attempt at a batch; files are in `home`, and `name` is what theirs begin with.
+    """The rows of one source in one attempt at a batch; the files are in `home`, with the prefix `name`.
 
-    A name begins with an epoch, so that a sweep finds the files of a process that was killed.
+    The name begins with an epoch, so that cleanup finds the files of a killed process.
     """
 
     home: StateDirectory
@@ -32,7 +32,7 @@ class StagedRows:
     _files: list[str] = field(default_factory=list)
 
     def stage(self, rows: Iterable[pa.RecordBatch], schema: pa.Schema) -> int:
-        """Put all rows into the store, and return in how many files."""
+        """Write all rows to the store, and return the number of files."""
         left = iter(rows)
         while (first := next(left, None)) is not None:
             name = f"{HANDED}/{self.name}-{len(self._files)}.arrow"
@@ -51,7 +51,7 @@ class StagedRows:
     def read_task(
         self, told: Callable[[], AbstractContextManager[None]]
     ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-        """Return what gives, in tasks, the rows of files whose numbers come; `told` is around it."""
+        """Return a function that reads the rows of numbered files in tasks; `told` is the context around it."""
         home, files = self.home.for_tasks(), tuple(self._files)
 
         def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

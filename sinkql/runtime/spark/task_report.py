@@ -1,7 +1,7 @@
-"""What tasks tell of a batch, wherever they run → the process that runs it: by an accumulator of Spark's.
+"""Reports of tasks about a batch to the process that runs it, by an accumulator of Spark.
 
-An accumulator has what tasks added that succeeded, of each attempt once. Nothing is left in a folder, so executors need
-none in common with this process.
+An accumulator contains the additions of successful tasks, each once. It needs no folder, so executors and this process
+need none in common.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _MADE = threading.Lock()
 
 
 class _AnyNumber:
-    """Wait as `select` does, of which pyspark's receiver makes use: for files with numbers above 1023 too.
+    """Waits like `select`, which pyspark's receiver calls, but accepts file descriptors above 1023 too.
 
-    A process with many sinks has so many, and what tasks say would not arrive.
+    A process with many sinks has so many open files, and would otherwise receive no reports.
     """
 
     @staticmethod
@@ -42,13 +42,13 @@ accumulators.select = _AnyNumber
 
 
 @dataclass(slots=True)
-class _Desk:
-    """What tasks said, by the batch that they are of; of a batch that is over nobody asks any more."""
+class _Inbox:
+    """Reports of tasks by batch; reports of a batch that has ended are dropped."""
 
     batches: dict[str, list[object]] = field(default_factory=dict)
 
     def take(self, words: list[tuple[str, bytes]]) -> None:
-        """Take what a task said."""
+        """Accept the reports of a task."""
         for batch, word in words:
             kept = self.batches.get(batch)
             if kept is not None:
@@ -56,13 +56,13 @@ class _Desk:
 
 
 class _Words:
-    """In a task a list of words; in this process they go to the desk."""
+    """A list of reports in a task; in this process, they go to the inbox."""
 
     def zero(self, value: Any) -> Any:
         return []
 
     def addInPlace(self, value1: Any, value2: Any) -> Any:  # noqa: N802  # pyspark's name for it
-        if isinstance(value1, _Desk):
+        if isinstance(value1, _Inbox):
             value1.take(value2)
         else:
             value1.extend(value2)
@@ -80,12 +80,12 @@ class _Leaving:
 
 @contextmanager
 def task_reports(context: SparkContext, batch: str) -> Iterator[tuple[Leave, list[object]]]:
-    """Give how tasks of a batch leave word, and what they have said, which grows; no other batch has the name."""
+    """Yield a function for tasks to report to this batch, and the growing list of reports; `batch` is unique."""
     with _MADE:
         words = vars(context).get("_sinkql_words")
         if words is None:
-            words = vars(context)["_sinkql_words"] = context.accumulator(_Desk(), _Words())
-    desk: _Desk = words.value
+            words = vars(context)["_sinkql_words"] = context.accumulator(_Inbox(), _Words())
+    desk: _Inbox = words.value
     kept = desk.batches[batch] = []
     try:
         yield _Leaving(batch, words), kept

@@ -1,12 +1,18 @@
-"""State of operators: keyed rows in sorted runs, by bucket.
+"""The state of operators: keyed rows in sorted runs, by bucket.
 
-* `operator`: the operators with state, one class each, and the task that runs one in a bucket.
-* `arithmetic`: groups of rows → exact sums and extremes; `multiset`: rows with multiplicities.
-* `sort_key`: columns that rows are ordered by → numbers; `runtime.state.operator.head`: the first rows of keys, out of
-  runs in such an order.
-* `window`: functions of all rows of a key.
-* `arrangement`: a bucket's runs, what they say of given keys, and their merging; `run`: a run ↔ its file.
-* `side`: what a join keeps besides; `lookup`: keys → the rows that they have; `side`: one side of a join, before and
-  after a batch; `join`: two sides → the changes of their join; `join`: the same of all rows with all.
-* `report`: what a task attempt left behind; `manifest`: the runs that are live, under a name that a commit has.
+* `operator`: The stateful operators, and the task that runs one of them in a bucket.
+* `window`: Functions of all rows of a key.
+* `arrangement`: The runs of a bucket: look-ups, and merging.
+* `ordered_run`: Runs sorted by a value or a time, which are read in slices.
+* `run`: One run and its file.
+* `manifest`: The list of live runs that a commit refers to.
+* `report`: The reports of stateful tasks.
+* `row_identity`: The hashes that identify keys and rows.
+* `sort_key`: Numbers that sort like columns.
+* `multiset`: Changes of rows with multiplicities.
+* `arithmetic`: Exact sums, extremes and comparisons of groups of rows.
+* `lookup`: The rows of given keys in a bucket's runs.
+* `side`: One side of a join before and after a batch.
+* `join`: The changes of a join of two sides.
+* `unchanged_values`: Values that a server omitted from a change.
 """

@@ -1,4 +1,4 @@
-"""Arrow columns and groups of their rows → sums, extremes and comparisons, exact for every type."""
+"""Sums, extremes and comparisons of Arrow columns and of groups of rows, exact for every type."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _SAFE = float(1 << 62)
 
 
 class SumOverflowError(ArithmeticError):
-    """Raised where a sum does not fit its type."""
+    """A sum does not fit its type."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowGroups:
-    """The groups of a table's rows, sorted by hash: `first` row of each, and the group of every row (`index`)."""
+    """The groups of a table's rows, sorted by hash: each group's `first` row, and every row's group (`index`)."""
 
     keys: Keys
     hashes: Ints
@@ -36,7 +36,7 @@ class RowGroups:
 
     @property
     def single(self) -> bool:
-        """Tell whether every group has just one row."""
+        """Return whether every group has exactly one row."""
         return len(self.first) == len(self.index)
 
 
@@ -52,13 +52,13 @@ def group(keys: Keys, hashes: Ints) -> RowGroups:
 
 
 def total(values: pa.Array, index: Ints, count: int) -> pa.Array:
-    """Return the sum of the values, none NULL, of each of `count` groups; 0 for one without rows."""
+    """Return the sum of the values of each of `count` groups, 0 for a group without rows; no value may be NULL."""
     if pa.types.is_decimal(values.type):
         return _decimal_total(values, index, count)
     if pa.types.is_floating(values.type):
         return _float_total(values.to_numpy(zero_copy_only=False), index, count)
     summands = ints(values)
-    # wraps in silence where the sum of magnitudes is too great: take the exact way there
+    # wraps silently if the sum of magnitudes is too great; the exact way below is taken then
     if len(summands) and np.bincount(index, np.abs(summands.astype(np.float64))).max() > _SAFE:
         wide = _decimal_total(values.cast(pa.decimal128(19, 0)), index, count)
         return _cast(wide, pa.int64())
@@ -85,19 +85,19 @@ def _decimal_total(values: pa.Array, index: Ints, count: int) -> pa.Array:
 
 
 def add(left: pa.Array, right: pa.Array) -> pa.Array:
-    """Return the sums, of the operands' common type; raises SumOverflowError."""
+    """Return the sums in the operands' common type; raises SumOverflowError."""
     return _combine(left, right, pc.add_checked)
 
 
 def subtract(left: pa.Array, right: pa.Array) -> pa.Array:
-    """Return the differences, of the operands' common type; raises SumOverflowError."""
+    """Return the differences in the operands' common type; raises SumOverflowError."""
     return _combine(left, right, pc.subtract_checked)
 
 
 def _combine(left: pa.Array, right: pa.Array, function: Callable[[pa.Array, pa.Array], pa.Array]) -> pa.Array:
     try:
         if pa.types.is_decimal(left.type):
-            # 38 digits and 38 digits may have 39: only the cast back tells
+            # the sum of two numbers of 38 digits may have 39: the cast back reports it
             wide = pa.decimal256(39, left.type.scale)
             return _cast(function(left.cast(wide), right.cast(wide)), left.type)
         found = function(left, right)
@@ -118,7 +118,7 @@ def _cast(values: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def zeros(type_: pa.DataType, count: int) -> pa.Array:
-    """Return `count` zeros of a number type."""
+    """Return `count` zeros of a numeric type."""
     return pa.repeat(_zero(type_), count)
 
 
@@ -127,7 +127,7 @@ def _zero(type_: pa.DataType) -> pa.Scalar:
 
 
 def unlike(left: pa.Array, right: pa.Array) -> NDArray[np.bool_]:
-    """Tell row by row whether two columns differ; NULL is like NULL, and NaN like NaN."""
+    """Return for each row whether two columns differ; NULL equals NULL, and NaN equals NaN."""
     if pa.types.is_nested(left.type):
         return _unlike_nested(left, right)
     nulls = pc.xor(pc.is_null(left), pc.is_null(right))
@@ -139,7 +139,7 @@ def unlike(left: pa.Array, right: pa.Array) -> NDArray[np.bool_]:
 
 
 def _unlike_nested(left: pa.Array, right: pa.Array) -> NDArray[np.bool_]:
-    """Compare arrays and records by what is in them."""
+    """Compare arrays and records by their contents."""
     found: NDArray[np.bool_] = np.asarray(pc.xor(pc.is_null(left), pc.is_null(right)))
     if pa.types.is_struct(left.type):
         for before, after in zip(left.flatten(), right.flatten(), strict=True):
@@ -155,9 +155,9 @@ def _unlike_nested(left: pa.Array, right: pa.Array) -> NDArray[np.bool_]:
 
 
 def ordered(values: pa.Array) -> pa.Array:
-    """Return floats as integers of the same order, NaN greatest; other types as they are. Zeros must be positive.
+    """Return floats as integers of the same order, NaN greatest; other types unchanged. Zeros must be positive.
 
-    It is its own inverse between the integers and `restored`.
+    On integers the function is its own inverse; see `restored`.
     """
     if not pa.types.is_floating(values.type):
         return values
@@ -165,12 +165,12 @@ def ordered(values: pa.Array) -> pa.Array:
 
 
 def restored(values: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Return what `ordered` was given, which had this type."""
+    """Return the argument of `ordered`, which had this type."""
     return _flip(values).view(type_) if pa.types.is_floating(type_) else values
 
 
 def ordered_type(type_: pa.DataType) -> pa.DataType:
-    """Return the type that `ordered` gives."""
+    """Return the result type of `ordered`."""
     if not pa.types.is_floating(type_):
         return type_
     return pa.int64() if type_ == pa.float64() else pa.int32()
@@ -182,7 +182,7 @@ def _flip(bits: pa.Array) -> pa.Array:
 
 
 def extreme(values: pa.Array, index: Ints, count: int, *, low: bool) -> pa.Array:
-    """Return the least or greatest value of each of `count` groups, NULL for one that has none."""
+    """Return the least or greatest value of each of `count` groups, NULL for a group without values."""
     function = "min" if low else "max"
     table = pa.table({"group": pa.array(index), "value": values})
     found = table.group_by("group", use_threads=False).aggregate([("value", function)])
@@ -190,7 +190,7 @@ def extreme(values: pa.Array, index: Ints, count: int, *, low: bool) -> pa.Array
 
 
 def better(left: pa.Array, right: pa.Array, *, low: bool) -> pa.Array:
-    """Return the lesser or greater of two columns row by row; a NULL never wins."""
+    """Return the lesser or greater of two columns row by row; any value wins over NULL."""
     wins = (pc.less_equal if low else pc.greater_equal)(left, right)
     return pc.if_else(pc.fill_null(wins, pc.is_null(right)), left, right)
 

@@ -1,4 +1,4 @@
-"""Sorted changes of one bucket → durable runs, and the state that they hold for given keys."""
+"""The durable runs of one bucket, made of sorted changes, and the state of given keys in them."""
 
 from __future__ import annotations
 
@@ -36,16 +36,17 @@ from sinkql.storage.sorted_run import MergePolicy, duplicates_mask, find, newest
 Ints = NDArray[np.int64]
 
 _MERGED_AT_ONCE = 16 << 20
-"""Bytes of runs that are merged in memory."""
+"""The number of bytes of runs that are merged in memory."""
 _FAN, _SMALL = 4, 256
 
 
 @dataclass(frozen=True, slots=True)
 class Arrangements:
-    """The state that a batch starts from, and where its new runs go.
+    """The state at the start of a batch, and the place for its new runs.
 
-    `home` has the files of the sink's state; `manifest` is the loaded state manifest, shared by all operators; `epoch`
-    and `commit` go into the names of new runs. `indexes` are those of views that operators look up in, by arrangement.
+    `home` has the files of the sink's state; `manifest` is the loaded state manifest of all operators; `epoch` and
+    `commit` are part of the names of new runs. `indexes` are the indexes of views that operators look up in, by
+    arrangement.
     """
 
     home: StateDirectory
@@ -57,10 +58,10 @@ class Arrangements:
 
 @dataclass(frozen=True, slots=True)
 class InputEvents:
-    """What is special of the sources of an operator in a batch.
+    """The events of an operator's sources in a batch.
 
-    `cleared`: the rows from before are gone. `snapshotting`: some rows are still to come, as `Reader` says. The clock
-    goes from `since` to `now`, in milliseconds since 1970.
+    `cleared`: all earlier rows are deleted. `snapshotting`: some rows are still missing, as in `Reader`. The clock
+    moves from `since` to `now`, in milliseconds since 1970.
     """
 
     cleared: bool = False
@@ -71,7 +72,7 @@ class InputEvents:
 
 @dataclass(frozen=True, slots=True)
 class RunLocation:
-    """Where one task attempt keeps one bucket of one arrangement, and how its new files begin."""
+    """The place of one bucket of one arrangement in one task attempt, and the prefix of its new files."""
 
     folder: Path
     bucket: int
@@ -79,23 +80,23 @@ class RunLocation:
 
 
 def bucket_folder(folder: Path, arrangement: str, bucket: int) -> Path:
-    """Return where a sink's state folder holds a bucket; raises ValueError for a name that no folder can have."""
+    """Return the folder of a bucket in a sink's state folder; raises ValueError for an invalid name."""
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", arrangement):
         raise ValueError(f'arrangement name "{arrangement}"')
     return folder / "state" / arrangement / f"b{bucket}"
 
 
 def files_of(arrangement: str, bucket: int, entries: Iterable[Entry]) -> dict[str, int]:
-    """Return where a sink's state folder has runs of a bucket, and how many bytes each has."""
+    """Return the files of a bucket's runs in a sink's state folder, with their sizes in bytes."""
     folder = bucket_folder(Path(), arrangement, bucket)
     return {(folder / entry["file"]).as_posix(): int(entry["bytes"]) for entry in entries}
 
 
 @dataclass(frozen=True, slots=True)
 class IndexRuns:
-    """An index as of one entry of a view's log: its runs by bucket, of so many `buckets`, in the `home` of its job.
+    """An index at one entry of a view's log: its runs by bucket, in `buckets` buckets, in the `home` of its job.
 
-    Nothing is looked up where the batch has all rows of the view, from its `beginning`.
+    Nothing is looked up if the batch contains all rows of the view, from its `beginning`.
     """
 
     home: StateDirectory
@@ -105,9 +106,9 @@ class IndexRuns:
     beginning: bool = False
 
     def opened(self, bucket: int, buckets: int) -> list[Run] | None:
-        """Return the runs that may have rows of one of so many `buckets`; None where the batch has all rows.
+        """Return the runs with possible rows of one of `buckets` buckets; None if the batch contains all rows.
 
-        Raises SQ3453 where one of them is gone.
+        Raises SQ3453 if a run is missing.
         """
         if self.beginning:
             return None
@@ -129,17 +130,17 @@ class IndexRuns:
 
 
 def no_index(name: str, detail: str | None = None) -> SinkqlError:
-    """Return the error for an index that the job of its view has not made yet, or no longer has as it was."""
+    """Return the error for an index that the job of its view has not made yet, or no longer has at that commit."""
     return SinkqlError(
         "SQ3453",
-        f'index "{name}" is not there as of the commit that is read',
+        f'index "{name}" does not exist at the commit that is read',
         detail=detail,
-        hint="The batch is tried again: the job of the materialized view makes the index.",
+        hint="SinkQL tries the batch again: the job of the materialized view makes the index.",
     )
 
 
 def grouped(*columns: Keys | Ints) -> tuple[Ints, Ints]:
-    """Return an order that puts equal rows together, and where in it each new row begins."""
+    """Return an order that puts equal rows together, and the places in it where a new row begins."""
     order = sort_indices(*columns)
     return order, np.flatnonzero(~duplicates_mask(*(column[order] for column in columns)))
 
@@ -154,14 +155,14 @@ def expand_ranges(low: Ints, high: Ints) -> tuple[Ints, Ints]:
 
 @dataclass(frozen=True, slots=True)
 class LookUp:
-    """What a look-up gave: `mask` tells which of the asked keys are there, `index` where in `rows`; None: no runs."""
+    """The result of a look-up: `mask` is true for existing keys, `index` has their places in `rows` (None: no runs)."""
 
     mask: NDArray[np.bool_]
     index: Ints
     rows: pa.Table | None
 
     def column(self, name: str, type_: pa.DataType) -> pa.Array:
-        """Return a column of the rows in the order of the asked keys, NULL where there is none."""
+        """Return a column of the rows in the order of the keys, NULL for a missing key."""
         if self.rows is None:
             return pa.nulls(len(self.mask), type_)
         return one_chunk(self.rows.column(name)).take(pa.array(self.index, mask=~self.mask))
@@ -169,12 +170,12 @@ class LookUp:
 
 @dataclass(slots=True)
 class _Runs:
-    """A bucket's runs before this batch, oldest first; the manifest entries that stand for them, once it is closed."""
+    """A bucket's runs before this batch, oldest first; after closing, also their manifest entries."""
 
     keyed: ClassVar[bool] = False
     """Whether a key may have several rows."""
     grows: ClassVar[bool] = False
-    """Whether no row takes another's place."""
+    """Whether no row replaces another."""
 
     place: RunLocation
     entries: list[Entry]
@@ -186,13 +187,13 @@ class _Runs:
         self.runs = [open_run(self.place.folder, entry) for entry in self.entries]
 
     def put(self, table: pa.Table) -> None:
-        """Add rows to the batch's run, sorted by their first column and of later hashes than those before them."""
+        """Add rows to the batch's run, sorted by their first column, with hashes after all earlier rows."""
         if self._writer is None:
             self._writer = RunWriter(self.place.folder / f"{self.place.prefix}.arrow", keyed=self.keyed)
         self._writer.add(table)
 
     def close(self) -> None:
-        """Finish the batch's run, and merge where it is time."""
+        """Finish the batch's run, and merge runs if it is time."""
         if self._cleared:
             self.entries.clear()
             self.runs.clear()
@@ -226,7 +227,7 @@ class _Runs:
 
 
 def _ranges(size: int) -> list[tuple[int, int]]:
-    """Return ranges of keys for runs of so many bytes, first and last key of each, which cut no upper half of keys."""
+    """Return ranges of keys, first and last, for merging `size` bytes of runs; an upper half stays in one range."""
     count = max(1, -(-size // _MERGED_AT_ONCE))
     bounds = [((number << 32) // count) << 32 for number in range(count + 1)]
     return [(low, high - 1) for low, high in pairwise(bounds)]
@@ -234,9 +235,9 @@ def _ranges(size: int) -> list[tuple[int, int]]:
 
 @dataclass(slots=True)
 class KeyedRuns(_Runs):
-    """One row a key: `$h1` (sorted), `$h2`, then what is kept. The newest run wins.
+    """One row per key: `$h1` (sorted), `$h2`, then the values. The newest run wins.
 
-    `$count` 0 is a tombstone, unless `keeps_empty`: then it is a row like others.
+    `$count` 0 is a tombstone, unless `keeps_empty` is true.
     """
 
     keeps_empty: bool = False
@@ -260,11 +261,11 @@ class KeyedRuns(_Runs):
         return LookUp(mask, index, pa.concat_tables(parts).combine_chunks() if parts else None)
 
     def live(self, low: int, high: int) -> pa.Table | None:
-        """Return the row of each key from `low` to `high`, sorted; None where there are no runs."""
+        """Return the row of each key from `low` to `high`, sorted; None without runs."""
         return self._merge_tables([run.between(low, high) for run in self.runs], bottom=True) if self.runs else None
 
     def clear(self) -> None:
-        """Forget the rows from before the batch, once it is closed."""
+        """Remove the rows from before the batch at closing."""
         self._cleared = True
 
     def _merge_tables(self, tables: list[pa.Table], *, bottom: bool) -> pa.Table:
@@ -286,7 +287,7 @@ class MultisetRuns(_Runs):
     keyed: ClassVar[bool] = True
 
     def count(self, packed: Keys, hashes: Ints, rows: Ints) -> Ints:
-        """Return the multiplicity of each asked row; they are sorted."""
+        """Return the multiplicity of each given row; the rows are sorted."""
         found = np.zeros(len(packed), np.int64)
         for run in self.runs:
             for piece, some in run.asked(packed):
@@ -298,9 +299,9 @@ class MultisetRuns(_Runs):
         return found
 
     def rows_of(self, keys: Keys, hashes: Ints, extra: pa.Table) -> tuple[Ints, pa.Table]:
-        """Return all rows of sorted keys, the batch's own among them, with the number of the key of each.
+        """Return all rows of sorted keys, including the batch's, with the number of each row's key.
 
-        Multiplicities are added up, and rows that are gone left out.
+        Multiplicities are added up, and rows with multiplicity 0 are omitted.
         """
         owners, parts = [], []
         for run in [*self.runs, in_memory(extra)]:
@@ -319,7 +320,7 @@ class MultisetRuns(_Runs):
 
 
 def consolidate(table: pa.Table) -> pa.Table:
-    """Return a multiset's rows sorted, each once, with the sum of their multiplicities; zeros are left out."""
+    """Return a multiset's rows sorted, each once, with the sum of its multiplicities; zeros are omitted."""
     order, starts = grouped(unsigned(table.column("$p")), ints(table.column("$h2")), ints(table.column("$r")))
     if not len(starts):
         return table
@@ -330,18 +331,18 @@ def consolidate(table: pa.Table) -> pa.Table:
 
 
 def rows_to_merge(entries: Sequence[Entry], bucket: int, coming: int, *, grows: bool) -> int:
-    """Return how many rows of a bucket's runs are put together, at most, once a run of `coming` rows is there."""
+    """Return the maximum number of rows to merge in a bucket, after a run of `coming` rows is added."""
     after = [*entries, {"rows": coming, "merges": 0}]
     start = merge_start(after, bucket, grows=grows)
     return sum(int(entry["rows"]) for entry in after[start:]) if start is not None else 0
 
 
 def merge_start(entries: Sequence[Entry], bucket: int, *, grows: bool = False) -> int | None:
-    """Return from which run on all are to be merged, if it is time.
+    """Return the first run to merge with all runs after it, None if it is not time.
 
-    The first merge of a bucket comes early, after 2 to 5 runs, so that buckets merge in different batches. Newer runs
-    that have half as many rows as the oldest are merged with it, as they may be in its rows' place: unless it only
-    `grows`.
+    The first merge of a bucket comes early, after 2 to 5 runs, so that buckets merge in different batches. If the newer
+    runs have half as many rows as the oldest, they are merged with it, since they may replace its rows: unless the
+    bucket only `grows`.
     """
     fresh = all(entry["merges"] == 0 for entry in entries)
     tiers = MergePolicy(2 + bucket % _FAN if fresh else _FAN, _SMALL)

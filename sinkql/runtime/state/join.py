@@ -1,18 +1,14 @@
-"""A join that is done in the tasks of the join above it → one of its sides, which keeps nothing itself.
+"""Joins in the tasks of one bucket: by key, of all rows with all rows, and nested in another join.
 
-Its rows are joined again from those of its sides where they are asked for. Of rows that stay, those are told that are
-made of rows that stay, as `JoinChanges` tells its changes: what it gives and `stayed` fit together.
+A nested join is a side of the join above it, and stores nothing: its rows are joined again from its sides on request.
+Its unchanged rows are pairs of unchanged rows, consistent with the changes of `JoinChanges`.
 
-The changes of two sides of which every bucket has one whole → the changes of all pairs, in slices.
+A join without keys has one side that every bucket has whole (broadcast). The other side is distributed over the
+buckets, and over the parts of a batch: each part has the rows with hashes from `low` to `high`.
 
-The other side is spread over the buckets, and over the parts of a batch: each has its rows with hashes from `low` to
-`high`. As in `pairs`, each row that comes is one of the new result, and each row that goes one of the old.
-
-The changes of two sides and what they keep → the changes of their join, in slices, by key or of all with all.
-
-Each row that comes is one of the new result, and each row that goes one of the old: no expression above meets a pair
-that was never there. With L and R the rows from before, and Δ⁺ and Δ⁻ those that come and go, the pairs are
-ΔL⁺ ⋈ R_new + ΔL⁻ ⋈ R_old + (L_old + ΔL⁻) ⋈ ΔR, diffs multiplied.
+The changes come in slices. Each inserted pair is in the new result, and each deleted pair was in the old one, so no
+expression above sees a pair that never existed. With L and R the rows from before, and Δ⁺ and Δ⁻ the inserted and the
+deleted rows, the pairs are ΔL⁺ ⋈ R_new + ΔL⁻ ⋈ R_old + (L_old + ΔL⁻) ⋈ ΔR, diffs multiplied.
 """
 
 from __future__ import annotations
@@ -37,29 +33,29 @@ from sinkql.runtime.state.side import JoinSide, SideChanges
 from sinkql.storage.spill import LAST
 
 ROWS = 65_536
-"""About how many pairs are made at once."""
+"""The approximate number of pairs in a slice."""
 
 Mask = NDArray[np.bool_]
 RowKeys = tuple[Keys, Ints]
-"""The key of each of some rows: upper halves and `$h2`."""
+"""The keys of rows: upper halves and `$h2`."""
 
 
 @dataclass(frozen=True, slots=True)
 class JoinShape:
-    """What the join gives: its schema, and how many columns the left side has."""
+    """The result of a join: its schema, and the number of columns of the left side."""
 
     schema: pa.Schema
     left: int
 
     keyed: ClassVar[bool] = False
-    """Whether rows come with their keys."""
+    """Whether rows contain their keys."""
 
     def pairs(self, left: pa.Table, right: pa.Table, diff: Ints, keys: RowKeys | None = None) -> pa.Table:
         """Return pairs of rows."""
         return self._table([*left.columns, *right.columns], diff, keys)
 
     def one(self, rows: pa.Table, diff: Ints, keys: RowKeys | None = None, *, side: int) -> pa.Table:
-        """Return rows of a side with NULLs for the other one, if that has columns."""
+        """Return rows of a side with NULLs for the columns of the other side."""
         types = [each.type for each in self.schema if each.name != DIFF]
         others = types[: self.left] if side else types[self.left :]
         nulls = [pa.nulls(len(diff), type_) for type_ in others]
@@ -75,7 +71,7 @@ class JoinShape:
 
 @dataclass(frozen=True, slots=True)
 class JoinChanges:
-    """Join two sides by key: `sides` are the left and the right one. Keys that change are among the `touched` ones."""
+    """Joins two sides by key: `sides` are left and right. All changed keys are in `touched`."""
 
     kind: physical.JoinKind
     sides: tuple[JoinSide, JoinSide]
@@ -85,7 +81,7 @@ class JoinChanges:
 
     def changes(self) -> Iterator[pa.Table]:
         """Yield the changes."""
-        if not any(len(each.delta) for each in self.sides):
+        if not any(len(side.delta) for side in self.sides):
             return
         if self.kind not in ("semi", "anti"):
             yield from self._pairs()
@@ -127,7 +123,7 @@ class JoinChanges:
                 yield self.shape.pairs(*(both[::-1] if side else both), diff, own_keys)
 
     def _alone(self, side: int, wanted: Callable[[Ints], Mask]) -> Iterator[pa.Table]:
-        """Yield rows of a side by how many rows of the other one there are: those now, less those from before."""
+        """Yield changes of a side's rows that show by the other side's number of rows, before and after."""
         mine, other, touched = self.sides[side], self.sides[1 - side], self.touched
         before = other.old_counts(touched)
         after = before + other.delta.counts(touched)
@@ -154,7 +150,7 @@ def unmatched_changes(
 
 
 def _cuts(counts: Ints) -> Iterator[tuple[int, int]]:
-    """Yield ranges of rows that have about `ROWS` pairs, or of one row that has more."""
+    """Yield ranges of rows with about `ROWS` pairs, or of one row with more."""
     steps = np.cumsum(counts) // ROWS
     cuts = [0, *(np.flatnonzero(np.diff(steps)) + 1).tolist(), len(counts)]
     yield from pairwise(cuts)
@@ -170,14 +166,14 @@ _RIGHT_ALONE: dict[physical.JoinKind, Callable[[Ints], Mask]] = {
     "right": lambda count: count == 0,
     "full": lambda count: count == 0,
 }
-"""By how many rows of the other side a key has, whether rows of a side show alone."""
+"""Returns whether the rows of a side show alone, by the number of rows of the other side for their key."""
 
 
 @dataclass(frozen=True, slots=True)
 class JoinProjection(JoinShape):
-    """What a join gives to the one above it: `given` are the places of its columns of which each is the first that is.
+    """The result of a nested join for the join above: `given` are the places of its columns, of duplicates the first.
 
-    `types` are those of the columns that are given. Rows have `$p` and `$h2`, the key, and `$diff`.
+    `types` are the types of these columns. Rows have the key as `$p` and `$h2`, and `$diff`.
     """
 
     given: tuple[tuple[int, ...], ...]
@@ -195,7 +191,7 @@ class JoinProjection(JoinShape):
 
 @dataclass(slots=True)
 class NestedJoinSide:
-    """A side that is the join of two others, of the keys that are `touched` in the batch."""
+    """A side that is the join of two others, for the keys that are `touched` in the batch."""
 
     kind: physical.JoinKind
     sides: tuple[JoinSide, JoinSide]
@@ -224,7 +220,7 @@ class NestedJoinSide:
         return self._rows(keys, left.old, right.old, *self._alone(keys, (0,)))
 
     def stayed(self, keys: KeyQuery) -> LookupResult:
-        """Return the rows from before that do not go."""
+        """Return the rows from before that are not deleted."""
         left, right = self.sides
         return self._rows(keys, left.stayed, right.stayed, *self._alone(keys, (0, 1)))
 
@@ -234,10 +230,10 @@ class NestedJoinSide:
         return self._rows(keys, left.new, right.new, *self._alone(keys, (1,)))
 
     def old_counts(self, keys: KeyQuery) -> Ints:
-        """Return how many rows keys had before."""
+        """Return the number of rows of each key before."""
         if keys is self.touched and self._counts is not None:
             return self._counts
-        left, right = (each.old_counts(keys) for each in self.sides)
+        left, right = (side.old_counts(keys) for side in self.sides)
         found: Ints = np.zeros(len(keys), np.int64) if self.kind in ("semi", "anti") else left * right
         for mine, other, alone in ((left, right, _LEFT_ALONE), (right, left, _RIGHT_ALONE)):
             if self.kind in alone:
@@ -247,12 +243,12 @@ class NestedJoinSide:
         return found
 
     def put(self) -> None:
-        """Keep the changes of the sides."""
-        for each in self.sides:
-            each.put()
+        """Store the changes of the sides."""
+        for side in self.sides:
+            side.put()
 
     def _alone(self, keys: KeyQuery, times: tuple[int, ...]) -> tuple[Mask, Mask]:
-        """Return of which keys rows of the left side show alone, and of the right one, at some times: 0 old, 1 new."""
+        """Return the keys whose left rows, and whose right rows, show alone at some times: 0 before, 1 after."""
         found = [np.zeros(len(keys), np.bool_), np.zeros(len(keys), np.bool_)]
         for number, alone in enumerate((_LEFT_ALONE, _RIGHT_ALONE)):
             if self.kind in alone:
@@ -300,14 +296,14 @@ class NestedJoinSide:
 
 @dataclass(slots=True)
 class BroadcastSide:
-    """All rows of one side, from before (`multiset`) and as they change (`table`, a run that is added up)."""
+    """All rows of one side, from before (`multiset`) and their changes (`table`, a consolidated run)."""
 
     schema: pa.Schema
     multiset: MultisetRuns
     table: pa.Table
     delta: LookupResult = field(init=False)
     counts: tuple[int, int] = field(init=False)
-    """How many rows there are before and after."""
+    """The number of rows before and after."""
 
     def __post_init__(self) -> None:
         self.delta = _found([self.table], self.schema)
@@ -325,7 +321,7 @@ class BroadcastSide:
 
 @dataclass(slots=True)
 class StreamedSide:
-    """Some rows of the other side."""
+    """A part of the rows of the other side."""
 
     schema: pa.Schema
     multiset: MultisetRuns
@@ -338,13 +334,13 @@ class StreamedSide:
         return _found([self.table], self.schema)
 
     def went(self) -> pa.Table:
-        """Return the changes of rows that go, as a run."""
+        """Return the changes of deleted rows, as a run."""
         if DIFF not in self.table.column_names:
             return self.table.slice(0, 0)
         return self.table.filter(pa.array(ints(self.table.column(DIFF)) < 0)).combine_chunks()
 
     def rows(self, changes: pa.Table) -> Iterator[LookupResult]:
-        """Yield the rows from before with some of the changes, a number at once."""
+        """Yield the rows from before with some of the changes, in slices."""
         for low, high in self._ranges():
             tables = [run.between(low, high) for run in self.multiset.runs]
             own = _between(changes, low, high)
@@ -353,7 +349,7 @@ class StreamedSide:
                 yield found
 
     def _ranges(self) -> Iterator[tuple[int, int]]:
-        """Yield ranges of keys, which cut no upper half of one."""
+        """Yield ranges of keys; rows of an upper half stay together."""
         rows = sum(int(entry["rows"]) for entry in self.multiset.entries) + self.table.num_rows
         share = (self.high - self.low) / LAST
         count = max(1, min(int(rows * share) // ROWS, (self.high - self.low) >> 32))
@@ -365,7 +361,7 @@ class StreamedSide:
 
 @dataclass(frozen=True, slots=True)
 class BroadcastJoin:
-    """Join all rows of both sides; `side` is the number of the one that is spread."""
+    """Joins all rows of both sides; `side` is the number of the distributed side."""
 
     kind: physical.JoinKind
     whole: BroadcastSide
@@ -375,7 +371,7 @@ class BroadcastJoin:
     where: str
 
     def join(self) -> Iterator[pa.Table]:
-        """Yield the changes; raises SQ3401 where there are fewer rows than none."""
+        """Yield the changes; raises SQ3401 for a negative number of rows."""
         if self.whole.counts[1] < 0:
             raise negative_multiplicity(self.where, "there are fewer rows than none")
         if self.kind not in ("semi", "anti"):
@@ -405,7 +401,7 @@ class BroadcastJoin:
             yield self.shape.pairs(*(both[::-1] if self.side else both), spread.diff[mine] * whole.diff[other])
 
     def _alone(self, wanted: Callable[[int], bool]) -> Iterator[pa.Table]:
-        """Yield rows of the side that is spread by how many rows of the other one there are."""
+        """Yield rows of the distributed side that show depending on the number of rows of the other side."""
         was, now = map(wanted, self.whole.counts)
         if was and now:
             yield from self._given(iter([self.spread.delta()]), 1)
@@ -431,11 +427,13 @@ def _between(table: pa.Table, low: int, high: int) -> pa.Table:
 
 
 def _found(tables: list[pa.Table], schema: pa.Schema) -> LookupResult:
-    """Return the rows of parts of runs; where some take others back, they are added up."""
-    diffs = [ints(each.column(DIFF)) if DIFF in each.column_names else np.ones(len(each), np.int64) for each in tables]
+    """Return the rows of parts of runs, added up if some of them are deletions."""
+    diffs = [
+        ints(table.column(DIFF)) if DIFF in table.column_names else np.ones(len(table), np.int64) for table in tables
+    ]
     diff: Ints = np.concatenate([np.zeros(0, np.int64), *diffs])
-    rows = pa.concat_tables([schema.empty_table(), *(each.select(schema.names) for each in tables)]).combine_chunks()
+    rows = pa.concat_tables([schema.empty_table(), *(table.select(schema.names) for table in tables)]).combine_chunks()
     found = LookupResult(np.zeros(len(diff), np.int64), rows, diff)
     if len(tables) < 2 or not (diff < 0).any() or "$r" not in tables[0].column_names:
         return found
-    return consolidate(found, np.concatenate([ints(each.column("$r")) for each in tables]))
+    return consolidate(found, np.concatenate([ints(table.column("$r")) for table in tables]))

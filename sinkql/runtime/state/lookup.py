@@ -1,6 +1,6 @@
-"""Sorted keys and runs → the rows that these keys have, or how many: all that joins ask of what they keep.
+"""Look up the rows of sorted keys in runs, or their number, for joins.
 
-A key is the upper half of its `$h1` and its `$h2`; asked ones come sorted by the first and each once.
+A key is the upper half of its `$h1` and its `$h2`; keys are sorted by the upper half, and distinct.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class KeyQuery:
-    """Keys, each once: their upper halves, sorted, and their `$h2`."""
+    """Distinct keys: their upper halves, sorted, and their `$h2`."""
 
     keys: Keys
     hashes: Ints
@@ -32,10 +32,10 @@ class KeyQuery:
         return KeyQuery(self.keys[which], self.hashes[which])
 
     def of(self, keys: Keys, hashes: Ints) -> Ints:
-        """Return which one each of these keys is; all of them must be among them."""
+        """Return the number of each of these keys, all of which must be among them."""
         at = np.searchsorted(self.keys, keys, "left")
         wrong = np.flatnonzero(self.hashes[at] != hashes)
-        while len(wrong):  # keys of the same upper half stand side by side
+        while len(wrong):  # keys with the same upper half are neighbours
             at[wrong] += 1
             wrong = wrong[self.hashes[at[wrong]] != hashes[wrong]]
         return at
@@ -45,7 +45,7 @@ class KeyQuery:
 
 
 def distinct_keys(*sides: tuple[Keys, Ints]) -> KeyQuery:
-    """Return the keys of some rows, each once."""
+    """Return the distinct keys of some rows."""
     keys = np.concatenate([keys for keys, _ in sides]) & HIGH
     hashes = np.concatenate([hashes for _, hashes in sides])
     order, starts = grouped(keys, hashes)
@@ -55,7 +55,7 @@ def distinct_keys(*sides: tuple[Keys, Ints]) -> KeyQuery:
 
 @dataclass(frozen=True, slots=True)
 class LookupResult:
-    """Rows, the number of the key of each among those asked for (`owner`), and their multiplicities."""
+    """Rows with the number of each row's key (`owner`), and their multiplicities."""
 
     owner: Ints
     rows: pa.Table
@@ -72,16 +72,16 @@ class LookupResult:
 def joined(parts: Sequence[LookupResult]) -> LookupResult:
     """Return the rows of all parts."""
     return LookupResult(
-        np.concatenate([each.owner for each in parts]),
-        pa.concat_tables([each.rows for each in parts]),
-        np.concatenate([each.diff for each in parts]),
+        np.concatenate([part.owner for part in parts]),
+        pa.concat_tables([part.rows for part in parts]),
+        np.concatenate([part.diff for part in parts]),
     )
 
 
 def rows_of(runs: Iterable[Run], keys: KeyQuery, schema: pa.Schema) -> LookupResult:
-    """Return the rows of keys, of columns of this schema.
+    """Return the rows of keys, with the columns of this schema.
 
-    Where some take others back, they are added up, and those that are gone are left out.
+    If some are deletions, the rows are added up, and rows with multiplicity 0 are omitted.
     """
     parts, places = [schema.empty_table()], []
     owners, diffs = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
@@ -98,7 +98,7 @@ def rows_of(runs: Iterable[Run], keys: KeyQuery, schema: pa.Schema) -> LookupRes
 
 
 def consolidate(found: LookupResult, marks: Ints) -> LookupResult:
-    """Return rows, each once by owner and mark, with the sum of its multiplicities; zeros are left out."""
+    """Return rows, each once by owner and mark, with the sum of its multiplicities; zeros are omitted."""
     order, starts = grouped(marks, found.owner)
     if not len(starts):
         return found
@@ -108,7 +108,7 @@ def consolidate(found: LookupResult, marks: Ints) -> LookupResult:
 
 
 def latest_of(runs: Sequence[Run], keys: KeyQuery, schema: pa.Schema) -> LookupResult:
-    """Return the row that each key has, of runs of which the newest one says it."""
+    """Return the row of each key; the newest run wins."""
     parts, owners = [schema.empty_table()], [np.zeros(0, np.int64)]
     left = np.arange(len(keys))
     for run in runs[::-1]:
@@ -124,7 +124,7 @@ def latest_of(runs: Sequence[Run], keys: KeyQuery, schema: pa.Schema) -> LookupR
 
 
 def counts_of(runs: Iterable[Run], keys: KeyQuery) -> Ints:
-    """Return how many rows each key has."""
+    """Return the number of rows of each key."""
     found = np.zeros(len(keys), np.int64)
     for piece, owner, position in _places(runs, keys):
         np.add.at(found, owner, _diffs(piece, position))
@@ -132,7 +132,7 @@ def counts_of(runs: Iterable[Run], keys: KeyQuery) -> Ints:
 
 
 def _places(runs: Iterable[Run], keys: KeyQuery) -> Iterator[tuple[Piece, Ints, Ints]]:
-    """Yield pieces with rows of the keys: the number of the key of each, and its place."""
+    """Yield pieces with rows of the keys: the number of each row's key, and its place."""
     for run in runs:
         for piece, some in run.asked(keys.keys):
             asked_keys = keys.keys[some]
@@ -160,5 +160,5 @@ def keys_of(table: pa.Table) -> tuple[Keys, Ints]:
 
 
 def taken(rows: pa.Table, places: Ints) -> pa.Table:
-    """Return the rows at some places; a table without columns, which knows of no rows, as it is."""
+    """Return the rows at some places; a table without columns unchanged, since it has no number of rows."""
     return rows.take(pa.array(places)) if rows.num_columns else rows

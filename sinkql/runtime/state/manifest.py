@@ -1,4 +1,4 @@
-"""The runs that are live after a batch ↔ a durable state manifest, which the table's marker names."""
+"""The state manifest: the live runs after a batch, in a durable file that the table's commit names."""
 
 from __future__ import annotations
 
@@ -20,26 +20,25 @@ from sinkql.storage import files as storage_files
 
 Manifest = Mapping[str, Any]
 """`format`, `bucketing`, `buckets`; `hashed`: the mark of the secret that rows are hashed with; `arrangements`: name →
-bucket (as text) → entries of live runs, oldest first.
-"""
+bucket (as text) → entries of live runs, oldest first."""
 
 FORMAT = 2
 _FOLDER = "manifests"
 HANDED = "handed"
-"""Where the store has rows that are handed to tasks, in files whose names begin with an epoch."""
+"""The store's folder for rows passed to tasks, in files with an epoch in their names."""
 _OWN = re.compile(r"\.?(\d+)-.+\.(?:arrow|json)")
 
 
 def empty(*, bucketing: str, buckets: int, hash_key: HashKey = PUBLIC_KEY) -> Manifest:
-    """Return the manifest of a sink that has no state yet."""
+    """Return the manifest of a sink without state."""
     known = {"format": FORMAT, "bucketing": bucketing, "buckets": buckets, "hashed": hash_key.fingerprint}
     return {**known, "arrangements": {}}
 
 
 def next_manifest(manifest: Manifest, new: report.LiveRuns) -> Manifest:
-    """Return the manifest with the runs that a batch of a job leaves; what the job does not keep any more is left out.
+    """Return the manifest with the runs after a batch of a job; arrangements that the job no longer has are omitted.
 
-    SQ3408: the batch ran with another number of buckets than the state has.
+    Raises SQ3408 if the batch ran with another number of buckets than the state has.
     """
     before = manifest["arrangements"]
     for name, buckets in new.items():
@@ -53,36 +52,36 @@ def next_manifest(manifest: Manifest, new: report.LiveRuns) -> Manifest:
 
 
 def note_of(entries: Sequence[Entry], note: str) -> int:
-    """Return what an operator noted under this name with the last of a bucket's runs, 0 where it noted nothing."""
+    """Return the value of an operator's note in the last of a bucket's runs, 0 without one."""
     return int(entries[-1].get(note, 0)) if entries else 0
 
 
 def sum_notes(manifest: Manifest, note: str) -> int:
-    """Return the sum of what operators noted under this name."""
+    """Return the sum of the operators' notes with this name."""
     arrangements = manifest["arrangements"].values()
     return sum(note_of(entries, note) for buckets in arrangements for entries in buckets.values())
 
 
 def min_note(manifest: Manifest, note: str) -> int | None:
-    """Return the least of what operators noted under this name; None where none did."""
+    """Return the minimum of the operators' notes with this name; None without one."""
     arrangements = manifest["arrangements"].values()
     last = [entries[-1] for buckets in arrangements for entries in buckets.values() if entries]
     return min((int(entry[note]) for entry in last if note in entry), default=None)
 
 
 def save(folder: Path, manifest: Manifest, *, epoch: int) -> str:
-    """Write a manifest durably into a sink's state folder and return its name, which says its content's hash."""
+    """Write a manifest durably into a sink's state folder and return its name, which contains its content's hash."""
     data = json.dumps(manifest, sort_keys=True, separators=(",", ":")).encode()
     name = f"{epoch}-{_hash(data)}.json"
     home = folder / _FOLDER
     failpoint.point("state-manifest")
-    storage_files.write_atomic(home / name, data)  # a name says its content: what is replaced is the same, or damaged
+    storage_files.write_atomic(home / name, data)  # a file of this name has the same content, or is damaged
     failpoint.point("state-manifest-saved")
     return name
 
 
 def load(folder: Path, name: str) -> Manifest:
-    """Return a saved manifest. SQ3402: it is not there; SQ3403: it is torn, or of another version of SinkQL."""
+    """Return a saved manifest. Raises SQ3402 if it is missing, SQ3403 if it is damaged or has another format."""
     path = folder / _FOLDER / name
     try:
         data = path.read_bytes()
@@ -102,9 +101,9 @@ def load(folder: Path, name: str) -> Manifest:
 
 
 def check(manifest: Manifest, *, bucketing: str, hash_key: HashKey = PUBLIC_KEY) -> int:
-    """Return the number of buckets of the state; SQ3408 if its rows were put into buckets in another way.
+    """Return the number of buckets of the state; raises SQ3408 if its rows were put into buckets by another rule.
 
-    SQ3403 if they were hashed with another secret.
+    Raises SQ3403 if they were hashed with another secret.
     """
     if manifest["hashed"] != hash_key.fingerprint:
         raise LostStateError(
@@ -122,12 +121,12 @@ def check(manifest: Manifest, *, bucketing: str, hash_key: HashKey = PUBLIC_KEY)
 
 
 def file(name: str) -> str:
-    """Return where a sink's state folder has a manifest."""
+    """Return the path of a manifest in a sink's state folder."""
     return f"{_FOLDER}/{name}"
 
 
 def files(manifest: Manifest) -> dict[str, int]:
-    """Return where a sink's state folder has the runs that a manifest names, and how many bytes each has."""
+    """Return the files of the runs in a manifest, with their sizes in bytes, in a sink's state folder."""
     found: dict[str, int] = {}
     for name, buckets in manifest["arrangements"].items():
         for bucket, entries in buckets.items():
@@ -136,7 +135,7 @@ def files(manifest: Manifest) -> dict[str, int]:
 
 
 def arrangement_of(folder: str) -> str | None:
-    """Return the name of the arrangement that a folder of a sink's state folder has runs of; None where it has none."""
+    """Return the name of the arrangement of a folder inside a state folder; None if it has no runs."""
     parts = folder.split("/")
     return parts[1] if len(parts) > 2 and parts[0] == "state" else None
 
@@ -148,10 +147,10 @@ def sweep(
     epoch: int,
     states: Mapping[str, Collection[str]] | None = None,
 ) -> int:
-    """Delete what the manifests to keep, those of a table's last two markers, do not reach; return how many files.
+    """Delete files that the manifests to keep, of a table's last two commits, do not name; return their number.
 
-    Only files named with an epoch up to `epoch` go; call it between batches, and never while a commit's outcome is
-    unknown. Of other `states` that are there the arrangements stay that each of them has.
+    Only files named with an epoch up to `epoch` are deleted. Call it between batches, and never while a commit's
+    outcome is unknown. Of other `states` that exist, the arrangements in each of them are kept.
     """
     folder = home.folder
     live = set(map(file, keep))
@@ -175,7 +174,7 @@ def _only(manifest: Manifest, names: Collection[str]) -> Manifest:
 
 
 def sweep_staged(home: StateDirectory, *, epoch: int) -> int:
-    """Delete what was handed to tasks by processes that were killed; call it between batches. Return how many files."""
+    """Delete files passed to tasks by killed processes; call it between batches. Return their number."""
     return home.sweep((f"{HANDED}/",), (), epoch_of=_epoch_of, epoch=epoch) if home.remote else 0
 
 

@@ -1,4 +1,4 @@
-"""A batch's rows that come and go, and the multiset of those before → its new run."""
+"""Apply a batch's insertions and deletions to a multiset, and make its new run."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ class MultiplicityChange:
         return one_chunk(self.payload.column("$v"))
 
     def appeared(self) -> Ints:
-        """Return which came to be there."""
+        """Return the places of rows that were inserted."""
         return np.flatnonzero((self.before == 0) & (self.after > 0))
 
     def vanished(self) -> Ints:
-        """Return which are there no more."""
+        """Return the places of rows that no longer exist."""
         return np.flatnonzero((self.before > 0) & (self.after == 0))
 
     def as_run(self, *, held: bool = True) -> pa.Table:
-        """Return the changes as a multiset's run, with the payload if it is held."""
+        """Return the changes as a multiset's run, with the payload if it is stored."""
         columns = {
             "$p": pa.array(self.packed),
             "$h2": pa.array(self.hashes),
@@ -51,7 +51,7 @@ class MultiplicityChange:
 
 
 def negative_multiplicity(where: str, detail: str) -> SinkqlError:
-    """Return the error for something taken back that was never there."""
+    """Return the error for the deletion of a row that never existed."""
     return SinkqlError(
         "SQ3401",
         f"a row that was never added is removed, in {where}",
@@ -61,7 +61,7 @@ def negative_multiplicity(where: str, detail: str) -> SinkqlError:
 
 
 def apply_changes(rows: pa.Table, present: Ints, groups: RowGroups, multiset: MultisetRuns) -> MultiplicityChange:
-    """Return what the `present` ones of a batch's rows change: `$r` (row hash), `$count` (±n), and a payload."""
+    """Return the changes that the `present` rows of a batch make: `$r` (row hash), `$count` (±n), and a payload."""
     row_hashes = ints(rows.column("$r"))[present]
     group = groups.index[present]
     hashes = groups.hashes[group]

@@ -1,7 +1,4 @@
-"""Rows with a number each that says their order → durable runs sorted by it, of which slices are read.
-
-Rows with a time each → durable runs sorted by it: slices between two times are read, what is past goes by itself.
-"""
+"""Durable runs sorted by a number or a time of each row, of which slices are read; rows in the past expire."""
 
 from __future__ import annotations
 
@@ -26,18 +23,18 @@ _SAMPLED = 1024
 class OrderedRuns(MultisetRuns):
     """Rows with multiplicities that add up over the runs: `$p` (a key of 64 bits, sorted), `$h2`, `$r`, `$diff`, more.
 
-    There is nothing of keys below `alive`: merges leave such rows out.
+    Rows with keys below `alive` have expired: merges omit them.
     """
 
     _batch: list[tuple[Entry, Run]] = field(default_factory=list)
 
     @property
     def alive(self) -> int:
-        """Return the first key of which there may be rows once the bucket is closed."""
+        """Return the first key that may have rows after the bucket is closed."""
         return 0
 
     def put(self, table: pa.Table) -> None:
-        """Add rows of the batch; those of several calls are not the same."""
+        """Add rows of the batch; different calls have different rows."""
         if not table.num_rows:
             return
         writer = RunWriter(self.place.folder / f"{self.place.prefix}-p{len(self._batch)}.arrow")
@@ -49,19 +46,19 @@ class OrderedRuns(MultisetRuns):
     def slices(self, low: int, high: int) -> Iterator[tuple[list[pa.Table], int, int]]:
         """Yield the rows from before the batch with keys from `low` to `high`, in parts.
 
-        Each is what runs have from one key to another; rows of one key are in one part.
+        Each part has the rows of all runs from one key to another; the rows of one key are in one part.
         """
         rows = sum(run.between(low, high).num_rows for run in self.runs)
         for begin, end in pairwise([low, *self._cuts(self.runs, -(-rows // _AT_ONCE), low, high), high + 1]):
             yield [run.between(begin, end - 1) for run in self.runs], begin, end - 1
 
     def close(self) -> None:
-        """Finish the batch's run, and merge where it is time."""
+        """Finish the batch's run, and merge runs if it is time."""
         self._finish()
         self._merge_due()
 
     def _finish(self) -> None:
-        """Have one run of the batch, also where its rows came in parts."""
+        """Make one run of the batch, also if its rows came in parts."""
         if len(self._batch) > 1:
             writer = RunWriter(self.place.folder / f"{self.place.prefix}.arrow")
             self._write(writer, [run for _, run in self._batch], sum(int(entry["bytes"]) for entry, _ in self._batch))
@@ -74,14 +71,14 @@ class OrderedRuns(MultisetRuns):
         self._batch.clear()
 
     def _merge_due(self) -> int:
-        """Put runs together where it is time; return how many were made."""
+        """Merge runs if it is time; return the number of new runs."""
         number = 0
         while (start := merge_start(self.entries, self.place.bucket)) is not None:
             self._rewrite(start, len(self.entries), number := number + 1)
         return number
 
     def _rewrite(self, start: int, stop: int, number: int) -> None:
-        """Put a run in the place of some neighbours."""
+        """Replace some adjacent runs by one."""
         entries, runs = self.entries[start:stop], self.runs[start:stop]
         writer = RunWriter(self.place.folder / f"{self.place.prefix}-m{number}.arrow")
         self._write(writer, runs, sum(int(entry["bytes"]) for entry in entries))
@@ -96,7 +93,7 @@ class OrderedRuns(MultisetRuns):
             writer.add(consolidate(pa.concat_tables([run.between(low, high - 1) for run in runs]).combine_chunks()))
 
     def _cuts(self, runs: list[Run], count: int, low: int, high: int) -> list[int]:
-        """Return keys between which there are about as many rows each, so that `count` parts come of them."""
+        """Return keys that split the rows into `count` parts of about the same size."""
         if count <= 1:
             return []
         keys = [unsigned(run.between(low, high).column(0))[::_SAMPLED] for run in runs]
@@ -106,39 +103,39 @@ class OrderedRuns(MultisetRuns):
 
 
 DUE = "due"
-"""The note that says the least time to come of a bucket, in milliseconds since 1970."""
+"""The note with the next time of a bucket, in milliseconds since 1970."""
 
 _ZERO = 1 << 63
 _WASTE, _LITTLE = 8, 32
-"""Rows that are past are left in their runs while they are few: one for so many that are not, or so many in all."""
+"""Expired rows stay in their runs while they are few: compared with the live rows, or in total."""
 _LOOKED_AT = 64
 
 
 def keys_of(times: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Keys:
-    """Return times as unsigned integers of the same order, which runs are sorted by."""
+    """Return times as unsigned integers of the same order, by which runs are sorted."""
     keys: Keys = times.view(np.uint64) ^ np.uint64(_ZERO)
     return keys
 
 
 @dataclass(slots=True)
 class TimedRuns(OrderedRuns):
-    """Rows whose key is a time's.
+    """Rows whose key is a time.
 
-    Once the bucket is closed nothing up to the time `past` is there: a run that lies below it whole is dropped, merges
-    leave such rows out, and a run of which they are much is written anew without them.
+    After closing, no row up to the time `past` exists: a run that is entirely below it is dropped, merges omit such
+    rows, and a run with many of them is rewritten.
     """
 
     past: int | None = None
 
     def between(self, after: int, until: int) -> pa.Table | None:
-        """Return the rows from before the batch of times after the first up to the second; None for no rows."""
+        """Return the rows from before the batch with times after `after` and up to `until`; None without rows."""
         low, high = after + 1 + _ZERO, until + _ZERO
         tables = [run.between(low, high) for run in self.runs]
         found = consolidate(pa.concat_tables(tables).combine_chunks()) if tables else None
         return found if found is not None and found.num_rows else None
 
     def close(self) -> None:
-        """Finish the batch's run, merge where it is time, leave out what is past, and note what comes next."""
+        """Finish the batch's run, merge runs if it is time, omit expired rows, and note the next time."""
         self._finish()
         self._drop()
         number = self._merge_due()
@@ -148,7 +145,7 @@ class TimedRuns(OrderedRuns):
 
     @property
     def alive(self) -> int:
-        """Return the first key that is not past."""
+        """Return the first key that is not expired."""
         return 0 if self.past is None else self.past + 1 + _ZERO
 
     def _drop(self) -> None:
@@ -157,7 +154,7 @@ class TimedRuns(OrderedRuns):
             del self.runs[place], self.entries[place]
 
     def _wasteful(self) -> int | None:
-        """Return the run of which most is past, where that is much beside all that is there."""
+        """Return the run with the most expired rows, if they are many compared with all rows."""
         alive = [run.between(self.alive, LAST).num_rows for run in self.runs]
         past = [int(entry["rows"]) - rows for entry, rows in zip(self.entries, alive, strict=True)]
         if sum(past) <= max(_LITTLE, sum(alive) // _WASTE):
@@ -165,7 +162,7 @@ class TimedRuns(OrderedRuns):
         return past.index(max(past))
 
     def _note(self) -> None:
-        """Note the least time to come with the last run."""
+        """Note the next time with the last run."""
         plain = [{name: value for name, value in entry.items() if name != DUE} for entry in self.entries]
         due = self._due()
         if due is not None:
@@ -173,7 +170,7 @@ class TimedRuns(OrderedRuns):
         self.entries[:] = plain
 
     def _due(self) -> int | None:
-        """Return the least time to come of a row that is there; None where there is none."""
+        """Return the least future time of a row; None without such a row."""
         tables = [run.between(self.alive, LAST) for run in self.runs]
         rows = _LOOKED_AT
         while tables:
@@ -193,7 +190,7 @@ def _key(table: pa.Table, row: int) -> int:
 
 
 def _until(table: pa.Table, key: int) -> pa.Table:
-    """Return the rows of lesser keys."""
+    """Return the rows with lesser keys."""
     if key > LAST:
         return table
     return table.slice(0, int(np.searchsorted(unsigned(table.column(0)), np.uint64(key), "left")))

@@ -1,4 +1,4 @@
-"""What stateful tasks tell of each bucket → the new runs of a batch, and how many rows went through."""
+"""The reports of stateful tasks: the new runs of a batch, and the numbers of rows."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ LiveRuns = Mapping[str, Mapping[str, Sequence[Entry]]]
 
 @dataclass(frozen=True, slots=True)
 class RowCounts:
-    """How many rows an operator took and gave. Of the rows taken, `superseded` ones have a later one of their key."""
+    """The numbers of rows that an operator read and wrote; `superseded` rows have a later one in the batch."""
 
     taken: int = 0
     given: int = 0
     superseded: int = 0
 
     def __add__(self, other: RowCounts) -> RowCounts:
-        """Return that of two tasks."""
+        """Return the sum of two tasks' counts."""
         return RowCounts(self.taken + other.taken, self.given + other.given, self.superseded + other.superseded)
 
 
 @dataclass(frozen=True, slots=True)
 class BatchReport:
-    """What the stateful operators of a batch left: their new runs, and the rows of each by its name.
+    """The results of the stateful operators of a batch: their new runs, and the counts of each by its name.
 
-    `fetched` has how many bytes tasks fetched for them, by the folders of files.
+    `fetched` has the number of bytes that tasks fetched, by the folders of files.
     """
 
     runs: LiveRuns
@@ -41,9 +41,9 @@ class BatchReport:
 
 @dataclass(frozen=True, slots=True)
 class BucketReport:
-    """What one complete attempt at a task tells: the live runs of its bucket, by arrangement, and how many rows came.
+    """The report of one complete attempt at a task: the live runs of its bucket, by arrangement, and its row counts.
 
-    `fetched` has how many bytes it had to fetch, by the folders of files.
+    `fetched` has the number of bytes that it fetched, by the folders of files.
     """
 
     operator: str
@@ -55,21 +55,21 @@ class BucketReport:
 
 
 Leave = Callable[[object], None]
-"""How a task leaves word for the one who runs the batch: what it says counts if the attempt at it succeeds."""
+"""Sends a task's report to the process that runs the batch; it counts if the attempt succeeds."""
 
 
 def collect(words: Iterable[object], operators: Mapping[str, int]) -> BatchReport:
-    """Return what a batch's stateful operators left, of what tasks told, given the number of buckets of each.
+    """Return the results of a batch's stateful operators from the tasks' reports; `operators` has their bucket counts.
 
-    A task may have run more than once; its attempts must have come to the same. SQ3405: a bucket has no complete
-    report; SQ3406: its reports differ.
+    A task may run more than once; its attempts must have the same result. SQ3405: a bucket has no complete report;
+    SQ3406: its reports differ.
     """
     told: dict[tuple[str, int], list[BucketReport]] = {}
     fetched: Counter[str] = Counter()
-    for each in words:
-        if isinstance(each, BucketReport):
-            told.setdefault((each.operator, each.bucket), []).append(each)
-            fetched.update(each.fetched)
+    for word in words:
+        if isinstance(word, BucketReport):
+            told.setdefault((word.operator, word.bucket), []).append(word)
+            fetched.update(word.fetched)
     found: dict[str, dict[str, Sequence[Entry]]] = {}
     flows: dict[str, RowCounts] = {}
     for operator, buckets in operators.items():
@@ -87,13 +87,13 @@ def _one(reports: Sequence[BucketReport], task: str) -> BucketReport:
     if len({_content(report) for report in reports}) > 1:
         raise SinkqlError(
             "SQ3406",
-            f'attempts of state task "{task}" gave different results',
+            f'attempts of state task "{task}" returned different results',
             detail="The batch is not committed; its input or its SQL is not the same each time it is read.",
         )
     return reports[0]
 
 
 def _content(report: BucketReport) -> tuple[str, RowCounts]:
-    """Return what a report says but for file names, which every attempt has its own of."""
+    """Return a report's content without file names, which differ between attempts."""
     plain = {name: [(run["rows"], run["digest"]) for run in runs] for name, runs in report.runs.items()}
     return json.dumps(plain, sort_keys=True), report.flow

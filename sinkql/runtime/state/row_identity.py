@@ -1,4 +1,4 @@
-"""Rows as they come into a task, with what their values are → the hashes that tell keys, and rows of a key, apart."""
+"""Add the hashes that identify keys, and rows of a key, to the rows of a task's input."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sinkql.runtime.state.run import ints
 
 
 def with_row_hashes(preparation: TaskInput, rows: pa.Table, hash_key: HashKey) -> pa.Table:
-    """Return rows with the hashes of `preparation` in the place of what an engine gave."""
+    """Return rows with the hashes of `preparation` instead of the engine's."""
     if isinstance(preparation, SidesPreparation):
         return _replaced(rows, _of_sides(preparation, rows, hash_key))
     return _replaced(rows, dict(_hashes(preparation.hashes, rows, hash_key)))
@@ -34,7 +34,7 @@ def _hashes(wanted: Sequence[Hash], rows: pa.Table, hash_key: HashKey) -> Iterat
 
 
 def _of_sides(preparation: SidesPreparation, rows: pa.Table, hash_key: HashKey) -> dict[str, Hashes]:
-    """Return the hashes of rows of several sides; a row that has no match is a key of its own."""
+    """Return the hashes of rows of several sides; a row that never matches is a separate key."""
     which, unmatched = ints(rows.column(SIDE)), preparation.unmatched
     found = {name: np.zeros(rows.num_rows, np.uint64) for name in ("$h1", "$h2", "$r")}
     for side in preparation.sides:

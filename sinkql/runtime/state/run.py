@@ -1,4 +1,4 @@
-"""A sorted Arrow table ↔ a run: one immutable, durable, memory-mapped file of an arrangement."""
+"""A run: a sorted Arrow table of an arrangement in one immutable, durable, memory-mapped file."""
 
 from __future__ import annotations
 
@@ -20,18 +20,16 @@ from sinkql.storage import failpoint, files
 from sinkql.storage.digest import DigestingFile, cached_digest, digest_file
 
 Entry = Mapping[str, Any]
-"""What a manifest says of a run: `file`, `rows`, `bytes`, `merges` (0 for one batch's), `digest` of its rows.
+"""A run in a manifest: `file`, `rows`, `bytes`, `merges` (0 for one batch's), `digest` of its rows.
 
-And `seal`, a digest of the file's bytes, which runs of earlier versions have none of.
-
-Of one in several pieces also `starts`, the first key of each; of one whose rows have keys `widest`, how many of them
-have the same key, at most.
+Also `seal`, a digest of the file's bytes, which runs of earlier versions lack. A run of several pieces has `starts`,
+the first key of each; a run whose rows have keys has `widest`, the maximum number of rows of one key.
 """
 
 Keys = NDArray[np.uint64]
 HIGH, LOW = np.uint64(0xFFFFFFFF00000000), np.uint64(0xFFFFFFFF)
 _DIGESTED = 1 << 12
-"""Rows of which a digest is made at once."""
+"""The number of rows that are digested together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +46,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run, in pieces of which none begins with the upper half of a key that the one before ends with.
+    """A run, in pieces: none begins with the upper half of a key that the previous one ends with.
 
     `whole` has the only piece, `file` several.
     """
@@ -58,7 +56,7 @@ class Run:
     file: _File | None = None
 
     def asked(self, keys: Keys) -> Iterator[tuple[Piece, slice]]:
-        """Yield the pieces that may have some of sorted keys, by their upper half, and which of the keys these are."""
+        """Yield the pieces that may contain some of sorted keys, by their upper half, and the slice of these keys."""
         if self.whole is not None:
             yield self.whole, slice(0, len(keys))
             return
@@ -90,7 +88,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A run's file, mapped once: to open it anew for each piece takes longer than to look up some keys in one."""
+    """A run's file, mapped once: opening it for each piece takes longer than looking up a few keys in a piece."""
 
     path: Path
     mapped: mmap.mmap
@@ -99,7 +97,7 @@ class _File:
 
     @classmethod
     def open(cls, path: Path) -> _File:
-        """Map a file; raises OSError, ArrowInvalid, and ValueError for one that is empty."""
+        """Map a file; raises OSError, ArrowInvalid, and ValueError for an empty file."""
         with path.open("rb") as file:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         buffer = pa.py_buffer(mapped)
@@ -113,8 +111,8 @@ class _File:
             raise lost_run(self.path, str(error)) from error
 
     def let_go(self, piece: pa.Table) -> None:
-        """Have the pages of a piece count as memory no more; whoever looks at it again has them read again."""
-        # a piece lies together, its keys first
+        """Release the memory of a piece's pages; a later reader reads them from the file again."""
+        # a piece is contiguous, its keys first
         begin = piece.column(0).chunk(0).buffers()[1].address - self.address
         start = begin // mmap.PAGESIZE * mmap.PAGESIZE
         self.mapped.madvise(mmap.MADV_DONTNEED, start, begin + piece.nbytes - start)
@@ -126,7 +124,7 @@ def _seal(path: Path) -> bytes:
 
 
 def in_memory(table: pa.Table) -> Run:
-    """Return a sorted table as a run that is in no file."""
+    """Return a sorted table as a run without a file."""
     return Run(np.zeros(1, np.uint64), _piece(table))
 
 
@@ -140,7 +138,7 @@ def _cut(piece: Piece, low: int, high: int) -> pa.Table:
 
 
 def open_run(folder: Path, entry: Entry) -> Run:
-    """Map a run's file; SQ3404 if it is not there or not the file that the manifest means."""
+    """Map a run's file; SQ3404 if it is missing or not the file of the manifest."""
     path = folder / str(entry["file"])
     starts = np.array(entry.get("starts", [0]), np.uint64)
     try:
@@ -163,10 +161,10 @@ def open_run(folder: Path, entry: Entry) -> Run:
 
 
 class RunWriter:
-    """Write a run to a new file, durably, piece by piece; SQ3409 if the name is taken.
+    """Writes a run to a new file, durably, piece by piece; SQ3409 if the name exists.
 
-    A piece comes after all before it, as `Run` wants it. No file is made before the second piece, or the end. Rows of
-    one key are `keyed` by the upper half of the first column.
+    Pieces come in order, as `Run` requires. The file is created with the second piece, or at the end. If `keyed`, the
+    rows of one key have the same upper half of the first column.
     """
 
     def __init__(self, path: Path, *, keyed: bool = False) -> None:
@@ -199,7 +197,7 @@ class RunWriter:
         self._write(piece)
 
     def close(self, *, merges: int = 0, digest: str | None = None) -> tuple[Entry, Run] | None:
-        """Finish the run, and return its manifest entry; None where no row came. Its digest may be another's."""
+        """Finish the run, and return its manifest entry; None without rows. `digest` overrides its own digest."""
         if not self._rows:
             return None
         only = self._only
@@ -235,14 +233,14 @@ class RunWriter:
 
 
 def _widest(piece: pa.Table) -> int:
-    """Return how many rows have the same upper half of their key, at most."""
+    """Return the maximum number of rows with the same upper half of their key."""
     halves = unsigned(piece.column(0)) & HIGH
     ends = np.append(np.flatnonzero(halves[1:] != halves[:-1]), len(halves) - 1)
     return int(np.diff(ends, prepend=-1).max())
 
 
 class _Digest:
-    """A hash of values, which does not depend on the tables that they come in."""
+    """A hash of values that does not depend on how tables split them."""
 
     def __init__(self) -> None:
         self._left: list[pa.Table] = []
@@ -266,7 +264,7 @@ class _Digest:
 
 
 def _digest(table: pa.Table) -> str:
-    """Return a hash of a table's values; what stands below a NULL does not count."""
+    """Return a hash of a table's values; the bytes below a NULL do not count."""
     found = xxhash.xxh3_128()
     for column in table.columns:
         _add(found, one_chunk(column))
@@ -320,7 +318,7 @@ def unsigned(column: pa.Array | pa.ChunkedArray) -> NDArray[np.uint64]:
 
 
 def lost_run(path: Path, why: str) -> LostStateError:
-    """Return the error for a run that is not there, or not whole."""
+    """Return the error for a run that is missing or incomplete."""
     return LostStateError(
         "SQ3404",
         f'state file "{path.name}" is missing or damaged',

@@ -1,6 +1,6 @@
-"""One side of a join in one bucket: what it keeps, and a batch's changes → its rows before, after, and in between.
+"""One side of a join in one bucket: its stored rows and a batch's changes, and its rows before and after.
 
-What a join keeps of a side besides a multiset of rows: rows that only come, or how many rows a key has.
+A side stores a multiset of rows, rows that are only inserted, or the number of rows of each key.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Mask = NDArray[np.bool_]
 class JoinSide(Protocol):
     """A side; rows have the columns of `schema`.
 
-    `delta` are its changes, added up: no row comes and goes in them.
+    `delta` are its changes, added up: no row is both inserted and deleted in them.
     """
 
     schema: pa.Schema
@@ -40,16 +40,16 @@ class JoinSide(Protocol):
         """Return the rows from before."""
 
     def stayed(self, keys: KeyQuery) -> LookupResult:
-        """Return the rows from before that do not go."""
+        """Return the rows from before that are not deleted."""
 
     def new(self, keys: KeyQuery) -> LookupResult:
         """Return the rows after the batch."""
 
     def old_counts(self, keys: KeyQuery) -> Ints:
-        """Return how many rows keys had before."""
+        """Return the number of rows of each key before."""
 
     def put(self) -> None:
-        """Keep the changes."""
+        """Store the changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +70,15 @@ class SideChanges:
         )
 
     def found(self, keys: KeyQuery) -> LookupResult:
-        """Return those of some keys."""
+        """Return the changes of some keys."""
         return rows_of([self.as_run()], keys, self.rows.schema)
 
     def counts(self, keys: KeyQuery) -> Ints:
-        """Return by how many rows keys became more."""
+        """Return the change of each key's number of rows."""
         return counts_of([self.as_run()], keys)
 
     def as_run(self) -> Run:
-        """Return the changes as a run that is in no file."""
+        """Return the changes as a run without a file."""
         columns = {"$p": pa.array(self.keys), "$h2": pa.array(self.hashes), DIFF: pa.array(self.diff)}
         payload = dict(zip(self.rows.column_names, self.rows.columns, strict=True))
         return in_memory(pa.table(columns | payload))
@@ -89,7 +89,7 @@ class SideChanges:
 
 @dataclass(slots=True)
 class MultisetSide:
-    """A side that keeps rows with their multiplicities: `table` has its changes as a multiset's run."""
+    """A side that stores rows with their multiplicities: `table` has its changes as a multiset's run."""
 
     schema: pa.Schema
     multiset: MultisetRuns
@@ -109,7 +109,7 @@ class MultisetSide:
         return rows_of(self.multiset.runs, keys, self.schema)
 
     def stayed(self, keys: KeyQuery) -> LookupResult:
-        """Return the rows from before that do not go."""
+        """Return the rows from before that are not deleted."""
         return rows_of([*self.multiset.runs, in_memory(self._went)], keys, self.schema)
 
     def new(self, keys: KeyQuery) -> LookupResult:
@@ -117,15 +117,15 @@ class MultisetSide:
         return rows_of([*self.multiset.runs, in_memory(self.table)], keys, self.schema)
 
     def old_counts(self, keys: KeyQuery) -> Ints:
-        """Return how many rows keys had before."""
+        """Return the number of rows of each key before."""
         return counts_of(self.multiset.runs, keys)
 
     def put(self) -> None:
-        """Keep the changes."""
+        """Store the changes."""
         self.multiset.put(self.table)
 
     def verify(self, where: str) -> None:
-        """Raise SQ3401 where a row goes that was never there."""
+        """Raise SQ3401 for the deletion of a row that never existed."""
         gone = self._went
         if not gone.num_rows:
             return
@@ -136,15 +136,15 @@ class MultisetSide:
 
 
 def stored_columns(preparation: SidesPreparation, side: PreparedSide, rows: pa.Table) -> pa.Table:
-    """Return rows of a side with what it keeps as `$v0`, `$v1`: whoever has the same rows reads them too."""
+    """Return rows of a side with its stored columns as `$v0`, `$v1`, so that several readers can share them."""
     kept = [each.name for each in side.kept]
-    shared = {each.name for each in preparation.values}
+    shared = {value.name for value in preparation.values}
     names = [name for name in rows.column_names if name not in shared]
     return rows.select([*names, *kept]).rename_columns([*names, *kept_schema(side).names])
 
 
 def kept_schema(side: PreparedSide) -> pa.Schema:
-    """Return what a side keeps of a row."""
+    """Return the stored columns of a side."""
     return pa.schema([(f"$v{place}", arrow_type(each.type)) for place, each in enumerate(side.kept)])
 
 
@@ -157,7 +157,7 @@ def multiset_run(rows: pa.Table, names: list[str]) -> pa.Table:
 
 
 def appended_run(rows: pa.Table, names: list[str]) -> pa.Table:
-    """Return a batch's rows of a side whose rows only come as a run of them, in an order that is theirs."""
+    """Return a batch's rows of an append-only side as a run, in a deterministic order."""
     keys, hashes = unsigned(rows.column("$h1")), ints(rows.column("$h2"))
     order = sort_indices(keys, hashes, ints(rows.column("$r")))
     columns = {"$p": pa.array(keys), "$h2": rows.column("$h2")}
@@ -166,7 +166,7 @@ def appended_run(rows: pa.Table, names: list[str]) -> pa.Table:
 
 @dataclass(slots=True)
 class AppendOnlySide:
-    """A side whose rows only come, each for itself: `table` has those of the batch as a run."""
+    """A side whose rows are only inserted, each separately: `table` has those of the batch as a run."""
 
     schema: pa.Schema
     multiset: MultisetRuns
@@ -182,7 +182,7 @@ class AppendOnlySide:
         return rows_of(self.multiset.runs, keys, self.schema)
 
     def stayed(self, keys: KeyQuery) -> LookupResult:
-        """Return the rows from before that do not go: all of them."""
+        """Return the rows from before that are not deleted: all of them."""
         return self.old(keys)
 
     def new(self, keys: KeyQuery) -> LookupResult:
@@ -190,16 +190,16 @@ class AppendOnlySide:
         return rows_of([*self.multiset.runs, in_memory(self.table)], keys, self.schema)
 
     def old_counts(self, keys: KeyQuery) -> Ints:
-        """Return how many rows keys had before."""
+        """Return the number of rows of each key before."""
         return counts_of(self.multiset.runs, keys)
 
     def put(self) -> None:
-        """Keep the rows."""
+        """Store the rows."""
         self.multiset.put(self.table)
 
 
 def counted_run(rows: pa.Table) -> pa.Table:
-    """Return by how many rows keys became more, as a run of counts."""
+    """Return the changes of the keys' numbers of rows as a run of counts."""
     keys = unsigned(rows.column("$h1")) & HIGH
     columns = {"$p": pa.array(keys), "$h2": rows.column("$h2"), DIFF: rows.column(DIFF)}
     return added_up(pa.table(columns).combine_chunks())
@@ -207,7 +207,7 @@ def counted_run(rows: pa.Table) -> pa.Table:
 
 @dataclass(slots=True)
 class CountSide:
-    """A side that keeps how many rows each key has: `table` has by how many they became more."""
+    """A side that stores the number of rows of each key: `table` has the changes of these numbers."""
 
     multiset: MultisetRuns
     table: pa.Table
@@ -219,26 +219,26 @@ class CountSide:
         self.delta = SideChanges(keys, hashes, self.table.select([]), ints(self.table.column(DIFF)))
 
     def old(self, keys: KeyQuery) -> LookupResult:
-        """Refuse: there are no rows."""
+        """Raise AssertionError: this side has no rows."""
         raise AssertionError(keys)
 
     stayed = new = old
 
     def old_counts(self, keys: KeyQuery) -> Ints:
-        """Return how many rows keys had before."""
+        """Return the number of rows of each key before."""
         return counts_of(self.multiset.runs, keys)
 
     def put(self) -> None:
-        """Keep the counts."""
+        """Store the counts."""
         self.multiset.put(self.table)
 
 
 @dataclass(slots=True)
 class IndexedSide:
-    """A side whose rows are in an index, as they are after the batch: `table` has its changes as a run.
+    """A side whose rows are in an index, in their state after the batch: `table` has its changes as a run.
 
-    `runs` are None where these are all rows. `places` are those in the index of the columns of `schema`. Where rows
-    only come, `each` is one for itself.
+    `runs` is None if the changes are all rows. `places` are the places of the columns of `schema` in the index. If rows
+    are only inserted, `each` counts separately.
     """
 
     schema: pa.Schema
@@ -263,7 +263,7 @@ class IndexedSide:
         return self._found([*self._now, self._changes(-1)], keys)
 
     def stayed(self, keys: KeyQuery) -> LookupResult:
-        """Return the rows from before that do not go."""
+        """Return the rows from before that are not deleted."""
         return self._found([*self._now, self._changes(-1, ints(self.table.column(DIFF)) > 0)], keys)
 
     def new(self, keys: KeyQuery) -> LookupResult:
@@ -271,11 +271,11 @@ class IndexedSide:
         return self._found(self._now, keys)
 
     def old_counts(self, keys: KeyQuery) -> Ints:
-        """Return how many rows keys had before."""
+        """Return the number of rows of each key before."""
         return counts_of(self._now, keys) - self.delta.counts(keys)
 
     def put(self) -> None:
-        """Keep nothing."""
+        """Store nothing."""
 
     def _found(self, runs: Sequence[Run], keys: KeyQuery) -> LookupResult:
         names = [f"$v{place}" for place in self.places]
@@ -288,7 +288,7 @@ class IndexedSide:
         return repeated(found) if self.each else found
 
     def _changes(self, sign: int, which: Mask | None = None) -> Run:
-        """Return some of the changes, or what undoes them, as a run of the index."""
+        """Return some of the changes, or their inverse, as a run of the index."""
         table = self.table if which is None else self.table.filter(pa.array(which)).combine_chunks()
         columns = {name: table.column(name) for name in table.column_names if name not in self.schema.names}
         columns[DIFF] = pa.array(sign * ints(table.column(DIFF)))
@@ -297,17 +297,17 @@ class IndexedSide:
 
 
 def repeated(found: LookupResult) -> LookupResult:
-    """Return rows as often as they are there, each for itself."""
+    """Return rows repeated by their multiplicity, each separately."""
     places = np.repeat(np.arange(len(found)), found.diff)
     return LookupResult(found.owner[places], taken(found.rows, places), np.ones(len(places), np.int64))
 
 
 @dataclass(slots=True)
 class UpsertSide:
-    """A side that keeps the row that each key has now, of rows that overwrite each other.
+    """A side that stores the present row of each key, of rows that overwrite each other.
 
-    `rows` are the batch's, with hashes from `low` to `high`, of so many `keys`. Where it is `cleared`, the rows from
-    before are gone.
+    `rows` are the batch's, with hashes from `low` to `high`, and `keys` key columns. If `cleared`, the rows from before
+    are deleted.
     """
 
     schema: pa.Schema
@@ -350,7 +350,7 @@ class UpsertSide:
         self._run = pa.table(columns).filter(pa.array(now if self.cleared else changed)).combine_chunks()
 
     def _others(self, keys: Keys, hashes: Ints) -> SideChanges:
-        """Take back all rows but those whose keys come in the batch."""
+        """Delete all rows except those whose keys are in the batch."""
         rows = self.values.live(self.low, self.high)
         if rows is None:
             return _some(keys[:0], hashes[:0], self.schema.empty_table(), np.zeros(0, np.bool_), -1)
@@ -363,7 +363,7 @@ class UpsertSide:
         return latest_of(self.values.runs, keys, self.schema)
 
     def stayed(self, keys: KeyQuery) -> LookupResult:
-        """Return the rows from before that do not go."""
+        """Return the rows from before that are not deleted."""
         old = self.old(keys)
         return old.some(self.delta.some(self.delta.diff < 0).counts(keys)[old.owner] == 0)
 
@@ -372,13 +372,13 @@ class UpsertSide:
         return joined([self.stayed(keys), self.delta.some(self.delta.diff > 0).found(keys)])
 
     def old_counts(self, keys: KeyQuery) -> Ints:
-        """Return how many rows keys had before: one or none."""
+        """Return the number of rows of each key before: one or none."""
         found = np.zeros(len(keys), np.int64)
         found[latest_of(self.values.runs, keys, pa.schema([])).owner] = 1
         return found
 
     def put(self) -> None:
-        """Keep the rows that are others now."""
+        """Store the changed rows."""
         if self.cleared:
             self.values.clear()
         self.values.put(self._run)
@@ -391,15 +391,15 @@ def _some(keys: Keys, hashes: Ints, rows: pa.Table, which: Mask, diff: int) -> S
 
 def _sorted(parts: list[SideChanges]) -> SideChanges:
     keys, hashes, diff = (
-        np.concatenate([getattr(each, name) for each in parts]) for name in ("keys", "hashes", "diff")
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("keys", "hashes", "diff")
     )
-    rows = pa.concat_tables([each.rows for each in parts]).combine_chunks()
+    rows = pa.concat_tables([part.rows for part in parts]).combine_chunks()
     order = np.lexsort((diff, hashes, keys))
     return SideChanges(keys[order], hashes[order], taken(rows, order).combine_chunks(), diff[order])
 
 
 class AppendedRuns(MultisetRuns):
-    """Rows that only come, each for itself: `$p` (the key's `$h1`, sorted), `$h2`, then a payload."""
+    """Rows that are only inserted, each separately: `$p` (the key's `$h1`, sorted), `$h2`, then a payload."""
 
     __slots__ = ()
     grows: ClassVar[bool] = True
@@ -409,7 +409,7 @@ class AppendedRuns(MultisetRuns):
 
 
 class CountRuns(MultisetRuns):
-    """How many rows each key has: `$p` (the upper half of its `$h1`, sorted), `$h2`, `$diff`."""
+    """The number of rows of each key: `$p` (the upper half of its `$h1`, sorted), `$h2`, `$diff`."""
 
     __slots__ = ()
 
@@ -427,7 +427,7 @@ def _order(table: pa.Table) -> Ints:
 
 
 def added_up(table: pa.Table) -> pa.Table:
-    """Return each key once, sorted, with the sum of its counts; zeros are left out."""
+    """Return each key once, sorted, with the sum of its counts; zeros are omitted."""
     order, starts = grouped(unsigned(table.column("$p")), ints(table.column("$h2")))
     if not len(starts):
         return table

@@ -1,6 +1,6 @@
-"""Columns that rows are ordered by → numbers that sort like them: exact ones, and 32 or 64 bits for the order of a run.
+"""Numbers that sort like the columns of an order: exact ones, and 32 or 64 bits for the order of a run.
 
-NULL comes first or last as a term says, NaN is the greatest float, text is ordered by its bytes.
+NULL comes first or last depending on the term, NaN is the greatest float, text is ordered by its bytes.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from sinkql.runtime.state.arrangement import Ints
 from sinkql.runtime.state.run import Keys, one_chunk
 
 Terms = Sequence[tuple[physical.Order, str]]
-"""The terms of an order, each with the name that its column has in a table."""
+"""The terms of an order, each with its column's name in a table."""
 
 _MOST = np.uint64(0xFFFFFFFF)
 _HALF = np.int64(1 << 31)
 _SECOND = 1_000_000
 _DIGITS = 18
-"""How many a number of 64 bits has at least."""
+"""The minimum number of digits of a decimal for 64 bits."""
 _BIASED = np.uint64(1 << 63)
 _EXACT = frozenset({"boolean", "smallint", "date", "real"})
-"""Types of which 32 bits tell all values and NULL apart."""
+"""Types whose values, and NULL, have different keys of 32 bits."""
 
 
 def sort_keys(rows: pa.Table, terms: Terms) -> list[Ints]:
-    """Return columns of integers that order the rows as the terms do, the first one first; peers are equal in all."""
+    """Return columns of integers that order the rows like the terms, most significant first; peers are equal in all."""
     found: list[Ints] = []
     for term, name in terms:
         values = one_chunk(rows.column(name))
@@ -49,7 +49,7 @@ def sort_keys(rows: pa.Table, terms: Terms) -> list[Ints]:
 
 
 def starts_of(owner: Ints, keys: Sequence[Ints]) -> NDArray[np.bool_]:
-    """Tell for each of sorted rows whether it differs from the one before in its owner or a key."""
+    """Return for each of sorted rows whether its owner or a key differs from the row before."""
     found = np.ones(len(owner), np.bool_)
     found[1:] = owner[1:] != owner[:-1]
     for key in keys:
@@ -58,7 +58,7 @@ def starts_of(owner: Ints, keys: Sequence[Ints]) -> NDArray[np.bool_]:
 
 
 def _exact(values: pa.Array) -> Ints:
-    """Return integers that sort like the values; what they are for NULL is nothing."""
+    """Return integers that sort like the values; the integers for NULL have no meaning."""
     type_ = values.type
     if pa.types.is_decimal(type_):
         low, high = _words(values)
@@ -73,7 +73,7 @@ def _exact(values: pa.Array) -> Ints:
 
 
 def _ranks(values: pa.Array) -> Ints:
-    """Return the places of arrays among each other: by elements, of which NULL is the last, then by their number."""
+    """Return the ranks of arrays: by elements, with NULL last, then by their number."""
     keys = [None if value is None else _key(value) for value in python_values(values)]
     places = {key: place for place, key in enumerate(sorted({key for key in keys if key is not None}))}
     return np.array([0 if key is None else places[key] for key in keys], np.int64)
@@ -128,13 +128,13 @@ def first_bits(rows: pa.Table, terms: Terms, hashes: Ints) -> Keys:
 
 
 def hash_bits(hashes: Ints) -> Keys:
-    """Return the first 32 bits of signed hashes, so that they sort like them."""
+    """Return the first 32 bits of signed hashes, with the same order."""
     found: Keys = (hashes.view(np.uint64) ^ _BIASED) >> np.uint64(32)
     return found
 
 
 def exact_bits(terms: Terms, columns: Sequence[physical.Column]) -> bool:
-    """Tell whether rows that agree in `first_bits` are peers; the columns are those of the terms."""
+    """Return whether rows with equal `first_bits` are peers; `columns` are the terms' columns."""
     if not terms:
         return True
     (column, *more) = columns
@@ -142,7 +142,7 @@ def exact_bits(terms: Terms, columns: Sequence[physical.Column]) -> bool:
 
 
 def wide_bits(values: pa.Array) -> tuple[Keys, bool]:
-    """Return 64 bits of each value that sort like it, and whether they tell all values of the type apart; no NULLs."""
+    """Return 64 bits of each value that sort like it, and whether they identify all values of the type; no NULLs."""
     type_ = values.type
     if pa.types.is_string(type_):
         return _of_bytes(values, 8), False
@@ -166,7 +166,7 @@ def _bits(values: pa.Array) -> Keys:
     if pa.types.is_string(type_) or pa.types.is_binary(type_):
         return _of_bytes(values, 4)
     if pa.types.is_nested(type_):
-        return np.full(len(values), int(_HALF), np.uint64)  # which tells none apart
+        return np.full(len(values), int(_HALF), np.uint64)  # all values have the same key
     numbers = _integers(values)
     if type_ == pa.float64():
         return ((numbers.view(np.uint64) ^ _BIASED) >> np.uint64(32)) & _MOST
@@ -176,12 +176,12 @@ def _bits(values: pa.Array) -> Keys:
         return np.clip(numbers // _SECOND, 0, int(_MOST)).astype(np.uint64)
     if pa.types.is_time(type_):
         return (numbers >> np.int64(5)).astype(np.uint64)
-    # one place is left at either end, which NULL has alone
+    # the ends of the range are reserved for NULL
     return (numbers + _HALF).astype(np.uint64)
 
 
 def _magnitudes(low: Keys, high: Ints) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return decimals without their signs, as floats that sort like them, and which of them are negative."""
+    """Return decimals without their signs, as floats that sort like them, and whether each is negative."""
     negative = high < 0
     low = np.where(negative, ~low + np.uint64(1), low)
     high = np.where(negative, ~high + (low == 0), high)
@@ -193,7 +193,7 @@ def _magnitudes(low: Keys, high: Ints) -> tuple[NDArray[np.float64], NDArray[np.
 
 
 def _scaled(magnitude: NDArray[np.float64], negative: NDArray[np.bool_]) -> Keys:
-    """Return numbers up to 2^128 as 32 bits, of which 24 are digits."""
+    """Return numbers up to 2^128 as 32 bits, with 24 significant bits."""
     bits = ((magnitude + 1.0).view(np.int64) - np.int64(1023 << 52)) >> np.int64(28)
     return np.where(negative, _HALF - 1 - bits, _HALF + bits).astype(np.uint64)
 

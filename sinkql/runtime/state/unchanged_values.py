@@ -1,7 +1,7 @@
-"""Rows out of which a server left values, and the rows that keys had → whole rows.
+"""Complete rows from which a server omitted unchanged values.
 
-A value that is not there is that of the row from before: of the same key, earlier in the batch or in the state, or of
-the key that the row had before, in the state, whichever bucket has that.
+An omitted value is the value of the row before: of the same key, earlier in the batch or in the state; or of the key
+that the row had before, in the state of any bucket.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Mask = NDArray[np.bool_]
 
 
 def flattened(read: physical.Read, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a reader's rows with a column for each part of the key that they had, in place of `$from`."""
+    """Return a reader's rows with a column for each part of the key before the change, in place of `$from`."""
     if not read.holes:
         return batch
     *columns, before = batch.columns
@@ -32,7 +32,7 @@ def flattened(read: physical.Read, batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 class UnknownValueError(Exception):
-    """Values that are nowhere: of the rows at these places of the chains, in this column."""
+    """Values that are not found: of the rows at these places of the chains, in this column."""
 
     def __init__(self, places: Ints, column: int) -> None:
         super().__init__(places, column)
@@ -41,9 +41,9 @@ class UnknownValueError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class KeyHistories:
-    """The changes of a batch by key, in their order: `order` are places of rows, `start` where the key of each begins.
+    """The changes of a batch by key, in their order: `order` has places of rows, `start` the start of each row's key.
 
-    `alive` tells which are rows, `moved` which had another key; all are in the order of `order`.
+    `alive` is true for rows, `moved` for rows that had another key; both are in the order of `order`.
     """
 
     order: Ints
@@ -52,9 +52,9 @@ class KeyHistories:
     moved: Mask
 
     def source(self, last: Ints, hole: Mask) -> Ints:
-        """Return for the last changes of keys where a column's value is, if not in the state: a place, else -1.
+        """Return the place of a column's value for the last changes of keys, -1 if it is in the state.
 
-        At the place is a row with the value, one whose value is that of its old key, or a key that is gone.
+        The row at the place has the value, has the value of its old key, or is a deleted key.
         """
         stops = np.where(~hole | self.moved, np.arange(len(hole)), -1)
         found = np.maximum.accumulate(stops)[last]
@@ -63,10 +63,10 @@ class KeyHistories:
 
 @dataclass(slots=True)
 class UnchangedValues:
-    """Find what rows of a batch lack.
+    """Finds the omitted values in the rows of a batch.
 
-    `rows` are those of a bucket, `columns` the names of their columns, `places` where these are among the source's;
-    `others` opens the state of all buckets.
+    `rows` are the rows of a bucket, `columns` the names of their columns, `places` their places among the source's
+    columns; `others` opens the state of all buckets.
     """
 
     rows: pa.Table
@@ -76,9 +76,9 @@ class UnchangedValues:
     others: Callable[[], Sequence[KeyedRuns]]
 
     def fill(self, last: Ints, found: LookUp, was: Mask) -> list[pa.Array]:
-        """Return the columns of the rows at the places `last` of the chains, whole; raises UnknownError.
+        """Return the complete columns of the rows at the places `last` of the chains; raises UnknownValueError.
 
-        `found` is what the state has of their keys, and `was` tells which have a row there.
+        `found` is the state of their keys, and `was` is true for keys with a row there.
         """
         holes = self._holes()
         whole = []
@@ -95,7 +95,7 @@ class UnchangedValues:
         chains, name = self.chains, self.columns[number]
         at = chains.source(last, hole)
         own, lacks = at < 0, chains.alive[last] & hole[last]
-        before = lacks & ~own & hole[at]  # the value is that of the row's old key
+        before = lacks & ~own & hole[at]  # the value is in the row's old key
         unknown = lacks & np.where(own, ~was, ~chains.alive[at])
         index = np.where(own, len(values) + np.arange(len(last)), at)
         parts = [values, found.column(name, values.type)]
@@ -110,15 +110,15 @@ class UnchangedValues:
         return pa.concat_arrays(parts).take(pa.array(index))
 
     def _before(self, rows: Ints, name: str, type_: pa.DataType) -> tuple[Mask, pa.Array]:
-        """Return which of the rows' old keys have a row, and a column of these."""
+        """Return whether each row's old key has a row, and a column of these rows."""
         keys = unsigned(self.rows.column("$f1"))[rows]
         hashes = ints(self.rows.column("$f2"))[rows]
         order = np.lexsort((hashes, keys))
         there = np.zeros(len(rows), np.bool_)
         index = np.zeros(len(rows), np.int64)
         parts: list[pa.Array] = [pa.nulls(1, type_)]
-        for each in self.others():
-            found = each.find(keys[order], hashes[order])
+        for other in self.others():
+            found = other.find(keys[order], hashes[order])
             has = order[found.mask & (ints(found.column("$count", pa.int64()).fill_null(0)) > 0)]
             column = found.column(name, type_)
             index[has] = sum(map(len, parts)) + np.argsort(order)[has]
@@ -140,7 +140,7 @@ class UnchangedValues:
 
 
 def key_histories(rows: pa.Table, order: Ints) -> KeyHistories:
-    """Return the chains of rows, of which `order` puts those of a key together."""
+    """Return the histories of rows; `order` puts the rows of a key together."""
     keys, hashes = unsigned(rows.column("$h1"))[order], ints(rows.column("$h2"))[order]
     start = np.maximum.accumulate(np.where(duplicates_mask(keys, hashes), 0, np.arange(len(order))))
     alive = ints(rows.column(physical.DIFF))[order] > 0

@@ -201,7 +201,7 @@ def _needs_full_refresh(name: str, before: MemoryCatalog, after: MemoryCatalog, 
 def _full_refresh(name: str, after: MemoryCatalog) -> str:
     """Describe the full refresh of an upsert sink."""
     sources = _read_sources(name, after)
-    return f"{sources}; then its table gets the new rows in one commit, and has the old ones until then"
+    return f"{sources}; then its table gets the new rows in one commit, and has the old rows until then"
 
 
 def _in_place_changes(change: Evolution) -> str:

@@ -1,4 +1,4 @@
-"""Backslash commands that look at the catalog and its sinks."""
+"""Backslash commands that show or change the state of the catalog and its sinks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sinkql.shell.shell import Shell
 _KINDS = ("SECRET", "CONNECTION", "CLUSTER", "SOURCE", "TABLE", "VIEW", "MATERIALIZED VIEW", "SINK")
 _SHOWN = ("name", "status", "rows", "skipped", "last commit", "behind", "lag", "error")
 _IF_ANY = ("skipped", "behind", "error")
-"""Columns that are left out while there is nothing in them."""
+"""Columns that are left out if all their values are empty."""
 _LOG = """
 SELECT occurred_at, status, error, hint
 FROM mz_internal.mz_sink_status_history
@@ -32,7 +32,7 @@ def listing(shell: Shell, command: Command, _: str | None) -> None:
 
 
 def describe(shell: Shell, command: Command, _: str | None) -> None:
-    """List all items, or describe those that are named."""
+    """List all items, or describe the named items."""
     if not command.arguments or "*" in command.rest or "?" in command.rest:
         listing(shell, command, None)
         return
@@ -54,7 +54,7 @@ def _describe(shell: Shell, name: str, *, with_plan: bool) -> None:
 
 
 def conninfo(shell: Shell, command: Command, _: str | None) -> None:
-    """Say which catalog is open, and how much is in it."""
+    """Print the open catalog and the number of its items."""
     catalog = shell.session.catalog
     catalog.refresh()
     shell.screen.line(f"catalog: {catalog.database.address}")
@@ -66,7 +66,7 @@ def conninfo(shell: Shell, command: Command, _: str | None) -> None:
 
 
 def jobs(shell: Shell, command: Command, _: str | None) -> None:
-    """Show what the sinks are doing."""
+    """Show the status of the sinks."""
     columns, rows = shell.session.status(command.arguments)
     found = [_job(dict(zip(columns, row, strict=True))) for row in rows]
     names = tuple(name for name in _SHOWN if name not in _IF_ANY or any(row[name] for row in found))
@@ -103,7 +103,7 @@ def _ago(at: str | None) -> str | None:
 
 
 def start(shell: Shell, command: Command, _: str | None) -> None:
-    """Have sinks run, all without a name."""
+    """Run the named sinks, or all."""
     sinks = shell.session.start(*command.arguments)
     if not sinks:
         raise SinkqlError("SQ4036", "there is no sink to run", hint="Create one; \\h CREATE SINK shows how.")
@@ -112,9 +112,9 @@ def start(shell: Shell, command: Command, _: str | None) -> None:
 
 
 def stop(shell: Shell, command: Command, _: str | None) -> None:
-    """Have sinks stop after their batch, all without a name."""
+    """Stop the named sinks, or all, after their current batch."""
     sinks = shell.session.stop(*command.arguments)
-    shell.screen.line(f"told to stop: {_listed(shell, sinks)}" if sinks else "there are no sinks")
+    shell.screen.line(f"stopping: {_listed(shell, sinks)}" if sinks else "no sinks to stop")
 
 
 def _listed(shell: Shell, names: Iterable[str]) -> str:
@@ -122,7 +122,7 @@ def _listed(shell: Shell, names: Iterable[str]) -> str:
 
 
 def log(shell: Shell, command: Command, _: str | None) -> None:
-    """Show what happened to a sink."""
+    """Show the history of a sink."""
     for sink in shell.session.sinks(command.arguments or None):
         entry = shell.session.catalog.plans.entry(sink)
         if entry is not None:

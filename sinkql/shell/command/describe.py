@@ -1,4 +1,4 @@
-"""The catalog → listings of `\\d`, and all that is known of one item."""
+"""The listings of `\\d`, and the description of one item, from the catalog."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _PLANNED = ("SOURCE", "VIEW", "MATERIALIZED VIEW", "SINK")
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What `\\d NAME` shows: a title, the columns, facts one a line, the CREATE text, and with `\\d+` the plan."""
+    """The output of `\\d NAME`: title, columns, facts (one per line), CREATE statement, and the plan for `\\d+`."""
 
     title: str
     columns: Listing
@@ -66,7 +66,7 @@ def listing(session: Session, command: str, pattern: str | None) -> Listing:
         table = _connectors(session)
     else:
         (result,) = session.execute(f"{_LISTINGS[command]} ORDER BY 1")
-        # a connection has no cluster: that is nothing, not something unknown
+        # a connection has no cluster: an empty cell, not an unknown value
         table = result.columns, tuple(tuple("" if value is None else value for value in row) for row in result.rows)
     if pattern is None:
         return table
@@ -85,7 +85,7 @@ def _connectors(session: Session) -> Listing:
 
 
 def describe(session: Session, text: str, *, with_plan: bool = False) -> Described:
-    """Return all that is known of the item of that name; raises SQ2001 with the nearest name if there is none."""
+    """Return the description of the item of that name; raises SQ2001 with the nearest name if it does not exist."""
     catalog = session.catalog
     catalog.refresh()
     entry = _entry(session, text)
@@ -107,7 +107,7 @@ def describe(session: Session, text: str, *, with_plan: bool = False) -> Describ
 
 
 def _plan(session: Session, entry: logical.Entry) -> str:
-    """Return the plan of an item that has one."""
+    """Return the plan of an item, empty for a kind without a plan."""
     if entry.kind not in _PLANNED:
         return ""
     (result,) = session.execute(f"EXPLAIN OPTIMIZED PLAN FOR {entry.kind} {written(as_name(entry.name))}")
@@ -115,14 +115,14 @@ def _plan(session: Session, entry: logical.Entry) -> str:
 
 
 def _comments(session: Session, item_id: str) -> dict[int | None, str]:
-    """Return the comments on an item by the position of their column, that on itself under None."""
+    """Return an item's comments by the position of their column; the comment on the item itself has the key None."""
     query = f"SELECT object_sub_id, comment FROM mz_internal.mz_comments WHERE id = '{item_id}'"
     (result,) = session.execute(query)
     return {place: str(comment) for place, comment in result.rows}
 
 
 def _entry(session: Session, text: str) -> logical.Entry:
-    """Return the item that a name stands for; clusters and schemas have names of their own."""
+    """Return the item that a name refers to; clusters and schemas have separate namespaces."""
     catalog, parts = session.catalog, split_name(text)
     resolved = catalog.plans.resolve(ast.Name(tuple(ast.Ident(part) for part in parts)))
     here = catalog.plans.setting("database")
@@ -185,7 +185,7 @@ def _facts(session: Session, item: logical.Item) -> Iterator[tuple[str, str]]:
                     item.kind.lower() + (f" over {_short(session, item.connection)}" if item.connection else ""),
                 )
             if item.tables:
-                yield "tables", ", ".join(".".join(each.name) for each in item.tables)
+                yield "tables", ", ".join(".".join(table.name) for table in item.tables)
             else:
                 yield from _shape(item.shape)
         case logical.Index():

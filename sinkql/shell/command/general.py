@@ -1,4 +1,4 @@
-"""Backslash commands that run statements, set how results are shown, and what belongs to the shell itself."""
+"""Backslash commands that run statements, set the output, and control the shell itself."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _wrong(command: Command, wanted: str) -> SinkqlError:
 
 
 def run_again(shell: Shell, command: Command, statement: str | None) -> None:
-    """Run the statement before it, or the last one again; `\\gx` one value per line."""
+    """Run the preceding statement, or the last one again; `\\gx` prints one value per line."""
     text = statement or shell.last
     before = shell.settings.expanded, shell.settings.format
     if command.name == "gx":
@@ -40,7 +40,7 @@ def run_again(shell: Shell, command: Command, statement: str | None) -> None:
 
 
 def watch(shell: Shell, command: Command, statement: str | None) -> None:
-    """Run a statement every so many seconds until Ctrl-C."""
+    """Run a statement at an interval in seconds until Ctrl-C."""
     text = statement or shell.last
     try:
         seconds = float(command.arguments[0]) if command.arguments else 2.0
@@ -48,7 +48,7 @@ def watch(shell: Shell, command: Command, statement: str | None) -> None:
     except ValueError:
         raise _wrong(command, "seconds, and how often") from None
     if not text:
-        raise SinkqlError("SQ4031", "there is no statement to repeat", hint="Run one, then \\watch.")
+        raise SinkqlError("SQ4031", "no statement to repeat", hint="Run a statement, then \\watch.")
     pager, shell.settings.pager = shell.settings.pager, False
     done = 0
     try:
@@ -64,7 +64,7 @@ def watch(shell: Shell, command: Command, statement: str | None) -> None:
 
 
 def edit(shell: Shell, command: Command, statement: str | None) -> None:
-    """Edit the last statement, or a file; it is then typed at the prompt."""
+    """Edit the last statement, or a file; the edited text appears at the prompt."""
     text = statement or shell.last
     with tempfile.TemporaryDirectory(prefix="sinkql-") as folder:
         path = local_path.expand_home(command.arguments[0]) if command.arguments else Path(folder) / "statement.sql"
@@ -105,16 +105,16 @@ def output(shell: Shell, command: Command, _: str | None) -> None:
 
 
 def show_as(shell: Shell, command: Command, _: str | None) -> None:
-    """Set the format of rows, and say which it is."""
+    """Set the format of rows, and print it."""
     if command.arguments:
         shell.settings.format = _format_of(command, command.arguments[0])
     shell.screen.line(f"Rows are shown as {shell.settings.format}.")
 
 
 def _format_of(command: Command, word: str) -> RowFormat:
-    for each in FORMATS:
-        if each == word:
-            return each
+    for format_ in FORMATS:
+        if format_ == word:
+            return format_
     near = nearest(word, FORMATS)
     raise SinkqlError(
         "SQ4031",
@@ -124,19 +124,19 @@ def _format_of(command: Command, word: str) -> RowFormat:
 
 
 def expanded(shell: Shell, command: Command, _: str | None) -> None:
-    """Show one value per line, or not, or where a table does not fit."""
+    """Show one value per line, a table, or whichever fits the screen."""
     turned: Expanded = "off" if shell.settings.expanded == "on" else "on"
     words: dict[str, Expanded] = {"auto": "auto", "on": "on", "off": "off"}
     wanted = words.get(command.arguments[0]) if command.arguments else turned
     if wanted is None:
         raise _wrong(command, "on, off or auto")
     shell.settings.expanded = wanted
-    said = {"on": "one value per line", "off": "as a table", "auto": "as a table where it fits"}
+    said = {"on": "one value per line", "off": "as a table", "auto": "as a table if it fits"}
     shell.screen.line(f"Rows are shown {said[wanted]}.")
 
 
 def timing(shell: Shell, command: Command, _: str | None) -> None:
-    """Show how long each statement takes, or not."""
+    """Turn the display of each statement's duration on or off."""
     shell.settings.timing = _switched(command, shell.settings.timing)
     shell.screen.line(f"Timing is {'on' if shell.settings.timing else 'off'}.")
 
@@ -150,7 +150,7 @@ def _switched(command: Command, now: bool, place: int = 0) -> bool:
 
 
 def pset(shell: Shell, command: Command, _: str | None) -> None:
-    """Set one of the settings, or list them."""
+    """Set a setting, or list the settings."""
     settings, words = shell.settings, command.arguments
     match words:
         case ():
@@ -174,7 +174,7 @@ def pset(shell: Shell, command: Command, _: str | None) -> None:
 
 
 def set_variable(shell: Shell, command: Command, _: str | None) -> None:
-    """Set a variable, or list them."""
+    """Set a variable, or list the variables."""
     match command.arguments:
         case ():
             shell.screen.rows(("variable", "value"), sorted(shell.settings.variables.items()))
@@ -183,7 +183,7 @@ def set_variable(shell: Shell, command: Command, _: str | None) -> None:
 
 
 def unset_variable(shell: Shell, command: Command, _: str | None) -> None:
-    """Forget variables."""
+    """Remove variables."""
     for name in command.arguments:
         shell.settings.variables.pop(name, None)
 
@@ -212,5 +212,5 @@ def list_commands(shell: Shell, command: Command, _: str | None) -> None:
 
 
 def show_help(shell: Shell, command: Command, _: str | None) -> None:
-    """Explain a statement, or list them."""
+    """Explain a statement, or list the statements."""
     shell.screen.page(help_on_statement(command.rest, shell.session.catalog.registry))

@@ -1,4 +1,4 @@
-"""The commands, and the statements with their syntax from the grammar → the texts of `\\?` and `\\h`."""
+"""The texts of `\\?` and `\\h`: the commands, and the statements with their syntax from the grammar."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sinkql.shell.shell import BackslashCommand
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """What `\\h` says of a statement: the grammar's rule, what the statement means, and an example that parses."""
+    """A statement in `\\h`: the grammar's rule, its meaning, and an example that parses."""
 
     name: str
     rule: str
@@ -37,11 +37,11 @@ def topics() -> tuple[Topic, ...]:
 def help_on_commands(actions: Iterable[BackslashCommand]) -> str:
     """Return the list of commands by groups."""
     actions = tuple(actions)
-    width = max(len(each.usage) for each in actions)
+    width = max(len(action.usage) for action in actions)
     lines = []
-    for group in dict.fromkeys(each.group for each in actions):
+    for group in dict.fromkeys(action.group for action in actions):
         lines.append(group)
-        lines += [f"  {each.usage:<{width}}  {each.meaning}" for each in actions if each.group == group]
+        lines += [f"  {action.usage:<{width}}  {action.meaning}" for action in actions if action.group == group]
         lines.append("")
     lines += [
         "Keys",
@@ -56,22 +56,22 @@ def help_on_commands(actions: Iterable[BackslashCommand]) -> str:
 
 
 def help_on_statement(text: str, registry: Registry) -> str:
-    """Return the help on a statement, the list of all without a text; SQ4037 where there is none of that name.
+    """Return the help on a statement, or without a text the list of statements; raises SQ4037 for an unknown statement.
 
-    Of what connectors add to it, the kinds of the registry are told with their options: those alone that are named
-    behind the statement, as in `CREATE CONNECTION ICEBERG CATALOG`.
+    The kinds that connectors add to the statement follow with their options: all kinds, or those named after the
+    statement, as in `CREATE CONNECTION ICEBERG CATALOG`.
     """
     wanted = " ".join(text.upper().rstrip(";").split())
     if not wanted:
         return _list(topics()) + "\nFor help on a statement use \\h STATEMENT, as in \\h CREATE SINK.\n"
-    named = {each.name: each for each in topics()}
+    named = {topic.name: topic for topic in topics()}
     exact = named.get(wanted)
-    # more words than the name has, as in \h DROP SINK
-    longer = [each for each in topics() if f"{wanted} ".startswith(f"{each.name} ")]
+    # more words than the statement's name, as in \h DROP SINK
+    longer = [topic for topic in topics() if f"{wanted} ".startswith(f"{topic.name} ")]
     if exact is not None or longer:
         found = exact if exact is not None else max(longer, key=lambda each: len(each.name))
         return _one(found, _kinds(found.name, wanted, registry))
-    begun = [each for each in topics() if each.name.startswith(wanted)]
+    begun = [topic for topic in topics() if topic.name.startswith(wanted)]
     if len(begun) == 1:
         return _one(begun[0], _kinds(begun[0].name, wanted, registry))
     if begun:
@@ -107,7 +107,7 @@ _HEADS = {
 
 
 def _offered(registry: Registry) -> dict[str, dict[str, tuple[type | None, type | None]]]:
-    """Return the dataclasses of options of every kind, those of WITH (…) last, by statement and kind."""
+    """Return the dataclasses of options of each kind, WITH (…) last, by statement and kind."""
     return {
         "CREATE CONNECTION": {name: (kind.options, None) for name, kind in registry.connections.items()},
         "CREATE SOURCE": {name: (kind.options, kind.with_options) for name, kind in registry.sources.items()},

@@ -1,7 +1,4 @@
-"""Kinds of names → the names of the catalog, as they are written in SQL.
-
-Whose options → their labels and values.
-"""
+"""The names of the catalog as SQL, and options with their values, that can complete a text."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ _ON_PATH = "mz_catalog"
 
 
 def names(found: Candidates, session: Session) -> Iterator[tuple[str, str]]:
-    """Yield the names that may stand, each with a value in it."""
+    """Yield the possible names, each with a description of its kind."""
     session.catalog.refresh()
     plans = session.catalog.plans
     for kind in found.kinds:
@@ -102,7 +99,7 @@ def _columns(plans: MemoryCatalog, found: Candidates) -> Iterator[tuple[str, str
 
 
 def _parts(written: str) -> tuple[str, ...]:
-    """Return the parts of a name as it is written, those without quotes in lower case."""
+    """Return the parts of a name in SQL; parts without quotes in lower case."""
     return tuple(each.value for each in lexer.scan(written) if each.kind in ("WORD", "QUOTED"))
 
 
@@ -111,7 +108,7 @@ def _last(written: str) -> str:
 
 
 def _columns_of_all(plans: MemoryCatalog, qualifier: str | None) -> Iterator[tuple[str, str]]:
-    """Yield the columns of all relations, each with its own, for a query that does not say yet which it reads."""
+    """Yield the columns of all relations, each with its relation, for a query that has no FROM yet."""
     for name in sorted({name for kind in _QUERIED for name in plans.names(kind)}):
         relation = _written(name, plans)
         if qualifier in (None, _parts(relation)[-1]):
@@ -146,7 +143,7 @@ def _places(session: Session, kind: str) -> Iterator[tuple[str, str]]:
 
 
 def labels(options: OptionPlace, session: Session) -> Iterator[tuple[str, str]]:
-    """Yield the labels that are not given yet, required ones first, ready for their value."""
+    """Yield the labels that are not used yet, required ones first, ready for their value."""
     found = [each for each in _options(options, session) if each.label not in options.taken]
     for each in sorted(found, key=lambda option: not option.required):
         meta = " | ".join(each.choices) if each.choices else each.takes
@@ -154,7 +151,7 @@ def labels(options: OptionPlace, session: Session) -> Iterator[tuple[str, str]]:
 
 
 def values(options: OptionPlace, label: str, session: Session, typed: str) -> Iterator[tuple[str, str]]:
-    """Yield what an option's value may be that begins with what is typed."""
+    """Yield the possible values of an option that begin with the typed text."""
     option = next((each for each in _options(options, session) if each.label == label), None)
     if option is None:
         return
@@ -177,7 +174,7 @@ def values(options: OptionPlace, label: str, session: Session, typed: str) -> It
 
 
 def _paths(typed: str, project: Path) -> Iterator[tuple[str, str]]:
-    """Yield the files and folders that a string may go on with; the string of a folder stays open for what is in it.
+    """Yield the files and folders that can complete a string; the string of a folder stays open for its contents.
 
     Relative paths begin in `project`.
     """
@@ -187,7 +184,7 @@ def _paths(typed: str, project: Path) -> Iterator[tuple[str, str]]:
         with os.scandir(in_project(folder, project)) as found:
             entries = sorted((each.name, each.is_dir()) for each in found)
     except (OSError, SinkqlError):
-        return  # no folder that can be read: nothing to offer
+        return  # the folder cannot be read: no candidates
     for name, is_folder in entries:
         if not name.startswith(".") or begun[len(folder) :].startswith("."):
             path = f"{folder}{name}".replace("'", "''")
@@ -195,7 +192,7 @@ def _paths(typed: str, project: Path) -> Iterator[tuple[str, str]]:
 
 
 def _option_connections(label: str, session: Session) -> Iterator[tuple[str, str]]:
-    """Yield the connections of the type that a label names, as in AWS CONNECTION and SSH TUNNEL."""
+    """Yield the connections of the type in a label, as in AWS CONNECTION and SSH TUNNEL."""
     kind = label.removesuffix(" CONNECTION")
     for name in session.catalog.plans.names("CONNECTION"):
         item = session.catalog.plans.item(name)
@@ -232,7 +229,7 @@ def _dataclass(options: OptionPlace, session: Session) -> type | None:
 
 
 def _kind_of(name: str, session: Session) -> str | None:
-    """Return the kind of the connection or sink of that name, if there is one."""
+    """Return the kind of the connection or sink of that name, None if it does not exist."""
     plans = session.catalog.plans
     item = plans.item(plans.resolve(as_name(name)))
     return item.kind if isinstance(item, logical.Connection | logical.Sink) else None

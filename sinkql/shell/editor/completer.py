@@ -1,7 +1,4 @@
-"""The text before the cursor → what may stand there, as the line editor's menu shows it.
-
-A backslash command that is being typed → its name, and what it takes.
-"""
+"""Complete the text before the cursor, for the menu of the line editor: SQL, or a backslash command."""
 
 from __future__ import annotations
 
@@ -23,11 +20,11 @@ from sinkql.shell.setting import FORMATS, Settings
 from sinkql.shell.shell import BackslashCommand
 
 Suggestion = tuple[str, str]
-"""A text to put in, and what the menu says of it."""
+"""A text to insert, and its description in the menu."""
 
 
 class SqlCompleter(Completer):
-    """Complete statements by the grammar and the catalog, and backslash commands."""
+    """Completes statements by the grammar and the catalog, and backslash commands."""
 
     def __init__(self, session: Session, settings: Settings, actions: Mapping[str, BackslashCommand]) -> None:
         self._session = session
@@ -46,7 +43,7 @@ class SqlCompleter(Completer):
                 return
             yield from self._completions(found, text[found.start : cursor])
         except SinkqlError:
-            return  # the catalog cannot be read now; running a statement will tell why
+            return  # the catalog cannot be read now; running a statement will report the error
 
     def _completions(self, found: Candidates, typed: str) -> Iterator[Completion]:
         seen = set()
@@ -67,37 +64,37 @@ class SqlCompleter(Completer):
         yield from names(found, self._session)
         if found.value_of is None:
             lower = typed.islower()
-            yield from ((each.lower() if lower else each, "") for each in found.keywords)
+            yield from ((keyword.lower() if lower else keyword, "") for keyword in found.keywords)
 
 
 def _kinds(role: Role, registry: Registry) -> Iterator[Suggestion]:
     """Yield the kinds that connectors offer."""
     match role:
         case "CONNECTION":
-            yield from ((each, "connection type") for each in sorted(registry.connections))
+            yield from ((connection, "connection type") for connection in sorted(registry.connections))
         case "SOURCE":
-            yield from ((each, "source") for each in sorted(registry.sources))
+            yield from ((source, "source") for source in sorted(registry.sources))
         case "SINK":
-            yield from ((each, "sink") for each in sorted(registry.sinks))
+            yield from ((sink, "sink") for sink in sorted(registry.sinks))
         case "FORMAT":
-            yield from ((each, "format") for each in sorted(registry.formats))
+            yield from ((format_, "format") for format_ in sorted(registry.formats))
 
 
 def _command(text: str) -> Command | None:
-    """Return the backslash command that the cursor is in."""
+    """Return the backslash command at the cursor."""
     found = list(split(text))
     last = found[-1] if found else None
     return last if isinstance(last, Command) and last.span.end == len(text) else None
 
 
 def _quiet(text: str) -> bool:
-    """Say whether the menu waits for Tab where no word is begun: at a statement's start, and right behind a word."""
+    """Return whether the menu waits for Tab: at a statement's start, and right behind a complete word."""
     before = text.rstrip()
     return not before or before[-1] == ";" or (before == text and before[-1] not in "(,.")
 
 
 def _matches(text: str, typed: str) -> bool:
-    """Say whether what was typed begins the text or one of its words; blanks count as one."""
+    """Return whether the typed text begins the text or one of its words; several blanks count as one."""
     wanted = " ".join(typed.split()).lower() + (" " if typed[-1:].isspace() else "")
     whole = text.lower()
     return whole.startswith(wanted) or (len(wanted) > 1 and (f"_{wanted}" in whole or f" {wanted}" in whole))
@@ -141,7 +138,7 @@ def _names(command: Command, actions: Mapping[str, BackslashCommand]) -> Iterato
 
 def _arguments(command: Command, session: Session, settings: Settings) -> Iterator[Completion]:
     if command.name in ("h", "help"):
-        typed, known = command.rest, [each.name for each in topics()]
+        typed, known = command.rest, [topic.name for topic in topics()]
     else:
         typed = command.rest.rpartition(" ")[2]
         known = list(_known(command, session, settings))

@@ -1,4 +1,4 @@
-"""Typed text → styled text, by what the parser takes each word for."""
+"""Style the typed text by the parser's meaning of each word."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from sinkql.parser.assist.highlight import highlights
 from sinkql.script.split import Command, split
 
 _LONGEST = 20_000
-"""A text longer than this is not highlighted: typing stays quick."""
+"""A longer text is not highlighted, so that typing stays fast."""
 
 
 class SqlLexer(Lexer):
-    """Style statements and backslash commands."""
+    """Styles statements and backslash commands."""
 
     def __init__(self, words: Keywords) -> None:
         self._words = words

@@ -1,6 +1,6 @@
-"""The terminal's line editor: many lines, history, highlighting, completion; what Enter and Ctrl-J do.
+"""The terminal's line editor: several lines, history, highlighting, completion, Enter and Ctrl-J.
 
-What was typed ↔ the history file: 0600, and without what holds or may hold a secret.
+The history file has mode 0600, and no text that contains or may contain a secret.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _STYLE = Style.from_dict(
 
 
 class Prompt:
-    """Ask for input. `status` gives the line below the prompt, `transaction` whether one is open, or failed."""
+    """Asks for input. `status` is the line below the prompt, `transaction` the state of the transaction, if any."""
 
     def __init__(
         self,
@@ -87,14 +87,14 @@ class Prompt:
         )
 
     def take_typed(self, text: str) -> None:
-        """Have what was typed before the first prompt wait for it, as if it were typed there."""
+        """Insert keys that were pressed before the first prompt, as if they were pressed there."""
         keys: list[KeyPress] = []
         parser = Vt100Parser(keys.append)
         parser.feed_and_flush(text.replace("\n", "\r"))
         store_typeahead(self._session.input, keys)
 
     def ask(self, default: str = "") -> str:
-        """Return what was handed in; raises EOFError on Ctrl-D and KeyboardInterrupt on Ctrl-C."""
+        """Return the submitted text; raises EOFError on Ctrl-D and KeyboardInterrupt on Ctrl-C."""
         with patch_stdout(raw=True):
             return self._session.prompt(self._message, default=default)
 
@@ -132,7 +132,7 @@ def _bindings() -> KeyBindings:
         buffer = event.current_buffer
         buffer.complete_state = None
         if buffer.document.text_before_cursor.endswith("= "):
-            buffer.start_completion()  # the values of the option that was taken
+            buffer.start_completion()  # the values of the chosen option
 
     @bindings.add("c-j")
     @bindings.add("escape", "enter")
@@ -143,7 +143,7 @@ def _bindings() -> KeyBindings:
 
 
 def _chosen() -> bool:
-    """Say whether a line of the completion menu is chosen."""
+    """Return whether a line of the completion menu is chosen."""
     from prompt_toolkit.application import get_app
 
     state = get_app().current_buffer.complete_state
@@ -154,14 +154,14 @@ _TELLING = re.compile(r"pass|pwd|secret|token|cred|key", re.IGNORECASE)
 
 
 def may_be_kept(text: str, words: Keywords) -> bool:
-    """Say whether a text may be written down: it holds no secret, and sets no variable that sounds like one."""
+    """Return whether a text may be stored: it contains no secret, and sets no variable with a name like a secret's."""
     if text.lstrip().startswith("\\"):
         return not (text.lstrip().startswith("\\set") and _TELLING.search(text))
     return not holds_secret(text, words)
 
 
 class SafeHistory(FileHistory):
-    """Keep what was typed, in memory and in a file that only its owner reads."""
+    """The history of submitted texts, in memory and in a file that only its owner can read."""
 
     def __init__(self, path: Path, words: Keywords) -> None:
         self._words = words

@@ -1,4 +1,4 @@
-"""Columns and rows → what rich draws: a table, or a line a value."""
+"""Draw rows with rich: a table, or one value per line."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from sinkql.errors import for_terminal
 from sinkql.shell.screen.value import Rows, numeric, value_text
 
 _WIDEST_CELL = 40
-"""Cells wider than this are expected to be folded."""
+"""Wider cells are expected to be folded."""
 
 
 def fits(columns: Sequence[str], rows: Rows, width: int) -> bool:
-    """Tell whether a table of the rows is as wide as the screen at most, if wide cells are folded."""
+    """Return whether a table of the rows fits the screen, with wide cells folded."""
     widest = [
         max([cell_len(name), *(min(_WIDEST_CELL, cell_len(value_text(row[place]))) for row in rows)])
         for place, name in enumerate(columns)
@@ -29,7 +29,7 @@ def fits(columns: Sequence[str], rows: Rows, width: int) -> bool:
 
 
 def table(columns: Sequence[str], rows: Rows, null: str, *, width: int, colour: bool) -> str:
-    """Return the rows under their columns' names."""
+    """Return the rows as a table with a header."""
     found = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold cyan", border_style="dim", show_edge=False)
     for place, name in enumerate(columns):
         found.add_column(Text(for_terminal(name)), justify="right" if numeric(rows, place) else "left", overflow="fold")

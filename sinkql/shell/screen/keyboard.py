@@ -1,6 +1,6 @@
-"""The terminal between two prompts: keys that are pressed while a statement runs wait as they are for the next prompt.
+"""The terminal between two prompts: keys pressed while a statement runs wait unchanged for the next prompt.
 
-Without this a terminal shows them at once and turns Enter into a line feed, which would mean a new line and not Enter.
+Otherwise a terminal echoes them immediately and turns Enter into a line feed, which would be a new line, not Enter.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _INPUT, _LOCAL = 0, 3
 
 @contextmanager
 def held_keys() -> Iterator[None]:
-    """Have keys wait; Ctrl-C still interrupts."""
+    """Keep pressed keys for the next prompt; Ctrl-C still interrupts."""
     before = termios.tcgetattr(sys.stdin)
     waiting = list(before)
     waiting[_INPUT] &= ~termios.ICRNL
@@ -27,7 +27,7 @@ def held_keys() -> Iterator[None]:
 
 
 def typed_ahead() -> str:
-    """Return what was typed before `held_keys`, while the program was loading: Enter is a line feed in it."""
+    """Return the keys pressed before `held_keys`, while the program was loading; Enter is a line feed among them."""
     typed = b""
     while select.select([sys.stdin], [], [], 0)[0]:
         part = os.read(sys.stdin.fileno(), 4096)
@@ -39,7 +39,7 @@ def typed_ahead() -> str:
 
 @contextmanager
 def lent_terminal() -> Iterator[None]:
-    """Give the terminal to another program, such as an editor, as it is usual."""
+    """Restore the normal terminal mode for another program, for instance an editor."""
     if not sys.stdin.isatty():
         yield
         return

@@ -1,4 +1,4 @@
-"""A long text → the user's pager."""
+"""Show a long text in the user's pager."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Results, notices and errors → the terminal, a file, or the pager.
-
-A statement that takes its time → a line with a clock, which goes away when it is done.
-"""
+"""Print results, notices and errors to the terminal, a file or the pager, and a clock for long statements."""
 
 from __future__ import annotations
 
@@ -27,12 +24,12 @@ from sinkql.shell.screen.value import Rows
 from sinkql.shell.setting import Settings
 
 _MARGIN = 8
-"""What stands before a source line: its number and a bar."""
+"""The start of a source line: its number and a bar."""
 
 
 @dataclass(slots=True)
 class Screen:
-    """Print; `interactive` is true where a person sits at a terminal. `target` is the file of `\\o`, if one is open."""
+    """Prints; `interactive` is true for a person at a terminal. `target` is the file of `\\o`, if one is open."""
 
     settings: Settings
     interactive: bool
@@ -40,7 +37,7 @@ class Screen:
 
     @property
     def width(self) -> int:
-        """Return how many characters go into a line; output that no terminal shows may be wide."""
+        """Return the number of characters per line; output to a file may be wider than a terminal."""
         return shutil.get_terminal_size().columns if self.interactive else 200
 
     def line(self, text: str) -> None:
@@ -50,7 +47,7 @@ class Screen:
 
     @contextmanager
     def busy(self) -> Iterator[Callable[[str], None] | None]:
-        """Show a clock while something takes its time, to a person; yield what changes the text before it."""
+        """Show a clock to a person while the block runs; yield a function that changes the text before it."""
         if not self.interactive:
             yield None
             return
@@ -58,11 +55,11 @@ class Screen:
             yield say
 
     def heading(self, text: str) -> None:
-        """Print a line that says what follows."""
+        """Print a heading."""
         self._print(Text(for_terminal(text), style="bold"))
 
     def facts(self, facts: Iterable[tuple[str, str]]) -> None:
-        """Print facts one a line, each behind its label."""
+        """Print facts one per line, each behind its label."""
         facts = tuple(facts)
         width = max((len(label) for label, _ in facts), default=0)
         for label, value in facts:
@@ -86,7 +83,7 @@ class Screen:
             Console(markup=False, highlight=False).print(text, soft_wrap=True)
 
     def tag(self, text: str) -> None:
-        """Print what a statement without rows answers."""
+        """Print the result of a statement without rows."""
         if self.target is None and self.settings.format in ("table", "vertical"):
             self.line(text)
 
@@ -96,14 +93,14 @@ class Screen:
         self.page(table.render(columns, rows, self.settings, width=self.width, colour=colour))
 
     def lines(self, columns: Sequence[str], rows: Rows) -> None:
-        """Print rows as JSON objects, a line each."""
+        """Print rows as JSON objects, one per line."""
         text = table.render(
             columns, rows, replace(self.settings, format="jsonl", expanded="off"), width=self.width, colour=False
         )
         self.line(text.rstrip("\n"))
 
     def page(self, text: str) -> None:
-        """Print a text, through the pager where it is longer than the screen."""
+        """Print a text, through the pager if it is longer than the screen."""
         if self.target is not None:
             self.target.write(text)
             self.target.flush()
@@ -126,7 +123,7 @@ class Screen:
         self._say(error.shown(width=max(20, min(self.width - _MARGIN, 160))), error_styles)
 
     def notice(self, notice: Notice, *, path: str | None = None, text: str | None = None) -> None:
-        """Print a notice, with its place where it is of a file, and its hint."""
+        """Print a notice with its hint, and with its place if it has one in a file."""
         place = ""
         if path is not None and text is not None and notice.span is not None:
             line, column = line_and_column(text, notice.span.start)
@@ -163,7 +160,7 @@ error_styles = {
 
 
 def styled(text: str, styles: dict[str, str]) -> Text:
-    """Return the text with a style for what each pattern matches."""
+    """Return the text with a style for the matches of each pattern."""
     shown = Text(text)
     for pattern, style in styles.items():
         shown.highlight_regex(pattern, style)
@@ -171,7 +168,7 @@ def styled(text: str, styles: dict[str, str]) -> Text:
 
 
 def open_target(path: str) -> IO[str]:
-    """Open the file of `\\o`; raises SQ4010 where it cannot be written."""
+    """Open the file of `\\o`; raises SQ4032 if it cannot be written."""
     try:
         return expand_home(path).open("w", encoding="utf-8")
     except OSError as error:
@@ -186,7 +183,7 @@ _CLEAR_LINE = "\r\x1b[K"
 
 @contextmanager
 def clock(write: Callable[[str], object], text: str, *, after: float = _AFTER_S) -> Iterator[Callable[[str], None]]:
-    """Show `text` and the seconds so far, once `after` seconds have passed; yield what changes the text."""
+    """Show `text` and the seconds since the start, after `after` seconds; yield a function that changes the text."""
     done = threading.Event()
 
     def tick() -> None:

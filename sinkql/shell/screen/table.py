@@ -1,4 +1,4 @@
-"""Columns and rows → text: table, vertical, csv, json, jsonl, markdown."""
+"""Format rows as text: table, vertical, csv, json, jsonl, markdown."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from sinkql.shell.setting import RowFormat, Settings
 
 
 def render(columns: Sequence[str], rows: Rows, settings: Settings, *, width: int, colour: bool) -> str:
-    """Return the rows in the format of the settings, each line ended; `width` is the screen's in characters."""
+    """Return the rows in the format of the settings; each line is ended. `width` is the screen's in characters."""
     match _format(columns, rows, settings, width):
         case "table":
-            from sinkql.shell.screen import grid  # rich loads only where it draws
+            from sinkql.shell.screen import grid  # loads rich
 
             return grid.table(columns, rows, settings.null, width=width, colour=colour)
         case "vertical":
@@ -27,10 +27,10 @@ def render(columns: Sequence[str], rows: Rows, settings: Settings, *, width: int
         case "csv":
             return _csv(columns, rows)
         case "json":
-            objects = [_json(each) for each in _objects(columns, rows)]
-            return "[\n" + ",\n".join(f"  {each}" for each in objects) + "\n]\n" if objects else "[]\n"
+            objects = [_json(object_) for object_ in _objects(columns, rows)]
+            return "[\n" + ",\n".join(f"  {object_}" for object_ in objects) + "\n]\n" if objects else "[]\n"
         case "jsonl":
-            return "".join(f"{_json(each)}\n" for each in _objects(columns, rows))
+            return "".join(f"{_json(object_)}\n" for object_ in _objects(columns, rows))
         case "markdown":
             return _markdown(columns, rows)
 
@@ -63,7 +63,7 @@ def _csv(columns: Sequence[str], rows: Rows) -> str:
 
 def _markdown(columns: Sequence[str], rows: Rows) -> str:
     def line(cells: Sequence[str]) -> str:
-        safe = (each.replace("\\", "\\\\").replace("|", "\\|").replace("\n", "<br>") for each in cells)
+        safe = (cell.replace("\\", "\\\\").replace("|", "\\|").replace("\n", "<br>") for cell in cells)
         return for_terminal(f"| {' | '.join(safe)} |") + "\n"
 
     rule = ["---:" if numeric(rows, place) else "---" for place in range(len(columns))]

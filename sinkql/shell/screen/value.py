@@ -1,4 +1,4 @@
-"""A value → its text, as Postgres prints it and as JSON holds it."""
+"""Format a value as text like Postgres, or as JSON."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Rows = Sequence[Sequence[Any]]
 
 
 def shown_rows(rows: Rows, types: Sequence[Type]) -> Rows:
-    """Return rows with maps and records as dictionaries; `types` are empty where there are none."""
-    if not any(each.nested for each in types):
+    """Return rows with maps and records as dictionaries; `types` may be empty."""
+    if not any(type_.nested for type_ in types):
         return rows
     return [[shown_value(value, type_) for value, type_ in zip(row, types, strict=True)] for row in rows]
 
 
 def shown_value(value: Any, type_: Type) -> Any:
-    """Return a value with maps and records in it as dictionaries."""
+    """Return a value with the maps and records inside it as dictionaries."""
     if value is None or not type_.nested:
         return value
     if type_.name == "record":
@@ -35,7 +35,7 @@ def shown_value(value: Any, type_: Type) -> Any:
 
 
 def value_text(value: Any, null: str = "") -> str:
-    """Return a value as Postgres prints it: times have no T, zones are short; nested values are JSON.
+    """Return a value as Postgres prints it: times without T, short time zones; nested values are JSON.
 
     `null` is the text for NULL.
     """
@@ -59,7 +59,7 @@ def value_text(value: Any, null: str = "") -> str:
 
 
 def with_sizes(text: str | None) -> str | None:
-    """Return a text that has numbers of bytes, as `1048576 bytes`, with kilobytes and more, as `1.0 MB`."""
+    """Return a text with its numbers of bytes, like `1048576 bytes`, in larger units, like `1.0 MB`."""
     return None if text is None else re.sub(r"\b(\d+) bytes", lambda found: _size(int(found[1])), text)
 
 
@@ -88,7 +88,7 @@ def _timestamp_text(value: datetime) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON holds it; numbers with a scale stay exact, as text."""
+    """Return a value for JSON; numbers with a scale stay exact, as text."""
     match value:
         case None | bool() | int() | str() | list() | dict():
             return value
@@ -101,8 +101,8 @@ def plain(value: Any) -> Any:
 
 
 def numeric(rows: Rows, place: int) -> bool:
-    """Tell whether a column has numbers, and nothing else."""
+    """Return whether all values of a column are numbers."""
     values = [row[place] for row in rows if row[place] is not None]
     return bool(values) and all(
-        isinstance(each, int | float | Decimal) and not isinstance(each, bool) for each in values
+        isinstance(value, int | float | Decimal) and not isinstance(value, bool) for value in values
     )

@@ -1,14 +1,15 @@
-"""Operators with state: a class for each kind, in a file of its own that is found by listing this folder.
+"""Stateful operators, a class for each kind; the package finds them by listing its folder.
 
-* `protocol`: what such an operator is, and the task that runs it in one bucket.
-* `aggregate`: COUNT, SUM, MIN and MAX by group; `aggregate`: what goes into it; `aggregate`: values that are kept
-  whole.
-* `pick`: one row a key.
-* `rank`: the first rows of each partition.
-* `recompute`: functions of all rows of a key; `sinkql.runtime.state.window` has these.
-* `normalize`: rows that overwrite each other, as rows that come and go.
-* `join`: rows of two inputs that belong together.
-* `arrange`: rows by a key, as an index of a view keeps them.
+* `protocol`: The interface of an operator, and the task that runs it in one bucket.
+* `aggregate`: COUNT, SUM, MIN and MAX by group.
+* `pick`: One row per key.
+* `rank`: The first rows of each partition.
+* `recompute`: Functions of all rows of a key, from `sinkql.runtime.state.window`.
+* `normalize`: Rows that overwrite each other, as insertions and deletions.
+* `join`: Joins of two or more inputs.
+* `threshold`: A semi join that compares rows with one moving value.
+* `temporal_filter`: Rows that are visible from one time to another.
+* `arrange`: Rows by a key, as the index of a view.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from sinkql.runtime.state.operator.protocol import KINDS, StatefulOperator
 
 
 def stateful(operator: physical.Stateful) -> StatefulOperator:
-    """Return the operator with state that a job's struct means."""
+    """Return the stateful operator of a job's struct."""
     _load()
     return KINDS[type(operator)].of(operator)
 

@@ -1,8 +1,7 @@
-"""COUNT, SUM, MIN and MAX by group: pre-aggregated rows and the groups' stored rows → new ones, and their changes.
+"""COUNT, SUM, MIN and MAX by group: merges pre-aggregated rows with the groups' stored rows.
 
-An aggregate → what its calls want of each column of the input, and what goes into its tasks.
-
-Values of one argument of an aggregate, kept whole → distinct counts, their sums, and extremes that may go again.
+If rows of the input can be deleted, or an argument is DISTINCT, the values of an argument are stored, for distinct
+counts, their sums, and extremes that may disappear.
 """
 
 from __future__ import annotations
@@ -40,10 +39,10 @@ from sinkql.runtime.state.run import ints, one_chunk, unsigned
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """What the calls of an aggregate want of one input column, the `index`-th of them.
+    """The requirements of an aggregate's calls on one input column, the `index`-th of them.
 
     `sum` is the type text of SUM's result, None without one. Least and greatest are merged from those of each batch;
-    `multiset` says that the values themselves are kept, because they may go again or count once only.
+    `multiset` means that the values are stored, because they may be deleted or count only once.
     """
 
     index: int
@@ -59,12 +58,12 @@ class Argument:
 
     @property
     def held(self) -> bool:
-        """Tell whether the multiset needs the values, not only their hashes."""
+        """Return whether the multiset needs the values, not only their hashes."""
         return self.low or self.high or self.distinct_sum is not None
 
 
 def arguments_of(aggregate: physical.Aggregate) -> tuple[Argument, ...]:
-    """Return what the calls want; raises ValueError for an input that no aggregate can stand on."""
+    """Return the requirements of the calls; raises ValueError for an input that no aggregate supports."""
     append = appends(aggregate)
     types = {column.name: column.type for column in physical.columns_of(aggregate.input)}
     wanted: dict[str, list[physical.AggregateCall]] = {}
@@ -100,16 +99,16 @@ def _argument(
 
 
 def prepare(aggregate: physical.Aggregate) -> TaskInput:
-    """Return what goes into an aggregate's tasks.
+    """Return the input of an aggregate's tasks.
 
-    Tasks take `$h1`, `$h2` (hashes of the group), `$k<i>` (group columns), `$count`; of the i-th argument `$n<i>`
+    Its columns are `$h1`, `$h2` (hashes of the group), `$k<i>` (group columns), `$count`; for the i-th argument `$n<i>`
     (non-null count), `$s<i>` (sum), `$l<i>`, `$u<i>` (least and greatest of an append-only input), or `$v<i>`, `$r<i>`
-    (a value and its hash: then there is a row for each value of the group).
+    (a value and its hash, with a row for each value of the group).
     """
     arguments = arguments_of(aggregate)
     keys = value_columns("k", aggregate.group)
-    values = {each.index: Value(f"$v{each.index}", each.column, each.type) for each in arguments}
-    kept = [each for each in arguments if each.multiset]
+    values = {argument.index: Value(f"$v{argument.index}", argument.column, argument.type) for argument in arguments}
+    kept = [argument for argument in arguments if argument.multiset]
     hashes = (*identity(keys), *(row_hash(f"$r{each.index}", (values[each.index],)) for each in kept))
     group = ["$h1", "$h2", *(key.name for key in keys)]
     for each in kept:
@@ -118,7 +117,7 @@ def prepare(aggregate: physical.Aggregate) -> TaskInput:
         hashes=hashes,
         values=(*keys, *values.values()),
         group=tuple(group),
-        measures=(Measure(COUNT, "rows", "", "bigint"), *(each for one in arguments for each in _measures(one))),
+        measures=(Measure(COUNT, "rows", "", "bigint"), *(measure for one in arguments for measure in _measures(one))),
         append=aggregate.input_change == "append",
         columns=aggregate.columns,
         one_bucket=not keys,
@@ -145,7 +144,7 @@ Mask = NDArray[np.bool_]
 @keeps_state(physical.Aggregate)
 @dataclass(frozen=True, slots=True)
 class AggregateState:
-    """An aggregate; keeps a row a group, and the values of some arguments. SQ3211: a sum does not fit its type."""
+    """An aggregate; stores a row per group, and the values of some arguments. SQ3211: a sum does not fit its type."""
 
     name: str
     preparation: TaskInput
@@ -154,32 +153,35 @@ class AggregateState:
 
     @classmethod
     def of(cls, aggregate: physical.Aggregate) -> AggregateState:
-        """Return the operator; raises ValueError for an input that no aggregate can stand on."""
+        """Return the operator; raises ValueError for an unsupported input."""
         return cls(aggregate.arrangement, prepare(aggregate), arguments_of(aggregate), aggregate.calls)
 
     @property
     def one_group(self) -> bool:
-        """Tell whether there is no GROUP BY: then there is one row always."""
+        """Return whether the aggregate has no GROUP BY, and so always exactly one row."""
         return self.preparation.one_bucket
 
     @property
     def arrangements(self) -> tuple[Arrangement, ...]:
-        """Return the arrangement of groups, and one for each argument whose values are kept."""
+        """Return the arrangement of groups, and one for each argument with stored values."""
         groups = Arrangement(self.name, "values", keeps_empty=self.one_group)
-        return (groups, *(Arrangement(self.values(each), "multiset") for each in self.arguments if each.multiset))
+        return (
+            groups,
+            *(Arrangement(self.values(argument), "multiset") for argument in self.arguments if argument.multiset),
+        )
 
     def values(self, argument: Argument) -> str:
         """Return the name of the arrangement of an argument's values."""
         return f"{self.name}-v{argument.index}"
 
     def apply(self, rows: pa.Table, bucket: Bucket) -> pa.Table:
-        """Bring the groups up to date."""
+        """Apply a batch to the groups."""
         if not rows.num_rows and self.one_group:
-            # an aggregate without GROUP BY has its row even of no rows
+            # an aggregate without GROUP BY has a row even for no rows
             rows = pa.table([_nothing(each) for each in rows.schema], schema=rows.schema)
         if not rows.num_rows:
             return self.preparation.output().empty_table()
-        return _Grouping(self, rows, bucket).run()
+        return _Grouping(self, rows, bucket).changes()
 
 
 def _nothing(column: pa.Field) -> pa.Array:
@@ -189,10 +191,10 @@ def _nothing(column: pa.Field) -> pa.Array:
 
 @dataclass(slots=True)
 class _Grouping:
-    """Bring a bucket's groups up to date with a batch.
+    """Applies a batch to a bucket's groups.
 
-    `old` and `new` are state columns with a row a group: `$count`, and of the i-th argument `$n<i>` (non-null count),
-    `$s<i>` (sum), `$l<i>`, `$u<i>` (least, greatest), `$d<i>`, `$t<i>` (count and sum of the distinct values).
+    `old` and `new` are state columns with a row per group: `$count`, and for the i-th argument `$n<i>` (non-null
+    count), `$s<i>` (sum), `$l<i>`, `$u<i>` (least, greatest), `$d<i>`, `$t<i>` (count and sum of the distinct values).
     """
 
     operator: AggregateState
@@ -201,7 +203,7 @@ class _Grouping:
     old: dict[str, pa.Array] = field(default_factory=dict)
     new: dict[str, pa.Array] = field(default_factory=dict)
 
-    def run(self) -> pa.Table:
+    def changes(self) -> pa.Table:
         """Write the new runs and return the changes of the aggregate's rows."""
         groups = self._groups()
         found = self.bucket.values[self.operator.name].find(groups.keys, groups.hashes)
@@ -222,7 +224,7 @@ class _Grouping:
     def _groups(self) -> RowGroups:
         keys, hashes = unsigned(self.rows.column("$h1")), ints(self.rows.column("$h2"))
         if self.operator.one_group:
-            # one key, whatever the engine's hash of nothing may be
+            # one key, whatever the engine's hash of no columns is
             keys, hashes = np.zeros_like(keys), np.zeros_like(hashes)
         return arithmetic.group(keys, hashes)
 
@@ -234,21 +236,21 @@ class _Grouping:
 
     def _merge(self, groups: RowGroups, found: LookUp) -> None:
         self._add("$count", groups, found)
-        for each in self.operator.arguments:
-            if each.counted:
-                self._add(f"$n{each.index}", groups, found)
-            if each.sum:
-                self._add(f"$s{each.index}", groups, found)
-            if each.multiset:
-                multiset = self.bucket.multisets[self.operator.values(each)]
-                followed = track(each, self.rows, groups, found, multiset, where=self._where())
+        for argument in self.operator.arguments:
+            if argument.counted:
+                self._add(f"$n{argument.index}", groups, found)
+            if argument.sum:
+                self._add(f"$s{argument.index}", groups, found)
+            if argument.multiset:
+                multiset = self.bucket.multisets[self.operator.values(argument)]
+                followed = track(argument, self.rows, groups, found, multiset, where=self._where())
                 self.old |= followed.old
                 self.new |= followed.new
                 continue
-            if each.low:
-                self._best(f"$l{each.index}", groups, found, low=True)
-            if each.high:
-                self._best(f"$u{each.index}", groups, found, low=False)
+            if argument.low:
+                self._best(f"$l{argument.index}", groups, found, low=True)
+            if argument.high:
+                self._best(f"$u{argument.index}", groups, found, low=False)
 
     def _add(self, name: str, groups: RowGroups, found: LookUp) -> None:
         values = self._delivered(name)
@@ -265,26 +267,26 @@ class _Grouping:
         return f'aggregate "{self.operator.name}", bucket {self.bucket.number}'
 
     def _verify(self, keys: list[pa.Array]) -> None:
-        """Refuse what no input can lead to; a false row must not reach the table."""
+        """Refuse states that no input can lead to; a wrong row must not reach the table."""
         count = ints(self.new["$count"])
         wrong = count < 0
-        for each in self.operator.arguments:
-            if each.counted:
-                present = ints(self.new[f"$n{each.index}"])
+        for argument in self.operator.arguments:
+            if argument.counted:
+                present = ints(self.new[f"$n{argument.index}"])
                 wrong |= (present < 0) | (present > count)
-                if each.sum and not pa.types.is_floating(self.new[f"$s{each.index}"].type):
-                    total = self.new[f"$s{each.index}"]
+                if argument.sum and not pa.types.is_floating(self.new[f"$s{argument.index}"].type):
+                    total = self.new[f"$s{argument.index}"]
                     nonzero = np.asarray(pc.not_equal(total, arithmetic.zeros(total.type, len(total))))
                     wrong |= (present == 0) & nonzero
-            if each.distinct:
-                wrong |= ints(self.new[f"$d{each.index}"]) > count
+            if argument.distinct:
+                wrong |= ints(self.new[f"$d{argument.index}"]) > count
         if wrong.any():
             row = int(np.flatnonzero(wrong)[0])
             sample = ", ".join(repr(key[row].as_py()) for key in keys)
             raise negative_multiplicity(self._where(), f"group ({sample}), row count {count[row]}")
 
     def _keep(self, groups: RowGroups, keys: list[pa.Array], known: Mask) -> None:
-        """Write the groups that changed, or are new, as a run."""
+        """Write the new or changed groups as a run."""
         changed = self._unlike(self.old.values(), self.new.values())
         if self.operator.one_group:
             changed |= ~known
@@ -367,7 +369,7 @@ class TrackedValues:
 def track(
     argument: Argument, rows: pa.Table, groups: RowGroups, found: LookUp, multiset: MultisetRuns, *, where: str
 ) -> TrackedValues:
-    """Add the batch's values to the multiset and return what they make of the groups; SQ3401 for one below zero."""
+    """Add the batch's values to the multiset and return the groups' new state; SQ3401 for a negative count."""
     values = arithmetic.ordered(one_chunk(rows.column(f"$v{argument.index}")))
     given = pa.table({"$r": rows.column(f"$r{argument.index}"), "$count": rows.column("$count"), "$v": values})
     change = apply_changes(given, np.flatnonzero(np.asarray(values.is_valid())), groups, multiset)
@@ -408,13 +410,13 @@ def _count(
 def _extreme(
     old: pa.Array, changed: MultiplicityChange, groups: RowGroups, multiset: MultisetRuns, run: pa.Table, *, low: bool
 ) -> pa.Array:
-    """Return the groups' new extremes; only where the extreme itself went are all values of a group read."""
+    """Return the groups' new extremes; the values of a group are read only if its extreme was deleted."""
     appeared, vanished = changed.appeared(), changed.vanished()
     best = arithmetic.extreme(changed.values.take(pa.array(appeared)), changed.group[appeared], groups.count, low=low)
     new = arithmetic.better(old, best, low=low)
     gone = changed.values.take(pa.array(vanished))
     was = new.take(pa.array(changed.group[vanished]))
-    # the new extreme is one that vanished: nothing that came is as good
+    # the new extreme was deleted: no inserted value is as good
     lost = np.unique(changed.group[vanished][np.asarray(pc.fill_null(pc.equal(gone, was), False))])
     if not len(lost):
         return new

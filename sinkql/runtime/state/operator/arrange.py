@@ -1,4 +1,4 @@
-"""Rows of one bucket that come and go → a run of an index; nothing else comes of them."""
+"""Write the insertions and deletions of one bucket as a run of an index."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sinkql.runtime.state.side import AppendOnlySide, CountSide, MultisetSide, a
 @keeps_state(physical.Arrange)
 @dataclass(frozen=True, slots=True)
 class ArrangeState:
-    """Rows by a key, for joins to look up; as a join keeps a side."""
+    """Rows by a key, for joins to look up, stored like a side of a join."""
 
     name: str
     preparation: TaskInput
@@ -37,13 +37,13 @@ class ArrangeState:
 
     @property
     def arrangements(self) -> tuple[Arrangement, ...]:
-        """Return the arrangement of rows, or of how many rows keys have."""
+        """Return the arrangement of rows, or of the number of rows of each key."""
         if not self.schema.names:
             return (Arrangement(self.name, "counted"),)
         return (Arrangement(self.name, "appended" if self.comes else "multiset"),)
 
     def apply(self, rows: pa.Table, bucket: Bucket) -> pa.Table:
-        """Keep the rows; SQ3401 where one goes that was never there."""
+        """Store the rows; raises SQ3401 for the deletion of a row that never existed."""
         multiset = bucket.multisets[self.name]
         changes = rows.rename_columns([DIFF if name == COUNT else name for name in rows.column_names])
         if self.schema.names and self.comes:

@@ -1,4 +1,4 @@
-"""Rows of the sides of joins that come and go, and what is kept of them → changes of the last join."""
+"""Joins of two or more inputs: apply the changes of all sides to the state, and compute the changes of the result."""
 
 from __future__ import annotations
 
@@ -50,19 +50,19 @@ _Changes = tuple[pa.Table, Ints]
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """A join in a task: its sides are numbers of those whose rows come, or joins within the task and what they give."""
+    """A join in a task: its sides are inputs by their number, or nested joins with their projections."""
 
     kind: physical.JoinKind
     sides: tuple[int | NestedSteps, int | NestedSteps]
 
     def loose(self, rows: Mapping[int, _Changes], shape: JoinShape) -> Iterator[pa.Table]:
-        """Yield the changes of rows that have no match, of sides by their number."""
+        """Yield the changes of rows without a match, of sides by their number."""
         for number, side in enumerate(self.sides):
             for each, diff in side.loose(rows) if isinstance(side, NestedSteps) else [rows[side]]:
                 yield from unmatched_changes(shape, each, diff, number)
 
     def held(self, leaves: Sequence[JoinSide], where: str, touched: KeyQuery) -> tuple[JoinSide, JoinSide]:
-        """Return both sides; `leaves` are those whose rows come."""
+        """Return both sides; `leaves` are the sides with input rows."""
         left, right = (
             side.held(leaves, where, touched) if isinstance(side, NestedSteps) else leaves[side] for side in self.sides
         )
@@ -71,13 +71,13 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class NestedSteps:
-    """A join that is done in the tasks of the one above it."""
+    """A join that runs in the tasks of the join above it."""
 
     steps: Steps
     shape: JoinProjection
 
     def loose(self, rows: Mapping[int, _Changes]) -> Iterator[_Changes]:
-        """Yield the changes of rows that have no match in it."""
+        """Yield the changes of rows without a match in it."""
         for found in self.steps.loose(rows, self.shape):
             yield found.select(self.shape.types.names), ints(found.column(DIFF))
 
@@ -89,7 +89,7 @@ class NestedSteps:
 @keeps_state(physical.Join)
 @dataclass(frozen=True, slots=True)
 class JoinState:
-    """A join of any kind, with those within its tasks; keeps all sides, but for rows that never have a match."""
+    """A join of any kind, with the joins nested in its tasks; stores all sides, except rows that can never match."""
 
     name: str
     preparation: SidesPreparation
@@ -100,15 +100,15 @@ class JoinState:
 
     @classmethod
     def of(cls, join: physical.Join) -> StatefulOperator:
-        """Return the operator; raises ValueError for sides that no join can stand on."""
+        """Return the operator; raises ValueError for unsupported sides."""
         if join.compared is not None:
             return ThresholdState.of(join, join.compared)
         arrangements = tuple(map(_arrangement, join.leaves))
-        indexes = tuple(each.index for each in join.leaves)
+        indexes = tuple(leaf.index for leaf in join.leaves)
         return cls(join.arrangement, prepare(join), _steps(join, count()), len(join.left.kept), arrangements, indexes)
 
     def apply(self, rows: pa.Table, bucket: Bucket) -> Iterator[pa.Table]:
-        """Put a batch's rows of all sides into what is kept and yield the changes."""
+        """Apply a batch's rows of all sides to the state, and yield the changes."""
         where = f'join "{self.name}", bucket {bucket.number}'
         which, unmatched = ints(rows.column(SIDE)), self.preparation.unmatched
         parts = [
@@ -124,32 +124,34 @@ class JoinState:
         leaves = [self._held(side, parts[side.number], bucket, where) for side in self.preparation.sides]
         loose = {side.number: self._loose(side, parts[side.number + unmatched]) for side in self.preparation.sides}
         yield from self.steps.loose(loose, self._shape)
-        touched = distinct_keys(*((each.delta.keys, each.delta.hashes) for each in leaves))
+        touched = distinct_keys(*((leaf.delta.keys, leaf.delta.hashes) for leaf in leaves))
         if len(touched):
             sides = self.steps.held(leaves, where, touched)
             yield from JoinChanges(self.steps.kind, sides, self._shape, where, touched).changes()
-        for each, arrangement in zip(leaves, self.arrangements, strict=True):
+        for leaf, arrangement in zip(leaves, self.arrangements, strict=True):
             if not arrangement.reads:
-                each.put()
+                leaf.put()
 
     @property
     def _shape(self) -> JoinShape:
         return JoinShape(self.preparation.output(), self.left)
 
     def _crossed(self, repeated: int, parts: Sequence[pa.Table], bucket: Bucket, where: str) -> Iterator[pa.Table]:
-        """Yield the changes of all pairs; the side that every bucket has comes with the first part of a batch."""
+        """Yield the changes of all pairs; the broadcast side comes with the first part of a batch."""
         other = 1 - repeated
         if self.name not in bucket.kept:
-            schema, multiset, run = self._run(repeated, parts[repeated], bucket, where)
+            schema, multiset, run = self._side_changes(repeated, parts[repeated], bucket, where)
             bucket.kept[self.name] = BroadcastSide(schema, multiset, run)
             multiset.put(run)
-        schema, multiset, run = self._run(other, parts[other], bucket, where)
+        schema, multiset, run = self._side_changes(other, parts[other], bucket, where)
         spread = StreamedSide(schema, multiset, run, bucket.low, bucket.high)
         yield from BroadcastJoin(self.steps.kind, bucket.kept[self.name], spread, other, self._shape, where).join()
         multiset.put(run)
 
-    def _run(self, number: int, rows: pa.Table, bucket: Bucket, where: str) -> tuple[pa.Schema, MultisetRuns, pa.Table]:
-        """Return the columns that a side gives, what it keeps, and its changes as a run."""
+    def _side_changes(
+        self, number: int, rows: pa.Table, bucket: Bucket, where: str
+    ) -> tuple[pa.Schema, MultisetRuns, pa.Table]:
+        """Return the columns of a side, its stored rows, and its changes as a run."""
         arrangement, schema = self.arrangements[number], kept_schema(self.preparation.sides[number])
         multiset = bucket.multisets[arrangement.name]
         match arrangement.kind:
@@ -207,7 +209,7 @@ def _within(side: physical.Side, numbers: Iterator[int]) -> NestedSteps:
 
 
 def _schema(columns: Sequence[physical.Column]) -> pa.Schema:
-    return pa.schema([(each.name, arrow_type(each.type)) for each in columns])
+    return pa.schema([(column.name, arrow_type(column.type)) for column in columns])
 
 
 def _arrangement(side: physical.Side) -> Arrangement:

@@ -1,4 +1,4 @@
-"""Rows of one bucket that overwrite each other, and those that keys had → rows that come and go, and a new run."""
+"""Turn rows of one bucket that overwrite each other into insertions and deletions, by the stored rows of their keys."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from sinkql.storage.sorted_run import duplicates_mask, find, sort_indices
 @keeps_state(physical.Normalize)
 @dataclass(frozen=True, slots=True)
 class NormalizeState:
-    """The row that each key has now; keeps all of them.
+    """The present row of each key, all of which are stored.
 
-    Its changes are of keys whose row is another now, or is gone: the old one (−1) and the new one (+1).
+    A key whose row was replaced or deleted changes: its old row is deleted (−1), its new row inserted (+1).
     """
 
     name: str
@@ -32,14 +32,14 @@ class NormalizeState:
     key: tuple[str, ...]
     source: str
     holes: tuple[int, ...]
-    """The places in the source of the columns that are kept, where rows come with holes."""
+    """The places of the stored columns in the source, if changes may lack unchanged values."""
 
     @classmethod
     def of(cls, normalize: physical.Normalize) -> NormalizeState:
-        """Return the operator; raises ValueError for an input that it cannot stand on."""
+        """Return the operator; raises ValueError for an unsupported input."""
         read = next(each for each in physical.walk(normalize) if isinstance(each, physical.Read))
         columns = [column.name for column in read.columns]
-        holes = tuple(columns.index(each.name) for each in normalize.columns) if read.holes else ()
+        holes = tuple(columns.index(column.name) for column in normalize.columns) if read.holes else ()
         return cls(normalize.arrangement, _prepare(normalize), normalize.key, read.name, holes)
 
     @property
@@ -49,11 +49,11 @@ class NormalizeState:
 
     @property
     def columns(self) -> list[str]:
-        """Return the names that the columns have in tasks and in the state."""
+        """Return the names of the columns in tasks and in the state."""
         return [f"$k{place}" for place in range(len(self.preparation.columns))]
 
     def apply(self, rows: pa.Table, bucket: Bucket) -> pa.Table:
-        """Put the last row of each key in the place of the one from before; SQ3417 for a row that nothing completes."""
+        """Replace each key's row by its last one in the batch; SQ3417 for a missing value that is not stored."""
         state, cleared = bucket.values[self.name], bucket.below.cleared
         last = self._last(rows, bucket)
         bucket.superseded.append(rows.num_rows - len(last.keys))
@@ -73,7 +73,7 @@ class NormalizeState:
         return pa.concat_tables([gone, *changes])
 
     def _last(self, rows: pa.Table, bucket: Bucket) -> _Last:
-        """Return the last change of each key, its row whole."""
+        """Return the last change of each key, with all values."""
         keys, hashes = unsigned(rows.column("$h1")), ints(rows.column("$h2"))
         order = sort_indices(keys, hashes, ints(rows.column(physical.SEQ)))
         while True:
@@ -86,7 +86,7 @@ class NormalizeState:
             except UnknownValueError as unknown:
                 if not bucket.below.snapshotting:
                     raise self._unknown(rows, order, unknown) from unknown
-                # its row comes whole with the snapshot, or a later change says what became of it
+                # its complete row comes with the snapshot, or a later change replaces or deletes it
                 order = np.delete(order, unknown.places)
                 continue
             return _Last(keys[chosen], hashes[chosen], ints(rows.column(physical.DIFF))[chosen] > 0, columns, found)
@@ -104,19 +104,19 @@ class NormalizeState:
 
     def _unknown(self, rows: pa.Table, order: Ints, unknown: UnknownValueError) -> SinkqlError:
         columns, row = self.preparation.columns, int(order[unknown.places[0]])
-        by_column = dict(zip((each.name for each in columns), self.columns, strict=True))
+        by_column = dict(zip((column.name for column in columns), self.columns, strict=True))
         key = ", ".join(f"{name} = {rows.column(by_column[name])[row].as_py()!r}" for name in self.key)
         return SinkqlError(
             "SQ3417",
             f'a change of source "{self.source}" has no value in column "{columns[unknown.column].name}", and its row '
-            "is not known",
+            "is unknown",
             detail=f"the key is {key}",
             hint="Drop the sink and create it again, into a new table. With REPLICA IDENTITY FULL the server sends all "
             "values.",
         )
 
     def _others(self, state: KeyedRuns, last: _Last, bucket: Bucket) -> pa.Table:
-        """Take back all rows but those whose keys come in the batch."""
+        """Delete all rows except those whose keys are in the batch."""
         rows = state.live(bucket.low, bucket.high)
         if rows is None:
             return self.preparation.output().empty_table()
@@ -130,7 +130,7 @@ class NormalizeState:
 
 @dataclass(frozen=True, slots=True)
 class _Last:
-    """The last change of each key of a batch, sorted by hash: whether it is a row, and what the state has of it."""
+    """The last change of each key in a batch, sorted by hash: whether it is a row, and the stored row of its key."""
 
     keys: Keys
     hashes: Ints
@@ -140,7 +140,7 @@ class _Last:
 
 
 def _some(rows: pa.Table, mask: NDArray[np.bool_]) -> pa.Table:
-    """Return some of the rows; all of them as they are, where a copy of millions of new ones would be made."""
+    """Return some of the rows; all of them without a copy, which would double millions of new rows."""
     return rows if mask.all() else rows.filter(pa.array(mask))
 
 
@@ -149,15 +149,15 @@ def _there(found: LookUp) -> NDArray[np.bool_]:
 
 
 def _prepare(normalize: physical.Normalize) -> TaskInput:
-    """Return what goes in: `$k<i>` (all columns that are kept), `$h1`, `$h2` (hashes of the key).
+    """Return the input of the tasks: `$k<i>` (all stored columns), `$h1`, `$h2` (hashes of the key).
 
-    Of rows with holes also `$hole`, `$o<i>` (the key that they had), `$f1`, `$f2` (its hashes).
+    If values may be missing, also `$hole`, `$o<i>` (the key before the change), `$f1`, `$f2` (its hashes).
     """
     below = normalize.input
     if physical.change_of(below) != "upsert":
         raise ValueError(f'normalize "{normalize.arrangement}" does not stand on an upsert relation')
     values = value_columns("k", normalize.columns)
-    by_column = {each.column: each for each in values}
+    by_column = {value.column: value for value in values}
     hashes: tuple[Hash, ...] = identity(tuple(by_column[name] for name in normalize.key))
     if isinstance(below, physical.Read) and below.holes:
         hole, *before = physical.hole_columns(below)
@@ -168,7 +168,7 @@ def _prepare(normalize: physical.Normalize) -> TaskInput:
     return TaskInput(
         hashes=hashes,
         values=values,
-        group=(*(each.name for each in hashes), *(each.name for each in values)),
+        group=(*(hash_.name for hash_ in hashes), *(value.name for value in values)),
         measures=(),
         append=False,
         columns=normalize.columns,

@@ -1,4 +1,4 @@
-"""Rows of one bucket that come and go, and the multiset of those before → at most one row a key, and a new run."""
+"""Pick at most one row per key from the insertions and deletions of one bucket and the stored rows."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from sinkql.runtime.state.operator.protocol import Arrangement, Bucket, keeps_st
 from sinkql.runtime.state.run import ints, unsigned
 
 CONFLICTS = "conflicts"
-"""The note that says how many keys have several rows, of which one was picked."""
+"""The note with the number of keys that have several rows, of which one was picked."""
 
 
 @keeps_state(physical.Pick)
 @dataclass(frozen=True, slots=True)
 class PickState:
-    """Of the rows of each key that are there, the one with the greatest row hash; keeps all of them.
+    """Of the present rows of each key, the row with the greatest row hash; all rows are stored.
 
-    Its changes are of keys whose picked row is another now: the old one (−1) and the new one (+1). The note `conflicts`
-    says how many keys have several rows.
+    A key whose picked row is another one changes: its old row is deleted (−1), its new row inserted (+1). The note
+    `conflicts` has the number of keys with several rows.
     """
 
     name: str
@@ -34,7 +34,7 @@ class PickState:
 
     @classmethod
     def of(cls, pick: physical.Pick) -> PickState:
-        """Return the operator; raises ValueError for an input that it cannot stand on."""
+        """Return the operator; raises ValueError for an unsupported input."""
         return cls(pick.arrangement, whole_rows(pick, pick.key))
 
     @property
@@ -43,7 +43,7 @@ class PickState:
         return (Arrangement(self.name, "multiset"),)
 
     def apply(self, rows: pa.Table, bucket: Bucket) -> pa.Table:
-        """Add the rows up and pick again where any changed."""
+        """Apply the changes, and pick again for changed keys."""
         multiset = bucket.multisets[self.name]
         groups = arithmetic.group(unsigned(rows.column("$h1")), ints(rows.column("$h2")))
         change = apply_changes(rows.drop_columns(["$h1", "$h2"]), np.arange(len(rows)), groups, multiset)
@@ -78,7 +78,7 @@ def _crowded(owner: Ints) -> int:
 
 
 def _picked(rows: pa.Table, count: int) -> Ints:
-    """Return where each key's row with the greatest hash stands, −1 for a key without rows."""
+    """Return the place of each key's row with the greatest hash, −1 for a key without rows."""
     owner = ints(rows.column("$owner"))
     order = np.lexsort((ints(rows.column("$r")), owner))
     found = np.full(count, -1, np.int64)

@@ -1,8 +1,8 @@
-"""What an operator with state is, and the task that runs it in one bucket: rows and old state → changes and new state.
+"""The interface of stateful operators, and the task that runs one in one bucket.
 
-A kind of operator is one class, which says of its `physical` struct what goes in (`preparation`), what it keeps
-(`arrangements`), and how the rows of a bucket and what is kept become changes (`apply`). All else is the same for
-all kinds: delivery, opening and merging runs, reports, manifests, sweeping, and rebuilding lost state.
+A kind of operator is one class. For its `physical` struct, it defines its input (`preparation`), its stored rows
+(`arrangements`), and the changes for the rows of a bucket (`apply`). The rest is common to all kinds: delivery, opening
+and merging runs, reports, manifests, cleanup, and rebuilding lost state.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ from sinkql.storage import failpoint
 from sinkql.storage.spill import LAST, Ranges, hash_range, spilled_parts
 
 ROWS = 65_536
-"""The most rows of a batch that a task yields."""
+"""The maximum number of rows in a batch of a task's output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """An arrangement of an operator: one row a key (`values`), or rows with multiplicities (`multiset`).
+    """An arrangement of an operator: one row per key (`values`), or rows with multiplicities (`multiset`).
 
-    In `values`, a row whose `$count` is 0 is a tombstone, unless `keeps_empty`. Of rows that only come the multiset has
-    each for itself (`appended`), and of those that are only counted how many a key has (`counted`). Those by a value
-    (`sorted`) or a time (`timed`) have no keys. An operator that only `reads` it has what is there from before, and
-    another one writes: of an `index`, which has what is there after the batch, another job.
+    In `values`, a row whose `$count` is 0 is a tombstone, unless `keeps_empty`. If rows are only inserted, the multiset
+    has each row separately (`appended`); if they are only counted, the number of rows of each key (`counted`). Rows by
+    a value (`sorted`) or a time (`timed`) have no keys. If an operator only `reads` an arrangement, it sees the state
+    before the batch, and another operator writes it; an `index` it sees after the batch, and another job writes it.
     """
 
     name: str
@@ -61,19 +61,18 @@ class Arrangement:
 
     @property
     def grows(self) -> bool:
-        """Tell whether no row takes another's place."""
+        """Return whether no row replaces another."""
         return self.kind != "values" and _MULTISETS[self.kind].grows
 
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """One bucket's state in one attempt at a task, by arrangement. What `notes` say goes into the manifest.
+    """One bucket's state in one attempt at a task, by arrangement. The `notes` become part of the manifest.
 
-    An operator adds to `superseded` how many rows have a later one of their key in the batch. `below` tells of the
-    operator's sources, and `sides` of those of each of its inputs; `others` opens what all buckets have of an
-    arrangement from before. The rows that the operator gets have the hashes from `low` to `high`. `kept` is what it
-    hands on from one part of a batch to the next. `indexes` have the runs of those of other jobs, None where the batch
-    has all rows.
+    An operator adds to `superseded` the number of rows with a later row of their key in the batch. `below` has the
+    events of the operator's sources, `sides` those of each of its inputs; `others` opens the state of all buckets of an
+    arrangement before the batch. The operator's rows have the hashes from `low` to `high`. `kept` is passed from one
+    part of a batch to the next. `indexes` have the runs of indexes of other jobs, None if the batch has all rows.
     """
 
     number: int
@@ -90,12 +89,12 @@ class Bucket:
 
     @property
     def below(self) -> InputEvents:
-        """Return what is special of the sources of an operator's only input."""
+        """Return the events of the sources of an operator's only input."""
         (found,) = self.sides
         return found
 
     def close(self) -> dict[str, list[Entry]]:
-        """Finish the batch's runs; return those that are live after it, by arrangement. Notes stand with the last."""
+        """Finish the batch's runs; return the live runs by arrangement. The last run of each has the notes."""
         for each in (*self.values.values(), *self.multisets.values()):
             each.close()
         found = {name: list(each.entries) for name, each in {**self.values, **self.multisets}.items()}
@@ -105,7 +104,7 @@ class Bucket:
 
 
 class StatefulOperator(Protocol):
-    """An operator with state, in any bucket; picklable."""
+    """A stateful operator, in any bucket; picklable."""
 
     @property
     def name(self) -> str:
@@ -113,36 +112,36 @@ class StatefulOperator(Protocol):
 
     @property
     def preparation(self) -> TaskInput:
-        """Return what goes in and what comes out."""
+        """Return its input and its output."""
 
     @property
     def arrangements(self) -> tuple[Arrangement, ...]:
         """Return its arrangements."""
 
     def apply(self, rows: pa.Table, bucket: Bucket) -> pa.Table | Iterator[pa.Table]:
-        """Put a batch's rows of one bucket into its state and return the changes, `preparation.output()`.
+        """Apply a batch's rows of one bucket to the state and return the changes, `preparation.output()`.
 
-        They may come in slices, and the state is put by when there are no more.
-        Rows are `preparation.delivered()`. Many come in parts, each of later `$h1` than the one before. Raises SQ3401
-        where something is taken back that was never there.
+        The changes may come in slices; the state is complete after the last one. The rows are
+        `preparation.delivered()`. Many rows come in parts, with increasing `$h1`. Raises SQ3401 for the deletion of a
+        row that never existed.
         """
 
 
 class OperatorKind(Protocol):
     """A class of stateful operators."""
 
-    def of(self, operator: Any) -> StatefulOperator:  # each kind takes its own struct
-        """Return the operator that a job's struct means."""
+    def of(self, operator: Any) -> StatefulOperator:  # each kind accepts its own struct
+        """Return the operator of a job's struct."""
 
 
 KINDS: dict[type[physical.Stateful], OperatorKind] = {}
-"""The class of each kind of operator, as `keeps_state` registers them."""
+"""The class of each kind of operator, registered by `keeps_state`."""
 
 Kind = TypeVar("Kind", bound=OperatorKind)
 
 
 def keeps_state(struct: type[physical.Stateful]) -> Callable[[Kind], Kind]:
-    """Register the decorated class as what a job's `struct` means."""
+    """Register the decorated class for a job's `struct`."""
 
     def register(kind: Kind) -> Kind:
         KINDS[struct] = kind
@@ -153,11 +152,11 @@ def keeps_state(struct: type[physical.Stateful]) -> Callable[[Kind], Kind]:
 
 @dataclass(frozen=True, slots=True)
 class StatefulTask:
-    """Run an operator on one bucket of one attempt at a batch; picklable.
+    """Runs an operator on one bucket in one attempt at a batch; picklable.
 
-    A call takes rows as `preparation` says and yields the changes. New runs are durable, and a `BucketReport` is left,
-    before the last part's changes come out. SQ3407: a row of another bucket; SQ3404: a run is missing; SQ3409: the
-    attempt was there before; and what the operator raises.
+    A call receives rows as `preparation` defines them and yields the changes. New runs are durable, and a
+    `BucketReport` is sent, before the last part's changes are yielded. SQ3407: a row of another bucket; SQ3404: a run
+    is missing; SQ3409: the attempt ran before; and the operator's errors.
     """
 
     operator: StatefulOperator
@@ -194,7 +193,7 @@ class StatefulTask:
         yield from changes.to_batches(max_chunksize=ROWS)
 
     def _written(self, runs: dict[str, list[Entry]]) -> dict[str, list[Entry]]:
-        own = {each.name for each in self.operator.arrangements if not each.reads}
+        own = {arrangement.name for arrangement in self.operator.arrangements if not arrangement.reads}
         return {name: entries for name, entries in runs.items() if name in own}
 
     def _checked(self, bucket: int, batch: pa.RecordBatch, schema: pa.Schema) -> pa.Table:
@@ -205,7 +204,7 @@ class StatefulTask:
         return pa.table([_typed(batch.column(each.name), each.type) for each in schema], schema=schema)
 
     def _ranges(self, rows: pa.Table) -> Ranges:
-        """Return the range of each row; those that are for all rows of another side come first."""
+        """Return the range of each row; rows for all rows of another side come first."""
         found = hash_range(unsigned(rows.column("$h1")))
         repeated = self.operator.preparation.repeated
         if self.operator.preparation.crossed:
@@ -213,21 +212,23 @@ class StatefulTask:
         return found
 
     def _own(self, rows: pa.Table, bucket: int) -> int:
-        """Return how many of the rows no bucket before this one gets too."""
+        """Return the number of rows that no earlier bucket receives too."""
         repeated = self.operator.preparation.repeated
         if repeated is None or bucket == 0:
             return int(rows.num_rows)
         return int(np.count_nonzero(ints(rows.column(SIDE)) != repeated))
 
     def _put(self, bucket: int, runs: Mapping[str, Sequence[Entry]]) -> None:
-        """Have new runs where others find them."""
+        """Publish new runs for other tasks."""
         if self.home.remote:
             own = f"{self.epoch}-{self.commit}-"
-            new = {name: [each for each in entries if each["file"].startswith(own)] for name, entries in runs.items()}
+            new = {
+                name: [entry for entry in entries if entry["file"].startswith(own)] for name, entries in runs.items()
+            }
             self.home.upload(file for name, entries in new.items() for file in files_of(name, bucket, entries))
 
     def _bring(self, name: str, bucket: int) -> list[Entry]:
-        """Return the runs of a bucket from before the batch; they are in the folder then. Raises SQ3404."""
+        """Fetch the runs of a bucket from before the batch into the folder, and return them. Raises SQ3404."""
         entries = list(self.runs.get(name, {}).get(str(bucket), ()))
         if self.home.remote and (lost := self.home.fetch(files_of(name, bucket, entries))):
             raise lost_run(Path(lost[0]), f"{self.home.store} does not have it")
@@ -237,17 +238,17 @@ class StatefulTask:
         values: dict[str, KeyedRuns] = {}
         multisets: dict[str, MultisetRuns] = {}
         indexes: dict[str, list[Run] | None] = {}
-        for each in self.operator.arrangements:
-            if each.index:
-                indexes[each.name] = self.indexes[each.name].opened(bucket, self.buckets)
+        for arrangement in self.operator.arrangements:
+            if arrangement.index:
+                indexes[arrangement.name] = self.indexes[arrangement.name].opened(bucket, self.buckets)
                 continue
-            entries = self._bring(each.name, bucket)
-            folder = bucket_folder(self.home.folder, each.name, bucket)
+            entries = self._bring(arrangement.name, bucket)
+            folder = bucket_folder(self.home.folder, arrangement.name, bucket)
             place = RunLocation(folder, bucket, f"{self.epoch}-{self.commit}-{attempt}")
-            if each.kind == "values":
-                values[each.name] = KeyedRuns(place, entries, keeps_empty=each.keeps_empty)
+            if arrangement.kind == "values":
+                values[arrangement.name] = KeyedRuns(place, entries, keeps_empty=arrangement.keeps_empty)
             else:
-                multisets[each.name] = _MULTISETS[each.kind](place, entries)
+                multisets[arrangement.name] = _MULTISETS[arrangement.kind](place, entries)
         return Bucket(bucket, values, multisets, self.sides, self._others, indexes=indexes)
 
     def _others(self, name: str) -> list[KeyedRuns]:
@@ -259,12 +260,18 @@ class StatefulTask:
 
 
 def task_of(operator: StatefulOperator, arrangements: Arrangements, *sides: InputEvents) -> StatefulTask:
-    """Return the task of an operator for one attempt at a batch; `sides` tell of the sources of each of its inputs."""
+    """Return the task of an operator for one attempt at a batch; `sides` are the events of its inputs' sources."""
     known = arrangements.manifest["arrangements"]
-    runs = {each.name: known[each.name] for each in operator.arrangements if each.name in known}
+    runs = {
+        arrangement.name: known[arrangement.name] for arrangement in operator.arrangements if arrangement.name in known
+    }
     home = arrangements.home.for_tasks()
     buckets = operator.preparation.buckets(int(arrangements.manifest["buckets"]))
-    indexes = {each.name: arrangements.indexes[each.name] for each in operator.arrangements if each.index}
+    indexes = {
+        arrangement.name: arrangements.indexes[arrangement.name]
+        for arrangement in operator.arrangements
+        if arrangement.index
+    }
     return StatefulTask(
         operator, home, arrangements.epoch, arrangements.commit, runs, sides, buckets, indexes
     )  # fmt: skip

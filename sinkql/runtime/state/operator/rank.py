@@ -1,9 +1,8 @@
-"""Rows of one bucket that come and go, in the order of each partition → its first rows as they come and go.
+"""The first rows of each partition in an order, and their changes in a batch.
 
-Runs in the order of their keys' rows, and a batch → the first rows of keys, without reading the others.
-
-`$p` of such a run is the high half of the key's `$h1` and 32 bits that sort like the first term of an order: the first
-rows of a key are the beginning of its range in every run.
+Runs are in the order of their keys' rows, so that the first rows of a key are read without the others: `$p` of such a
+run is the high half of the key's `$h1` and 32 bits that sort like the first term of the order. The first rows of a key
+are the beginning of its range in every run.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from sinkql.storage.sorted_run import sort_indices
 _HEAD_MOST, _LEAST = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 _AHEAD = 4
 _TOGETHER = 1 << 17
-"""Rows that are looked at at once, unless a key has more."""
+"""The number of rows that are processed together, unless a key has more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +55,11 @@ class RankedRows:
 
 
 Enough = Callable[[RankedRows, int], NDArray[np.bool_]]
-"""Rows of so many keys that come before all others of them → which keys need no more."""
+"""Returns which of `count` keys need no further rows, given the rows of the keys that come before all others."""
 
 
 def key_slices(runs: Sequence[Run], keys: Keys, reach: int | None) -> Iterator[slice]:
-    """Yield sorted keys in slices of which few rows are to be looked at: at most `reach` of a key in each run."""
+    """Yield sorted keys in slices with a limited number of rows: at most `reach` rows of a key in each run."""
     most = np.zeros(len(keys), np.int64)
     for run in runs:
         for piece, some in run.asked(keys):
@@ -76,10 +75,10 @@ def key_slices(runs: Sequence[Run], keys: Keys, reach: int | None) -> Iterator[s
 def first_rows(
     runs: Sequence[Run], batch: Run, keys: Keys, hashes: Ints, reach: int | None, *, exact: bool, enough: Enough
 ) -> RankedRows:
-    """Return the rows of sorted keys with which each has enough, or all of them; of the last run the batch's own.
+    """Return the first rows of sorted keys that are enough for each, or all its rows; the last run is the batch's.
 
-    At first `reach` rows of a key are read of each run, then four times as many. `exact`: rows that agree in `$p` come
-    in the order of their hashes; otherwise all that agree are read.
+    First `reach` rows of a key are read from each run, then four times as many. `exact`: rows with equal `$p` come in
+    the order of their hashes; otherwise all of them are read.
     """
     found: list[RankedRows] = []
     open_ = np.arange(len(keys))
@@ -106,7 +105,7 @@ def first_rows(
 
 
 class _Reading:
-    """One look at the runs: what was read of them, and up to where that is all there is."""
+    """One read of the runs: its rows, and the key up to which they are complete."""
 
     def __init__(self, keys: Keys, hashes: Ints, reach: int | None, *, exact: bool) -> None:
         self._keys, self._hashes, self._reach, self._exact = keys, hashes, reach, exact
@@ -152,7 +151,7 @@ class _Reading:
             self.whole[owner] | (packed < limit) | ((packed == limit) & (row < self._limit_row[owner]))
         )
         owner, new, row, diff = owner[kept], new[kept], row[kept], ints(table.column("$diff"))[kept]
-        order, starts = grouped(row, owner)  # few rows have the same hash
+        order, starts = grouped(row, owner)  # few rows have equal hashes
         if not len(starts):
             return RankedRows(owner, row, diff, diff, table.slice(0, 0))
         before = np.add.reduceat(np.where(new, 0, diff)[order], starts)
@@ -163,7 +162,7 @@ class _Reading:
 
 
 def counts(runs: Sequence[Run], packed: Keys, hashes: Ints, rows: Ints) -> Ints:
-    """Return the multiplicity of each asked row, sorted; many rows may agree in `$p`."""
+    """Return the multiplicity of each given row, sorted; many rows may have an equal `$p`."""
     found = np.zeros(len(packed), np.int64)
     for run in runs:
         for piece, some in run.asked(packed):
@@ -191,21 +190,21 @@ def _bisect(low: Ints, high: Ints, seconds: Ints, thirds: Ints, hashes: Ints, ro
 
 
 def _range(piece: Piece, keys: Keys) -> tuple[Ints, Ints]:
-    """Return where the rows of keys begin and end."""
+    """Return the start and the end of the rows of keys."""
     return np.searchsorted(piece.keys, keys & HIGH, "left"), np.searchsorted(piece.keys, keys | LOW, "right")
 
 
 Function = Literal["row_number", "rank", "dense_rank"]
 _PARTS = np.uint64(0xFF << 56)
-"""Where a hash says in which of the parts of a bucket a row is ranked alone."""
+"""The column whose hash decides in which part of a bucket a row is ranked alone."""
 
 
 @keeps_state(physical.Rank)
 @dataclass(frozen=True, slots=True)
 class RankState:
-    """The rows of each partition whose number is from `first` to `last`.
+    """The rows of each partition with numbers from `first` to `last`.
 
-    It keeps all rows, sorted by partition and order; of rows that only come, those up to `last` alone.
+    All rows are stored, sorted by partition and order; of an append-only input only the rows up to `last`.
     """
 
     name: str
@@ -220,7 +219,7 @@ class RankState:
 
     @classmethod
     def of(cls, rank: physical.Rank) -> RankState:
-        """Return the operator; raises ValueError for an input that it cannot stand on."""
+        """Return the operator; raises ValueError for an unsupported input."""
         columns = physical.columns_of(rank.input)
         places = {column.name: place for place, column in enumerate(columns)}
         terms = tuple((each, f"$k{places[each.column]}") for each in rank.order)
@@ -243,7 +242,7 @@ class RankState:
         return (Arrangement(self.name, "multiset"),)
 
     def apply(self, rows: pa.Table, bucket: Bucket) -> pa.Table:
-        """Rank the partitions that have changes before and after them."""
+        """Rank the partitions with changes, before and after the batch."""
         groups = self._groups(rows)
         batch = self._batch(rows, groups)
         state = bucket.multisets[self.name]
@@ -272,7 +271,7 @@ class RankState:
         return group(keys, hashes)
 
     def _batch(self, rows: pa.Table, groups: RowGroups) -> pa.Table:
-        """Return what the batch's rows come to as a run: sorted, each row once."""
+        """Return the batch's rows as a run: sorted, each row once."""
         row = ints(rows.column("$r"))
         bits = sort_key.first_bits(rows, self.terms, row)
         packed = (groups.keys[groups.index] & HIGH) | bits
@@ -282,21 +281,21 @@ class RankState:
         diff = np.add.reduceat(diff, starts) if len(starts) else np.zeros(0, np.int64)
         kept = places[starts][diff != 0]
         found = {"$p": packed[kept], "$h2": hashes[kept], "$r": row[kept], "$diff": diff[diff != 0]}
-        payload = rows.select([each.name for each in self.preparation.values]).take(pa.array(kept))
+        payload = rows.select([value.name for value in self.preparation.values]).take(pa.array(kept))
         return pa.table(found | dict(zip(payload.column_names, payload.columns, strict=True))).combine_chunks()
 
     def _check(self, batch: pa.Table, bucket: Bucket) -> None:
-        """Raise SQ3401 where more is taken back than there is."""
+        """Raise SQ3401 for the deletion of rows that do not exist."""
         gone = batch.filter(pa.array(ints(batch.column("$diff")) < 0)).combine_chunks()
         packed, hashes, rows = unsigned(gone.column("$p")), ints(gone.column("$h2")), ints(gone.column("$r"))
         left = counts(bucket.multisets[self.name].runs, packed, hashes, rows) + ints(gone.column("$diff"))
         if len(wrong := np.flatnonzero(left < 0)):
-            row = gone.select([each.name for each in self.preparation.values]).slice(int(wrong[0]), 1)
+            row = gone.select([value.name for value in self.preparation.values]).slice(int(wrong[0]), 1)
             where = f'the rows ranked by "{self.name}", bucket {bucket.number}'
             raise negative_multiplicity(where, f"row {tuple(row.to_pylist()[0].values())!r}")
 
     def _enough(self, rows: RankedRows, count: int) -> NDArray[np.bool_]:
-        """Tell which keys have `last` rows, or values, before and after: all others have later numbers."""
+        """Return which keys have `last` rows, or values, before and after: all further rows have later numbers."""
         if self.last is None:
             return np.zeros(count, np.bool_)
         if self.function == "dense_rank":
@@ -324,7 +323,7 @@ class RankState:
         return self._table(ranked, place[kept], number[kept], diff[diff != 0])
 
     def _numbered(self, ranked: _Ranked, counts: Ints) -> tuple[Ints, Ints]:
-        """Return the number of each row, of its first copy that shows, and how many copies show."""
+        """Return the number of each row, of its first visible copy, and the number of visible copies."""
         last = _MOST if self.last is None else self.last
         if self.function == "row_number":
             ahead = ranked.ahead(counts)
@@ -334,7 +333,7 @@ class RankState:
         return numbers, np.where((numbers >= self.first) & (numbers <= last), counts, 0)
 
     def _each(self, numbers: Ints, copies: Ints) -> tuple[Ints, Ints, Ints]:
-        """Return places, numbers and copies, where row_number gives each copy one of its own."""
+        """Return places, numbers and copies, with a separate number for each copy with row_number."""
         place = np.flatnonzero(copies)
         numbers, copies = numbers[place], copies[place]
         if self.function != "row_number":
@@ -344,13 +343,13 @@ class RankState:
         return place[again], numbers[again] + behind, np.ones(len(again), np.int64)
 
     def _table(self, ranked: _Ranked, places: Ints, numbers: Ints | None, diff: Ints) -> pa.Table:
-        names = [each.name for each in self.preparation.values]
+        names = [value.name for value in self.preparation.values]
         columns = ranked.rows.table.select(names).take(pa.array(places)).columns
         number = () if numbers is None else (pa.array(numbers),)
         return pa.table([*columns, *number, pa.array(diff)], schema=self.preparation.output())
 
     def _kept(self, ranked: _Ranked) -> pa.Table:
-        """Return by how much rows are kept more or less often, as a run: no later row gets a number up to `last`."""
+        """Return the changes of the stored rows' multiplicities as a run: no later row gets a number up to `last`."""
         rows, last = ranked.rows, _MOST if self.last is None else self.last
         copies = []
         for counts in (rows.before, rows.after):
@@ -375,7 +374,7 @@ _MOST = int(np.iinfo(np.int64).max)
 
 @dataclass(frozen=True, slots=True)
 class _Ranked:
-    """Rows in their order, key by key; where rows begin that are equal in all terms, and where a key's."""
+    """Rows in their order, key by key; the starts of rows with equal terms, and the starts of keys."""
 
     rows: RankedRows
     starts: NDArray[np.bool_]
@@ -384,7 +383,7 @@ class _Ranked:
     @classmethod
     def of(cls, rows: RankedRows, terms: sort_key.Terms) -> _Ranked:
         keys = sort_key.sort_keys(rows.table, terms)
-        # few rows of a key agree in the lower half of `$p`, which sorts like the first term
+        # few rows of a key have an equal lower half of `$p`, which sorts like the first term
         first = (rows.owner.view(np.uint64) << np.uint64(32)) | (unsigned(rows.table.column("$p")) & LOW)
         places = sort_indices(first, *keys, rows.hashes)
         rows = rows.some(places)
@@ -393,37 +392,37 @@ class _Ranked:
         )
 
     def ahead(self, counts: Ints) -> Ints:
-        """Return how many rows of its key are before each."""
+        """Return the number of earlier rows of its key for each row."""
         return _since(np.cumsum(counts) - counts, self.firsts)
 
     def ranks(self, counts: Ints) -> Ints:
-        """Return one more than the number of rows of its key that are before each and not equal."""
+        """Return one plus the number of earlier, unequal rows of its key for each row."""
         ahead = self.ahead(counts)
         return ahead[_begin(self.starts)] + 1
 
     def dense_ranks(self, counts: Ints) -> Ints:
-        """Return which of its key's values each row has, from 1."""
+        """Return the number of each row's value among the values of its key, from 1."""
         live = np.zeros(len(counts), np.int64)
         live[self.starts] = _any(counts, self.starts)
         return _since(np.cumsum(live) - live, self.firsts)[_begin(self.starts)] + 1
 
     def live(self) -> Sequence[NDArray[np.bool_]]:
-        """Tell which of the values are there before and after."""
+        """Return which of the values exist before and after."""
         return [_any(counts, self.starts) for counts in (self.rows.before, self.rows.after)]
 
 
 def _begin(starts: NDArray[np.bool_]) -> Ints:
-    """Return for each row where the last start is."""
+    """Return the last start for each row."""
     return np.maximum.accumulate(np.where(starts, np.arange(len(starts)), 0)) if len(starts) else np.zeros(0, np.int64)
 
 
 def _since(running: Ints, starts: NDArray[np.bool_]) -> Ints:
-    """Return a running total less what it is at the last start."""
+    """Return a running total minus its value at the last start."""
     return running - running[_begin(starts)]
 
 
 def _any(counts: Ints, starts: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Tell for each stretch between starts whether a row of it is there."""
+    """Return for each stretch between starts whether one of its rows exists."""
     if not len(counts):
         return np.zeros(0, np.bool_)
     found: NDArray[np.bool_] = np.add.reduceat(counts, np.flatnonzero(starts)) > 0
@@ -431,5 +430,5 @@ def _any(counts: Ints, starts: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def _by(rank: physical.Rank) -> Sequence[str]:
-    """Return what rows go to buckets by: where parts are ranked alone, by all that they have."""
+    """Return the columns that decide a row's bucket: all columns if parts are ranked separately."""
     return [each.name for each in physical.columns_of(rank.input)] if rank.parts else rank.partition

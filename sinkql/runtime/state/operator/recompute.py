@@ -1,4 +1,4 @@
-"""Rows of one bucket that come and go, and those of their keys → functions of all rows of a key, as they change."""
+"""Recompute functions of all rows of a key for the keys with changes in a batch."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from sinkql.runtime.state.window.compute import computed
 from sinkql.runtime.state.window.rows import told_apart
 
 WIDEST = "widest"
-"""The note that says how many rows the key has that had most of them, of those that were computed."""
+"""The note with the number of rows of the widest key that was computed."""
 _TOLD = "-told"
 
 
 @keeps_state(physical.Recompute)
 @dataclass(frozen=True, slots=True)
 class RecomputeState:
-    """All rows of each key, and functions of them: of keys with changes before and after these.
+    """All rows of each key, and functions of them, for keys with changes: before and after the batch.
 
-    One row a key if `grouped`, without a key one always; otherwise each row with the calls behind it. The note
-    `widest` says how many rows the widest key had.
+    One row per key if `grouped`, and always one row without a key; otherwise each row with the results of the calls.
+    The note `widest` has the number of rows of the widest key.
     """
 
     name: str
@@ -42,7 +42,7 @@ class RecomputeState:
 
     @classmethod
     def of(cls, recompute: physical.Recompute) -> RecomputeState:
-        """Return the operator; raises ValueError for an input that it cannot stand on."""
+        """Return the operator; raises ValueError for an unsupported input."""
         given = tuple(column.name for column in physical.columns_of(recompute.input))
         return cls(
             recompute.arrangement,
@@ -55,12 +55,12 @@ class RecomputeState:
 
     @property
     def arrangements(self) -> tuple[Arrangement, ...]:
-        """Return the arrangement of rows; of one row always also one that says that it is told of."""
+        """Return the arrangement of rows; without a key, also one that records that its row was emitted."""
         told = (Arrangement(self.name + _TOLD, "values", keeps_empty=True),) if self._always else ()
         return (Arrangement(self.name, "multiset"), *told)
 
     def apply(self, rows: pa.Table, bucket: Bucket) -> pa.Table:
-        """Compute the keys that have changes again. Raises SQ3401 and SQ3211."""
+        """Compute the keys with changes again. Raises SQ3401 and SQ3211."""
         groups = self._groups(rows)
         multiset = bucket.multisets[self.name]
         change = apply_changes(rows.drop_columns(["$h1", "$h2"]), np.arange(len(rows)), groups, multiset)
@@ -79,7 +79,7 @@ class RecomputeState:
             mine = pa.array(change.group[(change.group >= some.start) & (change.group < some.stop)] - some.start)
             after = consolidate(pa.concat_tables([before, own.append_column("$owner", mine)]).combine_chunks())
             sides = [self._side(each, len(keys)) for each in (before, after)]
-            notes[WIDEST] = max(notes[WIDEST], *(each.widest for each in sides))
+            notes[WIDEST] = max(notes[WIDEST], *(side.widest for side in sides))
             found.append(self._collected(*sides, told=told) if self.grouped else self._changes(*sides))
         multiset.put(run)
         return pa.concat_tables(found)
@@ -96,7 +96,7 @@ class RecomputeState:
         return RowGroups(nothing.view(np.uint64), nothing, nothing, np.zeros(len(rows), np.int64))
 
     def _tell(self, bucket: Bucket) -> bool:
-        """Return whether the row that is there always was told of; from now on it is."""
+        """Return whether the row without a key was emitted before, and record that it was."""
         state = bucket.values[self.name + _TOLD]
         nothing = np.zeros(1, np.uint64)
         told = bool(state.find(nothing, nothing.view(np.int64)).mask[0])
@@ -115,22 +115,22 @@ class RecomputeState:
         return _Side(given, owner, hashes, values, count)
 
     def _changes(self, before: _Side, after: _Side) -> pa.Table:
-        """Return the rows whose values are others now, and those that came and went."""
+        """Return the rows with other values than before, and the inserted and deleted rows."""
         columns = [
             pa.chunked_array([one_chunk(left), one_chunk(right)])
             for left, right in zip(before.columns, after.columns, strict=True)
         ]
-        values = [one_chunk(each) for each in columns[len(self.given) :]]
+        values = [one_chunk(column) for column in columns[len(self.given) :]]
         owner, hashes = np.concatenate([before.owner, after.owner]), np.concatenate([before.hashes, after.hashes])
         diff = np.concatenate([np.full(len(before.owner), -1), np.full(len(after.owner), 1)])
         order, starts = grouped(hashes, owner, *map(told_apart, values))
         total = np.add.reduceat(diff[order], starts) if len(starts) else np.zeros(0, np.int64)
         places = pa.array(order[starts][total != 0])
-        given = [one_chunk(each).take(places) for each in columns]
+        given = [one_chunk(column).take(places) for column in columns]
         return pa.table([*given, pa.array(total[total != 0])], schema=self.preparation.output())
 
     def _collected(self, before: _Side, after: _Side, *, told: bool) -> pa.Table:
-        """Return the rows of keys that are others now; without a key the first one is told of even of no rows."""
+        """Return the changed rows of keys; without a key the first one is emitted even for no rows."""
         was, now = (np.bincount(each.owner, minlength=each.count) > 0 for each in (before, after))
         if self._always:
             was, now = np.full(1, told), np.ones(1, np.bool_)
@@ -142,7 +142,7 @@ class RecomputeState:
             places = np.flatnonzero(there & differ)
             first = pa.array(np.searchsorted(side.owner, places))
             keys = [one_chunk(side.given.column(name)).take(first) for name in self.key]
-            values = [each.take(pa.array(places)) for each in side.values]
+            values = [value.take(pa.array(places)) for value in side.values]
             diffs = pa.array(np.full(len(places), diff, np.int64))
             found.append(pa.table([*keys, *values, diffs], schema=self.preparation.output()))
         return pa.concat_tables(found)
@@ -150,7 +150,7 @@ class RecomputeState:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """The rows of keys before a batch or after it, with what their calls give."""
+    """The rows of keys before a batch or after it, with the results of their calls."""
 
     given: pa.Table
     owner: Ints

@@ -1,7 +1,7 @@
-"""Rows of one bucket with a time to come and one to go, and the clock's step → rows that come and go, and new runs.
+"""Rows that are visible from one time to another: the changes of a batch and of a step of the clock.
 
-What comes and what goes by itself are slices of the state, which is sorted by time; nothing is written to take a row
-out. A row that is past when it comes is not kept.
+Rows that appear or disappear by time are slices of the state, which is sorted by time; removing a row writes nothing. A
+row that is past when it arrives is not stored.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ _BEGIN, _END = "$begin", "$end"
 @keeps_state(physical.Bound)
 @dataclass(frozen=True, slots=True)
 class BoundState:
-    """The rows that show at the time of a commit: it keeps those that are to come, and those that are to go.
+    """The rows that are visible at the time of a commit; future and visible rows are stored.
 
-    `later` has the former by the time at which they come, `here` the latter by the time at which they go.
+    `later` has the future rows by the time at which they appear, `here` the visible rows by the time at which they
+    disappear.
     """
 
     name: str
@@ -38,27 +39,27 @@ class BoundState:
 
     @classmethod
     def of(cls, bound: physical.Bound) -> BoundState:
-        """Return the operator; raises ValueError for an input that it cannot stand on."""
+        """Return the operator; raises ValueError for an unsupported input."""
         return cls(bound.arrangement, _prepare(bound), bound.begin is not None, bound.end is not None)
 
     @property
     def arrangements(self) -> tuple[Arrangement, ...]:
-        """Return those of the rows to come and of the rows to go."""
+        """Return the arrangements of future and of visible rows."""
         later = (Arrangement(self.later, "timed"),) if self.begins else ()
         return (*later, *((Arrangement(self.here, "timed"),) if self.ends else ()))
 
     @property
     def later(self) -> str:
-        """Return the name of the arrangement of rows to come."""
+        """Return the name of the arrangement of future rows."""
         return f"{self.name}.later"
 
     @property
     def here(self) -> str:
-        """Return the name of the arrangement of rows to go."""
+        """Return the name of the arrangement of visible rows."""
         return f"{self.name}.here"
 
     def apply(self, rows: pa.Table, bucket: Bucket) -> pa.Table:
-        """Go from one time to the other, with the rows that come and go in between."""
+        """Move from one time to the other, with the insertions and deletions in between."""
         now = bucket.below.now
         begin, end = _times(rows, _BEGIN, -_EVER), _times(rows, _END, _EVER)
         delta = self._delta(rows, end)
@@ -81,7 +82,7 @@ class BoundState:
         return pa.concat_tables(changes)
 
     def _delta(self, rows: pa.Table, end: Ints) -> pa.Table:
-        """Return the batch's rows as those of the state, `$p` the time at which each goes."""
+        """Return the batch's rows as rows of the state; `$p` is the time at which each disappears."""
         columns = {
             "$p": pa.array(end),
             "$h2": rows.column("$h2"),
@@ -96,7 +97,7 @@ class BoundState:
         return [f"$k{place}" for place in range(len(self.preparation.columns))]
 
     def _slice(self, bucket: Bucket, name: str) -> pa.Table | None:
-        """Return the rows of an arrangement that are due in the batch, of the part whose hashes come; SQ3401."""
+        """Return the rows of an arrangement that are due in the batch, within the part's hashes; SQ3401."""
         below = bucket.below
         if name not in bucket.multisets or below.since >= below.now:
             return None
@@ -117,7 +118,7 @@ class BoundState:
 
 
 def _prepare(bound: physical.Bound) -> TaskInput:
-    """Return what goes in: `$k<i>` (all kept columns), `$begin`, `$end`, `$h1`, `$h2` (hashes of the whole row)."""
+    """Return the input of the tasks: `$k<i>` (all stored columns), `$begin`, `$end`, `$h1`, `$h2` (row hashes)."""
     times = [(_BEGIN, bound.begin), (_END, bound.end)]
     values = (
         *value_columns("k", bound.columns),
@@ -126,7 +127,7 @@ def _prepare(bound: physical.Bound) -> TaskInput:
     return TaskInput(
         hashes=identity(values),
         values=values,
-        group=("$h1", "$h2", *(each.name for each in values)),
+        group=("$h1", "$h2", *(value.name for value in values)),
         measures=(Measure(COUNT, "rows", "", "bigint"),),
         append=appends(bound),
         columns=bound.columns,
@@ -146,7 +147,7 @@ def _times(rows: pa.Table, name: str, unbounded: int) -> Ints:
 
 
 def _keyed(rows: pa.Table) -> pa.Table:
-    """Return rows whose `$p` is a time as a run has them."""
+    """Return rows whose `$p` is a time in the form of a run."""
     return rows.set_column(0, "$p", pa.array(keys_of(ints(rows.column("$p")))))
 
 

@@ -1,9 +1,7 @@
-"""Rows in the order of a value, and the value that they show beyond, before and after a batch → the changes.
+"""Rows in the order of a value, which are visible beyond the moving value of one row: the changes of a batch.
 
-What the value passes over is a slice of what is kept; no other row is read. A key of 64 bits may stand for several
-values: then rows at the ends of the slice are compared themselves.
-
-Rows that come and go, and a value of one row that moves → the rows that come to show beyond it, or show no more.
+The rows that the moving value passes are a slice of the state; no other row is read. A key of 64 bits may stand for
+several values; then rows at the ends of the slice are compared by value.
 """
 
 from __future__ import annotations
@@ -41,27 +39,27 @@ _OF_VALUES: dict[Comparison, Callable[[pa.Array, pa.Scalar], pa.Array]] = {
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """What values are compared with; None where there is none, beyond which no row shows."""
+    """The value that rows are compared with; None if the row is missing, and then no row is visible."""
 
     value: pa.Scalar | None = None
     key: int = 0
 
     @classmethod
     def of(cls, values: pa.ChunkedArray) -> Threshold:
-        """Return that of one row, or of none."""
+        """Return the threshold of one row, or of none."""
         known = one_chunk(values.drop_null())
         return cls(known[0], int(wide_bits(known)[0][0])) if len(known) else cls()
 
 
 @dataclass(frozen=True, slots=True)
 class ThresholdColumn:
-    """A comparison of values with a limit; `exact`: their keys say all."""
+    """A comparison of values with a limit; `exact`: different values have different keys."""
 
     comparison: Comparison
     exact: bool
 
     def shown(self, values: pa.Array, keys: Keys, limit: Threshold) -> Mask:
-        """Tell which values show."""
+        """Return which values are visible."""
         if limit.value is None:
             return np.zeros(len(keys), np.bool_)
         if self.exact:
@@ -70,14 +68,14 @@ class ThresholdColumn:
         return found
 
     def passed(self, before: Threshold, after: Threshold) -> tuple[int, int]:
-        """Return the first and the last key of which a row may show by one limit and not by the other."""
+        """Return the first and the last key of rows that may be visible with one limit and not with the other."""
         ends = sorted(map(self._end, (before, after)))
-        if self.exact:  # there is nothing between at one of the ends
+        if self.exact:  # one of the ends needs no comparison
             return (ends[0], ends[1] - 1) if self.comparison in (">", ">=") else (ends[0] + 1, ends[1])
         return max(ends[0], 0), min(ends[1], LAST)
 
     def _end(self, limit: Threshold) -> int:
-        """Return the first key that shows, or the last one; one beyond all others if none does."""
+        """Return the first visible key, or the last one; a key above all others if none is visible."""
         up = self.comparison in (">", ">=")
         if limit.value is None:
             return LAST + 1 if up else -1
@@ -87,7 +85,7 @@ class ThresholdColumn:
 
 @dataclass(frozen=True, slots=True)
 class ThresholdMove:
-    """Go from one limit to another over the rows of a bucket with hashes from `low` to `high`; `table` are changes."""
+    """Moves from one limit to another, for a bucket's rows with hashes `low` to `high`; `table` has the changes."""
 
     compared: ThresholdColumn
     column: str
@@ -100,7 +98,7 @@ class ThresholdMove:
     where: str
 
     def changes(self, before: Threshold, after: Threshold) -> Iterator[pa.Table]:
-        """Yield the changes: rows that come are shown by the new limit, rows that go by the old one."""
+        """Yield the changes: inserted rows are visible by the new limit, deleted rows were visible by the old one."""
         diff = ints(self.table.column("$diff"))
         was, now = self._shown(self.table, before), self._shown(self.table, after)
         yield from self._given(self.table, np.where(diff > 0, now, was) * diff)
@@ -114,7 +112,7 @@ class ThresholdMove:
             yield from self._given(stayed, turned * ints(stayed.column("$diff")))
 
     def _added(self, tables: list[pa.Table], went: pa.Table, first: int, last: int) -> pa.Table:
-        """Return rows from before without those that go; raises SQ3401 for one that was not there."""
+        """Return the rows from before without the deleted rows; raises SQ3401 for one that did not exist."""
         keys = unsigned(went.column("$p"))
         gone = went.filter(pa.array((keys >= np.uint64(first)) & (keys <= np.uint64(last))))
         found = pa.concat_tables([gone, *tables])
@@ -136,9 +134,9 @@ class ThresholdMove:
 
 
 def sorted_run(rows: pa.Table, column: str, names: tuple[str, ...]) -> tuple[pa.Table, bool]:
-    """Return a batch's rows as a run by the order of a column, added up, and whether their keys say all of its values.
+    """Return a batch's rows as a run in the order of a column, added up, and whether its keys identify all values.
 
-    Rows without a value are left out: they never show.
+    Rows without a value are omitted: they are never visible.
     """
     rows = rows.filter(rows.column(column).is_valid())
     keys, exact = wide_bits(one_chunk(rows.column(column)))
@@ -148,7 +146,7 @@ def sorted_run(rows: pa.Table, column: str, names: tuple[str, ...]) -> tuple[pa.
 
 @dataclass(frozen=True, slots=True)
 class ThresholdState:
-    """A semi join that is compared; keeps its rows in the order of what is compared, and in every bucket the value."""
+    """A semi join with a comparison; stores its rows by the compared value, and the moving value in every bucket."""
 
     name: str
     preparation: SidesPreparation
@@ -157,13 +155,13 @@ class ThresholdState:
 
     @classmethod
     def of(cls, join: physical.Join, compared: physical.Compared) -> ThresholdState:
-        """Return the operator; raises ValueError for sides that none can stand on."""
+        """Return the operator; raises ValueError for unsupported sides."""
         append = physical.change_of(join.right.input) == "append"
         value = Arrangement(join.right.arrangement, "appended" if append else "multiset")
         return cls(join.arrangement, prepare(join), compared, (Arrangement(join.left.arrangement, "sorted"), value))
 
     def apply(self, rows: pa.Table, bucket: Bucket) -> Iterator[pa.Table]:
-        """Put a batch's rows into what is kept, and go from the value before it to the one after."""
+        """Apply a batch's rows to the state, and move from the value before it to the value after it."""
         where = f'bound "{self.name}", bucket {bucket.number}'
         which = ints(rows.column(SIDE))
         left, right = self.preparation.sides
@@ -173,7 +171,7 @@ class ThresholdState:
         )
         whole = self._whole(right, values, bucket, where)
         if not all(count in (0, 1) for count in whole.counts):
-            raise negative_multiplicity(where, "there are several rows where one is, or fewer than none")
+            raise negative_multiplicity(where, "the side of the value must have at most one row")
         limit = _slot(right, self.compared.right)
         before, after = (Threshold.of(found.rows.column(limit)) for found in (whole.old(), whole.new()))
         column, names = _slot(left, self.compared.left), tuple(kept_schema(left).names)
@@ -187,7 +185,7 @@ class ThresholdState:
         held.put(run)
 
     def _whole(self, side: PreparedSide, rows: pa.Table, bucket: Bucket, where: str) -> BroadcastSide:
-        """Return all of the side of the value, which comes with the first part of a batch."""
+        """Return the whole side of the value, which comes with the first part of a batch."""
         if self.name not in bucket.kept:
             schema = kept_schema(side)
             multiset = bucket.multisets[self.arrangements[1].name]
@@ -204,6 +202,6 @@ class ThresholdState:
 
 
 def _slot(side: PreparedSide, column: str) -> str:
-    """Return what a column that a side keeps is called there."""
+    """Return the stored name of a side's column."""
     names: list[str] = kept_schema(side).names
     return next(name for name, each in zip(names, side.kept, strict=True) if each.column == column)

@@ -1,8 +1,9 @@
-"""Functions of all rows of a key, in files of their own that are found by listing this folder.
+"""Functions of all rows of a key; the package finds them by listing its folder.
 
-* `rows`: rows of keys in an order, as a function gets them; `frame`: which of them each row has in its frame.
-* `compute`: how a function is registered: one value a row, or one value a key.
-* `row_functions`, `row_functions`, `aggregate`: row_number and the like, lag and the like, count and the like over
-  frames.
-* `compute`: rows and calls → columns.
+* `rows`: The rows of keys in an order, as a function receives them.
+* `frame`: The rows in each row's frame.
+* `compute`: Register functions, and compute the columns of calls.
+* `row_functions`: Functions of one row's place, like row_number and lag.
+* `aggregate`: Aggregates over frames.
+* `ordered_aggregate`: Aggregates over all rows of a key in an order.
 """

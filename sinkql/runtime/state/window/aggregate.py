@@ -1,4 +1,4 @@
-"""Aggregates over the frames of rows: exact for integers and decimals, and for floats always in one order."""
+"""Aggregates over frames: exact for integers and decimals, and in a fixed order for floats."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _EXACT = Context(prec=100)
 
 @over("count")
 def count(rows: Rows, call: physical.WindowCall) -> pa.Array:
-    """Return the number of rows of the frame, of those whose value is not NULL where it has a column."""
+    """Return the number of rows in the frame; with a column, of rows whose value is not NULL."""
     return pa.array(_counted(_there(rows, call), stretches(rows, call)))
 
 
 @over("sum")
 def total(rows: Rows, call: physical.WindowCall) -> pa.Array:
-    """Return the sum of the frame's values, NULL where all are NULL; SumOverflowError where it does not fit."""
+    """Return the sum of the frame's values, NULL if all are NULL; raises SumOverflowError."""
     values, there, frame = rows.column(call.columns[0]), _there(rows, call), stretches(rows, call)
     none = _counted(there, frame) == 0
     if pa.types.is_floating(values.type):
@@ -72,11 +72,11 @@ def _counted(there: Mask, frame: Sequence[Stretch]) -> Ints:
 
 
 def _summands(values: pa.Array, scale: int) -> NDArray[Any]:
-    """Return integers: int64, or Python's where a sum of them may not fit."""
+    """Return integers: int64, or Python's if their sum may not fit."""
     if not pa.types.is_decimal(values.type):
         found: NDArray[Any] = values.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     else:
-        exact = [0 if each is None else int(each.scaleb(scale, _EXACT)) for each in values.to_pylist()]
+        exact = [0 if value is None else int(value.scaleb(scale, _EXACT)) for value in values.to_pylist()]
         found = np.array(exact, object)
     if found.dtype == object:
         large = sum(map(abs, found.tolist())) >= _SAFE
@@ -95,7 +95,7 @@ def _sums(summands: NDArray[Any], frame: Sequence[Stretch]) -> NDArray[Any]:
 
 
 def _float_sums(values: pa.Array, there: Mask, rows: Rows, frame: Sequence[Stretch]) -> NDArray[np.float64]:
-    """Return sums that depend on what is in a frame alone: a difference of two running sums would not."""
+    """Return sums that depend only on the contents of a frame, unlike a difference of running sums."""
     numbers = np.where(there, values.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False), 0.0)
     found = np.zeros(len(rows))
     with np.errstate(all="ignore"):
@@ -112,7 +112,7 @@ def _float_sums(values: pa.Array, there: Mask, rows: Rows, frame: Sequence[Stret
 
 
 def _extreme(rows: Rows, call: physical.WindowCall, *, low: bool) -> pa.Array:
-    """Return the least or greatest value of each frame by a table of those of stretches of 2, 4, 8 … rows."""
+    """Return the least or greatest value of each frame, by a table for stretches of 2, 4, 8 … rows."""
     name = call.columns[0]
     there = _there(rows, call)
     places = _places_in_order(rows, name, low=low)
@@ -137,7 +137,7 @@ def _extreme(rows: Rows, call: physical.WindowCall, *, low: bool) -> pa.Array:
 
 
 def _places_in_order(rows: Rows, name: str, *, low: bool) -> Ints:
-    """Return the place of each row among all by its value, the one that is wanted first."""
+    """Return each row's place among all rows by its value, the wanted extreme first."""
     keys = sort_keys(rows.table, [(physical.Order(name, descending=not low), name)])
     found = np.empty(len(rows), np.int64)
     found[np.lexsort((np.arange(len(rows)), *reversed(keys)))] = np.arange(len(rows))

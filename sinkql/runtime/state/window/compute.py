@@ -1,7 +1,4 @@
-"""Rows of keys and calls → a column a call.
-
-Functions of the rows of a key, by their names.
-"""
+"""Compute one column for each call over the rows of keys, by functions registered by name."""
 
 from __future__ import annotations
 
@@ -26,10 +23,10 @@ from sinkql.runtime.state.window.rows import Rows, in_order, told_apart
 def computed(
     table: pa.Table, owner: Ints, hashes: Ints, count: int, calls: Sequence[physical.WindowCall], *, collected: bool
 ) -> list[pa.Array]:
-    """Return what each call gives, one value for each row of the table, or for each of `count` keys if `collected`.
+    """Return each call's result: one value per row of the table, or per key (`count` keys) if `collected`.
 
-    `owner` is the number of the key of each row, `hashes` tell rows apart that an order does not. Raises SQ3211,
-    and SQ3201 for a number of rows or parts that is less than 1.
+    `owner` is the number of each row's key, `hashes` decide between rows with equal order. Raises SQ3211, and SQ3201
+    for a number of rows or parts below 1.
     """
     sorted_: dict[tuple[physical.Order, ...], tuple[Rows, Ints]] = {}
     found = []
@@ -48,7 +45,7 @@ def computed(
             ) from error
         except CountError as error:
             message = f'{call.function}() of "{call.name}" takes a number of 1 or more, found less'
-            raise SinkqlError("SQ3201", message, hint="Write greatest(…, 1), or leave such rows out.") from error
+            raise SinkqlError("SQ3201", message, hint="Write greatest(…, 1), or filter these rows out.") from error
         if not collected:
             back = np.empty(len(places), np.int64)
             back[places] = np.arange(len(places))
@@ -68,7 +65,7 @@ def _typed(values: pa.Array | pa.ChunkedArray, type_: pa.DataType) -> pa.Array:
 
 
 def _distinct(rows: Rows, call: physical.WindowCall) -> Rows:
-    """Return the first of the rows of a key whose arguments are alike."""
+    """Return the first of the rows of a key with equal arguments."""
     order, starts = grouped(*(told_apart(rows.column(name)) for name in call.columns), rows.owner)
     kept = np.zeros(len(rows), np.bool_)
     kept[order[starts]] = True
@@ -76,11 +73,11 @@ def _distinct(rows: Rows, call: physical.WindowCall) -> Rows:
 
 
 Function = Callable[[Rows, physical.WindowCall], pa.Array]
-"""Rows in the order of a call, and the call → one value for each row, or for each key.
+"""Computes a call from rows in its order: one value for each row, or for each key.
 
-A call's `columns` are names for `Rows.column`. The values may have any type that casts to that of the call. With
-`distinct`, rows of a key whose arguments are alike come once. It raises SumOverflowError where a value does not fit,
-and CountError for a number of rows or parts that is less than 1.
+A call's `columns` are names for `Rows.column`. The values may have any type that casts to the call's type. With
+`distinct`, only one of the rows of a key with equal arguments is passed. Raises SumOverflowError, and CountError for a
+number of rows or parts below 1.
 """
 
 
@@ -98,7 +95,7 @@ def over(*names: str) -> Callable[[Function], Function]:
 
 
 def collects(*names: str) -> Callable[[Function], Function]:
-    """Register an aggregate: one value for each key, 0 to `Rows.count` - 1, also for one without rows."""
+    """Register an aggregate: one value for each key, 0 to `Rows.count` - 1, including keys without rows."""
     return _registering(_COLLECTING, names)
 
 
@@ -111,7 +108,7 @@ def _registering(functions: dict[str, Function], names: tuple[str, ...]) -> Call
 
 
 def function_of(call: physical.WindowCall, *, grouped: bool) -> Function:
-    """Return what computes a call, one value a key if `grouped`."""
+    """Return the function of a call; one value per key if `grouped`."""
     _load()
     return (_COLLECTING if grouped else _OVER)[call.function]
 

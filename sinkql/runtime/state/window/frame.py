@@ -1,8 +1,6 @@
-"""A frame → the rows that each row has in it, as stretches of places.
+"""The rows in each row's frame, as stretches of places, including the offsets of RANGE frames.
 
-Offsets of RANGE frames: a value and a distance → the place of the first row within it, or behind the last one.
-
-A distance is a number, or an interval as its months, days and microseconds, with a space between them.
+An offset is a number, or an interval as its months, days and microseconds, separated by spaces.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from sinkql.runtime.state.arrangement import Ints
 from sinkql.runtime.state.window.rows import Rows
 
 Stretch = tuple[Ints, Ints]
-"""For each row where a stretch begins, and where it ends: behind its last place, or where it begins if it is empty."""
+"""For each row, the start of a stretch and its end (exclusive); they are equal if the stretch is empty."""
 
 DEFAULT = physical.Frame()
 
@@ -59,7 +57,7 @@ def _by_groups(rows: Rows, frame: physical.Frame) -> Stretch:
 
 
 def _at(rows: Rows, offset: int, bounds: Ints) -> Ints:
-    """Return the bound of the peers that are so many groups on; where there are none the end of the key's rows."""
+    """Return the bound of the peers `offset` groups away; if they do not exist, the end of the key's rows."""
     if not len(rows):
         return np.zeros(0, np.int64)
     group = rows.peer + offset
@@ -78,7 +76,7 @@ def _by_range(rows: Rows, frame: physical.Frame, order: Sequence[physical.Order]
 
 
 def _whole(offset: int | str) -> int:
-    # a number of rows beyond all there can be, so that no sum is out of range
+    # a number of rows above all possible ones, so that no sum is out of range
     return max(-(1 << 40), min(int(offset), 1 << 40))
 
 
@@ -104,13 +102,13 @@ _DAY = 86_400_000_000
 _SAFE = 1 << 62
 _EXACT = Context(prec=200)
 Numbers = NDArray[Any]
-"""Integers: int64, or Python's where those are too few."""
+"""Integers: int64, or Python's if int64 is too small."""
 
 
 def moved(rows: Rows, order: Sequence[physical.Order], offset: int | str, *, end: bool) -> Ints:
-    """Return where the frame begins, or ends, that reaches so far from each row's value, back for < 0.
+    """Return the start or end of the frame that extends `offset` from each row's value, backwards for < 0.
 
-    A row whose value is NULL has its peers.
+    The frame of a row with a NULL value is its peers.
     """
     (term,) = order
     values = rows.column(term.column)
@@ -126,7 +124,7 @@ def moved(rows: Rows, order: Sequence[physical.Order], offset: int | str, *, end
 
 
 def _numbers(values: pa.Array, offset: str, *, end: bool, back: bool) -> tuple[Numbers, Numbers]:
-    """Return integers that sort like the values, and those of the values so far away; up from them if `back`."""
+    """Return integers that sort like the values, and those of the values `offset` away; upward from them if `back`."""
     type_ = values.type
     if pa.types.is_floating(type_):
         return _floats(values.cast(pa.float64()), -float(offset) if back else float(offset))
@@ -146,7 +144,7 @@ def _integers(values: pa.Array) -> Numbers:
         found: Numbers = values.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
         return found
     scale = values.type.scale
-    exact = [0 if each is None else int(each.scaleb(scale, _EXACT)) for each in values.to_pylist()]
+    exact = [0 if value is None else int(value.scaleb(scale, _EXACT)) for value in values.to_pylist()]
     large = max(map(abs, exact), default=0) >= _SAFE
     return np.array(exact, object if large else np.int64)
 
@@ -165,7 +163,7 @@ def _floats(values: pa.Array, offset: float) -> tuple[Numbers, Numbers]:
 
 
 def _backwards(numbers: Numbers) -> Numbers:
-    """Return integers in the other order; unlike a negative, ~ is there of each."""
+    """Return integers in reverse order; unlike negation, ~ works for each of them."""
     return -numbers if numbers.dtype == object else ~numbers
 
 
@@ -196,7 +194,7 @@ def _in_months(micros: Ints, months: int) -> Ints:
 
 
 def _search(here: Numbers, there: Numbers, low: Ints, high: Ints, *, behind: bool) -> Ints:
-    """Return the first place from `low` to `high` that is not below a row's number there, or above it if `behind`."""
+    """Return the first place from `low` to `high` not below a row's number in `there`, or above it if `behind`."""
     low, high = low.copy(), high.copy()
     while len(open_ := np.flatnonzero(low < high)):
         middle = (low[open_] + high[open_]) // 2

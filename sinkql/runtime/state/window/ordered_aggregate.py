@@ -1,4 +1,4 @@
-"""Aggregates over all rows of a key in an order: one value a key."""
+"""Aggregates over all rows of a key in an order: one value per key."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ _ALL = physical.Frame("rows", physical.FrameBound(None), physical.FrameBound(Non
 
 @collects("count")
 def count(rows: Rows, call: physical.WindowCall) -> pa.Array:
-    """Return how many rows there are, of those whose value is not NULL where it has a column."""
+    """Return the number of rows; with a column, of rows whose value is not NULL."""
     return _whole(rows, call, aggregate.count).fill_null(0)
 
 
 @collects("sum")
 def total(rows: Rows, call: physical.WindowCall) -> pa.Array:
-    """Return the sum, NULL where all are NULL; SumOverflowError where it does not fit."""
+    """Return the sum, NULL if all values are NULL; raises SumOverflowError."""
     return _whole(rows, call, aggregate.total)
 
 
 @collects("min")
 def least(rows: Rows, call: physical.WindowCall) -> pa.Array:
-    """Return the least value, NULL where all are NULL."""
+    """Return the least value, NULL if all are NULL."""
     return _whole(rows, call, aggregate.least)
 
 
 @collects("max")
 def greatest(rows: Rows, call: physical.WindowCall) -> pa.Array:
-    """Return the greatest value, NULL where all are NULL."""
+    """Return the greatest value, NULL if all are NULL."""
     return _whole(rows, call, aggregate.greatest)
 
 
 @collects("string_agg")
 def joined(rows: Rows, call: physical.WindowCall) -> pa.Array:
-    """Return the texts with the constant between them, without those that are NULL; NULL where all are."""
+    """Return the texts joined by the constant, without NULLs; NULL if all are NULL."""
     (between,) = call.constants
     texts = _of_keys(rows, call)
     some = ([text for text in each if text is not None] for each in texts)
@@ -57,47 +57,47 @@ def joined(rows: Rows, call: physical.WindowCall) -> pa.Array:
 
 @collects("array_agg")
 def listed(rows: Rows, call: physical.WindowCall) -> pa.Array:
-    """Return the values, NULLs among them, of rows of which a condition is true where it has a column; NULL of none."""
+    """Return the values, including NULLs, of rows that pass the condition, if any; NULL for no rows."""
     name, *condition = call.columns
     type_ = rows.column(name).type
     if condition:
         rows = rows.where(rows.column(condition[0]).fill_null(False))
-    return pa.array([each or None for each in _of_keys(rows, call)], pa.list_(type_))
+    return pa.array([key or None for key in _of_keys(rows, call)], pa.list_(type_))
 
 
 @collects("jsonb_agg")
 def elements(rows: Rows, call: physical.WindowCall) -> pa.Array:
-    """Return an array of the texts of values, without those that are NULL; NULL where all are."""
-    some = ([text for text in each if text is not None] for each in _of_keys(rows, call))
+    """Return an array of the texts of values, without NULLs; NULL if all are NULL."""
+    some = ([text for text in key if text is not None] for key in _of_keys(rows, call))
     return pa.array([f"[{', '.join(each)}]" if each else None for each in some], pa.string())
 
 
 @collects("jsonb_object_agg")
 def members(rows: Rows, call: physical.WindowCall) -> pa.Array:
-    """Return an object of the texts of values by key, the last one of each; NULL where no row has a key."""
+    """Return an object of the texts of values by key, the last one for each key; NULL if no row has a key."""
     keys, values = (_of_keys(rows, call, place) for place in (0, 1))
     pairs = (
         {key: text for key, text in zip(*each, strict=True) if key is not None}
         for each in zip(keys, values, strict=True)
     )
-    return pa.array([object_text(each) if each else None for each in pairs], pa.string())
+    return pa.array([object_text(pair) if pair else None for pair in pairs], pa.string())
 
 
 @collects("percentile_cont")
 def between(rows: Rows, call: physical.WindowCall) -> pa.Array:
-    """Return the number at a fraction of the way from the first to the last one, in order; NULL of none."""
+    """Return the interpolated value at a fraction between the first and the last, in order; NULL for no values."""
     return _at_fractions(rows, call, _between)
 
 
 @collects("percentile_disc")
 def reached(rows: Rows, call: physical.WindowCall) -> pa.Array:
-    """Return the first value, in order, up to which there is a fraction of all; NULL of none."""
+    """Return the first value, in order, at or above a fraction of all values; NULL for no values."""
     return _at_fractions(rows, call, lambda fraction, values: values[max(1, math.ceil(fraction * len(values))) - 1])
 
 
 @collects("mode")
 def most_frequent(rows: Rows, call: physical.WindowCall) -> pa.Array:
-    """Return the value that is there most often, the first of these in order; NULL of none."""
+    """Return the most frequent value, the first of several in order; NULL for no values."""
     rows = rows.where(rows.column(call.columns[0]).is_valid())
     values = rows.column(call.columns[0])
     begins, ends = rows.peers
@@ -130,24 +130,24 @@ def _between(fraction: float, values: list[float]) -> float:
 
 @collects("bit_and")
 def in_all(rows: Rows, call: physical.WindowCall) -> pa.Array:
-    """Return the bits that are set in all values, NULL where all are NULL."""
+    """Return the bits that are set in all values, NULL if all are NULL."""
     return _of_bits(rows, call, operator.and_)
 
 
 @collects("bit_or")
 def in_any(rows: Rows, call: physical.WindowCall) -> pa.Array:
-    """Return the bits that are set in any value, NULL where all are NULL."""
+    """Return the bits that are set in any value, NULL if all are NULL."""
     return _of_bits(rows, call, operator.or_)
 
 
 @collects("bit_xor")
 def in_odd(rows: Rows, call: physical.WindowCall) -> pa.Array:
-    """Return the bits that are set in an odd number of values, NULL where all are NULL."""
+    """Return the bits that are set in an odd number of values, NULL if all are NULL."""
     return _of_bits(rows, call, operator.xor)
 
 
 def _of_bits(rows: Rows, call: physical.WindowCall, of: Callable[[int, int], int]) -> pa.Array:
-    some = ([value for value in each if value is not None] for each in _of_keys(rows, call))
+    some = ([value for value in key if value is not None] for key in _of_keys(rows, call))
     return pa.array([functools.reduce(of, each) if each else None for each in some], pa.int64())
 
 
@@ -157,7 +157,7 @@ def _of_keys(rows: Rows, call: physical.WindowCall, place: int = 0) -> list[list
 
 
 def _whole(rows: Rows, call: physical.WindowCall, over: Callable[[Rows, physical.WindowCall], pa.Array]) -> pa.Array:
-    """Return what a window function gives over all rows of each key, NULL for one without rows."""
+    """Return a window function's result over all rows of each key, NULL for a key without rows."""
     values = over(rows, msgspec.structs.replace(call, frame=_ALL))
     empty = rows.begins == rows.ends
     if not len(rows):

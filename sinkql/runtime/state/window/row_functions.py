@@ -1,7 +1,4 @@
-"""Window functions that give the value of another row of the key or the frame.
-
-Window functions that tell where a row is among those of its key.
-"""
+"""Window functions of a row's place in its key, and of the values of other rows."""
 
 from __future__ import annotations
 
@@ -19,16 +16,16 @@ from sinkql.runtime.state.window.rows import Counted, Rows, counted
 
 @over("lag")
 def lag(rows: Rows, call: physical.WindowCall) -> pa.Array:
-    """Return the value so many rows before, as a constant says, or the column behind that of the value.
+    """Return the value of an earlier row, by a constant number of rows or by the column after the value.
 
-    Where no row is it is the next column's, or NULL; and NULL for a number of rows that is NULL.
+    For a missing row it is the value of the next column, or NULL; and NULL if the number of rows is NULL.
     """
     return _beside(rows, call, -1)
 
 
 @over("lead")
 def lead(rows: Rows, call: physical.WindowCall) -> pa.Array:
-    """Return the value so many rows behind, as `lag` does."""
+    """Return the value of a later row, like `lag`."""
     return _beside(rows, call, 1)
 
 
@@ -50,7 +47,7 @@ def first_value(rows: Rows, call: physical.WindowCall) -> pa.Array:
 
 @over("nth_value")
 def nth_value(rows: Rows, call: physical.WindowCall) -> pa.Array:
-    """Return the value of the row of the frame of a number, a constant or the column behind; NULL for fewer rows."""
+    """Return the value of the frame's n-th row, by a constant or the next column; NULL for fewer rows."""
     number = counted(rows, call, 1)
     if (number.numbers[number.known] < 1).any():
         raise CountError
@@ -99,7 +96,7 @@ def dense_rank(rows: Rows, call: physical.WindowCall) -> pa.Array:
 
 @over("percent_rank")
 def percent_rank(rows: Rows, call: physical.WindowCall) -> pa.Array:
-    """Return (rank - 1) / (rows - 1), 0 for a row alone."""
+    """Return (rank - 1) / (rows - 1), 0 for a single row."""
     others = rows.last - rows.first - 1
     return pa.array((rows.peers_first - rows.first) / np.maximum(others, 1))
 
@@ -112,10 +109,10 @@ def cume_dist(rows: Rows, call: physical.WindowCall) -> pa.Array:
 
 @over("ntile")
 def ntile(rows: Rows, call: physical.WindowCall) -> pa.Array:
-    """Return in which of some parts a row is; the first ones are larger by one, at most.
+    """Return the number of a row's part; the first parts have one row more if necessary.
 
-    How many there are a constant says, or a column: of the first row of a key where it is not NULL. Rows before that
-    one are in none.
+    The number of parts is a constant, or the first value of a column in the key that is not NULL. Rows before that one
+    have no part.
     """
     number = counted(rows, call, 0)
     known = np.flatnonzero(number.known)

@@ -1,4 +1,4 @@
-"""Rows of several keys, one behind the other, each key's in the order of a call."""
+"""The rows of several keys in sequence, each key's rows in the order of a call."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from sinkql.runtime.state.sort_key import sort_keys, starts_of
 Mask = NDArray[np.bool_]
 
 _FAR = 1 << 40
-"""More rows than there are."""
+"""A number above all numbers of rows."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows in an order: the number of the key of each, and the integers that it is ordered by.
+    """Rows in an order: the number of each row's key, and the integers of its order.
 
-    Keys are numbered from 0 to `count` - 1; one may have no rows. Rows that are there several times stand so often.
+    Keys are numbered from 0 to `count` - 1; a key may have no rows. Rows are repeated by their multiplicity.
     """
 
     table: pa.Table
@@ -41,67 +41,67 @@ class Rows:
         return one_chunk(self.table.column(name))
 
     def where(self, kept: pa.Array) -> Rows:
-        """Return the rows of which a mask is true."""
+        """Return the rows for which a mask is true."""
         mask = kept.to_numpy(zero_copy_only=False)
-        return Rows(self.table.filter(kept), self.owner[mask], self.count, tuple(each[mask] for each in self.keys))
+        return Rows(self.table.filter(kept), self.owner[mask], self.count, tuple(key[mask] for key in self.keys))
 
     @cached_property
     def begins(self) -> Ints:
-        """Return where the rows of each key begin."""
+        """Return the start of each key's rows."""
         return np.searchsorted(self.owner, np.arange(self.count), "left")
 
     @cached_property
     def ends(self) -> Ints:
-        """Return where the rows of each key end."""
+        """Return the end of each key's rows."""
         return np.searchsorted(self.owner, np.arange(self.count), "right")
 
     @property
     def first(self) -> Ints:
-        """Return for each row where those of its key begin."""
+        """Return for each row the start of its key's rows."""
         return self.begins[self.owner]
 
     @property
     def last(self) -> Ints:
-        """Return for each row where those of its key end: behind the last one."""
+        """Return for each row the end of its key's rows (exclusive)."""
         return self.ends[self.owner]
 
     @cached_property
     def starts(self) -> Mask:
-        """Tell for each row whether it is not equal to the one before, by the order."""
+        """Return for each row whether its order differs from the row before."""
         return starts_of(self.owner, self.keys)
 
     @cached_property
     def peer(self) -> Ints:
-        """Return for each row the number of the peers that it is among, over all keys."""
+        """Return for each row the number of its group of peers, over all keys."""
         return np.cumsum(self.starts) - 1
 
     @cached_property
     def peers(self) -> tuple[Ints, Ints]:
-        """Return where each number of peers begins, and where it ends."""
+        """Return the start and the end of each group of peers."""
         begins = np.flatnonzero(self.starts)
         return begins, np.append(begins[1:], len(self)) if len(begins) else begins
 
     @property
     def peers_first(self) -> Ints:
-        """Return for each row where its peers begin."""
+        """Return for each row the start of its peers."""
         return self.peers[0][self.peer]
 
     @property
     def peers_last(self) -> Ints:
-        """Return for each row where its peers end."""
+        """Return for each row the end of its peers."""
         return self.peers[1][self.peer]
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """A number for each row, and whether it is known: not NULL."""
+    """A number for each row, and whether it is not NULL."""
 
     numbers: Ints
     known: Mask
 
 
 def counted(rows: Rows, call: physical.WindowCall, place: int) -> Counted:
-    """Return a number that is a constant of a call, or else its column at a place."""
+    """Return a number from a constant of a call, or from its column at a place."""
     if call.constants:
         number = max(-_FAR, min(int(call.constants[0]), _FAR))
         return Counted(np.full(len(rows), number), np.ones(len(rows), np.bool_))
@@ -113,14 +113,14 @@ def counted(rows: Rows, call: physical.WindowCall, place: int) -> Counted:
 def in_order(
     table: pa.Table, owner: Ints, hashes: Ints, count: int, order: tuple[physical.Order, ...]
 ) -> tuple[Rows, Ints]:
-    """Return rows in an order, those that it does not tell apart by their hashes, and where each of them was."""
+    """Return rows in an order, with equal ones by their hashes, and the original place of each."""
     keys = sort_keys(table, [(each, each.column) for each in order])
     places: Ints = np.lexsort((hashes, *reversed(keys), owner))
-    return Rows(table.take(pa.array(places)), owner[places], count, tuple(each[places] for each in keys)), places
+    return Rows(table.take(pa.array(places)), owner[places], count, tuple(key[places] for key in keys)), places
 
 
 def told_apart(values: pa.Array) -> Ints:
-    """Return numbers of which two are equal just where the values are: NULL is like NULL, and NaN like NaN."""
+    """Return numbers that are equal exactly if the values are: NULL equals NULL, and NaN equals NaN."""
     if pa.types.is_nested(values.type):
         known: Mapping[str, int]
         texts = list(map(repr, values.to_pylist()))
