@@ -2,53 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from sinkql.connector_api.stream.checkpoint import Checkpoint, JobOffsets, PlanChange
+from sinkql.connector_api.stream.checkpoint import Checkpoint, JobOffsets, PlanChange, Split
+from sinkql.connector_api.stream.reader import Reader
+from sinkql.connector_api.stream.write_task import WriteResult, WriteTask
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-@dataclass(frozen=True, slots=True)
-class WriteResult:
-    """What one write task did in its bucket: rows read and written, and data for the connector, which is picklable.
-
-    Of the `rows`, `removed` only delete a row. The task read `superseded` further rows, whose keys have a later row
-    among `rows`; None if the task does not count them.
-    """
-
-    bucket: int
-    rows: int
-    data: Any
-    removed: int = 0
-    superseded: int | None = None
-
-
-class WriteTask(Protocol):
-    """Writes the rows of one bucket of one batch. It is picklable, and runs in a Spark task or in plain Python.
-
-    If `buckets` is None, rows may have any distribution (append). Otherwise the caller sends all rows of a key (`key`
-    columns) to one bucket, which is always the same for the same `bucketing` name. Rows have the write's columns, then
-    `$seq` (append), `$diff` (retract), or `$diff` and `$seq` (upsert), according to the job's change kind.
-    """
-
-    @property
-    def commit(self) -> str:
-        """Return the id of the commit that the task is part of."""
-
-    @property
-    def buckets(self) -> int | None:
-        """Return the number of buckets; None if any distribution is correct."""
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        """Return the columns that determine a row's bucket."""
-
-    def __call__(self, bucket: int, attempt: str, batches: Iterator[pa.RecordBatch]) -> WriteResult:
-        """Write the rows of one bucket; `attempt` is unique to the task attempt and is part of file names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +128,22 @@ class Maintainable(Protocol):
         """Return the number of files when `optimize` began, an upper bound of its work; 0 before that."""
 
 
+class ViewLogWriter(Protocol):
+    """Offers the rows of a view log for the indexes that are part of its state."""
+
+    def present(self) -> tuple[Reader, Sequence[Split]] | None:
+        """Return a reader and splits of the view's present rows; None if it never had a row.
+
+        Call it after `Writer.refresh`.
+        """
+
+    def changes(self, results: Sequence[WriteResult]) -> tuple[Reader, Sequence[Split]] | None:
+        """Return a reader and splits of the changes in these results; None without a change."""
+
+    def states(self) -> Mapping[str, Collection[str]]:
+        """Return the states that other jobs may read, by name, with the indexes of each."""
+
+
 class Writer(Protocol):
     """Writes the table of one sink while its job runs. Every method may raise SinkqlError; SQ5101 if it is fenced.
 
@@ -189,6 +168,11 @@ class Writer(Protocol):
     @property
     def maintenance(self) -> Maintainable | None:
         """Return the part that maintains the table."""
+        return None
+
+    @property
+    def view_log(self) -> ViewLogWriter | None:
+        """Return the part for the log of a materialized view."""
         return None
 
     def open(self) -> None:

@@ -27,6 +27,7 @@ from sinkql.connector_api.stream import (
     Split,
     StaleFilesError,
     ViewLogWriter,
+    Writer,
     WriteResult,
     WriteTask,
     claim_checkpoint,
@@ -58,7 +59,7 @@ _OWN = re.compile(r"(\d+)-[0-9a-f]{32}")
 
 
 @dataclass(slots=True)
-class ViewWriter(ViewLogWriter, RefreshableWriter, FileKeeper, Maintainable):
+class ViewWriter(Writer, RefreshableWriter, FileKeeper, Maintainable, ViewLogWriter):
     """Write a view's log; `retain_ms` is for how long its changes are kept whoever needs them.
 
     The state of a batch has the `indexes`.
@@ -101,6 +102,11 @@ class ViewWriter(ViewLogWriter, RefreshableWriter, FileKeeper, Maintainable):
     @property
     def maintenance(self) -> Maintainable:
         """Return the writer, which deletes old entries and files of the log."""
+        return self
+
+    @property
+    def view_log(self) -> ViewLogWriter:
+        """Return the writer, whose log has the rows for the indexes."""
         return self
 
     @property
