@@ -183,7 +183,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def _clients_of_stopped_brokers() -> Iterator[None]:
     """Let go of Kafka's clients, which try to reach their brokers for as long as they are there."""
     yield
-    for module, kept in (("admin", "_shared"), ("consume", "_consumers")):
+    for module, kept in (("admin", "_admin"), ("consumer", "_consumers")):
         known = sys.modules.get(f"sinkql.connectors.kafka.{module}")
         if known is not None and getattr(known, kept).cache_info().currsize:
             getattr(known, kept).cache_clear()

@@ -30,7 +30,7 @@ from sinkql.runtime.batch.events import (
     SinkCompacted,
     SinkElsewhere,
     SinkReached,
-    SinkRebuilding,
+    SinkRecovering,
     SinkRereading,
     SinkSnapshotting,
     SinkStage,
@@ -161,7 +161,7 @@ class LiveProgress:
                 self._committed(event, now)
             case SinkCompacted():
                 self._compacted(event)
-            case SinkRebuilding():
+            case SinkRecovering():
                 self.sinks.setdefault(event.sink, _Row()).state = "rebuilding"
                 self._say(
                     f"{self._called(event.sink)} reads its sources again: {event.lost.message}",

@@ -179,22 +179,22 @@ def _to_char(call: Call, operands: list[Value]) -> Value | None:
     pattern = call.arguments[1]
     if not isinstance(pattern, Literal) or not isinstance(pattern.value, str):
         return None
-    numeral, type_ = parse_number_format(pattern.value), call.arguments[0].type.name
+    format_, type_ = parse_number_format(pattern.value), call.arguments[0].type.name
 
     def shown(value: int | Decimal) -> str:
         if type_ in RANGES:
-            whole(int(value) * 10**numeral.shift, type_)
-        if type_ == "integer" and numeral.exponent:
-            return format_float(numeral, float(value), FLOAT_DIGITS["double precision"])
-        return format_numeric(numeral, value)
+            whole(int(value) * 10**format_.shift, type_)
+        if type_ == "integer" and format_.exponent:
+            return format_float(format_, float(value), FLOAT_DIGITS["double precision"])
+        return format_numeric(format_, value)
 
     def shown_float(value: float) -> str:
         if (
-            numeral.exponent and value and abs(value) < sys.float_info.min
+            format_.exponent and value and abs(value) < sys.float_info.min
         ):  # Java does not write subnormal numbers exactly
             raise EvaluationError("to_char() with EEEE of a number so close to zero is not supported")
         try:
-            return format_float(numeral, _narrow(value * 10**numeral.shift, type_), FLOAT_DIGITS[type_])
+            return format_float(format_, _narrow(value * 10**format_.shift, type_), FLOAT_DIGITS[type_])
         except ValueError as error:
             raise EvaluationError(str(error)) from None
 

@@ -3,7 +3,7 @@
 999,990.00    digits, with blanks or zeros before them, , (or G) between them, and . (or D) before the last ones
 99V99         times ten for each digit after the V
 9.99EEEE      the first digits and the power of ten, without other texts
-S MI PL SG PR signs; TH th the ending of an ordinal; RN rn a Roman numeral; FM removes blanks
+S MI PL SG PR signs; TH th the ending of an ordinal; RN rn a Roman format_; FM removes blanks
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class NumberFormat:
     before: tuple[PatternToken | str, ...]
     after: tuple[PatternToken | str, ...]
     roman: str
-    """RN or rn for a Roman numeral."""
+    """RN or rn for a Roman format_."""
     exponent: bool
     """Whether a power of ten follows the digits; there are no signs and texts then."""
 
@@ -152,15 +152,15 @@ def parse_number_format(pattern: str) -> NumberFormat:
                    exponent=False)  # fmt: skip
 
 
-def check_float(numeral: NumberFormat) -> None:
+def check_float(format_: NumberFormat) -> None:
     """Refuse a pattern by which only some engines format floats exactly."""
-    if numeral.exponent and numeral.places >= FLOAT_DIGITS["double precision"]:
+    if format_.exponent and format_.places >= FLOAT_DIGITS["double precision"]:
         most = FLOAT_DIGITS["double precision"] - 1
         raise PatternError(
             f"a number pattern of to_char() has at most {most} digits between the point and EEEE for a float",
             hint=f"Write '9.{'9' * most}EEEE'.",
         )
-    if len(numeral.slots) == MOST_DIGITS:
+    if len(format_.slots) == MOST_DIGITS:
         raise PatternError(
             f"a number pattern of to_char() has at most {MOST_DIGITS - 1} digits for a float", hint=_EXAMPLE
         )
@@ -253,66 +253,66 @@ def _sign(before: Sequence[PatternToken | str], after: Sequence[PatternToken | s
 # --- a number by its pattern ---------------------------------------------------------------------------------------
 
 
-def format_numeric(numeral: NumberFormat, value: int | Decimal) -> str:
+def format_numeric(format_: NumberFormat, value: int | Decimal) -> str:
     """Return a whole number or a numeric formatted by a pattern."""
-    if numeral.roman:
-        return _roman(numeral, int(_EXACT.quantize(Decimal(value), Decimal(1))))
-    if numeral.exponent:
-        return _scientific(value, numeral.places)
-    step = Decimal(1).scaleb(-numeral.places)
-    moved = _EXACT.scaleb(Decimal(value), numeral.shift)
+    if format_.roman:
+        return _roman(format_, int(_EXACT.quantize(Decimal(value), Decimal(1))))
+    if format_.exponent:
+        return _scientific(value, format_.places)
+    step = Decimal(1).scaleb(-format_.places)
+    moved = _EXACT.scaleb(Decimal(value), format_.shift)
     rounded = _EXACT.quantize(_EXACT.abs(moved), step)
-    return _written(numeral, format(rounded, "f"), negative=value < 0 and rounded != 0)
+    return _written(format_, format(rounded, "f"), negative=value < 0 and rounded != 0)
 
 
-def format_float(numeral: NumberFormat, value: float, precision: int) -> str:
+def format_float(format_: NumberFormat, value: float, precision: int) -> str:
     """Return a float with `precision` significant digits formatted by a pattern.
 
     Raises ValueError for an ordinal of infinity or NaN.
     """
     finite = math.isfinite(value)
-    if numeral.roman:
-        return _roman(numeral, round(value) if finite else 0)
-    if numeral.exponent:
-        return f"{value: .{numeral.places}e}" if finite else numeral.no_exponent
+    if format_.roman:
+        return _roman(format_, round(value) if finite else 0)
+    if format_.exponent:
+        return f"{value: .{format_.places}e}" if finite else format_.no_exponent
     if finite:
         digits = len(format(abs(value), ".0f"))
-        shown = format(abs(value), f".{max(min(numeral.places, precision - digits), 0)}f")
+        shown = format(abs(value), f".{max(min(format_.places, precision - digits), 0)}f")
     else:
-        shown = numeral.not_finite("NaN" if math.isnan(value) else "Infinity", precision)
-    return _written(numeral, shown, negative=math.copysign(1, value) < 0 and not math.isnan(value))
+        shown = format_.not_finite("NaN" if math.isnan(value) else "Infinity", precision)
+    return _written(format_, shown, negative=math.copysign(1, value) < 0 and not math.isnan(value))
 
 
-def _written(numeral: NumberFormat, number: str, *, negative: bool) -> str:
+def _written(format_: NumberFormat, number: str, *, negative: bool) -> str:
     digits, _, fraction = number.partition(".")
-    over = len(digits) > len(numeral.slots)
+    over = len(digits) > len(format_.slots)
     ending = ""
-    if numeral.ordinal and not negative and not numeral.places and not over:
+    if format_.ordinal and not negative and not format_.places and not over:
         if not digits.isdigit():
             raise ValueError(f'"{digits}" is not a number')
         ending = ENDINGS[int(digits[-1]) if digits[-1] in "123" and digits[-2:-1] != "1" else 0]
-    shown = _number(numeral, digits, fraction, negative=negative)
-    sides = ["".join(_beside(numeral, each, ending, negative=negative) for each in side)
-             for side in (numeral.before, numeral.after)]  # fmt: skip
-    return sides[0] + shown + ("" if numeral.cut(len(fraction), pointed=over or bool(fraction)) else sides[1])
+    shown = _number(format_, digits, fraction, negative=negative)
+    sides = ["".join(_beside(format_, each, ending, negative=negative) for each in side)
+             for side in (format_.before, format_.after)]  # fmt: skip
+    return sides[0] + shown + ("" if format_.cut(len(fraction), pointed=over or bool(fraction)) else sides[1])
 
 
-def _number(numeral: NumberFormat, digits: str, fraction: str, *, negative: bool) -> str:
-    slots, over = numeral.slots, len(digits) > len(numeral.slots)
-    pointed = bool(fraction) or (over and bool(numeral.places))
-    width = numeral.width - (numeral.places - len(fraction)) - (bool(numeral.places) and not pointed)
+def _number(format_: NumberFormat, digits: str, fraction: str, *, negative: bool) -> str:
+    slots, over = format_.slots, len(digits) > len(format_.slots)
+    pointed = bool(fraction) or (over and bool(format_.places))
+    width = format_.width - (format_.places - len(fraction)) - (bool(format_.places) and not pointed)
     if over:
         digits, fraction = "#" * len(slots), "#" * len(fraction)
-    if not numeral.blanks:
-        fraction = fraction[: numeral.kept] + fraction[numeral.kept :].rstrip("0")
-    if digits == "0" and numeral.places and not numeral.zeros and (numeral.blanks or fraction):
+    if not format_.blanks:
+        fraction = fraction[: format_.kept] + fraction[format_.kept :].rstrip("0")
+    if digits == "0" and format_.places and not format_.zeros and (format_.blanks or fraction):
         digits = ""
-    places = iter(digits.rjust(numeral.zeros, "0").rjust(len(slots)))
-    shown = "".join(next(places) if each in DIGITS else each for each in numeral.whole)
+    places = iter(digits.rjust(format_.zeros, "0").rjust(len(slots)))
+    shown = "".join(next(places) if each in DIGITS else each for each in format_.whole)
     shown = shown.lstrip(" ,") + ("." + fraction if pointed else "")
-    start, end = (("", "") if each is None else each for each in (numeral.start, numeral.end))
+    start, end = (("", "") if each is None else each for each in (format_.start, format_.end))
     shown = start[negative] + shown
-    return (shown.rjust(width) if numeral.blanks else shown) + (end[negative] if pointed or not numeral.places else "")
+    return (shown.rjust(width) if format_.blanks else shown) + (end[negative] if pointed or not format_.places else "")
 
 
 def _scientific(value: int | Decimal, places: int) -> str:
@@ -323,18 +323,18 @@ def _scientific(value: int | Decimal, places: int) -> str:
     return f"{digits: f}e{power:+03}"
 
 
-def _beside(numeral: NumberFormat, part: PatternToken | str, ending: str, *, negative: bool) -> str:
+def _beside(format_: NumberFormat, part: PatternToken | str, ending: str, *, negative: bool) -> str:
     if isinstance(part, str):
         return part
     if part.name in ("TH", "th"):
         return ending.upper() if part.name == "TH" else ending
-    return numeral.beside(part)[negative]
+    return format_.beside(part)[negative]
 
 
-def _roman(numeral: NumberFormat, value: int) -> str:
+def _roman(format_: NumberFormat, value: int) -> str:
     shown = "#" * ROMAN_WIDTH
     if 1 <= value <= 3999:
         shown = "".join(ROMAN[place][int(digit)] for place, digit in enumerate(f"{value:04}"))
-    shown = shown.rjust(ROMAN_WIDTH) if numeral.blanks else shown
-    shown = shown.lower() if numeral.roman == "rn" else shown
-    return "".join([*map(str, numeral.before), shown, *map(str, numeral.after)])
+    shown = shown.rjust(ROMAN_WIDTH) if format_.blanks else shown
+    shown = shown.lower() if format_.roman == "rn" else shown
+    return "".join([*map(str, format_.before), shown, *map(str, format_.after)])

@@ -84,7 +84,7 @@ class SidesPreparation(TaskInput):
         return len(self.sides)
 
     @property
-    def crossed(self) -> bool:
+    def is_broadcast(self) -> bool:
         """Return whether this is a broadcast join without a key, of all pairs of rows."""
         return not self.keyed and self.repeated is not None
 
@@ -179,9 +179,11 @@ def _side(leaf: _Leaf, number: int, slots: list[Value]) -> PreparedSide:
     by_column = {value.column: value for value in reversed(values)}
     kept_values, hashed = values[: len(side.columns)], values[len(side.columns) :]
     key = tuple(by_column[name] for name in side.key)
-    crossed = (side.replicated or other.replicated) and not key  # without a key, rows are distributed by their own hash
+    is_broadcast = (
+        side.replicated or other.replicated
+    ) and not key  # without a key, rows are distributed by their own hash
     # a side that only counts has no rows; the kept columns identify rows of the batch
-    first, second = identity(kept_values if crossed else key)
+    first, second = identity(kept_values if is_broadcast else key)
     # rows are identified by the columns of the index, whatever the side's output
     row = kept_values if side.index is None else tuple(by_column[name] for name in side.index.columns)
     return PreparedSide(

@@ -93,7 +93,7 @@ class TaskInput:
         return hash_.name == self.place
 
     @property
-    def crossed(self) -> bool:
+    def is_broadcast(self) -> bool:
         """Return whether this is a broadcast join without a key, of all pairs of rows."""
         return False
 

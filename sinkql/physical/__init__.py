@@ -64,11 +64,11 @@ from sinkql.physical.operator import Write as Write
 from sinkql.physical.operator import change_of as change_of
 from sinkql.physical.operator import columns_of as columns_of
 from sinkql.physical.operator import forgets as forgets
-from sinkql.physical.operator import hole_columns as hole_columns
 from sinkql.physical.operator import internal_of as internal_of
 from sinkql.physical.operator import joined_in as joined_in
 from sinkql.physical.operator import key_of as key_of
 from sinkql.physical.operator import sequenced as sequenced
+from sinkql.physical.operator import unchanged_value_columns as unchanged_value_columns
 from sinkql.physical.operator import walk as walk
 from sinkql.physical.window import Frame as Frame
 from sinkql.physical.window import FrameBound as FrameBound

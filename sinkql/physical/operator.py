@@ -549,7 +549,7 @@ def key_of(operator: Operator) -> tuple[str, ...]:
             return ()
 
 
-def hole_columns(read: Read) -> tuple[Column, ...]:
+def unchanged_value_columns(read: Read) -> tuple[Column, ...]:
     """Return the columns of unchanged values, between `$diff` and `$seq`, empty for most sources.
 
     `$hole` has one bit for each column. `$from0`, `$from1` and so on are the key from before the change, in the order

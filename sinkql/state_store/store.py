@@ -166,9 +166,9 @@ def check_state_path(path: str, connection: str | None, open_store: Callable[[st
     if connection is None:
         try:
             files.make_folder(Path(path))
-            trial = Path(path) / f".try-{uuid.uuid4().hex}"
-            files.write_atomic(trial, b"")
-            trial.unlink()
+            probe = Path(path) / f".try-{uuid.uuid4().hex}"
+            files.write_atomic(probe, b"")
+            probe.unlink()
         except OSError as error:
             raise SinkqlError(
                 "SQ2616",

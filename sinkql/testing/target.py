@@ -97,7 +97,7 @@ class MemoryWriter(Writer):
         keyed = self.write.mode == "upsert"
         return CollectRows(uuid.uuid4().hex, buckets if keyed else None, self.write.key)
 
-    def commit(self, task: WriteTask, results: Sequence[WriteResult], marker: Checkpoint) -> Committed:
+    def commit(self, task: WriteTask, results: Sequence[WriteResult], checkpoint: Checkpoint) -> Committed:
         """Commit the batch atomically."""
         ends = [1] if not physical.internal_of(self.write.input) else []  # rows without an order have no such column
         changes = [(tuple(row), end) for result in results for *row, end in ((*data, *ends) for data in result.data)]
@@ -105,7 +105,7 @@ class MemoryWriter(Writer):
             self.last = self._overwrite(changes)
         else:
             self.last = self._upsert(changes) if self.write.mode == "upsert" else self._append(changes)
-        self._checkpoint = replace(marker, commit=task.commit)
+        self._checkpoint = replace(checkpoint, commit=task.commit)
         return Committed(self._checkpoint, 0, len(changes), 0, 0)
 
     def _append(self, changes: list[tuple[Row, int]]) -> list[tuple[Row, int]]:

@@ -23,7 +23,7 @@ from sinkql.errors import SinkqlError
 from sinkql.local_path import cache_folder, home_folder
 assert home_folder() is None
 from sinkql.parser import parse
-from support.words import WORDS
+from support.keywords import WORDS
 parse("SELECT 1;", WORDS)
 from sinkql.runtime.spark.class_archive import archive_of
 archive = archive_of(Path(sys.prefix), Path(sys.prefix))

@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 from sinkql import physical
 from sinkql.connector_api.types import arrow_type
 from sinkql.connectors.confluent.avro.columns import columns_of
-from sinkql.connectors.confluent.avro.decode import AvroMessages, Writers
+from sinkql.connectors.confluent.avro.decode import AvroMessages, WriterSchemas
 from sinkql.connectors.confluent.avro.resolution import parse
 from sinkql.decode import avro_schema
 from sinkql.decode.arrow_values import column_of
 
 Schema = Any
 HEAD = b"\0\0\0\0\1"
-_STRICTER = ("more than 32 bits", "neither true nor false", "more than 64 bits", "goes on behind", "negative length",
-             "no symbol", "no type of its union")  # fmt: skip
+_STRICTER = ("more than 32 bits", "neither true nor false", "more than 64 bits", "continues after", "negative length",
+             "invalid symbol", "invalid branch of a union")  # fmt: skip
 """What fastavro takes, and does not say."""
 
 
@@ -35,7 +35,7 @@ def columns(schema: Schema) -> tuple[physical.Column, ...]:
 
 def decoder(schema: Schema, declared: tuple[physical.Column, ...] | None = None) -> AvroMessages:
     """Return the decoder of messages of one schema."""
-    writers = Writers((json.dumps(schema),), wire=True, name="data", registry=None)
+    writers = WriterSchemas((json.dumps(schema),), wire=True, name="data", registry=None)
     return AvroMessages(columns(schema) if declared is None else declared, writers)
 
 
@@ -66,7 +66,7 @@ def by_fastavro(schema: Schema, message: bytes) -> dict[str, Any] | str:
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     if stream.read():
-        return "it goes on behind its end"
+        return "it continues after its end"
     found = {}
     for column in columns(schema):
         failures: dict[int, str] = {}

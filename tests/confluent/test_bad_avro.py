@@ -12,7 +12,7 @@ import pytest
 
 from sinkql import physical
 from sinkql.connectors.confluent.avro.columns import columns_of
-from sinkql.connectors.confluent.avro.decode import AvroMessages, Writers
+from sinkql.connectors.confluent.avro.decode import AvroMessages, WriterSchemas
 from sinkql.connectors.confluent.avro.resolution import parse
 from sinkql.errors import SinkqlError
 from support.registry import StubRegistry, stub_registry
@@ -46,7 +46,7 @@ VALUES: list[tuple[Any, bytes, bytes, str]] = [
     ("int", b"\2", b"\x80", "cut off"),
     ("int", b"\2", b"\x80\x80\x80\x80\x10", "more than 32 bits"),
     ("int", b"\2", _LEAST, "more than 32 bits"),
-    ("int", b"\2", b"\2\2", "goes on behind"),
+    ("int", b"\2", b"\2\2", "continues after"),
     ("long", b"\2", b"\xff" * 9 + b"\2", "more than 64 bits"),
     ("long", b"\2", b"\xff" * 12 + b"\1", "more than 64 bits"),
     ("long", b"\2", b"\xff" * 8, "cut off"),
@@ -62,14 +62,14 @@ VALUES: list[tuple[Any, bytes, bytes, str]] = [
     ("string", b"\2a", b"\4a\xff", "invalid start byte"),
     ("string", b"\2a", b"\6\xed\xa0\x80", "invalid continuation byte"),
     ("string", b"\2a", b"\2\0", "is not a text"),
-    ("string", b"\2a", b"\2ab", "goes on behind"),
+    ("string", b"\2a", b"\2ab", "continues after"),
     ("bytes", b"\2a", b"\4a", "cut off"),
     ("bytes", b"\2a", b"\3", "negative length"),
-    (_ENUM, b"\2", b"\6", "no symbol"),
-    (_ENUM, b"\2", b"\1", "no symbol"),
-    (_ENUM, b"\2", _FAR, "no symbol"),
+    (_ENUM, b"\2", b"\6", "invalid symbol"),
+    (_ENUM, b"\2", b"\1", "invalid symbol"),
+    (_ENUM, b"\2", _FAR, "invalid symbol"),
     (FIXED, b"abcd", b"abc", "cut off"),
-    (FIXED, b"abcd", b"abcde", "goes on behind"),
+    (FIXED, b"abcd", b"abcde", "continues after"),
     (_DATE, b"\2", b"\xfe\xff\xff\xff\x0f", "years 1 to 9999"),
     (_DATE, b"\2", b"\xff\xff\xff\xff\x0f", "years 1 to 9999"),
     (_TIME, b"\2", b"\x01", "not within a day"),
@@ -80,8 +80,8 @@ VALUES: list[tuple[Any, bytes, bytes, str]] = [
     (_UUID, b"\x48" + b"00000000-0000-0000-0000-000000000000", b"\2a", "is not a uuid"),
     (_UUID, b"\x48" + b"00000000-0000-0000-0000-000000000000", b"\x48" + b"g" * 36, "is not a uuid"),
     (_DECIMAL, b"\2\1", b"\4\x7f\xff", "does not fit"),
-    (_DECIMAL, b"\2\1", b"\x20" + b"\x7f" * 16, "more digits than fit"),
-    (_DECIMAL, b"\2\1", b"\x22" + b"\1" * 17, "more digits than fit"),
+    (_DECIMAL, b"\2\1", b"\x20" + b"\x7f" * 16, "too many digits"),
+    (_DECIMAL, b"\2\1", b"\x22" + b"\1" * 17, "too many digits"),
     (_DECIMAL, b"\2\1", b"\x22" + b"\1" * 16, "cut off"),
     (_FIXED_DECIMAL, b"\0\0\0\1", b"\0\1\0\0", "does not fit"),
     (_DURATION, b"\0" * 12, b"\0" * 11, "cut off"),
@@ -96,8 +96,8 @@ VALUES: list[tuple[Any, bytes, bytes, str]] = [
     (_UNION, b"\2\2", b"\6", ""),
     (_UNION, b"\2\2", b"\1", ""),
     (_UNION, b"\2\2", b"\4\2\xff", "invalid start byte"),
-    (["null", "long"], b"\2\2", b"\4\2", "no type of its union"),
-    (["null", "long"], b"\2\2", b"\1\2", "no type of its union"),
+    (["null", "long"], b"\2\2", b"\4\2", "invalid branch of a union"),
+    (["null", "long"], b"\2\2", b"\1\2", "invalid branch of a union"),
     (["null", "long"], b"\2\2", b"", "cut off"),
     (["null", "long"], b"\0", b"\2", "cut off"),
     (_TREE, b"\2\0", b"\2" * 9000 + b"\0", "nested too deeply"),
@@ -109,7 +109,7 @@ def opened(schema: Any, registry: StubRegistry | None = None) -> AvroMessages:
     text = json.dumps(schema)
     columns = [physical.Column(each.name, str(each.type), each.nullable) for each in columns_of(parse(text))]
     access = None if registry is None else (f"m.p.{uuid4()}", (("url", registry.url),))
-    found = AvroMessages(tuple(columns), Writers((text,), wire=True, name="data", registry=access))
+    found = AvroMessages(tuple(columns), WriterSchemas((text,), wire=True, name="data", registry=access))
     copied: AvroMessages = pickle.loads(pickle.dumps(found))
     return copied
 
@@ -125,7 +125,7 @@ def test_a_bad_value_fails_alone(type_: Any, good: bytes, bad: bytes, why: str) 
     found = opened(row(type_)).decode([head + good, head + bad, head + good])
     assert list(found.failures) == [1]
     assert why in found.failures[1]
-    assert '"v"' in found.failures[1] or "goes on" in why
+    assert '"v"' in found.failures[1] or "continues" in why
     alone = opened(row(type_)).decode([head + good])
     assert not alone.failures
     assert found.batch.slice(0, 1).equals(alone.batch)
@@ -153,9 +153,9 @@ def registry() -> Iterator[StubRegistry]:
         (b"\1\0\0\0\1\2", "0x01"),
         (b'{"v": 1}', "0x7b"),
         (b"\0\0\0\0\2\2", 'no field "v"'),
-        (b"\0\0\0\0\3\2", "schema 3 is not one of Avro, but of PROTOBUF"),
-        (b"\0\0\0\0\4\2", "schema 4 cannot be used"),
-        (b"\0\0\0\0\5\2a", "is text, and not bigint"),
+        (b"\0\0\0\0\3\2", "schema 3 has the format PROTOBUF, not AVRO"),
+        (b"\0\0\0\0\4\2", "schema 4 is invalid"),
+        (b"\0\0\0\0\5\2a", "is text, not bigint"),
         (b"\0\0\0\0\x09\2", "the registry has no schema 9"),
         (b"\0\xff\xff\xff\xff\2", "the registry has no schema 4294967295"),
     ],

@@ -15,7 +15,7 @@ import pytest
 from sinkql import physical
 from sinkql.connector_api.stream import DecodedMessages
 from sinkql.connectors.confluent.avro.columns import columns_of, rows_of
-from sinkql.connectors.confluent.avro.decode import AvroChanges, Writers
+from sinkql.connectors.confluent.avro.decode import AvroChanges, WriterSchemas
 from sinkql.connectors.confluent.avro.resolution import parse
 from sinkql.decode.messages import PLACEHOLDER
 
@@ -68,7 +68,9 @@ def decoded(type_: Any, values: list[Any], declared: str | None = None) -> Decod
         stream = BytesIO()
         fastavro.schemaless_writer(stream, plain, {"before": None, "after": {"id": number, "v": value}, "op": "c"})
         messages.append(stream.getvalue())
-    return AvroChanges(columns, ("id",), Writers((json.dumps(schema),), False, "data", None)).decode(None, messages)
+    return AvroChanges(columns, ("id",), WriterSchemas((json.dumps(schema),), False, "data", None)).decode(
+        None, messages
+    )
 
 
 @pytest.mark.parametrize(("type_", "written", "sql", "expected"), _VALUES)

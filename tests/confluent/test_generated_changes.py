@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from confluent.test_avro import HEAD, columns, named, plain, types, value
-from sinkql.connectors.confluent.avro.decode import AvroChanges, Writers
+from sinkql.connectors.confluent.avro.decode import AvroChanges, WriterSchemas
 from sinkql.decode import avro_schema
 from sinkql.decode.arrow_values import column_of
 
@@ -59,7 +59,7 @@ def _by_fastavro(row: Schema, schema: Schema, message: bytes) -> tuple[int, dict
     except Exception as error:
         return f"?{type(error).__name__}: {error}"
     if stream.read():
-        return "it goes on behind its end"
+        return "it continues after its end"
     op = found["op"]
     told = found["after"] if op in _ALIVE else found["before"] if op == "d" else None
     if told is None:
@@ -79,7 +79,7 @@ def _by_fastavro(row: Schema, schema: Schema, message: bytes) -> tuple[int, dict
 @given(_topic())
 def test_changes_are_what_fastavro_reads(topic: tuple[Schema, Schema, list[bytes]]) -> None:
     row, schema, messages = topic
-    writers = Writers((json.dumps(schema),), wire=True, name="data", registry=None)
+    writers = WriterSchemas((json.dumps(schema),), wire=True, name="data", registry=None)
     found = AvroChanges(columns(row), ("id",), writers).decode(None, messages)
     assert found.places is not None
     places = found.places.tolist()

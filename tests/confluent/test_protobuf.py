@@ -13,7 +13,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from sinkql import physical
 from sinkql.connectors.confluent.protobuf import ProtobufMessages
-from sinkql.connectors.confluent.protobuf_schema import Types, columns_of, compiled
+from sinkql.connectors.confluent.protobuf_schema import Types, columns_of, compile_schema
 from sinkql.errors import SinkqlError
 from support.registry import StubRegistry, stub_registry
 
@@ -74,7 +74,7 @@ _EMPTY = {
 
 @pytest.fixture(scope="module")
 def types() -> Types:
-    return Types(compiled(_ALL, {"other/point.proto": _POINT}))
+    return Types(compile_schema(_ALL, {"other/point.proto": _POINT}))
 
 
 def columns(found: Any) -> tuple[physical.Column, ...]:
@@ -86,10 +86,10 @@ def decoder(
     text: str, references: dict[str, str], message: str, registry: StubRegistry | None = None
 ) -> ProtobufMessages:
     """Return a decoder as it comes to a task."""
-    descriptors = compiled(text, references)
+    descriptors = compile_schema(text, references)
     access = None if registry is None else (f"m.p.{uuid4()}", (("url", registry.url),))
-    found = columns(Types(descriptors).named(message))
-    made = ProtobufMessages(found, descriptors, message, access is not None, access)
+    found = columns(Types(descriptors).find(message))
+    made = ProtobufMessages(found, descriptors, message, access)
     copied: ProtobufMessages = pickle.loads(pickle.dumps(made))
     return copied
 
@@ -109,7 +109,7 @@ def test_fields_are_columns(types: Types) -> None:
 
 
 def test_values_of_all_types(types: Types) -> None:
-    row = types.named("Row")
+    row = types.find("Row")
     found = decoder(_ALL, {"other/point.proto": _POINT}, "shop.Row").decode([written(row, **_SET), b"", written(row)])
     assert found.failures == {}
     assert [{**each, "f": int(each["f"])} for each in found.batch.to_pylist()] == [_ROW, _EMPTY, _EMPTY]
@@ -129,8 +129,10 @@ def registry() -> Iterator[StubRegistry]:
 
 
 def test_messages_say_of_which_type_they_are(types: Types, registry: StubRegistry) -> None:
-    second = Types(compiled(_ALL.replace("int32 i = 1;", "int32 i = 1; int32 n = 99;"), {"other/point.proto": _POINT}))
-    body = written(second.named("Row"), i=7, n=8)
+    second = Types(
+        compile_schema(_ALL.replace("int32 i = 1;", "int32 i = 1; int32 n = 99;"), {"other/point.proto": _POINT})
+    )
+    body = written(second.find("Row"), i=7, n=8)
     messages = [
         b"\0\0\0\0\2\0" + body,
         b"\0\0\0\0\2\2\0" + body,
@@ -149,29 +151,29 @@ def test_messages_say_of_which_type_they_are(types: Types, registry: StubRegistr
         b"\0\0\0\0\2",
         b"\0\0\0\0\2\0" + b"\x0a\x05a",
         b"\0\0\0\0\2\0" + b"\x42\x01\xff",
-        b"\0\0\0\0\2\0" + written(types.named("Row"), s="a\0"),
-        b"\0\0\0\0\2\0" + written(types.named("Row"), at={"nanos": 1}),
-        b"\0\0\0\0\2\0" + written(types.named("Row"), at={"seconds": 2**40}),
+        b"\0\0\0\0\2\0" + written(types.find("Row"), s="a\0"),
+        b"\0\0\0\0\2\0" + written(types.find("Row"), at={"nanos": 1}),
+        b"\0\0\0\0\2\0" + written(types.find("Row"), at={"seconds": 2**40}),
         b"\0\0\0\0\2\0" + body,
     ]
     found = decoder(_ALL, {"other/point.proto": _POINT}, "shop.Row", registry).decode(messages)
     assert found.failures == {
-        3: "it is a message shop.First, and not shop.Row",
-        4: "it is a message shop.Second, and not shop.Row",
-        5: "it is a message shop.Second.Within, and not shop.Row",
-        6: "it has no message of the number that stands before it",
-        7: "the place of its type cannot be read",
-        8: "the place of its type cannot be read",
-        9: "the place of its type cannot be read",
-        10: "schema 4 is not one of Protobuf, but of AVRO",
-        11: "schema 5 cannot be used: 1:9: Expected message name.",
+        3: "it is a message shop.First, but shop.Row is expected",
+        4: "it is a message shop.Second, but shop.Row is expected",
+        5: "it is a message shop.Second.Within, but shop.Row is expected",
+        6: "its schema has no message type with the index in its header",
+        7: "the indexes of its type cannot be read",
+        8: "the indexes of its type cannot be read",
+        9: "the indexes of its type cannot be read",
+        10: "schema 4 has the format AVRO, not PROTOBUF",
+        11: "schema 5 is invalid: 1:9: Expected message name.",
         12: "the registry has no schema 99",
-        13: "it begins with the byte 0x07, and not with 0x00 and the id of its schema",
+        13: "it begins with the byte 0x07 instead of 0x00 and the id of its schema",
         14: "it is cut off before the id of its schema",
         15: "it is not a message shop.Row",
         16: "it is not a message shop.Row",
         17: 'column "s": "a\\u0000" is not a text',
-        18: 'column "at": 0.000000001 seconds have more than six digits of a fraction',
+        18: 'column "at": 0.000000001 seconds have more than six decimals',
         19: 'column "at": it is outside of the years 1 to 9999',
     }
     assert [found.batch.column("i")[place].as_py() for place in (0, 1, 2, 20)] == [7] * 4
@@ -186,25 +188,25 @@ def test_schemas_that_are_not_right_say_why() -> None:
         ("\\xzz", "non-hexadecimal"),
     ]:
         with pytest.raises(ValueError, match=why):
-            Types(compiled(text, {}))
-    with pytest.raises(ValueError, match="not a place among schemas"):
-        compiled("", {"../x.proto": ""})
+            Types(compile_schema(text, {}))
+    with pytest.raises(ValueError, match="not a relative path"):
+        compile_schema("", {"../x.proto": ""})
     with pytest.raises(ValueError, match='no message "B"'):
-        Types(compiled('syntax = "proto3"; message A {}', {})).named("B")
+        Types(compile_schema('syntax = "proto3"; message A {}', {})).find("B")
     with pytest.raises(ValueError, match="has no fields"):
-        columns_of(Types(compiled('syntax = "proto3"; message A {}', {})).named("A"))
+        columns_of(Types(compile_schema('syntax = "proto3"; message A {}', {})).find("A"))
 
 
 def test_descriptors_stand_for_a_text(types: Types) -> None:
-    descriptors = compiled(_ALL, {"other/point.proto": _POINT})
-    assert columns(Types(compiled("\\x" + descriptors.hex(), {})).named("shop.Row")) == columns(types.named("Row"))
+    descriptors = compile_schema(_ALL, {"other/point.proto": _POINT})
+    assert columns(Types(compile_schema("\\x" + descriptors.hex(), {})).find("shop.Row")) == columns(types.find("Row"))
 
 
 def test_required_and_optional_fields_of_proto2() -> None:
     text = 'syntax = "proto2"; message A { required int32 a = 1; optional int32 b = 2 [default = 5]; }'
     made = decoder(text, {}, "A")
     assert [(each.name, each.nullable) for each in made.columns] == [("a", False), ("b", True)]
-    type_ = Types(compiled(text, {})).named("A")
+    type_ = Types(compile_schema(text, {})).find("A")
     found = made.decode([written(type_, a=1), written(type_, a=1, b=2), b""])
     assert found.failures == {2: "it has no a, which is required"}
     assert found.batch.slice(0, 2).to_pydict() == {"a": [1, 1], "b": [None, 2]}
@@ -213,5 +215,5 @@ def test_required_and_optional_fields_of_proto2() -> None:
 def test_without_the_packages_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sinkql.connectors.confluent.protobuf_schema.find_spec", lambda name: None)
     with pytest.raises(SinkqlError) as caught:
-        compiled("", {})
+        compile_schema("", {})
     assert caught.value.code == "SQ4266"

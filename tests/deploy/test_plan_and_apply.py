@@ -16,7 +16,7 @@ from sinkql.session import Session
 from sinkql.session.deploy.apply import apply
 from sinkql.session.deploy.deployment import Deployment, decode, encode, plan_deployment
 from sinkql.session.deploy.script_catalog import Script
-from support.words import WORDS
+from support.keywords import WORDS
 
 pytestmark = pytest.mark.long
 

@@ -118,7 +118,7 @@ def _kafka(found: Servers, broker: Kafka, text: str, topics: list[str]) -> Itera
     try:
         yield
     finally:
-        for clients in (admin._shared, consumer._consumers):  # which know the topics that go
+        for clients in (admin._admin, consumer._consumers):  # which know the topics that go
             clients.cache_clear()
         for topic in broker.admin.list_topics(timeout=PATIENCE_S).topics:
             if not topic.startswith("__"):

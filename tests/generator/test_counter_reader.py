@@ -17,7 +17,7 @@ def _reader(**changes: Any) -> GeneratorReader:
     settings: dict[str, Any] = {
         "tick_ms": 1000, "up_to": None, "rows_per_second": None, "max_cardinality": None, "first": 0
     }  # fmt: skip
-    return GeneratorReader("s", "LOAD GENERATOR COUNTER", settings | changes)
+    return GeneratorReader.from_options("s", "LOAD GENERATOR COUNTER", settings | changes)
 
 
 def _since(seconds: float, count: int = 0) -> Offsets:

@@ -13,7 +13,7 @@ from golden import planning, running
 from golden.casefile import Case
 from golden.commands import GoldenFile
 from sinkql.parser import parse
-from support.words import WORDS
+from support.keywords import WORDS
 
 _SQL = re.compile(r"\b((?:ALTER|CREATE|DELETE|DROP|EXPLAIN|INSERT|OPTIMIZE|RESET|SELECT|SET|SHOW|UPDATE) [^;…]+);")
 _TEXT = ("INSERT outside of the transaction",)

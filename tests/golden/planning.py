@@ -23,7 +23,7 @@ from sinkql.planner.edit.drop import check_targets
 from sinkql.planner.item.setting import plan_setting
 from sinkql.planner.item.sink import expand
 from sinkql.printer import to_sql
-from support.words import WORDS
+from support.keywords import WORDS
 
 
 def catalog_of(things: dict[str, object], argument: str = "") -> MemoryCatalog:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from sinkql import ast, parser
 from sinkql.errors import Span
 from sinkql.printer import to_sql
-from support.words import WORDS
+from support.keywords import WORDS
 
 _WIDTH = 110
 

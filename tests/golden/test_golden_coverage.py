@@ -28,7 +28,7 @@ ELSEWHERE = {
     "SQ2478": "tables of a server: tests/postgres/test_source.py",
     "SQ2468": "tables of a server: tests/postgres/test_source.py",
     "SQ2467": "tables of a server: tests/postgres/test_source.py",
-    "SQ2616": "a folder that cannot be written to: tests/home/test_home.py",
+    "SQ2616": "a folder that cannot be written to: tests/state_store/test_state_directory.py",
     "SQ2641": "more rows than a query reads: tests/session/test_query.py",
     "SQ2643": "a sink that cannot be read: tests/session/test_query.py",
     "SQ2644": "rows that do not decode: tests/session/test_query.py",

@@ -19,7 +19,7 @@ from sinkql.parser import parse
 from sinkql.program.lint import lint
 from sinkql.script.redaction import mask
 from sinkql.session import Session
-from support.words import WORDS
+from support.keywords import WORDS
 
 pytestmark = [pytest.mark.long, pytest.mark.share(3)]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from expressions import vectors
 from grid import edges, values
 from grid.exceptions import AT_ONCE, BESIDE_NULL, LARGE, WIDE, documented, loud, number_of
-from grid.judge import ERROR, Answer, Judge
+from grid.postgres_values import ERROR, Answer, Judge
 from grid.templates import Template
 from sinkql import evaluate, logical
 from sinkql.errors import SinkqlError

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from grid.judge import ERROR
+from grid.postgres_values import ERROR
 from grid.values import Beyond
 
 Test = Callable[[str, Any, "str | None", Sequence[Any]], bool]

@@ -12,7 +12,7 @@ import pytest
 from grid import cells, edges
 from grid.engine import engine
 from grid.exceptions import AT_ONCE, DOCUMENTED
-from grid.judge import Judge, judge
+from grid.postgres_values import Judge, judge
 from grid.templates import FOUND, Template, failing, templates
 from grid.trees import Trees
 from sinkql import logical

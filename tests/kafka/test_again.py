@@ -66,7 +66,7 @@ def test_what_compaction_took_is_missed_where_all_messages_count(broker: Kafka, 
     pipeline.drain("rows")
     assert pipeline.rows("rows") == [("a", "2!")]
     pipeline.run("CREATE OR REPLACE MATERIALIZED VIEW counts AS SELECT 0 AS key, count(*) + 1 AS n FROM log;")
-    with pytest.raises(SinkqlError, match=r"SQ3415.*are the last of their key"):
+    with pytest.raises(SinkqlError, match=r"SQ3415.*keeps only the last message of each key"):
         pipeline.drain("counts")
     assert pipeline.rows("counts") == [(0, 2)]
 

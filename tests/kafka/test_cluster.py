@@ -11,7 +11,7 @@ from kafka.pipeline import Pipeline
 from kafka.sinking import committed, topic_sink
 from sinkql.connector_api.stream import Tally
 from sinkql.connectors.kafka import admin, consumer
-from sinkql.connectors.kafka.connection import PROGRESS_TOPIC
+from sinkql.connectors.kafka.options import PROGRESS_TOPIC
 from sinkql.errors import SinkqlError
 from sinkql.storage import failpoint
 from support.kafka import Kafka, another, kafka

@@ -58,7 +58,7 @@ def door(broker: Kafka, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setenv(f"SINKQL_{name.upper()}", text)
         pipeline.run(f"CREATE SECRET {name} AS env_var('SINKQL_{name.upper()}');")
     pipeline.run("CREATE SECRET wrong AS 'nonsense';")
-    monkeypatch.setattr(admin, "_LOOK_S", 0.2)
+    monkeypatch.setattr(admin, "_METADATA_S", 0.2)
     return Door(pipeline, broker)
 
 
@@ -134,7 +134,7 @@ def test_a_topic_that_is_not_there_is_told_at_its_name(pipeline: Pipeline) -> No
 
 def test_offsets_of_partitions_that_are_not_there_are_told(broker: Kafka, pipeline: Pipeline) -> None:
     topic = broker.topic(2)
-    with pytest.raises(SinkqlError, match=r"SQ4279.*has 3 offsets, and topic .* has 2 partitions") as caught:
+    with pytest.raises(SinkqlError, match=r"SQ4279.*has 3 offsets, but topic .* has 2 partitions") as caught:
         pipeline.source("s", "", topic, "FORMAT TEXT", ", START OFFSET (0, 1, 2)")
     assert caught.value.span is not None
 

@@ -152,7 +152,7 @@ def test_a_sink_is_told_of_messages_that_go_before_it_reads_them(broker: Kafka, 
             return [(each.state, each.fix or "") for each in checks if each.name == f"k: sink a in topic {topic}"]
 
         assert found(2) == []
-        assert found(1) == [("warning", "Run the sink before they go, or keep them for longer.")]
+        assert found(1) == [("warning", "Run the sink before Kafka deletes them, or increase retention.ms.")]
         partition = TopicPartition(topic, 0, 2)
         broker.admin.delete_records([partition])[partition].result()
         assert found(2) == []

@@ -13,7 +13,7 @@ import pytest
 from google.protobuf.message_factory import GetMessageClass
 
 from kafka.pipeline import Pipeline
-from sinkql.connectors.confluent.protobuf_schema import Types, compiled
+from sinkql.connectors.confluent.protobuf_schema import Types, compile_schema
 from sinkql.decode import text_column
 from sinkql.errors import SinkqlError
 from support.registry import StubRegistry, stub_registry
@@ -173,7 +173,7 @@ def test_rows_of_protobuf_are_columns(pipeline: Pipeline, registry: StubRegistry
     topic = pipeline.broker.topic()
     text = 'syntax = "proto3"; message A { int64 id = 1; optional string name = 2; }'
     id_ = registry.register(f"{topic}-value", text, "PROTOBUF")
-    made = GetMessageClass(Types(compiled(text, {})).named("A"))
+    made = GetMessageClass(Types(compile_schema(text, {})).find("A"))
     head = b"\0" + id_.to_bytes(4, "big") + b"\0"
     sent = [head + made(id=1, name="a").SerializeToString(), head + made(id=2).SerializeToString()]
     send(pipeline, topic, [(None, each) for each in sent])
@@ -189,7 +189,7 @@ def test_a_bad_message_is_told_by_its_offset(pipeline: Pipeline, registry: StubR
     send(pipeline, topic, [(None, good), (None, good + b"\0"), (None, good)])
     pipeline.source("strict", "", topic, _AVRO)
     pipeline.sink("strict")
-    with pytest.raises(SinkqlError, match=f"{topic}/0/1: it goes on behind its last value") as caught:
+    with pytest.raises(SinkqlError, match=f"{topic}/0/1: it continues after its last value") as caught:
         pipeline.drain("strict")
     assert caught.value.code == "SQ3101"
     pipeline.source("lax", "", topic, f"{_AVRO} WITH (ON ERROR = SKIP)")
@@ -210,7 +210,7 @@ def test_what_the_registry_does_not_have_is_told(pipeline: Pipeline, registry: S
         return caught.value.code, caught.value.message
 
     assert refusal(_AVRO) == (
-        "SQ2485", "the schema of the topic's values cannot be used: its record has no fields",
+        "SQ2485", "the schema of the topic's values is invalid: its record has no fields",
     )  # fmt: skip
     assert refusal(f"{_AVRO} VALUE STRATEGY ID 9") == (
         "SQ2482", 'the schema registry of connection "materialize.public.registry" has no schema 9',

@@ -89,7 +89,7 @@ def test_a_few_messages_that_do_not_decode_do_not_hide_what_the_others_are(
     topic = broker.topic()
     broker.send(topic, '{"id": 1}', "{oops", '{"id": 2}')
     script = _run(f"kafka://{broker.address}", topic)
-    assert "-- Of the 3 messages that were looked at, 1 is not like the others." in script
+    assert "-- Of the 3 sampled messages, 1 has a different format." in script
     assert sorted(_rows(topic)) == [(1,), (2,)]
     assert _rows(f"{topic}__errors", "decode(raw)") == [("{oops",)]
 
@@ -102,7 +102,7 @@ def test_messages_of_a_registry_are_read_by_their_schemas(broker: Kafka, capsys:
         broker.send(topic, b"\0" + number.to_bytes(4, "big") + b"\x0e")
         address = f"kafka://{broker.address}"
         assert run_command(["init", "--from", address, "-o", "-", topic]) == 4
-        assert "name it with --registry URL" in capsys.readouterr().err
+        assert "specify it with --registry URL" in capsys.readouterr().err
         given = ["preview", "--from", address, "--registry", schemas.url, topic, "--types", "--output", "json"]
         assert run_command(given) == 0
         printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

@@ -12,7 +12,7 @@ from sinkql.connector_api.registry import discover
 from sinkql.connectors.kafka.formats import FORMATS
 from sinkql.errors import SinkqlError
 from sinkql.parser import parse
-from support.words import WORDS
+from support.keywords import WORDS
 
 
 def _catalog() -> MemoryCatalog:

@@ -53,7 +53,7 @@ def test_an_expression_that_fails_names_its_row(pipeline: Pipeline) -> None:
     topic_sink(pipeline, "t", "failing", "KEY (id) FORMAT JSON ENVELOPE UPSERT", ", PARTITION BY = 10 / id")
     with pytest.raises(SinkqlError) as caught:
         pipeline.drain("t")
-    assert (caught.value.code, caught.value.detail) == ("SQ3201", "It fails on the row {'id': '0'}.")
+    assert (caught.value.code, caught.value.detail) == ("SQ3201", "The row is {'id': '0'}.")
     assert committed(pipeline.broker, "failing") == []
 
 

@@ -21,7 +21,7 @@ from confluent_kafka.admin import (
 
 from kafka.pipeline import Pipeline
 from kafka.sinking import committed, folded, topic_sink
-from sinkql.connectors.kafka.client import Client, lose
+from sinkql.connectors.kafka.client import Client, mark_lost
 from sinkql.connectors.kafka.sink import progress, transaction
 from sinkql.connectors.kafka.sink.transaction import Transactions, UnknownOutcomeError
 from sinkql.connectors.kafka.sink.writer import TopicWriter
@@ -64,9 +64,9 @@ def test_a_topic_that_is_made_anew_is_another_one(broker: Kafka, pipeline: Pipel
     _people(pipeline, "anew")
     pipeline.drain("people")
     broker.delete("anew")
-    assert "does not exist any more" in _fails(pipeline, "SQ4280").message
+    assert "no longer exists" in _fails(pipeline, "SQ4280").message
     broker.topic(name="anew")
-    assert "made anew" in _fails(pipeline, "SQ4280").message
+    assert "deleted and recreated" in _fails(pipeline, "SQ4280").message
     assert committed(broker, "anew") == []
 
 
@@ -295,10 +295,10 @@ def test_brokers_that_are_there_are_waited_for_longer_than_those_that_are_gone(b
     options = {"brokers": [broker.address], "protocol": "PLAINTEXT"}
     found = Transactions(Client.of("k", options, lambda name: ""), "waits")
     began = time.monotonic() - 100
-    assert not found.over(began)
-    found.troubles(KafkaError(KafkaError._ALL_BROKERS_DOWN))
-    assert found.over(began)
-    assert not found.over(time.monotonic() - 10)
+    assert not found.is_over(began)
+    found.errors(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+    assert found.is_over(began)
+    assert not found.is_over(time.monotonic() - 10)
 
 
 def test_a_producer_that_brokers_may_have_lost_is_replaced_before_the_next_batch(
@@ -314,7 +314,7 @@ def test_a_producer_that_brokers_may_have_lost_is_replaced_before_the_next_batch
     before = writer._transactions
     writer.refresh()
     assert writer._transactions is before
-    lose(writer.client)
+    mark_lost(writer.client)
     pipeline.run("INSERT INTO people VALUES (3, 'cid');")
     drain(loop)
     assert writer._transactions is not before

@@ -17,8 +17,9 @@ from sinkql.catalog.address import VARIABLE
 from sinkql.catalog.secret.cipher import KEY_VARIABLE
 from sinkql.connector_api.stream import Limit, Measure
 from sinkql.connectors.kafka import consumer
+from sinkql.connectors.kafka import last_message as last_message_module
 from sinkql.connectors.kafka import reader as reader_module
-from sinkql.connectors.kafka.client import Client, Troubles
+from sinkql.connectors.kafka.client import Client, ConnectionErrors
 from sinkql.connectors.kafka.consumer import Range, last_message
 from sinkql.connectors.kafka.reader import KafkaReader
 from sinkql.errors import SinkqlError
@@ -90,7 +91,7 @@ def test_messages_that_are_not_read_yet_are_counted(broker: Kafka, pipeline: Pip
     assert reader.lag(end) == 0.0
     broker.send(topic, "6", "7")
     assert reader.measure(end).known == 6  # the brokers are asked now and then
-    reader._seen.asked_at = -reader_module._MEASURE_S
+    reader._cache.ends_at = -reader_module._MEASURE_S
     assert reader.measure(end) == Measure(8, 6, "messages")
     assert reader.lag(end) > 0.0
 
@@ -390,7 +391,7 @@ def test_a_partition_that_lost_its_end_stops_the_sink(broker: Kafka, pipeline: P
     (reader,) = loop.readers.values()
     (end,) = loop.checkpoint.end.values()
     reader.verify(end)
-    with pytest.raises(SinkqlError, match=f"SQ3372.*{topic}/0 .* ends at offset 2, and was read to 3"):
+    with pytest.raises(SinkqlError, match=f"SQ3372.*{topic}/0 .* ends at offset 2, but was read to 3"):
         reader.verify({**end, "partitions": {"0": 3}})
 
 
@@ -410,8 +411,8 @@ def test_a_batch_looks_at_the_last_messages_once(
         looked.append((wanted.partition, wanted.end))
         return last_message(client, wanted)
 
-    monkeypatch.setattr(reader_module, "last_message", look)
-    monkeypatch.setattr(reader_module, "_VERIFY_S", 600.0)
+    monkeypatch.setattr(last_message_module, "last_message", look)
+    monkeypatch.setattr(last_message_module, "_VERIFY_S", 600.0)
     reader.verify(start)
     assert sorted(looked) == [(0, 1), (1, 1)]
     looked.clear()
@@ -454,16 +455,16 @@ def test_a_topic_is_another_one_after_letters_were_committed(
 
 def test_an_error_that_nobody_foresaw_is_told_as_kafka_tells_it() -> None:
     client = Client("k", "a:1", "SSL", ())
-    error = client.failure(KafkaError(KafkaError.INVALID_CONFIG), Troubles())
+    error = client.failure(KafkaError(KafkaError.INVALID_CONFIG), ConnectionErrors())
     assert error.code == "SQ4277"
     assert "Configuration is invalid" in error.message
 
 
 def test_a_transaction_that_kafka_has_not_ended_is_waited_for() -> None:
-    error = Client("k", "a:1", "SSL", ()).failure(KafkaError(KafkaError.CONCURRENT_TRANSACTIONS), Troubles())
-    assert (error.code, error.message) == ("SQ4277", "Kafka has not ended an earlier transaction of the sink")
+    error = Client("k", "a:1", "SSL", ()).failure(KafkaError(KafkaError.CONCURRENT_TRANSACTIONS), ConnectionErrors())
+    assert (error.code, error.message) == ("SQ4277", "Kafka has not completed an earlier transaction of the sink")
     assert error.hint is not None
-    assert error.hint.startswith("The sink tries again")
+    assert error.hint.startswith("SinkQL retries")
 
 
 def test_each_range_gives_just_its_own_messages(broker: Kafka) -> None:

@@ -54,14 +54,14 @@ def test_brokers_of_an_answer_get_other_addresses(api: int, version: int) -> Non
     old = old[:1] if api == 10 and version < 4 else old
     new = [("127.0.0.1", 40_000 + number) for number in range(len(old))]
     answer = made(version, *old)
-    assert old == ssh_proxy.named((api, version), answer)
-    assert made(version, *new) == ssh_proxy.changed((api, version), answer, dict(zip(old, new, strict=True)))
+    assert old == ssh_proxy.addresses_in((api, version), answer)
+    assert made(version, *new) == ssh_proxy.rewrite((api, version), answer, dict(zip(old, new, strict=True)))
 
 
 def test_a_long_name_has_its_length_in_several_bytes() -> None:
     host = "x" * 200
-    answer = ssh_proxy.changed((3, 9), _metadata(9, ("a", 1)), {("a", 1): (host, 2)})
-    assert [(host, 2)] == ssh_proxy.named((3, 9), answer)
+    answer = ssh_proxy.rewrite((3, 9), _metadata(9, ("a", 1)), {("a", 1): (host, 2)})
+    assert [(host, 2)] == ssh_proxy.addresses_in((3, 9), answer)
     assert answer.endswith(b"topics")
 
 
@@ -75,15 +75,15 @@ def test_clients_are_told_of_no_version_that_names_brokers_elsewhere(version: in
             struct.pack(">hhh", *each) + (_TAGS if compact else b"") for each in entries
         )  # fmt: skip
 
-    found = ssh_proxy.changed((18, version), answer((0, 3, 13), (1, 4, 12), (3, 0, 13), (17, 0, 1)), {})
+    found = ssh_proxy.rewrite((18, version), answer((0, 3, 13), (1, 4, 12), (3, 0, 13), (17, 0, 1)), {})
     assert answer((0, 3, 9), (1, 4, 12), (3, 0, 12), (17, 0, 1)) == found
     unknown = b"\0\x23" + answer((18, 0, 4))[2:]
-    assert unknown == ssh_proxy.changed((18, version), unknown, {})
+    assert unknown == ssh_proxy.rewrite((18, version), unknown, {})
 
 
 def test_only_answers_that_name_brokers_are_looked_into() -> None:
-    answers = ssh_proxy.Answers()
+    requests = ssh_proxy.PendingRequests()
     for correlation, api in enumerate((0, 3, 1)):
-        answers.request(struct.pack(">hhi", api, 9, correlation))
-    found = [answers.question(struct.pack(">i", correlation)) for correlation in (0, 1, 1, 2)]
+        requests.add(struct.pack(">hhi", api, 9, correlation))
+    found = [requests.pop(struct.pack(">i", correlation)) for correlation in (0, 1, 1, 2)]
     assert found == [None, (3, 9), None, None]

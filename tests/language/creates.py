@@ -19,7 +19,7 @@ from language.values import (
     truths,
 )
 from sinkql import ast
-from support.words import WORDS
+from support.keywords import WORDS
 
 transforms = st.one_of(
     st.builds(ast.Transform, st.just("identity"), idents),

@@ -20,7 +20,7 @@ from typing import Any
 from evaluate import wire
 from expressions import vectors
 from language.damage import hurt
-from language.judge import changed
+from language.postgres_grammar import changed
 from language.session_fuzz import ITEMS, FuzzedSession, SparkAskedError, mistaken
 from sinkql import evaluate
 from sinkql.catalog.verify import problems

@@ -8,7 +8,7 @@ from random import Random
 from hypothesis import strategies as st
 
 from sinkql.parser.read import automaton
-from support.words import WORDS
+from support.keywords import WORDS
 
 # rules within rules, until the shortest way to an end is taken
 _DEPTH = 14

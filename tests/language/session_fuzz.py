@@ -17,14 +17,14 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from language.damage import hurt
-from language.judge import changed
+from language.postgres_grammar import changed
 from language.sentences import sentence
 from sinkql.catalog.system import RELATIONS
 from sinkql.errors import SinkqlError, error_codes
 from sinkql.parser import parse
 from sinkql.parser.read import lexer
 from sinkql.session import Session
-from support.words import WORDS
+from support.keywords import WORDS
 
 if TYPE_CHECKING:
     from sinkql.runtime.spark.adhoc import AdhocSpark

@@ -23,7 +23,7 @@ from language.values import (
     values,
 )
 from sinkql import ast
-from support.words import WORDS
+from support.keywords import WORDS
 
 _perhaps_ident = st.one_of(st.none(), idents)
 _perhaps_expression = st.one_of(st.none(), expressions)

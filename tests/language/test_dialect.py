@@ -7,7 +7,7 @@ from pathlib import Path
 from sinkql.errors import SinkqlError
 from sinkql.parser import parse, parse_each
 from sinkql.printer import to_sql
-from support.words import WORDS
+from support.keywords import WORDS
 
 _FORMS = Path(__file__).with_name("dialect.sql").read_text()
 

@@ -11,7 +11,7 @@ import pytest
 from sinkql.errors import SinkqlError
 from sinkql.parser import parse
 from sinkql.session import Session
-from support.words import WORDS
+from support.keywords import WORDS
 
 pytestmark = pytest.mark.long
 

@@ -15,7 +15,7 @@ from sinkql.parser import parse
 from sinkql.parser.read import lexer
 from sinkql.printer import to_sql
 from sinkql.script.format import format_script
-from support.words import WORDS
+from support.keywords import WORDS
 
 pytestmark = pytest.mark.long
 

@@ -15,7 +15,7 @@ from sinkql.errors import SinkqlError, Span
 from sinkql.parser import parse
 from sinkql.printer import to_sql
 from sinkql.program import compile_text
-from support.words import WORDS
+from support.keywords import WORDS
 
 pytestmark = pytest.mark.long
 

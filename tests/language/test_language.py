@@ -18,7 +18,7 @@ from sinkql.errors import SinkqlError, Span
 from sinkql.parser import parse
 from sinkql.printer import to_sql
 from sinkql.script.split import finished
-from support.words import WORDS
+from support.keywords import WORDS
 
 pytestmark = pytest.mark.long
 

@@ -29,7 +29,7 @@ from sinkql.lowering.job import lower_sink
 from sinkql.parser import parse
 from sinkql.planner.query.plan import QueryPlan
 from sinkql.printer import to_sql
-from support.words import WORDS
+from support.keywords import WORDS
 from views.random_query import query as random_query
 from views.random_relation import RELATIONS
 

@@ -6,7 +6,7 @@ import pytest
 
 from sinkql.keywords import secret_setting
 from sinkql.script.redaction import holds_secret, mask
-from support.words import WORDS
+from support.keywords import WORDS
 
 _WITH_SECRET = [
     "CREATE SECRET s AS 'hunter22';",

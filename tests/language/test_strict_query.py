@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from language.judge import accepted, judged
+from language.postgres_grammar import accepted, judged
 from sinkql import ast
 from sinkql.errors import SinkqlError, Span
 from sinkql.planner.syntax import sqlglot_tree

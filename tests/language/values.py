@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from sinkql import ast, keywords
 from sinkql.parser.read import automaton
-from support.words import WORDS as VOCABULARY
+from support.keywords import WORDS as VOCABULARY
 
 OPTION_LABELS = VOCABULARY.labels
 WORDS = sorted(automaton.keywords() | keywords.QUOTED | keywords.SHOWN)

@@ -19,7 +19,7 @@ from sinkql.cli.main import run_command as run
 from sinkql.errors import SinkqlError
 from sinkql.session import Session
 from sinkql.shell.editor.prompt import SafeHistory
-from support.words import WORDS
+from support.keywords import WORDS
 
 pytestmark = pytest.mark.long
 

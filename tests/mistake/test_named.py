@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from mistake.told import told
+from mistake.messages import told
 from sinkql.catalog.system.resolve import VIEWS
 from sinkql.cli.main import cli
 from sinkql.keywords import OPTION_NAMES, QUERY, SECRET_FUNCTIONS
@@ -17,7 +17,7 @@ from sinkql.parser.hint.other_dialects import habits
 from sinkql.parser.read import automaton
 from sinkql.planner.function import call, set_returning
 from sinkql.session import Session
-from support.words import WORDS
+from support.keywords import WORDS
 
 _ROOT = Path(__file__).parents[2]
 _OURS = {"as", "folder", "or", "was"}

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from mistake.messages import shown
 from mistake.source_hint import hints
-from mistake.told import shown
 from sinkql.errors import SinkqlError, error_codes
 from sinkql.parser import parse
-from support.words import WORDS
+from support.keywords import WORDS
 
 _KINDS = (
     "SOURCE|SINK|SINKS|TABLE|VIEW|MATERIALIZED VIEW|OR REPLACE (?:MATERIALIZED )?VIEW|CONNECTION|CLUSTER|SECRET|INDEX"

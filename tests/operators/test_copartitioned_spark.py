@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from operators import pipeline as pipeline_module
-from operators import test_here_like_spark as sized
+from operators import test_in_process_like_spark as sized
 from operators.pipeline import Pipeline, Taking, call, overwriting, plain
 from sinkql import physical
 from sinkql.connector_api.stream import WriteResult

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from operators import pipeline as pipeline_module
-from operators import tallying
+from operators import row_count
 from operators.pipeline import Pipeline, columns, source
-from operators.tallying import RowTally
+from operators.row_count import RowTally
 from sinkql import physical
 from sinkql.runtime.batch.engine import Engine
 from sinkql.runtime.local.task import fusable
@@ -68,7 +68,7 @@ def test_in_spark_too(tmp_path: Path, spark: SparkSession) -> None:
     from sinkql.runtime.spark.engine import SparkEngine
 
     register_pickle_by_value(pipeline_module)
-    register_pickle_by_value(tallying)
+    register_pickle_by_value(row_count)
     run(tmp_path, SparkEngine(lambda: spark, buckets=2), batches=2)
 
 

@@ -20,7 +20,7 @@ from sinkql.connector_api.stream import Checkpoint, Committed, StaleFilesError, 
 from sinkql.connectors.iceberg.key_index.run import open_run
 from sinkql.errors import SinkqlError
 from sinkql.runtime.batch.attempt import OutdatedStartError
-from sinkql.runtime.batch.events import Event, SinkCommitted, SinkCompacted, SinkRebuilding
+from sinkql.runtime.batch.events import Event, SinkCommitted, SinkCompacted, SinkRecovering
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.storage import failpoint
@@ -155,7 +155,7 @@ def test_an_index_that_is_lost_between_batches_is_made_anew(tmp_path: Path, how:
     drain(loop)
     committed, rebuilding, *others = told
     assert isinstance(committed, SinkCommitted)
-    assert isinstance(rebuilding, SinkRebuilding)
+    assert isinstance(rebuilding, SinkRecovering)
     assert rebuilding.lost.code == "SQ3411"
     assert {type(each) for each in others} == {SinkCommitted}
     assert rows(tmp_path) == [(number,) for number in range(16, 21)]

@@ -24,7 +24,7 @@ from sinkql.runtime.local.engine import LocalEngine
 from sinkql.runtime.sink import control, incarnation, retry
 from sinkql.runtime.sink.host import SharedSpark, SinkHost, SinkOutcome
 from sinkql.runtime.sink.runner import SinkRunner
-from support.lane import ThreadLane
+from support.batch_worker import ThreadLane
 from support.patience import PATIENCE_S, joined
 from support.running import FixedRoster, MemoryControl, contexts, counter, job, rows
 

@@ -105,7 +105,7 @@ def _overwritten() -> Registry:
         return replace(planned, shape=replace(planned.shape, change=logical.Change.UPSERT))
 
     def reader(read: physical.Read, context: Context) -> Reader:
-        return _Overwriting(read.name, read.connector, dict(read.options))
+        return _Overwriting.of(read)
 
     kind = replace(counter, plan=plan, reader=reader)
     return replace(registry, sources=registry.sources | {counter.name: kind})

@@ -17,7 +17,7 @@ from sinkql.catalog.secret.value import Given, SecretValue
 from sinkql.errors import SinkqlError, as_data
 from sinkql.script.redaction import mask
 from sinkql.session import Session
-from support.words import WORDS
+from support.keywords import WORDS
 
 _CANARY = "canary-4b1d07e2"
 

@@ -13,7 +13,7 @@ from sinkql.parser.assist.highlight import highlights
 from sinkql.session import Session
 from sinkql.shell.command.help import topics
 from sinkql.shell.editor import candidates as editor_candidates
-from support.words import WORDS
+from support.keywords import WORDS
 
 _SINK = "CREATE SINK s FROM daily INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 't') "
 

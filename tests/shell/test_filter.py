@@ -16,7 +16,7 @@ from sinkql.shell.editor.prompt import may_be_kept
 from sinkql.shell.setting import RowFormat
 from sinkql.shell.terminal import run_shell
 from support.command import run
-from support.words import WORDS
+from support.keywords import WORDS
 
 
 class Filtered:

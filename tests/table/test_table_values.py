@@ -1,6 +1,6 @@
 """Whatever way a value goes into a table, it is there as Postgres holds it, or the statement is an error.
 
-`held.jsonl` has what Postgres holds of values that are assigned to columns of all types, and which it refuses.
+`assigned.jsonl` has what Postgres holds of values that are assigned to columns of all types, and which it refuses.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _SparkError(Exception):
 
 @cache
 def vectors() -> tuple[dict[str, str], ...]:
-    lines = Path(__file__).with_name("held.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = Path(__file__).with_name("assigned.jsonl").read_text(encoding="utf-8").splitlines()
     return tuple(map(json.loads, lines))
 
 

@@ -15,7 +15,7 @@ import pytest
 from pyiceberg.table import Table
 
 from sinkql.connectors.iceberg.write import table_index
-from sinkql.runtime.batch.events import SinkCommitted, SinkRebuilding, SinkRereading
+from sinkql.runtime.batch.events import SinkCommitted, SinkRecovering, SinkRereading
 from support.port import held_ports
 from support.readers import connect
 from upgrade.capture import TABLE
@@ -119,7 +119,7 @@ def test_plans_of_today_are_those_of_the_checkpoints(upgraded: Upgraded) -> None
 
 def test_no_state_is_computed_again(upgraded: Upgraded) -> None:
     for events in upgraded.pipeline.events.values():
-        assert [each for each in events if isinstance(each, SinkRebuilding | SinkRereading)] == []
+        assert [each for each in events if isinstance(each, SinkRecovering | SinkRereading)] == []
 
 
 def test_every_job_committed(upgraded: Upgraded) -> None:

@@ -12,13 +12,13 @@ from unittest.mock import patch
 import msgspec
 import pytest
 
-from home.test_remote import Elsewhere
 from sinkql import physical
 from sinkql.connector_api.stream import Context
 from sinkql.connectors.view.log import Entry, ViewLog, kept_log
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.state_store import numbered_log
 from sinkql.state_store.directory import StateDirectory
+from state_store.test_remote import Elsewhere
 from support.running import contexts
 from view.histories import JOBS, MV, BoomError, History, contents
 

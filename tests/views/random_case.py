@@ -23,7 +23,7 @@ from sqlglot import exp
 from sinkql.errors import SinkqlError
 from support.postgres import postgres
 from views.harness import Change, Changes, Content, Relation, View, Views
-from views.judged import JudgedContent, asked
+from views.postgres_rows import JudgedContent, asked
 from views.random_expression import Query
 from views.random_query import query
 from views.random_relation import RELATIONS, row

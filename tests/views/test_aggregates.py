@@ -15,7 +15,7 @@ from sinkql.runtime.batch.engine import Engine
 from views import harness
 from views.aggregates import RELATION, batches, queries, together
 from views.harness import View, Views
-from views.judged import JudgedContent
+from views.postgres_rows import JudgedContent
 from views.random_case import Judge
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from support.authority import authority
 from support.patience import Deadline
 from webhook.sending import Sender
 from webhook.streams import open_stream, source
-from webhook.test_crowd import _ONE, _connected
+from webhook.test_port_connections import _ONE, _connected
 
 _PART = b"POST / HTTP/1.1\r\nHost: x\r\nA: "
 

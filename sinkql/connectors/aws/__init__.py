@@ -1,6 +1,6 @@
 """Connections to AWS: access to S3 and to catalogs of AWS.
 
-PrivateLink and Glue's schema registry are declared, and refused.
+The options of PrivateLink and of Glue's schema registry are declared; connections that use them are refused.
 
 * `plan`: Check the options of the statement.
 * `store`: Open an object store or a client, assume roles, and check the credentials.
@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sinkql import ast, logical
-from sinkql.connector_api.planning import ConnectionKind, Connector, OutsideAccess, UnsupportedKind
+from sinkql import ast
+from sinkql.connector_api.planning import ConnectionKind, Connector, UnsupportedKind
 from sinkql.connectors.aws.plan import OWNER, AwsOptions, plan
-from sinkql.connectors.aws.store import open_store
+from sinkql.connectors.aws.store import open_store, validate
 
 
 @dataclass(frozen=True, slots=True)
 class PrivateLinkOptions:
-    """The options of TO AWS PRIVATELINK, and those of USING AWS PRIVATELINK."""
+    """The options of TO AWS PRIVATELINK and of USING AWS PRIVATELINK."""
 
     service_name: str
     availability_zones: tuple[str, ...]
@@ -35,16 +35,11 @@ class GlueOptions:
 
 
 _ABOUT = """\
-A connection has a role or a pair of keys. A role is assumed with the AWS credentials of the machine that runs the sink,
-as all AWS programs find them (`AWS_PROFILE`, `AWS_ACCESS_KEY_ID`, the instance), for an hour, and again after each half
-of an hour. With `ENDPOINT`, STS is asked there too. Roles, `VALIDATE CONNECTION`, files in S3, and catalogs of AWS need
-boto3: `pip install 'sinkql[aws]'`. `WITH (VALIDATE)` after the options checks the connection when it is created."""
-
-
-def _validate(connection: logical.Connection, access: OutsideAccess) -> None:
-    from sinkql.connectors.aws.store import validate  # only where AWS is asked
-
-    validate(connection, access)
+A connection has a role or a pair of keys. SinkQL assumes the role with the AWS credentials of the machine that runs
+the sink (`AWS_PROFILE`, `AWS_ACCESS_KEY_ID` or the instance). The keys of a role are valid for an hour, and SinkQL
+renews them after half an hour. With `ENDPOINT`, requests to STS go to that endpoint too. Roles, `VALIDATE CONNECTION`,
+files in S3 and AWS catalogs need boto3: `pip install 'sinkql[aws]'`. `WITH (VALIDATE)` after the options checks the
+connection when it is created."""
 
 
 connector = Connector(
@@ -56,7 +51,7 @@ connector = Connector(
             AwsOptions,
             OWNER,
             ("ENDPOINT",),
-            validate=_validate,
+            validate=validate,
             validates_unasked=False,
             store=open_store,
             about=_ABOUT,

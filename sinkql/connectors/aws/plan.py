@@ -1,4 +1,4 @@
-"""CREATE CONNECTION … TO AWS → endpoint, region, and a role or a pair of keys."""
+"""Check the options of CREATE CONNECTION … TO AWS: endpoint, region, and a role or a pair of keys."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sinkql import ast
+from sinkql import ast, codec
 from sinkql.connector_api.options import SecretOnly, SecretPart, bind, option_field, option_span, secret_data
 from sinkql.connector_api.planning import PlanningContext
 from sinkql.errors import SinkqlError, Span
@@ -25,7 +25,7 @@ _EXTERNAL_ID = re.compile(r"[\w+=,.@:/-]{2,1224}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class AwsOptions:
-    """The options of AWS connections; an empty `endpoint` is AWS's own."""
+    """The options of AWS connections; an empty `endpoint` means AWS."""
 
     access_key_id: SecretPart | None = option_field(
         "the id of an access key, together with `SECRET ACCESS KEY`", default=None
@@ -45,8 +45,27 @@ class AwsOptions:
     region: str | None = option_field("the region of buckets and catalogs", default=None)
 
 
+@dataclass(frozen=True, slots=True)
+class AwsConnection:
+    """The planned options of an AWS connection; the keys are references to secrets."""
+
+    access_key_id: Mapping[str, Any] | None = None
+    secret_access_key: Mapping[str, Any] | None = None
+    session_token: Mapping[str, Any] | None = None
+    assume_role_arn: str | None = None
+    assume_role_session_name: str | None = None
+    assume_role_external_id: str | None = None
+    endpoint: str | None = None
+    region: str | None = None
+
+    @classmethod
+    def from_plan(cls, options: Mapping[str, Any]) -> AwsConnection:
+        """Return the options that `plan` returned."""
+        return codec.convert(options, cls)
+
+
 def plan(statement: ast.CreateConnection, planning: PlanningContext) -> Mapping[str, Any]:
-    """Return the options: a role, or a whole pair of keys (SQ2510 to SQ2516)."""
+    """Return the options: a role or a complete pair of keys. Raise SQ2510 to SQ2516."""
     options = bind(statement.options, AwsOptions, owner=OWNER, span=statement.kind_span, secret=planning.secret)
     _check_access(statement)
     _check_role(statement, options)
@@ -75,11 +94,11 @@ def plan(statement: ast.CreateConnection, planning: PlanningContext) -> Mapping[
 
 
 def _check_access(statement: ast.CreateConnection) -> None:
-    given = {option.name for option in statement.options}
-    keys = [name for name in _PAIR if name in given]
-    role = "ASSUME ROLE ARN" in given
+    names = {option.name for option in statement.options}
+    keys = [name for name in _PAIR if name in names]
+    role = "ASSUME ROLE ARN" in names
     if not keys and not role:
-        extra = next((name for name in _OF_ROLE if name in given), None)
+        extra = next((name for name in _OF_ROLE if name in names), None)
         if extra is not None:
             raise SinkqlError(
                 "SQ2513", f"{extra} requires ASSUME ROLE ARN", _span(statement, extra), hint=f"Add {_ROLE}."
@@ -95,8 +114,8 @@ def _check_access(statement: ast.CreateConnection) -> None:
             "SQ2511",
             "an AWS connection has a role or keys, not both",
             _span(statement, keys[0]),
-            hint="Leave the keys out; the role is assumed with this machine's own AWS credentials, "
-            "such as AWS_PROFILE or AWS_ACCESS_KEY_ID.",
+            hint="Leave out the keys: SinkQL assumes the role with the AWS credentials of this machine, "
+            "for example AWS_PROFILE or AWS_ACCESS_KEY_ID.",
         )
     if role:
         return
@@ -106,12 +125,13 @@ def _check_access(statement: ast.CreateConnection) -> None:
             "SQ2512",
             f"{keys[0]} requires {absent}",
             _span(statement, keys[0]),
-            hint=f"Keys come as a pair: {_KEYS}.",
+            hint=f"Write both keys: {_KEYS}.",
         )
-    extra = next((name for name in _OF_ROLE if name in given), None)
+    extra = next((name for name in _OF_ROLE if name in names), None)
     if extra is not None:
         message = f"{extra} requires ASSUME ROLE ARN"
-        raise SinkqlError("SQ2513", message, _span(statement, extra), hint="Leave it out, or name a role, not keys.")
+        hint = "Leave it out, or name a role instead of keys."
+        raise SinkqlError("SQ2513", message, _span(statement, extra), hint=hint)
 
 
 def _check_role(statement: ast.CreateConnection, options: AwsOptions) -> None:

@@ -1,8 +1,7 @@
-"""Planned options of an AWS connection and its secrets → the properties that open S3, as they are now.
+"""Open S3 and clients of AWS services for a planned AWS connection.
 
-VALIDATE CONNECTION of an AWS connection: do its keys, or its role, get in.
-
-Planned options of an AWS connection → a client of one of AWS's services, which says nothing secret to logs.
+A connection has keys, or a role that is assumed again when half of its time has passed. VALIDATE CONNECTION checks that
+the keys or the role are accepted. No log line shows a secret.
 """
 
 from __future__ import annotations
@@ -15,34 +14,35 @@ from typing import Any
 from sinkql import logical
 from sinkql.connector_api.options import reveal
 from sinkql.connector_api.planning import OutsideAccess
+from sinkql.connectors.aws.plan import AwsConnection
 from sinkql.errors import SinkqlError
 from sinkql.object_store.s3 import boto3_missing, failure, silence_debug_logs
 from sinkql.object_store.store import Credentials, ObjectStore, Options, RenewedCredentials, RevealSecret
 
 LIFE = timedelta(hours=1)
-"""How long a role is assumed for: all roles allow an hour, and those that were assumed by a role no more."""
+"""How long an assumed role is valid: every role allows an hour, and role chaining allows no longer time."""
 _SESSION_NAME = "sinkql"
 
 
 @dataclass(frozen=True, slots=True)
 class S3:
-    """Access to S3 by keys that do not change; its text shows none of them."""
+    """Access to S3 with fixed keys; its `repr` shows none of them."""
 
-    known: Mapping[str, str] = field(repr=False)
+    values: Mapping[str, str] = field(repr=False)
 
     def properties(self) -> Mapping[str, str]:
-        return self.known
+        return self.values
 
     def renew(self) -> None:
-        """Do nothing: there are no other keys."""
+        """Do nothing: the keys are fixed."""
 
 
 @dataclass(slots=True)
 class Role:
-    """Access to S3 by a role, which is assumed anew once half of its time is over. `request` is that of AssumeRole."""
+    """Access to S3 with a role, assumed again when half of its time has passed. `request` is that of AssumeRole."""
 
     request: Mapping[str, Any]
-    place: Mapping[str, str]
+    location: Mapping[str, str]
     connect: Callable[[], Any] = field(repr=False)  # boto3 has no types
     keys: RenewedCredentials = field(init=False)
 
@@ -50,98 +50,101 @@ class Role:
         self.keys = RenewedCredentials(self._assume)
 
     def properties(self) -> Mapping[str, str]:
-        """Return the properties with keys that are valid now; raises SQ422x."""
-        return {**self.place, **self.keys.known()}
+        """Return the properties with keys that are valid now. Raise SQ422x if AWS refuses the role."""
+        return {**self.location, **self.keys.known()}
 
     def renew(self) -> None:
         self.keys.forget()
 
     def _assume(self, time: datetime) -> Credentials:
         try:
-            given = self.connect().assume_role(**self.request)["Credentials"]
+            credentials = self.connect().assume_role(**self.request)["Credentials"]
         except Exception as error:
             raise failure(error, role=self.request["RoleArn"]) from None
         keys = {
-            "s3.access-key-id": given["AccessKeyId"],
-            "s3.secret-access-key": given["SecretAccessKey"],
-            "s3.session-token": given["SessionToken"],
+            "s3.access-key-id": credentials["AccessKeyId"],
+            "s3.secret-access-key": credentials["SecretAccessKey"],
+            "s3.session-token": credentials["SessionToken"],
         }
-        return Credentials(keys, min(given["Expiration"] - time, LIFE))
+        return Credentials(keys, min(credentials["Expiration"] - time, LIFE))
 
 
 def open_store(options: Options, secret: RevealSecret) -> ObjectStore:
     """Return the store of a planned connection."""
-    place = _place(options)
-    if "assume_role_arn" in options:
-        return Role(_request(options), place, lambda: client("sts", options))
-    found = {
-        "s3.access-key-id": reveal(options["access_key_id"], secret),
-        "s3.secret-access-key": reveal(options["secret_access_key"], secret),
+    return _open(AwsConnection.from_plan(options), secret)
+
+
+def _open(connection: AwsConnection, secret: RevealSecret) -> ObjectStore:
+    location = _location(connection)
+    if connection.assume_role_arn is not None:
+        return Role(_request(connection), location, lambda: client("sts", connection))
+    keys = {
+        "s3.access-key-id": connection.access_key_id,
+        "s3.secret-access-key": connection.secret_access_key,
+        "s3.session-token": connection.session_token,
     }
-    if "session_token" in options:
-        found["s3.session-token"] = reveal(options["session_token"], secret)
-    return S3({**found, **place})
+    return S3({**{name: reveal(key, secret) for name, key in keys.items() if key is not None}, **location})
 
 
-def _place(options: Options) -> dict[str, str]:
-    endpoint = options.get("endpoint")
-    region = options.get("region") or (ANY_REGION if endpoint else None)
-    place = {"s3.endpoint": endpoint, "s3.path-style-access": "true"} if endpoint else {}
-    return {**place, "s3.region": region} if region else place
+def _location(connection: AwsConnection) -> dict[str, str]:
+    endpoint = connection.endpoint
+    region = connection.region or (ANY_REGION if endpoint else None)
+    location = {"s3.endpoint": endpoint, "s3.path-style-access": "true"} if endpoint else {}
+    return {**location, "s3.region": region} if region else location
 
 
-def _request(options: Options) -> dict[str, Any]:
+def _request(connection: AwsConnection) -> dict[str, Any]:
     request = {
-        "RoleArn": options["assume_role_arn"],
-        "RoleSessionName": options.get("assume_role_session_name", _SESSION_NAME),
+        "RoleArn": connection.assume_role_arn,
+        "RoleSessionName": connection.assume_role_session_name or _SESSION_NAME,
         "DurationSeconds": int(LIFE.total_seconds()),
     }
-    external = options.get("assume_role_external_id")
+    external = connection.assume_role_external_id
     return {**request, "ExternalId": external} if external else request
 
 
 def validate(connection: logical.Connection, access: OutsideAccess) -> None:
-    """Ask who the keys belong to; a role is assumed first. Raises SQ422x."""
-    options = connection.options
-    keys = open_store(options, access.secret).properties()
+    """Check that AWS accepts the keys or the role. Raise SQ422x."""
+    options = AwsConnection.from_plan(connection.options)
+    keys = _open(options, access.secret).properties()
     try:
-        if "endpoint" in options:
+        if options.endpoint is not None:
             _ask_store(options, keys)
         else:
             client("sts", options, keys).get_caller_identity()
     except Exception as error:
-        raise _placed(failure(error), options) from None
+        raise _with_option(failure(error), options) from None
 
 
-def _placed(error: SinkqlError, options: Options) -> SinkqlError:
-    """Return the error at the option that it is about: without ENDPOINT, the host comes of REGION."""
-    if error.option != "ENDPOINT" or "endpoint" in options:
+def _with_option(error: SinkqlError, options: AwsConnection) -> SinkqlError:
+    """Return the error with the option at fault: without ENDPOINT, REGION determines the host."""
+    if error.option != "ENDPOINT" or options.endpoint is not None:
         return error
     hint = "Check REGION of the AWS connection, and the network."
     return SinkqlError(error.code, error.message, detail=error.detail, hint=hint, option="REGION")
 
 
-def _ask_store(options: Options, keys: Mapping[str, str]) -> None:
-    """List buckets: any S3 has that. Who may not is known all the same."""
-    asked = client("s3", options, keys)
-    from botocore.exceptions import ClientError  # there, since the client is
+def _ask_store(options: AwsConnection, keys: Mapping[str, str]) -> None:
+    """List buckets, which every S3 server supports. A user without the permission is authenticated all the same."""
+    store = client("s3", options, keys)
+    from botocore.exceptions import ClientError  # installed, since the client was created
 
     try:
-        asked.list_buckets()
+        store.list_buckets()
     except ClientError as error:
         if error.response.get("Error", {}).get("Code") != "AccessDenied":
             raise
 
 
 ANY_REGION = "us-east-1"
-"""What servers other than AWS's own expect where no region is given, and where AWS's STS always answers."""
+"""The region that other servers than AWS expect by default, and in which STS of AWS always answers."""
 _CONNECT_S, _READ_S, _TRIES = 5.0, 20.0, 3
 
 
-def client(service: str, options: Options, keys: Mapping[str, str] | None = None) -> Any:  # boto3 has no types
-    """Return a client with keys as a store's properties have them, or else with this machine's own credentials.
+def client(service: str, connection: AwsConnection, keys: Mapping[str, str] | None = None) -> Any:  # untyped boto3
+    """Return a client with the keys of a store's properties, or else with this machine's credentials.
 
-    Raises SQ4228 without boto3.
+    Raise SQ4228 if boto3 is not installed.
     """
     try:
         import boto3  # an extra
@@ -149,13 +152,13 @@ def client(service: str, options: Options, keys: Mapping[str, str] | None = None
     except ModuleNotFoundError:
         raise boto3_missing("AWS connections") from None
     silence_debug_logs()
-    given = keys or {}
+    properties = keys or {}
     session = boto3.session.Session(
-        aws_access_key_id=given.get("s3.access-key-id"),
-        aws_secret_access_key=given.get("s3.secret-access-key"),
-        aws_session_token=given.get("s3.session-token"),
-        region_name=options.get("region") or ANY_REGION,
+        aws_access_key_id=properties.get("s3.access-key-id"),
+        aws_secret_access_key=properties.get("s3.secret-access-key"),
+        aws_session_token=properties.get("s3.session-token"),
+        region_name=connection.region or ANY_REGION,
     )
     retries = {"mode": "standard", "total_max_attempts": _TRIES}
     patience = Config(connect_timeout=_CONNECT_S, read_timeout=_READ_S, retries=retries)
-    return session.client(service, endpoint_url=options.get("endpoint"), config=patience)
+    return session.client(service, endpoint_url=connection.endpoint, config=patience)

@@ -1,21 +1,12 @@
-"""Confluent's schema registry, and the formats whose schemas are kept there.
+"""Confluent's schema registry, and the formats Avro and Protobuf, whose schemas it stores.
 
-* `connection`: the statement's options → the plan's, checked.
-* `registry`: a planned connection → schemas, by id and by subject.
-* `schema`: FORMAT … USING → the text of a schema, of the statement or the registry.
-* `connectors.confluent.avro.avro_plan`, `connectors.confluent.avro.columns`: a schema of Avro → columns, and the
-  decoder's options.
-* `connectors.confluent.avro.avro`, `connectors.confluent.avro.decode`: messages of Avro → rows, and rows that change,
-  by the schemas that they were written with.
-* `connectors.confluent.avro.avro_connect`: schemas as Kafka Connect writes them → the same with Avro's own names of
-  dates and times.
-* `connectors.confluent.avro.resolution`: a writer's and a reader's schema → columns of records.
-* `connectors.confluent.avro.column_reader`, `connectors.confluent.avro.cursor`: a writer's schema, and messages all at
-  once → arrays, and which messages are wrong.
-* `connectors.confluent.avro.plan`, `connectors.confluent.avro.avro_derive`: a sink's columns → the schema that it
-  registers. `connectors.confluent.avro.encode`: rows → messages of Avro.
-* `protobuf_schema`, `protobuf_schema`: a schema of Protobuf → columns, and the decoder's options.
-* `protobuf`: messages of Protobuf → rows.
+* `connection`: Check the options of CREATE CONNECTION … TO CONFLUENT SCHEMA REGISTRY.
+* `options`: Convert the planned options of connections and formats to dataclasses.
+* `registry`: Read and register schemas over HTTP.
+* `schema`: Find the schema of FORMAT … USING in the statement or the registry.
+* `avro`: Plan, decode and encode Avro messages.
+* `protobuf_schema`: Compile Protobuf schemas, and plan their columns.
+* `protobuf`: Decode Protobuf messages.
 """
 
 from __future__ import annotations
@@ -42,20 +33,22 @@ from sinkql.connector_api.stream import (
     MessageEncoder,
     MessageEncoding,
 )
-from sinkql.connectors.confluent.avro.plan import plan as plan_avro
-from sinkql.connectors.confluent.avro.plan import plan_avro as plan_written
+from sinkql.connectors.confluent.avro.plan import derive_schema
+from sinkql.connectors.confluent.avro.plan import plan_sink as plan_avro_sink
+from sinkql.connectors.confluent.avro.plan import plan_source as plan_avro
 from sinkql.connectors.confluent.connection import KIND, OWNER, RegistryOptions, plan
+from sinkql.connectors.confluent.options import AvroWriteOptions
 from sinkql.connectors.confluent.protobuf_schema import plan as plan_protobuf
-from sinkql.connectors.confluent.schema import ask
+from sinkql.connectors.confluent.schema import schema_facts
 
 _ABOUT = """\
-The connection is checked when it is created, unless `WITH (VALIDATE = false)` stands after its options. Certificates
-and keys are texts in PEM, as `SECRET name`."""
+SinkQL checks the connection when you create it, unless `WITH (VALIDATE = false)` follows its options. Certificates and
+keys are PEM texts, specified as `SECRET name`."""
 
 
 def _validate(connection: logical.Connection, access: OutsideAccess) -> None:
     from sinkql.connector_api.tunnel import planned_tunnel
-    from sinkql.connectors.confluent.registry import Registry  # only where one is asked
+    from sinkql.connectors.confluent.registry import Registry  # imports httpx
 
     tunnel = planned_tunnel(connection, access)
     with closing(Registry(connection.name, connection.options, access.secret, tunnel)) as registry:
@@ -63,43 +56,41 @@ def _validate(connection: logical.Connection, access: OutsideAccess) -> None:
 
 
 def _open_avro(options: Mapping[str, Any], columns: Sequence[physical.Column], context: Context) -> MessageDecoder:
-    from sinkql.connectors.confluent.avro.decode import (  # pyarrow and fastavro, only where a job runs
+    from sinkql.connectors.confluent.avro.decode import (  # imports pyarrow and fastavro
         AvroMessages,
-        Writers,
+        WriterSchemas,
     )
 
-    return AvroMessages(tuple(columns), Writers.of(options, context))
+    return AvroMessages(tuple(columns), WriterSchemas.from_plan(options, context))
 
 
 def _open_changes(
     options: Mapping[str, Any], columns: Sequence[physical.Column], key: Sequence[str], context: Context
 ) -> ChangeDecoder:
-    from sinkql.connectors.confluent.avro.decode import AvroChanges, Writers
+    from sinkql.connectors.confluent.avro.decode import AvroChanges, WriterSchemas
 
-    return AvroChanges(tuple(columns), tuple(key), Writers.of(options, context))
+    return AvroChanges(tuple(columns), tuple(key), WriterSchemas.from_plan(options, context))
 
 
 def _open_protobuf(options: Mapping[str, Any], columns: Sequence[physical.Column], context: Context) -> MessageDecoder:
     from sinkql.connectors.confluent.protobuf import ProtobufMessages
 
-    return ProtobufMessages.of(options, columns, context)
+    return ProtobufMessages.from_plan(options, columns, context)
 
 
 def _write_avro(options: Mapping[str, Any], columns: Sequence[physical.Column], context: Context) -> MessageEncoder:
     from sinkql.connectors.confluent.avro.encode import AvroRows
 
-    return AvroRows.of(options, columns, context)
+    return AvroRows.from_plan(options, columns, context)
 
 
 def _avro_schema(options: Mapping[str, Any], columns: Sequence[physical.Column]) -> Any:
-    from sinkql.connectors.confluent.avro.plan import derived
-
-    return derived(columns, options)
+    return derive_schema(columns, AvroWriteOptions.from_plan(options))
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaOptions:
-    """The options of FORMAT … USING: those of schemas that sinks make, and of one in the statement."""
+    """The options of FORMAT … USING that are not supported everywhere."""
 
     null_defaults: bool = False
     avro_key_fullname: str | None = None
@@ -121,15 +112,14 @@ connector = Connector(
             "AVRO",
             plan_avro,
             MessageDecoding(_open_avro, _open_changes),
-            ask,
+            schema_facts,
             keyed=True,
-            writing=MessageWriting(plan_written, MessageEncoding(_write_avro), _avro_schema),
+            writing=MessageWriting(plan_avro_sink, MessageEncoding(_write_avro), _avro_schema),
         ),
-        MessageFormat("PROTOBUF", plan_protobuf, MessageDecoding(_open_protobuf), ask, keyed=True),
+        MessageFormat("PROTOBUF", plan_protobuf, MessageDecoding(_open_protobuf), schema_facts, keyed=True),
     ),
     later=(UnsupportedKind("FORMAT", "AVRO", SchemaOptions), UnsupportedKind("FORMAT", "PROTOBUF", SchemaOptions)),
     tasks=(
-        "sinkql.connectors.confluent.avro.decode",
         "sinkql.connectors.confluent.avro.decode",
         "sinkql.connectors.confluent.avro.encode",
     ),

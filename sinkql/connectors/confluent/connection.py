@@ -1,4 +1,4 @@
-"""CREATE CONNECTION … TO CONFLUENT SCHEMA REGISTRY → its address, user and certificates."""
+"""Check the options of CREATE CONNECTION … TO CONFLUENT SCHEMA REGISTRY: address, user and certificates."""
 
 from __future__ import annotations
 
@@ -37,26 +37,28 @@ class RegistryOptions:
 
 
 def plan(statement: ast.CreateConnection, planning: PlanningContext) -> Mapping[str, Any]:
-    """Return the options of the connection, those that are not given left out; raises SQ2101 to SQ2106 and SQ2542 on.
-
-    They are `url`, `user`, `password`, `ssl_certificate`, `ssl_certificate_authority` and `ssl_key`, secret texts all
-    but the first, and `ssh_tunnel`.
-    """
+    """Return the planned options (`options.RegistryConnection`). Raise SQ2101 to SQ2106, SQ2527, SQ2542 or SQ2988."""
     options = bind(statement.options, RegistryOptions, owner=OWNER, span=statement.kind_span, secret=planning.secret)
 
-    def at(name: str) -> Span:
+    def span_of(name: str) -> Span:
         return option_span(statement.options, name, statement.kind_span)
 
     if options.aws_privatelink is not None:
         message = "AWS PRIVATELINK of schema registry connections is not supported yet"
-        raise SinkqlError("SQ2988", message, at("AWS PRIVATELINK"), hint="Leave out AWS PRIVATELINK.")
+        raise SinkqlError("SQ2988", message, span_of("AWS PRIVATELINK"), hint="Leave out AWS PRIVATELINK.")
     if not _web_address(options.url):
-        raise SinkqlError("SQ2527", f'invalid URL "{options.url}"', at("URL"), hint="Write URL = 'https://host:8081'.")
+        raise SinkqlError(
+            "SQ2527", f'invalid URL "{options.url}"', span_of("URL"), hint="Write URL = 'https://host:8081'."
+        )
     if options.password is not None and options.user is None:
-        raise SinkqlError("SQ2542", "PASSWORD requires USER", at("PASSWORD"), hint="Add USER = '…'.")
+        raise SinkqlError("SQ2542", "PASSWORD requires USER", span_of("PASSWORD"), hint="Add USER = '…'.")
     if (options.ssl_key is None) != (options.ssl_certificate is None):
-        there, other = ("SSL KEY", "SSL CERTIFICATE") if options.ssl_key is not None else ("SSL CERTIFICATE", "SSL KEY")
-        raise SinkqlError("SQ2542", f"{there} requires {other}", at(there), hint=f"Add {other} = SECRET name.")
+        present, absent = (
+            ("SSL KEY", "SSL CERTIFICATE") if options.ssl_key is not None else ("SSL CERTIFICATE", "SSL KEY")
+        )
+        raise SinkqlError(
+            "SQ2542", f"{present} requires {absent}", span_of(present), hint=f"Add {absent} = SECRET name."
+        )
     secrets = {
         "user": options.user,
         "password": options.password,
@@ -64,8 +66,8 @@ def plan(statement: ast.CreateConnection, planning: PlanningContext) -> Mapping[
         "ssl_certificate_authority": options.ssl_certificate_authority,
         "ssl_key": options.ssl_key,
     }
-    given = {name: secret_data(text) for name, text in secrets.items() if text is not None}
-    planned: dict[str, Any] = {"url": options.url.rstrip("/"), **given}
+    secret_options = {name: secret_data(text) for name, text in secrets.items() if text is not None}
+    planned: dict[str, Any] = {"url": options.url.rstrip("/"), **secret_options}
     if options.ssh_tunnel is not None:
         planned["ssh_tunnel"] = {"connection": planning.connection(options.ssh_tunnel, "SSH TUNNEL").name}
     return planned

@@ -1,7 +1,8 @@
-"""Messages of Protobuf → a row each, read by the type that the source was planned with."""
+"""Decode Protobuf messages to rows, with the message type that the source was planned with."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,140 +15,141 @@ import pyarrow as pa
 from sinkql import physical
 from sinkql.connector_api.stream import Context, DecodedMessages
 from sinkql.connector_api.types import arrow_type, parse_type
-from sinkql.connectors.confluent.protobuf_schema import WELL_KNOWN, Descriptor, Types, compiled, is_map
-from sinkql.connectors.confluent.registry import Access, UnknownSchemaError, access_of, opened
+from sinkql.connectors.confluent.options import ProtobufOptions
+from sinkql.connectors.confluent.protobuf_schema import WELL_KNOWN, Descriptor, Types, compile_schema, is_map
+from sinkql.connectors.confluent.registry import Access, UnknownSchemaError, access_of, open_registry
 from sinkql.decode.arrow_values import column_of
 from sinkql.decode.text_column import Failures
 from sinkql.logical import Interval
 from sinkql.logical.time import show_interval
 
-_HEAD = 5
+_HEADER = 5
 _MOST_INDEXES = 64
 
 
 @dataclass(frozen=True)
 class ProtobufMessages:
-    """Decode messages of a type; `descriptors` have it.
+    """A decoder of messages of one type in `descriptors`.
 
-    With `wire` the id of a schema and the place of the type in it stand before each.
+    With a registry, a header precedes each message: the id of a schema, and the indexes of the type in it.
     """
 
     columns: tuple[physical.Column, ...]
     descriptors: bytes = field(repr=False)
     message: str
-    wire: bool
     registry: Access | None = field(repr=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ProtobufMessages, (self.columns, self.descriptors, self.message, self.wire, self.registry)
+        return ProtobufMessages, (self.columns, self.descriptors, self.message, self.registry)
 
     @cached_property
     def _type(self) -> Descriptor:
-        return Types(self.descriptors).named(self.message)
+        return Types(self.descriptors).find(self.message)
 
     @cached_property
     def _parse(self) -> Callable[[bytes], Any]:
         from google.protobuf.message_factory import GetMessageClass
 
-        found: Callable[[bytes], Any] = GetMessageClass(self._type).FromString
-        return found
+        parse: Callable[[bytes], Any] = GetMessageClass(self._type).FromString
+        return parse
 
     @staticmethod
-    def of(options: Mapping[str, Any], columns: Sequence[physical.Column], context: Context) -> ProtobufMessages:
-        """Return the decoder of planned options; raises SQ4266."""
-        descriptors = compiled(options["schema"], dict(options["references"]))
-        registry = access_of(options, context)
-        return ProtobufMessages(tuple(columns), descriptors, options["message"], registry is not None, registry)
+    def from_plan(options: Mapping[str, Any], columns: Sequence[physical.Column], context: Context) -> ProtobufMessages:
+        """Return the decoder of planned options. Raise SQ4266 if the extra is not installed."""
+        planned = ProtobufOptions.from_plan(options)
+        descriptors = compile_schema(planned.schema, dict(planned.references))
+        registry = access_of(planned.tuning, context)
+        return ProtobufMessages(tuple(columns), descriptors, planned.message, registry)
 
     @cached_property
     def _readers(self) -> list[Callable[[Any], Any]]:
-        return [_reader(self._type.fields_by_name[each.name], each.type) for each in self.columns]
+        return [_reader(self._type.fields_by_name[column.name], column.type) for column in self.columns]
 
     @cached_property
-    def _heads(self) -> dict[bytes, str | None]:
+    def _header_errors(self) -> dict[bytes, str | None]:
         return {}
 
     def decode(self, messages: Sequence[bytes]) -> DecodedMessages:
-        """Return a row for each message; raises SQ426x where the registry does not answer."""
+        """Return a row for each message. Raise SQ426x if the registry does not answer."""
         from google.protobuf.message import DecodeError
         from google.protobuf.message_factory import GetMessageClass
 
         failures: Failures = {}
         empty = GetMessageClass(self._type)()
         rows = []
-        for place, message in enumerate(messages):
+        for index, message in enumerate(messages):
             try:
                 row = self._parse(self._body(message))
                 if not row.IsInitialized():
                     raise ValueError(f"it has no {', '.join(row.FindInitializationErrors())}, which is required")
                 rows.append(row)
             except DecodeError:
-                failures[place] = f"it is not a message {self.message}"
+                failures[index] = f"it is not a message {self.message}"
                 rows.append(empty)
             except ValueError as error:
-                failures[place] = str(error)
+                failures[index] = str(error)
                 rows.append(empty)
         arrays = [
             self._column(column, reader, rows, failures)
             for column, reader in zip(self.columns, self._readers, strict=True)
         ]
-        return DecodedMessages(pa.record_batch(arrays, names=[each.name for each in self.columns]), failures)
+        return DecodedMessages(pa.record_batch(arrays, names=[column.name for column in self.columns]), failures)
 
     def _column(
         self, column: physical.Column, reader: Callable[[Any], Any], rows: Sequence[Any], failures: Failures
     ) -> pa.Array:
-        own: Failures = {}
+        reasons: Failures = {}
         values = []
         for row, message in enumerate(rows):
             try:
                 values.append(reader(message))
             except ValueError as error:
-                own[row] = str(error)
+                reasons[row] = str(error)
                 values.append(None)
-        array = column_of(pa.array(values, _held(column.type)), column.type, own)
-        for row, why in own.items():
-            failures.setdefault(row, f'column "{column.name}": {why}')
+        array = column_of(pa.array(values, _stored_type(column.type)), column.type, reasons)
+        for row, reason in reasons.items():
+            failures.setdefault(row, f'column "{column.name}": {reason}')
         return array
 
     def _body(self, message: bytes) -> bytes:
-        """Return a message without what stands before it; raises ValueError."""
-        if not self.wire:
+        """Return a message without its header. Raise ValueError for an invalid header."""
+        if self.registry is None:
             return message
-        if len(message) <= _HEAD:
+        if len(message) <= _HEADER:
             raise ValueError("it is cut off before the id of its schema")
         if message[0]:
-            raise ValueError(f"it begins with the byte 0x{message[0]:02x}, and not with 0x00 and the id of its schema")
+            raise ValueError(f"it begins with the byte 0x{message[0]:02x} instead of 0x00 and the id of its schema")
         indexes, end = _indexes(message)
-        head = message[:end]
-        if head not in self._heads:
-            self._heads[head] = self._wrong(int.from_bytes(message[1:_HEAD], "big"), indexes)
-        why = self._heads[head]
-        if why is not None:
-            raise ValueError(why)
+        header, id_ = message[:end], int.from_bytes(message[1:_HEADER], "big")
+        if header not in self._header_errors:
+            self._header_errors[header] = self._header_error(self.registry, id_, indexes)
+        reason = self._header_errors[header]
+        if reason is not None:
+            raise ValueError(reason)
         return message[end:]
 
-    def _wrong(self, id_: int, indexes: tuple[int, ...]) -> str | None:
-        """Return why messages of a schema, of the type at a place in it, are not those that are read."""
-        assert self.registry is not None
+    def _header_error(self, registry: Access, id_: int, indexes: tuple[int, ...]) -> str | None:
+        """Return why messages with a header cannot be read; None if the header has the planned type."""
         try:
-            name = _type_name(self.registry, id_, indexes)
+            name = _type_name(registry, id_, indexes)
         except ValueError as error:
             return str(error)
-        return None if name == self._type.full_name else f"it is a message {name}, and not {self._type.full_name}"
+        expected = self._type.full_name
+        return None if name == expected else f"it is a message {name}, but {expected} is expected"
 
 
 def _indexes(message: bytes) -> tuple[tuple[int, ...], int]:
-    """Return the place of a message's type in its schema, and where that ends; one zero is the first one."""
-    count, at = _number(message, _HEAD)
+    """Return the indexes of a message's type in its schema, and the end of the header. A single 0 is the first type."""
+    count, at = _number(message, _HEADER)
     if count == 0:
         return (0,), at
     if not 0 < count <= _MOST_INDEXES:
-        raise ValueError("the place of its type cannot be read")
-    found = []
+        raise ValueError("the indexes of its type cannot be read")
+    indexes = []
     for _ in range(count):
         index, at = _number(message, at)
-        found.append(index)
-    return tuple(found), at
+        indexes.append(index)
+    return tuple(indexes), at
 
 
 def _number(message: bytes, at: int) -> tuple[int, int]:
@@ -159,21 +161,21 @@ def _number(message: bytes, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return (value >> 1) ^ -(value & 1), at
         shift += 7
-    raise ValueError("the place of its type cannot be read")
+    raise ValueError("the indexes of its type cannot be read")
 
 
 @lru_cache(maxsize=1024)
 def _types(registry: Access, id_: int) -> Types:
     try:
-        found = opened(registry, os.getpid()).schema(id_)
+        schema = open_registry(registry, os.getpid()).schema(id_)
     except UnknownSchemaError:
         raise ValueError(f"the registry has no schema {id_}") from None
-    if found.kind != "PROTOBUF":
-        raise ValueError(f"schema {id_} is not one of Protobuf, but of {found.kind}")
+    if schema.kind != "PROTOBUF":
+        raise ValueError(f"schema {id_} has the format {schema.kind}, not PROTOBUF")
     try:
-        return Types(compiled(found.text, found.references))
+        return Types(compile_schema(schema.text, schema.references))
     except ValueError as error:
-        raise ValueError(f"schema {id_} cannot be used: {error}") from None
+        raise ValueError(f"schema {id_} is invalid: {error}") from None
 
 
 def _type_name(registry: Access, id_: int, indexes: tuple[int, ...]) -> str:
@@ -183,51 +185,51 @@ def _type_name(registry: Access, id_: int, indexes: tuple[int, ...]) -> str:
 # --- values -----------------------------------------------------------------------------------------------------------
 
 
-def _held(type_: str) -> pa.DataType:
-    """Return the type of the array that values are put into; SQL's own but for unsigned numbers."""
-    found = parse_type(type_)
+def _stored_type(type_: str) -> pa.DataType:
+    """Return the type of an array of values: the one of the SQL type, or an unsigned integer."""
+    parsed = parse_type(type_)
     unsigned = {"uint4": pa.uint32(), "uint8": pa.uint64()}
-    if found.name in unsigned:
-        return unsigned[found.name]
-    if found.name == "map":
-        return pa.map_(pa.string(), _held(str(found.value)))
-    if found.name == "record":
-        return pa.struct([(each.name, _held(str(each.type))) for each in found.fields])
-    return pa.list_(_held(str(found.element))) if found.element is not None else arrow_type(type_)
+    if parsed.name in unsigned:
+        return unsigned[parsed.name]
+    if parsed.name == "map":
+        return pa.map_(pa.string(), _stored_type(str(parsed.value)))
+    if parsed.name == "record":
+        return pa.struct([(field.name, _stored_type(str(field.type))) for field in parsed.fields])
+    return pa.list_(_stored_type(str(parsed.element))) if parsed.element is not None else arrow_type(type_)
 
 
-def _reader(own: Descriptor, type_: str) -> Callable[[Any], Any]:
-    """Return what takes the value of a field of a message."""
-    get: Callable[[Any], Any] = attrgetter(own.name)
-    if type_ == "jsonb" and not _single_known(own):
-        return _json_reader(own)
-    if is_map(own):
-        value = _value_reader(own.message_type.fields_by_name["value"], str(parse_type(type_).value))
-        return lambda message: [(_key(key), value(each)) for key, each in get(message).items()]
-    if own.is_repeated:
-        item = _value_reader(own, str(parse_type(type_).element))
-        return lambda message: [item(each) for each in get(message)]
-    one = _value_reader(own, type_)
-    if not own.has_presence:
-        return get if own.message_type is None and own.enum_type is None else lambda message: one(get(message))
-    name = own.name
-    return lambda message: one(get(message)) if message.HasField(name) else None
+def _reader(field: Descriptor, type_: str) -> Callable[[Any], Any]:
+    """Return a function that reads a field of a message."""
+    get: Callable[[Any], Any] = attrgetter(field.name)
+    if type_ == "jsonb" and not _is_single_well_known(field):
+        return _json_reader(field)
+    if is_map(field):
+        convert_value = _value_reader(field.message_type.fields_by_name["value"], str(parse_type(type_).value))
+        return lambda message: [(_key_text(key), convert_value(value)) for key, value in get(message).items()]
+    if field.is_repeated:
+        convert_item = _value_reader(field, str(parse_type(type_).element))
+        return lambda message: [convert_item(item) for item in get(message)]
+    convert = _value_reader(field, type_)
+    if not field.has_presence:
+        return get if field.message_type is None and field.enum_type is None else lambda message: convert(get(message))
+    name = field.name
+    return lambda message: convert(get(message)) if message.HasField(name) else None
 
 
-def _single_known(own: Descriptor) -> bool:
-    return not own.is_repeated and own.message_type is not None and own.message_type.full_name in WELL_KNOWN
+def _is_single_well_known(field: Descriptor) -> bool:
+    return not field.is_repeated and field.message_type is not None and field.message_type.full_name in WELL_KNOWN
 
 
-def _key(key: Any) -> str:
+def _key_text(key: Any) -> str:
     return key if isinstance(key, str) else str(key).lower() if isinstance(key, bool) else str(key)
 
 
-def _value_reader(own: Descriptor, type_: str) -> Callable[[Any], Any]:
-    """Return what makes a value of a field, or of one of its elements, one that an array takes."""
-    if own.enum_type is not None:
-        names = {each.number: each.name for each in own.enum_type.values}
+def _value_reader(field: Descriptor, type_: str) -> Callable[[Any], Any]:
+    """Return a function that converts a value of a field, or one of its elements, for an array."""
+    if field.enum_type is not None:
+        names = {member.number: member.name for member in field.enum_type.values}
         return lambda number: names.get(number, str(number))
-    inner = own.message_type
+    inner = field.message_type
     if inner is None:
         return _same
     match inner.full_name:
@@ -241,8 +243,8 @@ def _value_reader(own: Descriptor, type_: str) -> Callable[[Any], Any]:
             return attrgetter("value")
     if type_ == "jsonb":
         return _as_json
-    fields = {each.name: str(each.type) for each in parse_type(type_).fields}
-    readers = {name: _reader(inner.fields_by_name[name], each) for name, each in fields.items()}
+    types = {part.name: str(part.type) for part in parse_type(type_).fields}
+    readers = {name: _reader(inner.fields_by_name[name], part) for name, part in types.items()}
     return lambda value: {name: read(value) for name, read in readers.items()}
 
 
@@ -252,11 +254,11 @@ def _same(value: Any) -> Any:
 
 def _micros(value: Any) -> int:
     if value.nanos % 1000:
-        raise ValueError(f"{value.seconds}.{abs(value.nanos):09d} seconds have more than six digits of a fraction")
-    found: int = value.seconds * 1_000_000 + value.nanos // 1000
-    if not -(2**63) <= found < 2**63:
-        raise ValueError(f"{value.seconds} seconds do not fit")
-    return found
+        raise ValueError(f"{value.seconds}.{abs(value.nanos):09d} seconds have more than six decimals")
+    micros: int = value.seconds * 1_000_000 + value.nanos // 1000
+    if not -(2**63) <= micros < 2**63:
+        raise ValueError(f"{value.seconds} seconds are out of range")
+    return micros
 
 
 def _as_json(value: Any) -> str:
@@ -268,19 +270,17 @@ def _as_json(value: Any) -> str:
         raise ValueError(f"it cannot be written as JSON: {error}") from None
 
 
-def _json_reader(own: Descriptor) -> Callable[[Any], Any]:
-    """Return what gives a field as JSON."""
-    import json
-
-    name = own.name
+def _json_reader(field: Descriptor) -> Callable[[Any], Any]:
+    """Return a function that reads a field as JSON."""
+    name = field.name
 
     def read(message: Any) -> str | None:
-        if own.is_repeated:
-            found = getattr(message, name)
-            if is_map(own):
-                return json.dumps({_key(key): json.loads(_as_json(each)) for key, each in found.items()})
-            return json.dumps([json.loads(_as_json(each)) for each in found])
-        if own.has_presence and not message.HasField(name):
+        if field.is_repeated:
+            values = getattr(message, name)
+            if is_map(field):
+                return json.dumps({_key_text(key): json.loads(_as_json(value)) for key, value in values.items()})
+            return json.dumps([json.loads(_as_json(value)) for value in values])
+        if field.has_presence and not message.HasField(name):
             return None
         return _as_json(getattr(message, name))
 

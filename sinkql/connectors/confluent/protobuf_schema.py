@@ -1,7 +1,4 @@
-"""The text of a Protobuf schema, or its descriptors → a message's type, and its columns.
-
-FORMAT PROTOBUF → the columns of a message, and the decoder's options.
-"""
+"""Compile Protobuf schemas, and plan FORMAT PROTOBUF: the columns of a message type, and the decoder's options."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from typing import Any
 
 from sinkql import logical
 from sinkql.connector_api.planning import FormatPlan, PlanningContext, SourceMessages
-from sinkql.connectors.confluent.schema import check_declared, known, registry_options, unusable
+from sinkql.connectors.confluent.schema import check_declared, invalid_schema_error, planned_schema, registry_options
 from sinkql.errors import SinkqlError
 from sinkql.logical.type import Field, map_type, parse_type, record_type
 
@@ -32,7 +29,7 @@ _NAMES = {
     10: "message", 11: "message", 12: "bytes", 13: "uint32", 14: "enum", 15: "sfixed32", 16: "sfixed64", 17: "sint32",
     18: "sint64",
 }  # fmt: skip
-"""What descriptors number types with; a group, 10, is a message."""
+"""The names of the type numbers in descriptors; a group, 10, is read as a message."""
 WELL_KNOWN = {
     "google.protobuf.Timestamp": "timestamptz", "google.protobuf.Duration": "interval",
     "google.protobuf.Struct": "jsonb", "google.protobuf.Value": "jsonb", "google.protobuf.ListValue": "jsonb",
@@ -42,38 +39,40 @@ WELL_KNOWN = {
     "google.protobuf.BoolValue": "boolean", "google.protobuf.StringValue": "text",
     "google.protobuf.BytesValue": "bytea",
 }  # fmt: skip
-Descriptor = Any  # protobuf's own, which is made at run time
+Descriptor = Any  # protobuf's class, which is created at run time
 
 
-def compiled(text: str, references: Mapping[str, str]) -> bytes:
-    """Return the descriptors of a schema and of what it names; raises ValueError for one that is not right, SQ4266.
+def compile_schema(text: str, references: Mapping[str, str]) -> bytes:
+    """Return the descriptors of a schema and its references. Raise ValueError for an invalid schema, or SQ4266.
 
-    A text that begins with \\x has them already, in hexadecimal digits.
+    A text that begins with \\x contains the descriptors in hexadecimal digits.
     """
     if text.startswith("\\x"):
         return bytes.fromhex(text[2:])
     if find_spec("grpc_tools") is None or find_spec("google.protobuf") is None:
-        raise needed()
+        raise protobuf_missing()
     with tempfile.TemporaryDirectory(prefix="sinkql-") as folder:
         root = Path(folder)
         for name, source in {**references, _MAIN: text}.items():
-            place = PurePosixPath(name)
-            if place.is_absolute() or ".." in place.parts:
-                raise ValueError(f'it names "{name}", which is not a place among schemas')
-            (root / place).parent.mkdir(parents=True, exist_ok=True)
-            (root / place).write_text(source, "utf-8")
-        made = root / "made"
+            path = PurePosixPath(name)
+            if path.is_absolute() or ".." in path.parts:
+                raise ValueError(f'it refers to "{name}", which is not a relative path')
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text(source, "utf-8")
+        output = root / "descriptors"
         command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{root}", "--include_imports",
-                   f"--descriptor_set_out={made}", _MAIN]  # fmt: skip
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_PATIENCE_S)
-        if done.returncode or not made.exists():
-            said = [line for line in done.stderr.splitlines() if ".proto:" in line and "warning:" not in line]
-            raise ValueError(said[0].removeprefix(f"{root}/").removeprefix(f"{_MAIN}:") if said else "protoc fails")
-        return made.read_bytes()
+                   f"--descriptor_set_out={output}", _MAIN]  # fmt: skip
+        process = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_PATIENCE_S)
+        if process.returncode or not output.exists():
+            errors = [line for line in process.stderr.splitlines() if ".proto:" in line and "warning:" not in line]
+            raise ValueError(
+                errors[0].removeprefix(f"{root}/").removeprefix(f"{_MAIN}:") if errors else "protoc failed"
+            )
+        return output.read_bytes()
 
 
-def needed() -> SinkqlError:
-    """Return the error where the extra is not installed."""
+def protobuf_missing() -> SinkqlError:
+    """Return the error for an extra that is not installed."""
     return SinkqlError(
         "SQ4266",
         "FORMAT PROTOBUF needs the Python packages protobuf and grpcio-tools, which are not installed",
@@ -82,15 +81,15 @@ def needed() -> SinkqlError:
 
 
 class Types:
-    """The types of messages that descriptors have; `main` is the file that was compiled."""
+    """The message types in descriptors; `main` is the file that was compiled."""
 
     def __init__(self, descriptors: bytes) -> None:
-        """Read descriptors; raises ValueError."""
+        """Read descriptors. Raise ValueError if they are invalid."""
         try:
             from google.protobuf import descriptor_pb2, descriptor_pool
             from google.protobuf.message import DecodeError
         except ImportError:
-            raise needed() from None
+            raise protobuf_missing() from None
         try:
             files = descriptor_pb2.FileDescriptorSet.FromString(descriptors).file
             pool = descriptor_pool.DescriptorPool()
@@ -101,8 +100,8 @@ class Types:
         except (DecodeError, TypeError, KeyError, IndexError) as error:
             raise ValueError(f"its descriptors cannot be read: {error}") from None
 
-    def named(self, name: str) -> Descriptor:
-        """Return the type of a name, which may lack its package; raises ValueError."""
+    def find(self, name: str) -> Descriptor:
+        """Return the type with a name, with or without its package. Raise ValueError if it does not exist."""
         package = self.main.package
         for full in (name.lstrip("."), f"{package}.{name}"):
             try:
@@ -112,96 +111,96 @@ class Types:
         raise ValueError(f'it has no message "{name}"')
 
     def at(self, indexes: tuple[int, ...]) -> Descriptor:
-        """Return the type at a place of the file, and of a type in it; raises ValueError."""
-        within: list[Any] = [self.main.message_types_by_name[each.name] for each in _proto(self.main).message_type]
-        found = None
+        """Return a type by its index in the file, followed by indexes of nested types. Raise ValueError without it."""
+        candidates: list[Any] = [
+            self.main.message_types_by_name[entry.name] for entry in _proto(self.main).message_type
+        ]
+        message = None
         for index in indexes:
-            if not 0 <= index < len(within):
-                raise ValueError("it has no message of the number that stands before it")
-            found = within[index]
-            within = list(found.nested_types)
-        if found is None:
+            if not 0 <= index < len(candidates):
+                raise ValueError("its schema has no message type with the index in its header")
+            message = candidates[index]
+            candidates = list(message.nested_types)
+        if message is None:
             raise ValueError("it has no messages")
-        return found
+        return message
 
 
 def _proto(file: Any) -> Any:
     from google.protobuf import descriptor_pb2
 
-    made = descriptor_pb2.FileDescriptorProto()
-    file.CopyToProto(made)
-    return made
+    proto = descriptor_pb2.FileDescriptorProto()
+    file.CopyToProto(proto)
+    return proto
 
 
 def columns_of(message: Descriptor) -> tuple[logical.Column, ...]:
-    """Return the columns of a message's fields; raises ValueError where it has none."""
+    """Return the columns of a message's fields. Raise ValueError if it has none."""
     if not message.fields:
         raise ValueError(f"its message {message.full_name} has no fields")
     return tuple(
-        logical.Column(field.name, parse_type(field_type(field, (message.full_name,))), nullable(field))
+        logical.Column(field.name, parse_type(field_type(field, (message.full_name,))), is_nullable(field))
         for field in message.fields
     )
 
 
-def nullable(field: Descriptor) -> bool:
-    """Tell whether a message may lack a field; what has no presence is a zero then, or empty."""
+def is_nullable(field: Descriptor) -> bool:
+    """Return whether a missing field is NULL; a field without presence is zero or empty instead."""
     return bool(field.has_presence and not field.is_required)
 
 
-def field_type(field: Descriptor, within: tuple[str, ...]) -> str:
-    """Return the type of a field in SQL; messages within themselves are jsonb."""
+def field_type(field: Descriptor, ancestors: tuple[str, ...]) -> str:
+    """Return the SQL type of a field; a recursive message type is jsonb."""
     if is_map(field):
         value = field.message_type.fields_by_name["value"]
-        inner = field_type(value, within)
+        inner = field_type(value, ancestors)
         return "jsonb" if inner == "jsonb" and value.message_type is not None else str(map_type(parse_type(inner)))
-    plain = _single_type(field, within)
+    plain = _single_type(field, ancestors)
     if not field.is_repeated:
         return plain
     return "jsonb" if plain == "jsonb" else f"{plain} list"
 
 
 def is_map(field: Descriptor) -> bool:
-    """Tell whether a field is a map."""
+    """Return whether a field is a map."""
     return field.message_type is not None and field.message_type.GetOptions().map_entry
 
 
-def _single_type(field: Descriptor, within: tuple[str, ...]) -> str:
+def _single_type(field: Descriptor, ancestors: tuple[str, ...]) -> str:
     kind = _NAMES[field.type]
     if kind != "message":
         return _SCALARS[kind]
     inner = field.message_type
     if inner.full_name in WELL_KNOWN:
         return WELL_KNOWN[inner.full_name]
-    if inner.full_name in within or not inner.fields:
+    if inner.full_name in ancestors or not inner.fields:
         return "jsonb"
-    types = [(each, field_type(each, (*within, inner.full_name))) for each in inner.fields]
-    if any(type_ == "jsonb" and not _well_known(each) for each, type_ in types):
+    types = [(part, field_type(part, (*ancestors, inner.full_name))) for part in inner.fields]
+    if any(type_ == "jsonb" and not _is_well_known(part) for part, type_ in types):
         return "jsonb"
-    return str(record_type(Field(each.name, parse_type(type_), nullable(each)) for each, type_ in types))
+    return str(record_type(Field(part.name, parse_type(type_), is_nullable(part)) for part, type_ in types))
 
 
-def _well_known(field: Descriptor) -> bool:
+def _is_well_known(field: Descriptor) -> bool:
     return field.message_type is not None and field.message_type.full_name in WELL_KNOWN
 
 
 def plan(messages: SourceMessages, planning: PlanningContext) -> FormatPlan:
-    """Plan the columns of a message's fields, or those that are declared; raises SQ2470, SQ248x and SQ4266.
+    """Plan the columns of a message's fields, or the declared columns. Raise SQ2470, SQ248x or SQ4266.
 
-    The options: `schema` is a text, or descriptors in hexadecimal digits, `references` have names and texts, `message`
-    is the name of the type.
+    The planned options are `options.ProtobufOptions`.
     """
-
     registry = registry_options(messages, planning)
-    schema = known(messages)
+    schema = planned_schema(messages)
     try:
-        types = Types(compiled(schema.text, schema.references))
-        message = types.at((0,)) if schema.message is None else types.named(schema.message)
+        types = Types(compile_schema(schema.text, schema.references))
+        message = types.at((0,)) if schema.message is None else types.find(schema.message)
         columns = columns_of(message)
     except ValueError as error:
-        raise unusable(messages, error) from None
+        raise invalid_schema_error(messages, error) from None
     options: dict[str, Any] = {
         "schema": schema.text,
-        "references": [list(each) for each in schema.references.items()],
+        "references": [list(reference) for reference in schema.references.items()],
         "message": str(message.full_name),
         **registry,
     }

@@ -1,4 +1,4 @@
-"""A planned connection to a schema registry → the schemas that it keeps, by id and by subject, over HTTP."""
+"""Read schemas from a schema registry by id and by subject, and register schemas, over HTTP."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from sinkql.connector_api import identity
 from sinkql.connector_api.options import reveal
 from sinkql.connector_api.stream import Context
 from sinkql.connector_api.tunnel import OPTION, Tunnel
+from sinkql.connectors.confluent.options import ReadTuning, RegistryConnection
 from sinkql.errors import SinkqlError
 
 Access = tuple[str, tuple[tuple[str, str], ...]]
-"""The name of a connection to a registry, and its options with the values of secrets."""
+"""The name of a registry connection, and its options with the values of secrets; hashable."""
 _T = TypeVar("_T")
 _PATIENCE_S = 10.0
 _TRIES = 3
@@ -31,9 +32,9 @@ _MOST_REFERENCES = 1000
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A schema as a registry keeps it: its text, its kind (AVRO, PROTOBUF or JSON), and the schemas that it names.
+    """A schema in a registry: its text, its kind (AVRO, PROTOBUF or JSON), and the texts of referenced schemas by name.
 
-    `references` are in the order in which each is after those that it names itself, by the name that stands in texts.
+    Each referenced schema comes after the schemas that it refers to.
     """
 
     id: int
@@ -43,7 +44,7 @@ class Schema:
 
 
 class UnknownSchemaError(Exception):
-    """The registry has no schema of that id, subject or version."""
+    """The registry has no schema with this id, subject or version."""
 
 
 class _Reference(msgspec.Struct):
@@ -52,8 +53,8 @@ class _Reference(msgspec.Struct):
     version: int
 
 
-class _Found(msgspec.Struct):
-    """What a registry says of a schema; the id only where it was asked for by another name."""
+class _SchemaResponse(msgspec.Struct):
+    """A registry's response with a schema; the id is missing in a response to a request by id."""
 
     schema: str
     id: int = 0
@@ -61,22 +62,22 @@ class _Found(msgspec.Struct):
     references: list[_Reference] = []
 
 
-_FOUND = codec.decoder(_Found)
+_SCHEMA = codec.decoder(_SchemaResponse)
 
 
-class _Registered(msgspec.Struct):
-    """What a registry says of a schema that it was given."""
+class _RegisterResponse(msgspec.Struct):
+    """A registry's response to the registration of a schema."""
 
     id: int
 
 
-_REGISTERED = codec.decoder(_Registered)
+_REGISTERED = codec.decoder(_RegisterResponse)
 _ANY = codec.decoder(dict[str, Any])
 _SUBJECTS = codec.decoder(list[str])
 
 
 class Registry:
-    """Ask one registry. What an id stands for never changes, and is asked for once."""
+    """A client of one registry. The schema of an id never changes, so the client requests it once."""
 
     def __init__(
         self,
@@ -85,27 +86,28 @@ class Registry:
         secret: Callable[[str], str],
         tunnel: Mapping[str, Any] | None = None,
     ) -> None:
-        """Make the client of the connection `name`, which goes through a tunnel of these options.
+        """Create the client of the connection `name`; `tunnel` has the options of its SSH tunnel.
 
-        Raises SQ4264 for certificates that cannot be used, SQ442x for the tunnel.
+        Raise SQ4264 for invalid certificates, and SQ442x if the tunnel fails.
         """
         self._name = name
-        self._known: dict[int, Schema] = {}
-        given = {key: reveal(value, secret) for key, value in options.items() if key not in ("url", OPTION)}
-        user, password = given.get("user"), given.get("password", "")
-        url = urlsplit(options["url"])
-        verify = _tls(given) if url.scheme == "https" else True
-        headers, place = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}, options["url"]
+        self._schemas: dict[int, Schema] = {}
+        planned = RegistryConnection.from_plan(options)
+        url, base_url = urlsplit(planned.url), planned.url
+        verify = _tls_context(planned, secret) if url.scheme == "https" else True
+        headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
+        user = None if planned.user is None else reveal(planned.user, secret)
+        password = "" if planned.password is None else reveal(planned.password, secret)
         self._tunnel = None
-        self._more: dict[str, Any] = {}
+        self._request_options: dict[str, Any] = {}
         if tunnel is not None:
             assert url.hostname is not None
             self._tunnel = Tunnel(tunnel, secret, url.hostname, url.port or (443 if url.scheme == "https" else 80))
-            place = url._replace(netloc=f"127.0.0.1:{self._tunnel.port}").geturl()
+            base_url = url._replace(netloc=f"127.0.0.1:{self._tunnel.port}").geturl()
             headers["Host"] = url.netloc.rpartition("@")[2]
-            self._more = {"extensions": {"sni_hostname": url.hostname}}  # which its certificate is for
+            self._request_options = {"extensions": {"sni_hostname": url.hostname}}  # the name in the certificate
         self._client = httpx.Client(
-            base_url=place,
+            base_url=base_url,
             auth=(user, password) if user is not None else None,
             verify=verify,
             timeout=_PATIENCE_S,
@@ -113,125 +115,125 @@ class Registry:
         )
 
     def close(self) -> None:
-        """Close the connections that are open."""
+        """Close all connections."""
         self._client.close()
         if self._tunnel is not None:
             self._tunnel.close()
 
     def check(self) -> None:
-        """Ask for something that every registry has; raises SQ426x."""
-        self._decoded(self._get("/subjects"), _SUBJECTS)
+        """Send a request that every registry answers. Raise SQ426x."""
+        self._decode(self._get("/subjects"), _SUBJECTS)
 
     def schema(self, id_: int) -> Schema:
-        """Return the schema of an id; raises UnknownSchemaError, and SQ426x."""
-        if id_ not in self._known:
-            found = self._decoded(self._get(f"/schemas/ids/{id_}"), _FOUND)
-            self._known[id_] = Schema(id_, found.schemaType, found.schema, self._references(found))
-        return self._known[id_]
+        """Return the schema of an id. Raise UnknownSchemaError or SQ426x."""
+        if id_ not in self._schemas:
+            response = self._decode(self._get(f"/schemas/ids/{id_}"), _SCHEMA)
+            self._schemas[id_] = Schema(id_, response.schemaType, response.schema, self._references(response))
+        return self._schemas[id_]
 
     def latest(self, subject: str) -> Schema:
-        """Return the newest schema of a subject; raises UnknownSchemaError, and SQ426x."""
-        found = self._version(subject, "latest")
-        return Schema(found.id, found.schemaType, found.schema, self._references(found))
+        """Return the newest schema of a subject. Raise UnknownSchemaError or SQ426x."""
+        response = self._version(subject, "latest")
+        return Schema(response.id, response.schemaType, response.schema, self._references(response))
 
-    def _version(self, subject: str, version: int | str) -> _Found:
-        return self._decoded(self._get(f"/subjects/{quote(subject, safe='')}/versions/{version}"), _FOUND)
+    def _version(self, subject: str, version: int | str) -> _SchemaResponse:
+        return self._decode(self._get(f"/subjects/{quote(subject, safe='')}/versions/{version}"), _SCHEMA)
 
-    def _references(self, found: _Found) -> dict[str, str]:
-        """Return the texts of all that a schema names, and that these name, each after those that it names."""
+    def _references(self, response: _SchemaResponse) -> dict[str, str]:
+        """Return the texts of all direct and indirect references by name, each after its own references."""
         texts: dict[str, str] = {}
 
-        def follow(references: list[_Reference], within: tuple[str, ...]) -> None:
-            for each in references:
-                if each.name in texts or each.name in within:
+        def follow(references: list[_Reference], ancestors: tuple[str, ...]) -> None:
+            for reference in references:
+                if reference.name in texts or reference.name in ancestors:
                     continue
-                if len(texts) + len(within) > _MOST_REFERENCES:
-                    raise self._fails(f"a schema has more than {_MOST_REFERENCES} references")
-                inner = self._version(each.subject, each.version)
-                follow(inner.references, (*within, each.name))
-                texts[each.name] = inner.schema
+                if len(texts) + len(ancestors) > _MOST_REFERENCES:
+                    raise self._failure(f"a schema has more than {_MOST_REFERENCES} references")
+                referenced = self._version(reference.subject, reference.version)
+                follow(referenced.references, (*ancestors, reference.name))
+                texts[reference.name] = referenced.schema
 
-        follow(found.references, ())
+        follow(response.references, ())
         return texts
 
     def register(self, subject: str, schema: str) -> int:
-        """Return the id of a schema of Avro, which a subject has then; raises SQ4267, and SQ426x."""
+        """Register an Avro schema under a subject, and return its id. Raise SQ4267 or SQ426x."""
         path = f"/subjects/{quote(subject, safe='')}/versions"
-        answer = self._ask("POST", path, {"schema": schema, "schemaType": "AVRO"})
-        if answer.status_code in (409, 422):
+        response = self._request("POST", path, {"schema": schema, "schemaType": "AVRO"})
+        if response.status_code in (409, 422):
             raise SinkqlError(
                 "SQ4267",
-                f'the schema registry of connection "{self._name}" refuses the schema of "{subject}"',
-                detail=_said(answer),
-                hint="Set another COMPATIBILITY LEVEL, write into a new topic, or have columns that fit the schemas "
-                "that are there.",
+                f'the schema registry of connection "{self._name}" rejected the schema of "{subject}"',
+                detail=_error_text(response),
+                hint="Set another COMPATIBILITY LEVEL, write into a new topic, or use columns that are compatible with "
+                "the existing schemas.",
             )
-        return self._decoded(answer, _REGISTERED).id
+        return self._decode(response, _REGISTERED).id
 
     def set_compatibility(self, subject: str, level: str) -> None:
-        """Say how the schemas of a subject may change; raises SQ426x."""
-        self._decoded(self._ask("PUT", f"/config/{quote(subject, safe='')}", {"compatibility": level}), _ANY)
+        """Set the compatibility level of a subject. Raise SQ426x."""
+        self._decode(self._request("PUT", f"/config/{quote(subject, safe='')}", {"compatibility": level}), _ANY)
 
     def _get(self, path: str) -> httpx.Response:
-        return self._ask("GET", path, None)
+        return self._request("GET", path, None)
 
-    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None) -> httpx.Response:
-        """Return the answer to a request, of which some tries may be lost."""
+    def _request(self, method: str, path: str, body: Mapping[str, Any] | None) -> httpx.Response:
+        """Return the response to a request; lost connections are retried, timeouts are not."""
         for left in reversed(range(_TRIES)):
             try:
-                return self._client.request(method, path, json=body, **self._more)
+                return self._client.request(method, path, json=body, **self._request_options)
             except httpx.InvalidURL as error:
-                raise self._no_registry(str(error)) from None
+                raise self._no_registry_error(str(error)) from None
             except httpx.TransportError as error:
-                if (untrusted := _of_tls(error)) is not None:
-                    raise self._untrusted(untrusted) from None
+                if (untrusted := _tls_problem(error)) is not None:
+                    raise self._untrusted_error(untrusted) from None
                 if left == 0 or isinstance(error, httpx.TimeoutException):
-                    raise self._unreachable(f"{type(error).__name__}: {error}") from None
+                    raise self._unreachable_error(f"{type(error).__name__}: {error}") from None
         raise AssertionError
 
-    def _decoded(self, answer: httpx.Response, decoder: msgspec.json.Decoder[_T]) -> _T:
-        status, detail = answer.status_code, _said(answer)
-        if status == 404 and detail.startswith("4040"):  # 404 alone is of the address
+    def _decode(self, response: httpx.Response, decoder: msgspec.json.Decoder[_T]) -> _T:
+        status, detail = response.status_code, _error_text(response)
+        if status == 404 and detail.startswith("4040"):  # other 404 responses mean a wrong address
             raise UnknownSchemaError
         if status in (401, 403):
             raise SinkqlError(
                 "SQ4261",
-                f'the schema registry of connection "{self._name}" rejects the user or the password',
+                f'the schema registry of connection "{self._name}" rejected the user name or the password',
                 detail=detail,
-                hint="Check USER and PASSWORD, or SSL CERTIFICATE and SSL KEY, in CREATE CONNECTION, and what the user "
-                "may read.",
+                hint="Check USER and PASSWORD, or SSL CERTIFICATE and SSL KEY, in CREATE CONNECTION. Check the user's "
+                "privileges.",
                 option="PASSWORD",
             )
         if status >= 500 or status == 429:
-            raise self._fails(detail)
+            raise self._failure(detail)
         if status != 200:
-            raise self._no_registry(detail)
+            raise self._no_registry_error(detail)
         try:
-            return decoder.decode(answer.content)
+            return decoder.decode(response.content)
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            raise self._no_registry("it does not answer as schema registries do") from None
+            raise self._no_registry_error("the server does not answer like a schema registry") from None
 
     # --- errors ------------------------------------------------------------------------------------------------------
 
-    def _unreachable(self, detail: str) -> SinkqlError:
+    def _unreachable_error(self, detail: str) -> SinkqlError:
         return SinkqlError(
             "SQ4260",
             f'the schema registry of connection "{self._name}" does not answer',
             detail=detail,
-            hint="Check URL in CREATE CONNECTION, and that the registry runs.",
+            hint="Check URL in CREATE CONNECTION, and check that the registry is running.",
             option="URL",
         )
 
-    def _no_registry(self, detail: str) -> SinkqlError:
+    def _no_registry_error(self, detail: str) -> SinkqlError:
         return SinkqlError(
             "SQ4262",
-            f'the URL of connection "{self._name}" does not lead to a schema registry',
+            f'the URL of connection "{self._name}" is not that of a schema registry',
             detail=detail,
             hint="Check URL in CREATE CONNECTION.",
             option="URL",
         )
 
-    def _untrusted(self, detail: str) -> SinkqlError:
+    def _untrusted_error(self, detail: str) -> SinkqlError:
         return SinkqlError(
             "SQ4263",
             f'the certificate of the schema registry of connection "{self._name}" is not trusted',
@@ -240,69 +242,69 @@ class Registry:
             option="URL",
         )
 
-    def _fails(self, detail: str) -> SinkqlError:
-        return SinkqlError("SQ4265", f'the schema registry of connection "{self._name}" fails', detail=detail)
+    def _failure(self, detail: str) -> SinkqlError:
+        return SinkqlError("SQ4265", f'the schema registry of connection "{self._name}" failed', detail=detail)
 
 
-def access_of(options: Mapping[str, Any], context: Context) -> Access | None:
-    """Return what opens the registry of a format's planned options; None where it has none."""
-    registry = options.get("tuning", {}).get("registry")
+def access_of(tuning: ReadTuning, context: Context) -> Access | None:
+    """Return the access to the registry of a format; None if the format has none."""
+    registry = tuning.registry
     if registry is None:
         return None
-    given = {
+    options = {
         name: value if name == "url" else reveal(value, context.secret)
-        for name, value in registry["options"].items()
+        for name, value in registry.options.items()
         if name != OPTION
     }
-    if "tunnel" in registry:
-        keys = {"secret_text": [reveal(registry["tunnel"]["keys"], context.secret)]}
-        given[OPTION] = msgspec.json.encode({**registry["tunnel"], "keys": keys}).decode()
-    return registry["name"], tuple(sorted(given.items()))
+    if registry.tunnel is not None:
+        keys = {"secret_text": [reveal(registry.tunnel["keys"], context.secret)]}
+        options[OPTION] = msgspec.json.encode({**registry.tunnel, "keys": keys}).decode()
+    return registry.name, tuple(sorted(options.items()))
 
 
 @lru_cache(maxsize=16)
-def opened(registry: Access, process: int) -> Registry:
-    """Return the client of a registry; a process, of this id, has one."""
+def open_registry(registry: Access, process: int) -> Registry:
+    """Return the shared client of a registry in the process with this id."""
     name, options = registry
     texts = {key: text if key == "url" else {"secret_text": [text]} for key, text in options if key != OPTION}
     tunnel = dict(options).get(OPTION)
     return Registry(name, texts, str, msgspec.json.decode(tunnel) if tunnel is not None else None)
 
 
-def _tls(given: Mapping[str, str]) -> ssl.SSLContext:
-    """Return what a connection trusts and shows; raises SQ4264."""
+def _tls_context(planned: RegistryConnection, secret: Callable[[str], str]) -> ssl.SSLContext:
+    """Return the SSL context of a connection. Raise SQ4264 for invalid certificates."""
     option = "SSL CERTIFICATE AUTHORITY"
     try:
         context = ssl.create_default_context()
-        if "ssl_certificate_authority" in given:
-            context.load_verify_locations(cadata=given["ssl_certificate_authority"])
+        if planned.ssl_certificate_authority is not None:
+            context.load_verify_locations(cadata=reveal(planned.ssl_certificate_authority, secret))
         option = "SSL CERTIFICATE"
-        if "ssl_key" in given:
-            identity.load_certificate(context, given["ssl_certificate"], given["ssl_key"])
+        if planned.ssl_key is not None and planned.ssl_certificate is not None:
+            identity.load_certificate(context, reveal(planned.ssl_certificate, secret), reveal(planned.ssl_key, secret))
     except (ssl.SSLError, ValueError) as error:
         raise SinkqlError(
             "SQ4264",
-            f"{option} of the schema registry connection cannot be used",
+            f"{option} of the schema registry connection is invalid",
             detail=getattr(error, "reason", None) or type(error).__name__,
-            hint="Give the secrets the whole text of the PEM files, and SSL KEY the key of SSL CERTIFICATE, without a "
-            "password.",
+            hint="Store the whole text of the PEM files in the secrets. SSL KEY is the key of SSL CERTIFICATE, without "
+            "a password.",
             option=option,
         ) from None
     return context
 
 
-def _of_tls(error: httpx.TransportError) -> str | None:
-    """Return what is wrong with a certificate, where that is what failed."""
+def _tls_problem(error: httpx.TransportError) -> str | None:
+    """Return the text of an error of TLS; None for other errors."""
     text = str(error)
-    if _UNTRUSTED in text or any(each in text for each in _NO_TLS) or "alert" in text:
+    if _UNTRUSTED in text or any(fragment in text for fragment in _NO_TLS) or "alert" in text:
         return text
     return None
 
 
-def _said(answer: httpx.Response) -> str:
-    """Return the code and the text of an error, as registries write them, else the status."""
+def _error_text(response: httpx.Response) -> str:
+    """Return the code and the text of a registry's error, or else the HTTP status."""
     try:
-        found = msgspec.json.decode(answer.content)
-        return f"{found['error_code']}: {str(found['message'])[:200]}"
+        error = msgspec.json.decode(response.content)
+        return f"{error['error_code']}: {str(error['message'])[:200]}"
     except (msgspec.MsgspecError, UnicodeDecodeError, KeyError, TypeError, IndexError):
-        return f"HTTP status {answer.status_code}"
+        return f"HTTP status {response.status_code}"

@@ -1,4 +1,4 @@
-"""FORMAT … USING: which schema a source is planned with, from the statement or the registry."""
+"""Find the schema of FORMAT … USING for a source: in the statement or in the registry."""
 
 from __future__ import annotations
 
@@ -10,122 +10,126 @@ from typing import Any
 from sinkql import ast, logical
 from sinkql.connector_api.planning import OutsideAccess, PlanningContext, SourceMessages
 from sinkql.connectors.confluent.connection import KIND
+from sinkql.connectors.confluent.options import RegistryConnection
 from sinkql.errors import SinkqlError, UnaskedError
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """A schema's text, and the texts of those that it refers to, by the name that it has for them."""
+class SchemaText:
+    """A schema's text, the texts of referenced schemas by name, and for Protobuf the name of the message."""
 
     text: str
     references: Mapping[str, str]
     message: str | None = None
 
 
-def ask(messages: SourceMessages, planning: PlanningContext, access: OutsideAccess) -> logical.Facts:
-    """Return the text and the references of the schema, where the statement does not have it; raises SQ2482, SQ426x."""
-    given = _checked(messages)
-    if given.registry is None or _written(messages, given) is not None:
+def schema_facts(messages: SourceMessages, planning: PlanningContext, access: OutsideAccess) -> logical.Facts:
+    """Return the text and the references of a schema in the registry. Raise SQ2482 or SQ426x.
+
+    Return {} if the statement contains the schema.
+    """
+    clause = _schema_clause(messages)
+    if clause.registry is None or _schema_in_statement(messages, clause) is not None:
         return {}
     from sinkql.connector_api.tunnel import planned_tunnel
-    from sinkql.connectors.confluent.registry import Registry, UnknownSchemaError  # only where one is asked
+    from sinkql.connectors.confluent.registry import Registry, UnknownSchemaError  # imports httpx
 
-    assert given.connection is not None
-    connection = planning.connection(given.connection, KIND)
-    strategy = _strategy(messages, given)
+    assert clause.connection is not None
+    connection = planning.connection(clause.connection, KIND)
+    strategy = _strategy(messages, clause)
     subject = f"{messages.topic}-{messages.part}"
     try:
         tunnel = planned_tunnel(connection, access)
         with closing(Registry(connection.name, connection.options, access.secret, tunnel)) as registry:
             id_ = _id(strategy)
-            found = registry.latest(subject) if id_ is None else registry.schema(id_)
+            schema = registry.latest(subject) if id_ is None else registry.schema(id_)
     except UnknownSchemaError:
-        wanted = (
+        missing = (
             f"schema {_id(strategy)}" if strategy is not None and _id(strategy) is not None else f'subject "{subject}"'
         )
         part = messages.part.upper()
         raise SinkqlError(
             "SQ2482",
-            f'the schema registry of connection "{connection.name}" has no {wanted}',
-            given.span,
-            hint=f"Register a schema of the topic's {messages.part}s, or name one: {part} STRATEGY ID 1.",
+            f'the schema registry of connection "{connection.name}" has no {missing}',
+            clause.span,
+            hint=f"Register a schema of the topic's {messages.part}s, or specify one: {part} STRATEGY ID 1.",
         ) from None
     except SinkqlError as error:
-        error.span = error.span or given.connection.span
+        error.span = error.span or clause.connection.span
         raise
-    if found.kind != messages.format.name:
+    if schema.kind != messages.format.name:
         raise SinkqlError(
             "SQ2483",
-            f"the schema of the topic's {messages.part}s is not one of {messages.format.name}, but of {found.kind}",
-            given.span,
-            hint=f"Write FORMAT {found.kind} USING CONFLUENT SCHEMA REGISTRY CONNECTION name.",
+            f"the schema of the topic's {messages.part}s has the format {schema.kind}, not {messages.format.name}",
+            clause.span,
+            hint=f"Write FORMAT {schema.kind} USING CONFLUENT SCHEMA REGISTRY CONNECTION name.",
         )
-    return {"schema": found.text, "references": [list(each) for each in found.references.items()]}
+    return {"schema": schema.text, "references": [list(reference) for reference in schema.references.items()]}
 
 
-def known(messages: SourceMessages) -> Known:
-    """Return the schema of the statement, or of the facts; raises UnaskedError where these were not asked for."""
-    given = _checked(messages)
-    written = _written(messages, given)
-    if written is not None:
-        return written
+def planned_schema(messages: SourceMessages) -> SchemaText:
+    """Return the schema of the statement or of the facts. Raise UnaskedError without facts."""
+    clause = _schema_clause(messages)
+    text = _schema_in_statement(messages, clause)
+    if text is not None:
+        return text
     if "schema" not in messages.facts:
         raise UnaskedError(
             "SQ2481",
-            "the columns are in the schema registry, which is asked only where the source is created",
+            "the columns are in the schema registry, which is read only when the source is created",
             messages.format.span,
             hint="Write the schema in the statement: VALUE STRATEGY INLINE '…'.",
         )
-    return Known(messages.facts["schema"], dict(messages.facts["references"]))
+    return SchemaText(messages.facts["schema"], dict(messages.facts["references"]))
 
 
 def registry_options(messages: SourceMessages, planning: PlanningContext) -> dict[str, Any]:
-    """Return what opens the registry where messages are decoded, which decides no rows; nothing without one."""
-    given = _checked(messages)
-    if given.registry is None:
+    """Return the options for opening the registry while messages are decoded; {} without a registry."""
+    clause = _schema_clause(messages)
+    if clause.registry is None:
         return {}
-    assert given.connection is not None
-    return {"tuning": {"registry": registry_of(given.connection, planning)}}
+    assert clause.connection is not None
+    return {"tuning": {"registry": registry_of(clause.connection, planning)}}
 
 
 def registry_of(name: ast.Name, planning: PlanningContext) -> dict[str, Any]:
-    """Return what opens the registry of a connection: its name, its options, and those of its tunnel."""
+    """Return the plan of a registry connection (`options.RegistryAccess`)."""
     connection = planning.connection(name, KIND)
-    found: dict[str, Any] = {"name": connection.name, "options": dict(connection.options)}
-    through = connection.options.get("ssh_tunnel")
-    if through is not None:
-        tunnel = planning.catalog.item(through["connection"])
+    access: dict[str, Any] = {"name": connection.name, "options": dict(connection.options)}
+    tunnel_name = RegistryConnection.from_plan(connection.options).ssh_tunnel
+    if tunnel_name is not None:
+        tunnel = planning.catalog.item(tunnel_name["connection"])
         assert isinstance(tunnel, logical.Connection)
-        found["tunnel"] = dict(tunnel.options)
-    return found
+        access["tunnel"] = dict(tunnel.options)
+    return access
 
 
-def unusable(messages: SourceMessages, error: ValueError) -> SinkqlError:
-    """Return the error for a schema that is not right."""
+def invalid_schema_error(messages: SourceMessages, error: ValueError) -> SinkqlError:
+    """Return the error for an invalid schema."""
     strategy = f"{messages.part.upper()} STRATEGY ID 1"
     return SinkqlError(
         "SQ2485",
-        f"the schema of the topic's {messages.part}s cannot be used: {error}",
+        f"the schema of the topic's {messages.part}s is invalid: {error}",
         messages.format.span,
-        hint=f"Correct the schema, or name another one that the registry has: {strategy}.",
+        hint=f"Correct the schema, or specify another schema of the registry: {strategy}.",
     )
 
 
 def check_declared(messages: SourceMessages, columns: Sequence[logical.Column]) -> None:
-    """Refuse a column that the schema does not have; whether values fit into its type, each message tells."""
-    names = [each.name for each in columns]
-    for column in messages.columns:
-        if column.name not in names:
+    """Raise SQ2470 for a column that the schema does not have. Types are checked when messages are decoded."""
+    names = [column.name for column in columns]
+    for declared in messages.columns:
+        if declared.name not in names:
             raise SinkqlError(
                 "SQ2470",
-                f'the schema of the topic\'s {messages.part}s has no field "{column.name}"',
+                f'the schema of the topic\'s {messages.part}s has no field "{declared.name}"',
                 messages.format.span,
-                hint=f"Its fields are {', '.join(names)}; without a list of columns the source has them all.",
+                hint=f"Its fields are {', '.join(names)}; without a column list, the source has all of them.",
             )
 
 
-def _checked(messages: SourceMessages) -> ast.Schema:
-    """Return where the schema is; raises SQ2480 where that is nowhere, and for registries that are not supported."""
+def _schema_clause(messages: SourceMessages) -> ast.Schema:
+    """Return the clause with the schema. Raise SQ2480 without one, SQ2902 for other registries, or SQ2484."""
     schema, name = messages.format.schema, messages.format.name
     if schema is None:
         raise SinkqlError(
@@ -144,7 +148,7 @@ def _checked(messages: SourceMessages) -> ast.Schema:
     if schema.registry is not None and schema.options:
         option = schema.options[0]
         raise SinkqlError(
-            "SQ2484", f"option {option.name} is one of sinks", option.name_span, hint=f"Leave out {option.name}."
+            "SQ2484", f"option {option.name} is only for sinks", option.name_span, hint=f"Leave out {option.name}."
         )
     return schema
 
@@ -159,12 +163,12 @@ def _id(strategy: ast.Phrase | None) -> int | None:
     return None
 
 
-def _written(messages: SourceMessages, schema: ast.Schema) -> Known | None:
-    """Return the schema that stands in the statement."""
+def _schema_in_statement(messages: SourceMessages, schema: ast.Schema) -> SchemaText | None:
+    """Return the schema that the statement contains; None if it contains none."""
     if schema.text is not None:
-        return Known(schema.text, {}, schema.message)
+        return SchemaText(schema.text, {}, schema.message)
     strategy = _strategy(messages, schema)
     if strategy is not None and strategy.words == "INLINE" and isinstance(strategy.value, ast.Text):
-        return Known(strategy.value.value, {})
+        return SchemaText(strategy.value.value, {})
     seed = schema.key_seed if messages.part == "key" else schema.value_seed
-    return None if seed is None else Known(seed.text, {}, seed.message)
+    return None if seed is None else SchemaText(seed.text, {}, seed.message)

@@ -1,6 +1,6 @@
-"""Rows that a query says itself, as VALUES does: each is read once, and stays.
+"""Rows that a query contains, as VALUES does: each is read once and is never deleted.
 
-* `reader`: their texts → rows.
+* `reader`: Read the rows from their texts.
 """
 
 from __future__ import annotations

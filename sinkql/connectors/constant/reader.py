@@ -1,4 +1,4 @@
-"""Texts of a query's own rows → rows, once. Offsets: `at`, 0 before them and 1 behind them."""
+"""Read the rows that a query contains, once. Offsets: `at` is 0 before the rows and 1 after them."""
 
 from __future__ import annotations
 
@@ -28,41 +28,41 @@ class ConstantReader(Reader):
         return cls(read.columns, read.options["rows"])
 
     def initial(self, *, at_end: bool) -> Offsets:
-        """Return the place before the rows, also for a sink that wants no rows from before: they are the query's."""
+        """Return the position before the rows, also for a sink without a snapshot: the rows belong to the query."""
         return {"at": 0}
 
     def target(self, start: Offsets) -> Offsets:
-        """Return the place behind the rows."""
+        """Return the position after the rows."""
         return {"at": 1}
 
     def latest(self, start: Offsets, limit: Limit, until: Offsets | None = None) -> Offsets:
-        """Return the place behind the rows, whatever the limit."""
+        """Return the position after the rows, regardless of the limit."""
         return {"at": 1}
 
     def splits(self, start: Offsets, end: Offsets) -> list[Split]:
-        """Return the rows as one split, none where they were read."""
+        """Return the rows as one split; none if they were read."""
         return [{"rows": len(self.rows)}] if start["at"] < end["at"] else []
 
     def fits_in_process(self, splits: Sequence[Split]) -> bool:
-        """Tell that they are read at once."""
+        """Return True: the rows are in the plan."""
         return True
 
     def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
         """Yield the rows."""
         arrays = []
-        for place, column in enumerate(self.columns):
-            type_ = _held(parse_type(column.type))
-            texts = (row[place] for row in self.rows)
+        for index, column in enumerate(self.columns):
+            type_ = _stored_type(parse_type(column.type))
+            texts = (row[index] for row in self.rows)
             values = [None if text is None else value_of(text, type_) for text in texts]
             arrays.append(pa.array(values, arrow_type(column.type)))
         tally.rows += len(self.rows)
-        yield pa.record_batch(arrays, names=[each.name for each in self.columns])
+        yield pa.record_batch(arrays, names=[column.name for column in self.columns])
 
     def measure(self, offsets: Offsets) -> Measure:
-        """Return how many of the rows were read."""
+        """Return the number of rows that were read."""
         return Measure(len(self.rows), len(self.rows) * offsets["at"], "rows")
 
 
-def _held(type_: Type) -> Type:
-    """Return the type whose values stand in a column: an interval is its text."""
+def _stored_type(type_: Type) -> Type:
+    """Return the type of a column's stored values: an interval is stored as text."""
     return TEXT if type_ == INTERVAL else type_

@@ -17,10 +17,10 @@ from sinkql.connectors.gcp.store import open_store
 OWNER = "GCP connections"
 
 _ABOUT = """\
-The secret has the key of a service account as Google gives it out, a file of JSON: `CREATE SECRET s AS
-file('key.json')`. The account's tokens are renewed once half of their time is over; requests to BigLake are counted to
-the key's project. Connections need `pip install 'sinkql[gcp]'`. `WITH (VALIDATE)` after the options checks the key when
-the connection is created. It has been tested with a server that stands in for Google's, not with Google's own."""
+The secret holds the JSON key file of a service account: `CREATE SECRET s AS file('key.json')`. SinkQL renews the
+account's tokens when half of their time has passed. Requests to BigLake are billed to the key's project. Connections
+need `pip install 'sinkql[gcp]'`. `WITH (VALIDATE)` after the options checks the key when the connection is created. The
+tests use a server that emulates Google's, not Google's servers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +31,13 @@ class GcpOptions:
 
 
 def plan(statement: ast.CreateConnection, planning: PlanningContext) -> Mapping[str, Any]:
-    """Return the options: the key, which nobody reads yet."""
+    """Return the options: a reference to the secret with the key, which is not read yet."""
     options = bind(statement.options, GcpOptions, owner=OWNER, span=statement.kind_span, secret=planning.secret)
     return {"service_account_key": secret_data(options.service_account_key)}
 
 
 def _validate(connection: logical.Connection, access: OutsideAccess) -> None:
-    """Ask for a token."""
+    """Request a token."""
     open_store(connection.options, access.secret).properties()
 
 

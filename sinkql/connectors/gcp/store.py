@@ -1,6 +1,6 @@
-"""The key of a service account → the properties that open Cloud Storage, with a token that is valid now.
+"""Open Cloud Storage with the tokens of a service account.
 
-An exception of google-auth → one coded error with its cause, at the option that causes it.
+Exceptions of google-auth become coded errors at the option that causes them.
 """
 
 from __future__ import annotations
@@ -13,20 +13,21 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
+from sinkql import codec
 from sinkql.connector_api.options import reveal
 from sinkql.errors import SinkqlError
 from sinkql.object_store.store import Credentials, Options, RenewedCredentials, RevealSecret
 
 _SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 _LIFE = timedelta(hours=1)
-"""How long Google's tokens are valid, where their server does not say it."""
+"""How long a token is valid if the server does not say it."""
 _TIMEOUT_S = 20.0
 _LOGGERS = ("google", "urllib3")
 
 
 @dataclass(slots=True)
 class ServiceAccount:
-    """Access to Google Cloud by the tokens of a service account, of which `fetch` gets one, and its end."""
+    """Access to Google Cloud with the tokens of a service account; `fetch` returns a token and its expiry."""
 
     project: str | None
     fetch: Callable[[], tuple[str, datetime | None]] = field(repr=False)
@@ -36,7 +37,7 @@ class ServiceAccount:
         self.keys = RenewedCredentials(self._ask)
 
     def properties(self) -> Mapping[str, str]:
-        """Return the properties with a token that is valid now; raises SQ423x."""
+        """Return the properties with a token that is valid now. Raise SQ423x if Google refuses the key."""
         project = {"gcs.project-id": self.project} if self.project else {}
         return {**project, **self.keys.known()}
 
@@ -44,43 +45,50 @@ class ServiceAccount:
         self.keys.forget()
 
     def _ask(self, time: datetime) -> Credentials:
-        token, end = self.fetch()
-        end = end or time + _LIFE
-        known = {"gcs.oauth2.token": token, "gcs.oauth2.token-expires-at": str(int(end.timestamp() * 1000))}
-        return Credentials(known, min(end - time, _LIFE))
+        token, expiry = self.fetch()
+        expiry = expiry or time + _LIFE
+        properties = {"gcs.oauth2.token": token, "gcs.oauth2.token-expires-at": str(int(expiry.timestamp() * 1000))}
+        return Credentials(properties, min(expiry - time, _LIFE))
+
+
+@dataclass(frozen=True, slots=True)
+class GcpConnection:
+    """The planned options of a GCP connection."""
+
+    service_account_key: Mapping[str, Any]
 
 
 def open_store(options: Options, secret: RevealSecret) -> ServiceAccount:
-    """Return the store of a planned connection; reaches nothing yet. Raises SQ4230 and SQ4233."""
-    account = _account(reveal(options["service_account_key"], secret))
+    """Return the store of a planned connection, without a request yet. Raise SQ4230 or SQ4233."""
+    account = _account(reveal(codec.convert(options, GcpConnection).service_account_key, secret))
     return ServiceAccount(account.project_id, lambda: _token(account))
 
 
 def _account(text: str) -> Any:  # google-auth is an extra
-    """Return google-auth's credentials of a key; what it says of a key that is none may quote it."""
+    """Return google-auth's credentials for a key. No error shows google-auth's text, which may quote the key."""
     try:
         from google.oauth2 import service_account
     except ModuleNotFoundError:
-        raise no_google_auth() from None
-    hush()
+        raise google_auth_missing() from None
+    silence_debug_logs()
     try:
         info = json.loads(text)
     except ValueError:
-        raise bad_key("it is not JSON") from None
+        raise invalid_key_error("it is not JSON") from None
     if not isinstance(info, dict) or info.get("type") != "service_account":
-        raise bad_key('its "type" is not "service_account"')
+        raise invalid_key_error('its "type" is not "service_account"')
     absent = [name for name in ("client_email", "private_key", "token_uri") if not isinstance(info.get(name), str)]
     if absent:
-        raise bad_key(f'it has no "{absent[0]}"')
+        raise invalid_key_error(f'it has no "{absent[0]}"')
     try:
         return service_account.Credentials.from_service_account_info(info, scopes=_SCOPES)
     except Exception:
-        raise bad_key('its "private_key" cannot be read') from None
+        raise invalid_key_error('its "private_key" cannot be read') from None
 
 
 def _token(account: Any) -> tuple[str, datetime | None]:
     import requests
-    from google.auth.transport.requests import Request  # there, since the account is
+    from google.auth.transport.requests import Request  # installed, since the account was created
 
     try:
         with requests.Session() as session:
@@ -90,8 +98,8 @@ def _token(account: Any) -> tuple[str, datetime | None]:
     return account.token, account.expiry and account.expiry.replace(tzinfo=UTC)
 
 
-def hush() -> None:
-    """Keep google-auth's debug messages back: they show requests and answers."""
+def silence_debug_logs() -> None:
+    """Suppress google-auth's debug messages: they show requests and responses."""
     for logger in map(logging.getLogger, _LOGGERS):
         logger.setLevel(max(logger.level, logging.INFO))
 
@@ -99,8 +107,8 @@ def hush() -> None:
 _OPTION = "SERVICE ACCOUNT KEY"
 
 
-def no_google_auth() -> SinkqlError:
-    """Return the error where the extra is not installed."""
+def google_auth_missing() -> SinkqlError:
+    """Return the error for an extra that is not installed."""
     return SinkqlError(
         "SQ4233",
         "GCP connections need the Python package google-auth, which is not installed",
@@ -108,18 +116,18 @@ def no_google_auth() -> SinkqlError:
     )
 
 
-def bad_key(why: str) -> SinkqlError:
-    """Return the error for a secret that has no key; `why` quotes nothing of it."""
+def invalid_key_error(reason: str) -> SinkqlError:
+    """Return the error for a secret without a valid key; `reason` does not quote the secret."""
     return SinkqlError(
         "SQ4230",
-        f"SERVICE ACCOUNT KEY of the GCP connection is not the key of a service account: {why}",
-        hint="Give the secret the whole file of JSON: ALTER SECRET name AS file('key.json').",
+        f"SERVICE ACCOUNT KEY of the GCP connection is not the key of a service account: {reason}",
+        hint="Store the whole JSON file in the secret: ALTER SECRET name AS file('key.json').",
         option=_OPTION,
     )
 
 
 def failure(error: Exception) -> SinkqlError:
-    """Return the error to show for what a request for a token raised."""
+    """Return the coded error for an exception of a token request."""
     from google.auth import exceptions
 
     if isinstance(error, exceptions.RefreshError) and not error.retryable:
@@ -127,14 +135,13 @@ def failure(error: Exception) -> SinkqlError:
             "SQ4231",
             "Google rejects the key of the GCP connection",
             detail=str(error.args[0]) if error.args else type(error).__name__,
-            hint="Check that the service account exists, is enabled and has this key, and that this machine's clock is "
-            "right.",
+            hint="Check that the service account exists, is enabled and has this key. Check this machine's clock.",
             option=_OPTION,
         )
     return SinkqlError(
         "SQ4232",
-        "the server that gives Google's tokens does not answer, or gives none",
+        "the token server of Google does not answer, or returned no token",
         detail=f"{type(error).__name__}: {error}",
-        hint="Check the network, and token_uri in the key.",
+        hint="Check the network and token_uri in the key.",
         option=_OPTION,
     )

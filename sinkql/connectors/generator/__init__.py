@@ -1,10 +1,16 @@
-"""LOAD GENERATOR sources: rows that are a pure function of their place. A generator is a source kind of its own.
+"""LOAD GENERATOR sources: rows that are a pure function of their position. Each generator is a source kind.
 
-* `options`, `schema`, `options`: the words of the generators, the columns of their tables, and what is said of them.
-* `plan`: a statement → the reader's options, and columns.
-* `reader`: offsets and splits of a table, by the pace of its ticks; `reader` finds the table.
-* `counter`, `key_value`, `auction`, `marketing`, `tpch`: what the rows are; `table` is what they have in common.
-* `columns`, `columns`: random values by place, and Arrow columns of them.
+* `options`: Define the options of the generators, and their texts for the reference.
+* `schema`: Define the columns and keys of the generators' tables.
+* `plan`: Plan CREATE SOURCE … FROM LOAD GENERATOR.
+* `reader`: Read a generated table by ranges of positions, at the pace of its ticks.
+* `table`: Define a generated table, its pace, and the turnover of rows.
+* `columns`: Compute random values by position, and Arrow columns of them.
+* `counter`: Generate COUNTER and CLOCK.
+* `key_value`: Generate KEY VALUE.
+* `auction`: Generate AUCTION.
+* `marketing`: Generate MARKETING.
+* `tpch`: Generate TPCH.
 """
 
 from __future__ import annotations
@@ -29,7 +35,7 @@ First = Callable[[Offsets, int], Offsets]
 
 
 def _open_reader(read: physical.Read, context: Context) -> Reader:
-    from sinkql.connectors.generator.reader import GeneratorReader  # numpy and pyarrow, only where a job runs
+    from sinkql.connectors.generator.reader import GeneratorReader  # imports numpy and pyarrow
 
     return GeneratorReader.of(read)
 
@@ -38,17 +44,17 @@ def _first(start: Offsets, rows: int) -> Offsets:
     return {**start, "count": start["count"] + rows}
 
 
-def _first_of_some(start: Offsets, rows: int) -> Offsets:
-    """Look further: not every tick has a row in each table."""
+def _first_of_sparse(start: Offsets, rows: int) -> Offsets:
+    """Return more positions than rows: not every tick has a row in each table."""
     return {**start, "count": start["count"] + 1000 + 100 * rows}
 
 
 def _begin(statement: ast.CreateSource, planning: PlanningContext, access: OutsideAccess) -> logical.Facts:
-    """Return when the source begins to tick: its tables have the same times wherever they are read."""
+    """Return the time of the source's creation: all readers of its tables see the same times."""
     return {"since": time.time_ns() // 1_000_000}
 
 
-def _kind(name: str, planned: PlanSource, options: type, told: str, first: First = _first) -> SourceKind:
+def _kind(name: str, planned: PlanSource, options: type, about: str, first: First = _first) -> SourceKind:
     return SourceKind(
         f"LOAD GENERATOR {name}",
         planned,
@@ -56,7 +62,7 @@ def _kind(name: str, planned: PlanSource, options: type, told: str, first: First
         options,
         facts=_begin,
         first=first,
-        about=told,
+        about=about,
         common=lambda planned: True,
     )
 
@@ -64,7 +70,7 @@ def _kind(name: str, planned: PlanSource, options: type, told: str, first: First
 connector = Connector(
     "generator",
     sources=(
-        _kind("AUCTION", plan.plan_auction, TickOptions, options.AUCTION, _first_of_some),
+        _kind("AUCTION", plan.plan_auction, TickOptions, options.AUCTION, _first_of_sparse),
         _kind("CLOCK", plan.plan_clock, TickOptions, options.CLOCK),
         SourceKind(
             "LOAD GENERATOR COUNTER",
@@ -75,7 +81,7 @@ connector = Connector(
             common=lambda planned: True,
         ),
         _kind("KEY VALUE", plan.plan_key_value, KeyValueOptions, options.KEY_VALUE),
-        _kind("MARKETING", plan.plan_marketing, TickOptions, options.MARKETING, _first_of_some),
+        _kind("MARKETING", plan.plan_marketing, TickOptions, options.MARKETING, _first_of_sparse),
         _kind("TPCH", plan.plan_tpch, TpchOptions, options.TPCH),
     ),
     later=(UnsupportedKind("SOURCE", "LOAD GENERATOR DATUMS", TickOptions),),

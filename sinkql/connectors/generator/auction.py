@@ -1,25 +1,23 @@
-"""AUCTION: an auction house. Each tick there is another auction, or another bid in the last one.
+"""AUCTION: an auction house. Each tick adds an auction, or a bid in the last auction.
 
-Auctions come in pairs of 13 ticks: the first has 2 to 9 bids, the other as many as are left. So each tick's row is
-known without those before it.
+Two auctions share 13 ticks: the first has 2 to 9 bids, the second the remaining ones. So a tick's row does not depend
+on earlier rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from sinkql.connectors.generator.columns import Ints, between, choice, integers, noise, times
-from sinkql.connectors.generator.table import Made, Pace, Table, Window, batch
+from sinkql.connectors.generator.table import GeneratedTable, Pace, PlannedTicks, Table, Window, batch
 
 _PAIR = 13
 _OPEN_MICROS = 10_000_000
 _SECOND = 1_000_000
-_MOST_BIDS = 10  # ids of an auction's bids are its own times this, and up
+_MOST_BIDS = 10  # the ids of an auction's bids begin at the auction's id times this number
 _FIRST_ACCOUNT = 42
 _BALANCE = 10_000
 
@@ -47,21 +45,21 @@ _LAST_NAMES = tuple(_LAST_NAMES_TEXT.split())
 _ITEMS = ("A Walk with the Curator", "Box of Rare Teas", "Hand-Bound Atlas", "Portrait in Oil", "Supper for Six")
 
 
-def table(options: Mapping[str, Any]) -> Table:
-    """Return one of the tables by its name."""
-    house = _House(options["seed"], Pace.of(options["pace"]))
+def table(planned: PlannedTicks) -> Table:
+    """Return the planned table."""
+    house = _House(planned.seed, planned.pace)
     organizations, users = len(_TRADES) * len(_FORMS), len(_FIRST_NAMES) * len(_LAST_NAMES)
-    match options["table"]:
+    match planned.table:
         case "organizations":
-            return Made(house.organizations, organizations, 0)
+            return GeneratedTable(house.organizations, organizations, 0)
         case "accounts":
-            return Made(house.accounts, organizations, 0)
+            return GeneratedTable(house.accounts, organizations, 0)
         case "users":
-            return Made(house.users, users, 0)
+            return GeneratedTable(house.users, users, 0)
         case "auctions":
-            return Made(house.auctions, 0, 1)
+            return GeneratedTable(house.auctions, 0, 1)
         case "bids":
-            return Made(house.bids, 0, 1)
+            return GeneratedTable(house.bids, 0, 1)
         case other:
             raise LookupError(other)
 
@@ -72,23 +70,27 @@ class _House:
     pace: Pace
 
     def organizations(self, window: Window) -> pa.RecordBatch:
-        places = window.places
-        names = [f"{_TRADES[each // len(_FORMS)]} {_FORMS[each % len(_FORMS)]}" for each in places.tolist()]
-        return batch({"id": places + 1, "name": pa.array(names, pa.string())})
+        positions = window.positions
+        names = [
+            f"{_TRADES[position // len(_FORMS)]} {_FORMS[position % len(_FORMS)]}" for position in positions.tolist()
+        ]
+        return batch({"id": positions + 1, "name": pa.array(names, pa.string())})
 
     def accounts(self, window: Window) -> pa.RecordBatch:
-        ids = window.places + 1
+        ids = window.positions + 1
         return batch({"id": ids + _FIRST_ACCOUNT, "org_id": ids, "balance": np.full(len(ids), _BALANCE)})
 
     def users(self, window: Window) -> pa.RecordBatch:
-        places = window.places
+        positions = window.positions
         last = len(_LAST_NAMES)
-        names = [f"{_FIRST_NAMES[each // last]} {_LAST_NAMES[each % last]}" for each in places.tolist()]
+        names = [f"{_FIRST_NAMES[position // last]} {_LAST_NAMES[position % last]}" for position in positions.tolist()]
         organizations = len(_TRADES) * len(_FORMS)
-        return batch({"id": places + 1, "org_id": places % organizations + 1, "name": pa.array(names, pa.string())})
+        return batch(
+            {"id": positions + 1, "org_id": positions % organizations + 1, "name": pa.array(names, pa.string())}
+        )
 
     def auctions(self, window: Window) -> pa.RecordBatch:
-        ticks = window.places
+        ticks = window.positions
         ids, begins = self._auctions(ticks)
         ids = ids[begins == ticks]
         begin = self.pace.times(window.since_ms, begins[begins == ticks])
@@ -103,7 +105,7 @@ class _House:
         )
 
     def bids(self, window: Window) -> pa.RecordBatch:
-        ticks = window.places
+        ticks = window.positions
         auctions, begins = self._auctions(ticks)
         bid = begins != ticks
         auctions, numbers = auctions[bid], (ticks - begins)[bid] - 1
@@ -120,7 +122,7 @@ class _House:
         )
 
     def _auctions(self, ticks: Ints) -> tuple[Ints, Ints]:
-        """Return for each tick the auction that is on, and the tick at which it began."""
+        """Return the auction of each tick, and the tick at which it began."""
         pairs, within = ticks // _PAIR, ticks % _PAIR
         bids = between(2, _MOST_BIDS - 1, noise(self.seed, "bids", pairs))
         second = within > bids

@@ -1,6 +1,6 @@
-"""Numbers in numpy → columns in Arrow: texts, decimals and times, without a Python object a row.
+"""Compute random values in numpy and convert them to Arrow columns, without a Python object for each row.
 
-(seed, name of a column, numbers of rows) → random values that are the same in every process; all in numpy.
+Random values are a function of the seed, the column's name and the numbers of a row, and the same in every process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SPEECH = (
 
 def decimals(hundredths: Ints) -> pa.Array:
     """Return numbers of hundredths as numeric(15,2)."""
-    halves = np.empty((len(hundredths), 2), np.int64)  # a decimal of 128 bits is its low half, then its high one
+    halves = np.empty((len(hundredths), 2), np.int64)  # the low and the high half of a 128-bit decimal
     halves[:, 0] = hundredths
     halves[:, 1] = hundredths >> 63
     return pa.Array.from_buffers(pa.decimal128(15, 2), len(hundredths), [None, pa.py_buffer(halves)])
@@ -46,23 +46,23 @@ def days(since_1970: Ints) -> pa.Array:
 
 
 def integers(numbers: Ints) -> pa.Array:
-    """Return numbers of 32 bits."""
+    """Return 32-bit integers."""
     return pa.array(numbers.astype(np.int32))
 
 
-def choice(words: Sequence[str], places: Ints) -> pa.Array:
-    """Return the word at each place."""
-    return pa.array(words).take(pa.array(places))
+def choice(words: Sequence[str], indexes: Ints) -> pa.Array:
+    """Return the word at each index."""
+    return pa.array(words).take(pa.array(indexes))
 
 
 def patterned(*parts: str | tuple[Ints, int]) -> pa.Array:
-    """Return texts of one length, made of fixed parts, and of numbers with so many digits; one number at least."""
+    """Return texts of fixed length from fixed parts and numbers with their digit counts; at least one is a number."""
     rows = next(len(part[0]) for part in parts if not isinstance(part, str))
-    matrix = [_letters(part, rows) if isinstance(part, str) else _digits(*part) for part in parts]
+    matrix = [_characters(part, rows) if isinstance(part, str) else _digits(*part) for part in parts]
     return fixed_length(np.concatenate(matrix, axis=1), pa.string())
 
 
-def _letters(text: str, rows: int) -> Bytes:
+def _characters(text: str, rows: int) -> Bytes:
     return np.broadcast_to(np.frombuffer(text.encode(), np.uint8), (rows, len(text)))
 
 
@@ -72,7 +72,7 @@ def _digits(numbers: Ints, count: int) -> Bytes:
 
 
 def fixed_length(matrix: Bytes, type_: pa.DataType) -> pa.Array:
-    """Return each row of bytes as a text or a binary value."""
+    """Return each row of a byte matrix as a text or a binary value."""
     rows, width = matrix.shape
     offsets = np.arange(rows + 1, dtype=np.int32) * np.int32(width)
     data = np.ascontiguousarray(matrix)
@@ -81,39 +81,39 @@ def fixed_length(matrix: Bytes, type_: pa.DataType) -> pa.Array:
 
 def sentences(low: int, high: int, words: Words) -> pa.Array:
     """Return texts of words, from `low` to `high` characters long."""
-    pool, begins = _pool()
+    pool, begins = _text_pool()
     starts = begins[between(0, len(begins) - 1, words)]
     return _cut(pool, starts, between(low, high, words ^ np.uint64(0xAAAAAAAAAAAAAAAA)))
 
 
 def addresses(low: int, high: int, words: Words) -> pa.Array:
-    """Return texts of letters, digits, commas and spaces, from `low` to `high` characters long."""
-    pool = _letters_pool()
+    """Return texts of alphanumeric characters, commas and spaces, from `low` to `high` characters long."""
+    pool = _character_pool()
     return _cut(pool, between(0, len(pool) - high, words), between(low, high, words >> np.uint64(7)))
 
 
 def _cut(pool: Bytes, starts: Ints, lengths: Ints) -> pa.Array:
     offsets = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
-    places = np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1])
-    return pa.Array.from_buffers(pa.string(), len(lengths), [None, pa.py_buffer(offsets), pa.py_buffer(pool[places])])
+    indexes = np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1])
+    return pa.Array.from_buffers(pa.string(), len(lengths), [None, pa.py_buffer(offsets), pa.py_buffer(pool[indexes])])
 
 
 @cache
-def _pool() -> tuple[Bytes, Ints]:
-    """Return a long text, and where words begin in it that are far enough from its end."""
+def _text_pool() -> tuple[Bytes, Ints]:
+    """Return a long text, and the positions of the words that are far enough from its end."""
     words = _SPEECH.split()
     chosen = between(0, len(words) - 1, noise(0, "text", np.arange(_POOL_WORDS)))
-    text = " ".join(words[each] for each in chosen)
+    text = " ".join(words[index] for index in chosen)
     pool = np.frombuffer(text.encode(), np.uint8)
     begins = np.flatnonzero(pool == ord(" ")) + 1
     return pool, begins[begins < len(pool) - 256]
 
 
 @cache
-def _letters_pool() -> Bytes:
-    letters = np.frombuffer(_ALPHABET.encode(), np.uint8)
-    return letters[between(0, len(letters) - 1, noise(0, "letters", np.arange(1 << 16)))]
+def _character_pool() -> Bytes:
+    characters = np.frombuffer(_ALPHABET.encode(), np.uint8)
+    return characters[between(0, len(characters) - 1, noise(0, "letters", np.arange(1 << 16)))]
 
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
@@ -124,25 +124,25 @@ _MASK = (1 << 64) - 1
 
 
 def noise(seed: int, column: str, *numbers: Ints) -> Words:
-    """Return 64 random bits for each row, which its numbers name. The mixing is that of SplitMix64."""
+    """Return 64 random bits for each row, identified by its numbers. The mixing function is SplitMix64's."""
     key = (seed * _STEP + crc32(column.encode())) & _MASK
-    found = np.full(1, key, np.uint64)
-    for each in numbers:
-        found = _mixed(found + (each.astype(np.uint64) + np.uint64(1)) * np.uint64(_STEP))
-    return found
+    words = np.full(1, key, np.uint64)
+    for values in numbers:
+        words = _mix(words + (values.astype(np.uint64) + np.uint64(1)) * np.uint64(_STEP))
+    return words
 
 
-def _mixed(words: Words) -> Words:
+def _mix(words: Words) -> Words:
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return words ^ (words >> np.uint64(31))
 
 
 def between(low: int, high: int, words: Words) -> Ints:
-    """Return whole numbers from `low` to `high`, both included."""
+    """Return integers from `low` to `high`, both included."""
     return (words >> np.uint64(11)).astype(np.int64) % (high - low + 1) + low
 
 
 def fraction(words: Words) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Return numbers from 0, below 1."""
+    """Return numbers from 0 to below 1."""
     return (words >> np.uint64(11)).astype(np.float64) / float(1 << 53)

@@ -1,4 +1,4 @@
-"""COUNTER and CLOCK: one number or time a tick, which may take the place of an older one."""
+"""COUNTER and CLOCK: one number or time for each tick, which may replace an older one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sinkql.connectors.generator.table import Pace, Turnover, Window, batch
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """The row of tick i is `first` + i + 1. With a cardinality of m, tick i ≥ m takes back the row of tick i − m."""
+    """The row of tick i is `first` + i + 1. With a cardinality of m, tick i ≥ m deletes the row of tick i − m."""
 
     first: int
     max_cardinality: int | None
@@ -31,14 +31,14 @@ class Counter:
 
     def rows(self, window: Window) -> pa.RecordBatch:
         if self.max_cardinality is None:
-            return batch({"counter": window.places + self.first + 1})
+            return batch({"counter": window.positions + self.first + 1})
         keys, versions, diff = Turnover(self.max_cardinality).changes(window)
         return batch({"counter": versions * self.max_cardinality + keys + self.first + 1}, diff)
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """One row, the time of the last tick: of the source's beginning where none came yet."""
+    """One row with the time of the last tick, or of the source's creation before the first tick."""
 
     pace: Pace
     initial: int = 1

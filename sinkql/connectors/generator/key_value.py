@@ -1,6 +1,6 @@
-"""KEY VALUE: random bytes for each key, again and again; a new value takes the place of the old one, or is added.
+"""KEY VALUE: a sequence of random values for each key; a new value replaces the old one, or is added.
 
-Places are values, first those of the snapshot, round by round, then a batch of each partition a tick.
+A position is a value: first the values of the snapshot, round by round, then a batch of each partition for each tick.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from sinkql import codec
 from sinkql.connectors.generator.columns import Bytes, Ints, fixed_length, noise
 from sinkql.connectors.generator.table import Turnover, Window, batch
 
 
 @dataclass(frozen=True, slots=True)
 class KeyValue:
-    """`key`, `partition`, `value` and `offset` under the names in `columns`, those without a name left out."""
+    """The table of KEY VALUE; `columns` has the names of `key`, `partition`, `value` and `offset`, if it has them."""
 
     seed: int
     keys: int
@@ -31,10 +32,9 @@ class KeyValue:
     columns: Mapping[str, str]
 
     @classmethod
-    def of(cls, options: Mapping[str, Any]) -> KeyValue:
+    def from_plan(cls, options: Mapping[str, Any]) -> KeyValue:
         """Return the table of a planned source."""
-        names = ("seed", "keys", "rounds", "value_size", "partitions", "batch_size", "transactional", "upsert")
-        return cls(**{name: options[name] for name in (*names, "columns")})
+        return codec.convert(options, cls)
 
     @property
     def initial(self) -> int:
@@ -58,27 +58,27 @@ class KeyValue:
 
     def rows(self, window: Window) -> pa.RecordBatch:
         if not self.upsert:
-            return batch(self._columns(window.places))
+            return batch(self._columns(window.positions))
         keys, versions, diff = Turnover(self.keys).changes(window)
         return batch(self._columns(versions * self.keys + keys), diff)
 
-    def _columns(self, places: Ints) -> dict[str, Any]:
-        keys = places % self.keys
-        made = {
+    def _columns(self, positions: Ints) -> dict[str, Any]:
+        keys = positions % self.keys
+        values = {
             "key": keys,
             "partition": keys % self.partitions,
-            "value": fixed_length(self._values(places), pa.binary()),
-            "offset": self._offsets(places),
+            "value": fixed_length(self._values(positions), pa.binary()),
+            "offset": self._offsets(positions),
         }
-        return {name: made[each] for each, name in self.columns.items()}
+        return {name: values[part] for part, name in self.columns.items()}
 
-    def _values(self, places: Ints) -> Bytes:
+    def _values(self, positions: Ints) -> Bytes:
         words = np.arange(-(-self.value_size // 8), dtype=np.int64)
-        matrix = noise(self.seed, "value", places[:, None], words[None, :])
+        matrix = noise(self.seed, "value", positions[:, None], words[None, :])
         return matrix.astype("<u8").view(np.uint8)[:, : self.value_size]
 
-    def _offsets(self, places: Ints) -> Ints:
-        """Return the numbers of rounds, and of batches: of a snapshot that is no transaction batches alone."""
+    def _offsets(self, positions: Ints) -> Ints:
+        """Return the numbers of rounds and then of batches; of batches only if the snapshot is not transactional."""
         rounds = self.rounds if self.transactional else 0
-        later = rounds + (places - rounds * self.keys) // self.step
-        return np.where(places < rounds * self.keys, places // self.keys, later)
+        later = rounds + (positions - rounds * self.keys) // self.step
+        return np.where(positions < rounds * self.keys, positions // self.keys, later)

@@ -1,4 +1,4 @@
-"""CREATE SOURCE … FROM LOAD GENERATOR → columns, change kinds, and the reader's options."""
+"""Plan CREATE SOURCE … FROM LOAD GENERATOR: columns, kinds of changes, and the reader's options."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_KEYS = 1 << 40
 
 
 def plan_counter(statement: ast.CreateSource, facts: logical.Facts, planning: PlanningContext) -> SourcePlan:
-    """Plan a COUNTER: one column `counter`; with MAX CARDINALITY old rows go as new ones come."""
+    """Plan a COUNTER: one column `counter`; with MAX CARDINALITY, a new row deletes the oldest one."""
     _check_clauses(statement)
     options = bind(statement.options, CounterOptions, owner="counter load generators", span=statement.kind_span)
     _check_ticks(statement, options)
@@ -43,29 +43,29 @@ def plan_counter(statement: ast.CreateSource, facts: logical.Facts, planning: Pl
 
 
 def plan_clock(statement: ast.CreateSource, facts: logical.Facts, planning: PlanningContext) -> SourcePlan:
-    """Plan a CLOCK: one row, the time of the last tick."""
+    """Plan a CLOCK: one row with the time of the last tick."""
     _check_clauses(statement)
     options = bind(statement.options, TickOptions, owner="clock load generators", span=statement.kind_span)
     shape = logical.Shape(columns("time timestamptz"), (frozenset({"time"}),), logical.Change.RETRACT)
-    return SourcePlan(_ticking(statement, options, facts), shape)
+    return SourcePlan(_plan_ticks(statement, options, facts), shape)
 
 
 def plan_auction(statement: ast.CreateSource, facts: logical.Facts, planning: PlanningContext) -> SourcePlan:
-    """Plan an AUCTION: five tables whose rows only come."""
+    """Plan an AUCTION: five append-only tables."""
     _check_clauses(statement)
     options = bind(statement.options, TickOptions, owner="auction load generators", span=statement.kind_span)
-    return _tables("auction", _ticking(statement, options, facts))
+    return _plan_tables("auction", _plan_ticks(statement, options, facts))
 
 
 def plan_marketing(statement: ast.CreateSource, facts: logical.Facts, planning: PlanningContext) -> SourcePlan:
-    """Plan a MARKETING: six tables, of which the leads change."""
+    """Plan a MARKETING: six tables; rows of `leads` change."""
     _check_clauses(statement)
     options = bind(statement.options, TickOptions, owner="marketing load generators", span=statement.kind_span)
-    return _tables("marketing", _ticking(statement, options, facts))
+    return _plan_tables("marketing", _plan_ticks(statement, options, facts))
 
 
 def plan_tpch(statement: ast.CreateSource, facts: logical.Facts, planning: PlanningContext) -> SourcePlan:
-    """Plan a TPCH: eight tables, of which orders and their items change if there are ticks."""
+    """Plan a TPCH: eight tables; with ticks, rows of `orders` and `lineitem` change."""
     _check_clauses(statement)
     options = bind(statement.options, TpchOptions, owner="tpch load generators", span=statement.kind_span)
     if not _SMALLEST_SCALE <= options.scale_factor <= _GREATEST_SCALE:
@@ -73,36 +73,43 @@ def plan_tpch(statement: ast.CreateSource, facts: logical.Facts, planning: Plann
             "SQ2402",
             f"SCALE FACTOR must be from {_SMALLEST_SCALE:g} to {_GREATEST_SCALE:g}",
             option_span(statement.options, "SCALE FACTOR", statement.kind_span),
-            hint="Write SCALE FACTOR 0.01 for 60,000 items of orders, 1 for six million.",
+            hint="Write SCALE FACTOR 0.01 for 60,000 order items, or 1 for six million.",
         )
-    ticking = _ticking(statement, options, facts)
-    changes = ticking["pace"]["up_to"] != 0
-    given = {**ticking, "scale_factor": str(options.scale_factor), "changes": changes}
-    return _tables("tpch", given, changes=changes)
+    ticks = _plan_ticks(statement, options, facts)
+    changes = ticks["pace"]["up_to"] != 0
+    planned = {**ticks, "scale_factor": str(options.scale_factor), "changes": changes}
+    return _plan_tables("tpch", planned, changes=changes)
 
 
 def plan_key_value(statement: ast.CreateSource, facts: logical.Facts, planning: PlanningContext) -> SourcePlan:
-    """Plan a KEY VALUE: with ENVELOPE UPSERT a row a key, otherwise one for each value."""
+    """Plan a KEY VALUE: with ENVELOPE UPSERT one row for each key, otherwise one for each value."""
     _check_clauses(statement, included=("KEY", "OFFSET"), envelopes=("NONE", "UPSERT"))
     options = bind(statement.options, KeyValueOptions, owner="key value load generators", span=statement.kind_span)
     _check_key_value(statement, options)
     upsert = statement.envelope == "UPSERT"
-    names = {each.name: each.alias.value if each.alias else each.name.lower() for each in statement.include}
+    names = {
+        include.name: include.alias.value if include.alias else include.name.lower() for include in statement.include
+    }
     if upsert:
         names.setdefault("KEY", "key")
-    kept = {"key": names.get("KEY"), "partition": "partition", "value": "value", "offset": names.get("OFFSET")}
-    named = {part: name for part, name in kept.items() if name is not None}
-    _check_names(statement, list(named.values()))
+    columns_by_part = {
+        "key": names.get("KEY"),
+        "partition": "partition",
+        "value": "value",
+        "offset": names.get("OFFSET"),
+    }
+    present = {part: name for part, name in columns_by_part.items() if name is not None}
+    _check_names(statement, list(present.values()))
     types = {"key": "bigint", "partition": "bigint", "value": "bytea", "offset": "bigint"}
-    made = tuple(
+    generated = tuple(
         logical.Column(name, column.type, nullable=False)
-        for part, name in named.items()
+        for part, name in present.items()
         for column in columns(f"{part} {types[part]}")
     )
-    key = (frozenset({named["key"]}),) if upsert else ()
+    key = (frozenset({present["key"]}),) if upsert else ()
     change = logical.Change.RETRACT if upsert else logical.Change.APPEND
-    given = {
-        **_ticking(statement, options, facts),
+    planned = {
+        **_plan_ticks(statement, options, facts),
         "seed": options.seed,
         "keys": options.keys,
         "rounds": options.snapshot_rounds,
@@ -111,12 +118,12 @@ def plan_key_value(statement: ast.CreateSource, facts: logical.Facts, planning: 
         "batch_size": options.batch_size,
         "transactional": options.transactional_snapshot,
         "upsert": upsert,
-        "columns": named,
+        "columns": present,
     }
-    return SourcePlan(given, logical.Shape(made, key, change))
+    return SourcePlan(planned, logical.Shape(generated, key, change))
 
 
-def _tables(generator: str, options: dict[str, Any], *, changes: bool = True) -> SourcePlan:
+def _plan_tables(generator: str, options: dict[str, Any], *, changes: bool = True) -> SourcePlan:
     tables = tuple(
         logical.SourceTable((generator, name), {**options, "table": name}, shape)
         for name, shape in shapes(generator, changes=changes).items()
@@ -124,16 +131,16 @@ def _tables(generator: str, options: dict[str, Any], *, changes: bool = True) ->
     return SourcePlan(options, logical.Shape(()), tables)
 
 
-def _ticking(
+def _plan_ticks(
     statement: ast.CreateSource, options: TickOptions | TpchOptions | KeyValueOptions, facts: logical.Facts
 ) -> dict[str, Any]:
-    """Return the options that all generators have; without a pace nothing comes after what is there at first."""
+    """Return the options that all generators share. Without options of the pace, nothing follows the initial rows."""
     _check_ticks(statement, options)
     up_to, rate = options.up_to, options.rows_per_second
     if options.tick_interval is None and rate is None and up_to is None:
         up_to = options.as_of
     interval = options.tick_interval or timedelta(seconds=1)
-    given: dict[str, Any] = {
+    planned: dict[str, Any] = {
         "pace": {
             "micros": 1_000_000 if rate else interval // timedelta(microseconds=1),
             "ticks": rate or 1,
@@ -142,23 +149,23 @@ def _ticking(
         },
         "seed": options.seed,
     }
-    return {**given, "tuning": {"since": facts["since"]}} if "since" in facts else given
+    return {**planned, "tuning": {"since": facts["since"]}} if "since" in facts else planned
 
 
 def _check_clauses(
     statement: ast.CreateSource, *, included: tuple[str, ...] = (), envelopes: tuple[str, ...] = ("NONE",)
 ) -> None:
-    include = tuple(each for each in statement.include if each.name not in included)
+    include = tuple(item for item in statement.include if item.name not in included)
     for written, word in ((statement.columns, "columns"), ((statement.format,), "FORMAT"), (include, "INCLUDE")):
         for part in written:
             if part is not None:
-                what = f"INCLUDE {part.name}" if isinstance(part, ast.Include) and included else word
-                message = f"this load generator source cannot have {what}"
-                raise SinkqlError("SQ2401", message, part.span, hint=f"Leave out {what}.")
+                clause = f"INCLUDE {part.name}" if isinstance(part, ast.Include) and included else word
+                message = f"this load generator source cannot have {clause}"
+                raise SinkqlError("SQ2401", message, part.span, hint=f"Leave out {clause}.")
     if statement.envelope not in (None, *envelopes):
         hint = "Leave out ENVELOPE." if "UPSERT" not in envelopes else "Write ENVELOPE UPSERT, or leave it out."
-        what = f"ENVELOPE {statement.envelope}"
-        raise SinkqlError("SQ2401", f"this load generator source cannot have {what}", statement.kind_span, hint=hint)
+        clause = f"ENVELOPE {statement.envelope}"
+        raise SinkqlError("SQ2401", f"this load generator source cannot have {clause}", statement.kind_span, hint=hint)
 
 
 def _check_ticks(statement: ast.CreateSource, options: Options) -> None:
@@ -168,7 +175,7 @@ def _check_ticks(statement: ast.CreateSource, options: Options) -> None:
             "SQ2309",
             "TICK INTERVAL must be at least 1 millisecond",
             _span(statement, "TICK INTERVAL"),
-            hint="Use ROWS PER SECOND for many rows.",
+            hint="Use ROWS PER SECOND for shorter intervals.",
         )
     _check_counts(statement, ROWS_PER_SECOND=options.rows_per_second)
     if isinstance(options, CounterOptions):
@@ -195,13 +202,13 @@ def _check_key_value(statement: ast.CreateSource, options: KeyValueOptions) -> N
         if value > most:
             hint = f"Write {name} {most} or less."
             raise SinkqlError("SQ2402", f"{name} must be at most {most}", _span(statement, name), hint=hint)
-    at_once = options.partitions * options.batch_size
-    if options.keys % at_once:
+    multiple = options.partitions * options.batch_size
+    if options.keys % multiple:
         raise SinkqlError(
             "SQ2403",
             "KEYS is not a multiple of PARTITIONS × BATCH SIZE",
             _span(statement, "KEYS"),
-            hint=f"Write KEYS {(options.keys // at_once + 1) * at_once}.",
+            hint=f"Write KEYS {(options.keys // multiple + 1) * multiple}.",
         )
 
 
@@ -225,7 +232,7 @@ def _check_names(statement: ast.CreateSource, names: list[str]) -> None:
                 "SQ2008",
                 f'column "{name}" is specified more than once',
                 include.span,
-                hint=f"Give it another name: INCLUDE {include.name} AS {include.name.lower()}_2.",
+                hint=f"Use another name: INCLUDE {include.name} AS {include.name.lower()}_2.",
             )
 
 

@@ -1,7 +1,4 @@
-"""A table of a generator → its rows in splits, as far as the clock lets it go.
-
-The options of a planned source → the table that makes its rows, and the pace of its ticks.
-"""
+"""Read a generated table in splits, up to the position that the clock has reached."""
 
 from __future__ import annotations
 
@@ -12,12 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from sinkql import physical
+from sinkql import codec, physical
 from sinkql.connector_api.stream import Limit, Measure, Offsets, Reader, Split, Tally
 from sinkql.connectors.generator import auction, marketing, tpch
 from sinkql.connectors.generator.counter import Clock, Counter
 from sinkql.connectors.generator.key_value import KeyValue
-from sinkql.connectors.generator.table import Pace, Table, Window
+from sinkql.connectors.generator.table import Pace, PlannedTicks, PlannedTpch, Table, Window
 from sinkql.errors import EndlessError
 
 _BATCH_ROWS = 1 << 16
@@ -29,53 +26,53 @@ _SMALL_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class GeneratorReader(Reader):
-    """Read a table of a generator. Offsets: `count`, the places that were read, and `since`, when the source began."""
+    """The reader of a generated table.
+
+    Offsets have `count`, the number of positions that were read, and `since`, the time of the source's creation.
+    """
 
     source: str
-    kind: str
-    options: Mapping[str, Any]
+    table: Table
+    pace: Pace
+    since: int | None = None
 
     @classmethod
     def of(cls, read: physical.Read) -> GeneratorReader:
         """Return the reader of a planned source."""
-        return cls(read.name, read.connector, dict(read.options))
+        return cls.from_options(read.name, read.connector, read.options)
 
-    @property
-    def pace(self) -> Pace:
-        """Return how often ticks come."""
-        return open_pace(self.kind, self.options)
-
-    @property
-    def table(self) -> Table:
-        """Return what makes the rows."""
-        return open_table(self.kind, self.options)
+    @classmethod
+    def from_options(cls, source: str, kind: str, options: Mapping[str, Any]) -> GeneratorReader:
+        """Return the reader of a kind of source with its planned options."""
+        tuning = codec.convert(options, _Tuned).tuning
+        return cls(source, *_open_table(kind, options), None if tuning is None else tuning.since)
 
     def initial(self, *, at_end: bool) -> Offsets:
-        """Return no rows yet, of a source that began when it was created, or begins now if nobody knows when."""
-        since = self.options["tuning"]["since"] if "tuning" in self.options else _now_ms()
+        """Return the offsets of a new sink; without the time of the source's creation, ticks start now."""
+        since = _now_ms() if self.since is None else self.since
         return {"count": self._due(since) if at_end else 0, "since": since}
 
     def target(self, start: Offsets) -> Offsets:
-        """Return the last place; raises SQ2405 for a source that never ends."""
+        """Return the last position. Raise SQ2405 for a source that never ends."""
         table, up_to = self.table, self.pace.up_to
         if up_to is None and table.step:
             raise EndlessError(
                 "SQ2405",
                 f'source "{self.source}" never ends, so it cannot be read once',
-                hint="Give the load generator an UP TO, or run without --once.",
+                hint="Add UP TO to the load generator, or run without --once.",
             )
         return {**start, "count": table.initial + table.step * (up_to or 0)}
 
     def target_reached(self, offsets: Offsets, target: Offsets) -> bool:
-        """Tell whether all places up to a target were read: when the source began says nothing of them."""
+        """Return whether all positions up to a target were read; the time of creation does not matter."""
         return bool(offsets["count"] >= target["count"])
 
     def comparable_position(self, offsets: Offsets) -> Offsets | None:
-        """Return how many places were read."""
+        """Return the number of positions that were read."""
         return {"count": offsets["count"]}
 
     def latest(self, start: Offsets, limit: Limit, until: Offsets | None = None) -> Offsets:
-        """Return as many places as the clock has made, within the limit; all up to `until` if that is given."""
+        """Return the position that the clock has reached, or `until`, within the limit."""
         count: int = start["count"]
         due = until["count"] if until is not None else self._due(start["since"])
         table = self.table
@@ -87,11 +84,11 @@ class GeneratorReader(Reader):
         return table.initial + table.step * self.pace.due(_now_ms() - since_ms)
 
     def extended(self, end: Offsets, until: Offsets | None = None) -> Offsets:
-        """Return the last place that the clock has made, or `until`, for a table that takes rows back."""
+        """Return the position that the clock has reached, or `until`, if the table retracts rows."""
         return self.latest(end, Limit(1 << 62, 1 << 62), until) if self.table.retracts else end
 
     def splits(self, start: Offsets, end: Offsets) -> list[Split]:
-        """Return ranges of places, of a million rows each at most."""
+        """Return ranges of positions with at most `_SPLIT_ROWS` rows each."""
         step = max(1, _SPLIT_ROWS // self.table.weight)
         return [
             {
@@ -105,13 +102,13 @@ class GeneratorReader(Reader):
         ]
 
     def fits_in_process(self, splits: Sequence[Split]) -> bool:
-        """Tell by the number of places."""
-        places: int = sum(split["to"] - split["from"] for split in splits)
-        rows = places * self.table.weight
+        """Return whether the splits have few positions."""
+        positions: int = sum(split["to"] - split["from"] for split in splits)
+        rows = positions * self.table.weight
         return rows <= _SMALL_ROWS and rows * self.table.row_bytes <= _SMALL_BYTES
 
     def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a range of places, less those that come and go in the batch."""
+        """Yield the rows of a range of positions, without rows that are inserted and deleted in the same batch."""
         table = self.table
         step = max(1, min(_BATCH_ROWS, _BATCH_BYTES // table.row_bytes) // table.weight)
         for at in range(split["from"], split["to"], step):
@@ -122,11 +119,11 @@ class GeneratorReader(Reader):
             yield rows
 
     def measure(self, offsets: Offsets) -> Measure:
-        """Return how many places of the table the clock has made."""
+        """Return how many positions the clock has reached, and how many were read."""
         return Measure(self._due(offsets["since"]), offsets["count"], "rows")
 
     def lag(self, offsets: Offsets) -> float:
-        """Return how long ago the first rows that were not read came."""
+        """Return the age of the first unread rows, in seconds."""
         count, since, table = offsets["count"], offsets["since"], self.table
         if self._due(since) <= count:
             return 0.0
@@ -140,31 +137,51 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-_COUNTER = "LOAD GENERATOR COUNTER"
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    since: int
 
 
-def open_table(kind: str, options: Mapping[str, Any]) -> Table:
-    """Return the table that a source of that kind was planned to read."""
+@dataclass(frozen=True, slots=True)
+class _Tuned:
+    """The planned options of a source that do not change its rows: the time of its creation, in milliseconds."""
+
+    tuning: _Tuning | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _PlannedCounter:
+    """The planned options of COUNTER."""
+
+    first: int
+    max_cardinality: int | None
+    tick_ms: int
+    rows_per_second: int | None
+    up_to: int | None
+
+    @property
+    def pace(self) -> Pace:
+        rate = self.rows_per_second
+        return Pace(1_000_000 if rate else self.tick_ms * 1000, rate or 1, 0, self.up_to)
+
+
+def _open_table(kind: str, options: Mapping[str, Any]) -> tuple[Table, Pace]:
+    """Return the table of a kind of source, and its pace."""
+    if kind == "LOAD GENERATOR COUNTER":
+        counter = codec.convert(options, _PlannedCounter)
+        return Counter(counter.first, counter.max_cardinality), counter.pace
+    if kind == "LOAD GENERATOR TPCH":
+        planned = codec.convert(options, PlannedTpch)
+        return tpch.table(planned), planned.pace
+    ticks = codec.convert(options, PlannedTicks)
     match kind.removeprefix("LOAD GENERATOR "):
-        case "COUNTER":
-            return Counter(options["first"], options["max_cardinality"])
         case "CLOCK":
-            return Clock(Pace.of(options["pace"]))
+            return Clock(ticks.pace), ticks.pace
         case "KEY VALUE":
-            return KeyValue.of(options)
+            return KeyValue.from_plan(options), ticks.pace
         case "AUCTION":
-            return auction.table(options)
+            return auction.table(ticks), ticks.pace
         case "MARKETING":
-            return marketing.table(options)
-        case "TPCH":
-            return tpch.table(options)
+            return marketing.table(ticks), ticks.pace
         case other:
             raise LookupError(other)
-
-
-def open_pace(kind: str, options: Mapping[str, Any]) -> Pace:
-    """Return how often a source ticks."""
-    if kind != _COUNTER:
-        return Pace.of(options["pace"])
-    rate = options["rows_per_second"]
-    return Pace(1_000_000 if rate else options["tick_ms"] * 1000, rate or 1, 0, options["up_to"])

@@ -1,4 +1,4 @@
-"""The tables of the generators that have several: their columns, keys and how their rows change."""
+"""The tables of generators with several tables: their columns, keys and kinds of changes."""
 
 from __future__ import annotations
 
@@ -66,22 +66,22 @@ _TABLES: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "region": ("r_regionkey bigint, r_name text, r_comment text", "r_regionkey"),
     },
 }
-"""By generator and table: columns, of which those with a question mark can be NULL, and the key."""
+"""The columns and the key by generator and table; a column with a question mark can be NULL."""
 
 _CHANGING = {"marketing": {"leads"}, "tpch": {"orders", "lineitem"}}
 
 
 def shapes(generator: str, *, changes: bool = True) -> dict[str, logical.Shape]:
-    """Return the shapes of a generator's tables by name; without `changes` no row ever goes."""
-    found = {}
+    """Return the shapes of a generator's tables by name; without `changes`, all tables are append-only."""
+    shapes_by_name = {}
     for name, (text, key) in _TABLES[generator].items():
-        gone = changes and name in _CHANGING.get(generator, set())
-        change = logical.Change.RETRACT if gone else logical.Change.APPEND
-        found[name] = logical.Shape(columns(text), (frozenset(key.split()),), change)
-    return found
+        retracts = changes and name in _CHANGING.get(generator, set())
+        change = logical.Change.RETRACT if retracts else logical.Change.APPEND
+        shapes_by_name[name] = logical.Shape(columns(text), (frozenset(key.split()),), change)
+    return shapes_by_name
 
 
 def columns(text: str) -> tuple[logical.Column, ...]:
-    """Return columns written as `name type, …`, with a question mark behind those that can be NULL."""
-    pairs = (each.split(" ", 1) for each in text.split(", "))
+    """Return columns written as `name type, …`; a question mark after a type means that it can be NULL."""
+    pairs = (column.split(" ", 1) for column in text.split(", "))
     return tuple(logical.Column(name, parse_type(type_.rstrip("?")), type_.endswith("?")) for name, type_ in pairs)

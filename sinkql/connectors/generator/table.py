@@ -1,6 +1,6 @@
-"""What the rows of one table of a generator are: a function of places, and of the time at which the source began.
+"""A generated table: its rows are a function of positions and of the time of the source's creation.
 
-A table's rows come at *places*, counted from 0: first those that are there from the beginning, then so many a tick.
+Positions are counted from 0: first the initial ones, then a fixed number for each tick.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from sinkql.connectors.generator.columns import Ints
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How often ticks come: `ticks` of them in `micros` microseconds. The first `as_of` are there from the beginning.
+    """The pace of ticks: `ticks` of them in `micros` microseconds. The first `as_of` ticks exist at the start.
 
-    None come after `up_to`.
+    `up_to` is the last tick.
     """
 
     micros: int
@@ -27,28 +27,43 @@ class Pace:
     as_of: int
     up_to: int | None
 
-    @classmethod
-    def of(cls, options: Mapping[str, Any]) -> Pace:
-        """Return the pace that a source was planned with."""
-        return cls(options["micros"], options["ticks"], options["as_of"], options["up_to"])
-
     def due(self, elapsed_ms: int) -> int:
-        """Return how many ticks there are after so long."""
+        """Return the number of ticks after a time."""
         ticks = self.as_of + max(0, elapsed_ms) * 1000 * self.ticks // self.micros
         return ticks if self.up_to is None else min(ticks, self.up_to)
 
     def micros_of(self, ticks: int) -> int:
-        """Return how long after the source's beginning so many ticks are there; below 0 for those of before."""
+        """Return the time from the source's creation until a number of ticks exist; negative for earlier ticks."""
         return (ticks - self.as_of) * self.micros // self.ticks
 
     def times(self, since_ms: int, ticks: Ints) -> Ints:
-        """Return when ticks come, the first of which is number 0, in microseconds since 1970."""
+        """Return the times of ticks, numbered from 0, in microseconds since 1970."""
         return since_ms * 1000 + (ticks + 1 - self.as_of) * self.micros // self.ticks
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedTicks:
+    """The planned options of AUCTION, CLOCK and MARKETING; `table` is the name of the table, if there are several."""
+
+    pace: Pace
+    seed: int
+    table: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTpch:
+    """The planned options of TPCH."""
+
+    pace: Pace
+    seed: int
+    table: str
+    scale_factor: str
+    changes: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Window:
-    """A part of a batch, from place `at` to before `to`; the batch is from `start` to before `end`."""
+    """A part of a batch, from position `at` to before `to`; the batch is from `start` to before `end`."""
 
     at: int
     to: int
@@ -57,15 +72,15 @@ class Window:
     since_ms: int
 
     @property
-    def places(self) -> Ints:
-        """Return the part's places."""
+    def positions(self) -> Ints:
+        """The positions of the part."""
         return np.arange(self.at, self.to, dtype=np.int64)
 
 
 class Table(Protocol):
-    """The rows of one table: `initial` places from the beginning, then `step` places a tick.
+    """The rows of one table: `initial` positions at the start, then `step` positions for each tick.
 
-    A place has `weight` rows at most, with those that it takes back, of about `row_bytes` each.
+    A position has at most `weight` rows, including deletions, of about `row_bytes` each.
     """
 
     @property
@@ -84,15 +99,15 @@ class Table(Protocol):
     def retracts(self) -> bool: ...
 
     def rows(self, window: Window) -> pa.RecordBatch:
-        """Return the rows of a part; those of a table that takes rows back have `$diff`, but for what the batch ends.
+        """Return the rows of a part; if the table `retracts`, they end with `$diff`.
 
-        A row that comes and goes in the batch is not there.
+        Rows that are inserted and deleted in the same batch are left out.
         """
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """A table whose rows a function makes; without a `step` it is all there from the beginning."""
+class GeneratedTable:
+    """A table whose rows a function computes; without a `step`, all rows exist at the start."""
 
     make: Callable[[Window], pa.RecordBatch]
     initial: int = 0
@@ -106,34 +121,34 @@ class Made:
 
 
 def batch(columns: Mapping[str, Any], diff: Ints | None = None) -> pa.RecordBatch:
-    """Return columns as a batch, with `$diff` last if it is given."""
-    given = {**columns, "$diff": diff} if diff is not None else columns
-    return pa.record_batch([pa.array(each) for each in given.values()], names=list(given))
+    """Return columns as a batch, followed by `$diff` if it is not None."""
+    all_columns = {**columns, "$diff": diff} if diff is not None else columns
+    return pa.record_batch([pa.array(values) for values in all_columns.values()], names=list(all_columns))
 
 
 @dataclass(frozen=True, slots=True)
 class Turnover:
-    """Rows of `keys` keys, numbered from 0, of which each place from then on gives one another version.
+    """A table with one row for each of `keys` keys, numbered from 0, in which each position replaces one row.
 
-    The first `keys` places make the rows, in the order of the keys. Then the keys take turns: that of turn i is
-    i × `stride` modulo `keys`, which have no common divisor.
+    The first `keys` positions insert the rows in the order of the keys. Then turn i replaces the row of the key
+    i × `stride` modulo `keys`. The two numbers have no common divisor.
     """
 
     keys: int
     stride: int = 1
 
     def changes(self, window: Window) -> tuple[Ints, Ints, Ints]:
-        """Return keys, versions from 0, and +1 or −1 for each row that comes or goes in the part."""
-        places, count = window.places, self.keys
-        first = places < count
-        keys = np.where(first, places, (places - count) % count * self.stride % count)
-        versions = np.where(first, 0, (places - count) // count + 1)
+        """Return the key, the version from 0, and +1 or −1 for each row that is inserted or deleted in the part."""
+        positions, count = window.positions, self.keys
+        first = positions < count
+        keys = np.where(first, positions, (positions - count) % count * self.stride % count)
+        versions = np.where(first, 0, (positions - count) // count + 1)
         back = pow(self.stride, -1, count) if count > 1 else 0
-        following = np.where(first, count + places * back % count, places + count)
-        before = np.where(versions > 1, places - count, keys)
-        come, go = following >= window.end, ~first & (before < window.start)
+        following = np.where(first, count + positions * back % count, positions + count)
+        before = np.where(versions > 1, positions - count, keys)
+        inserted, deleted = following >= window.end, ~first & (before < window.start)
         return (
-            np.concatenate([keys[come], keys[go]]),
-            np.concatenate([versions[come], versions[go] - 1]),
-            np.concatenate([np.ones(come.sum(), np.int64), np.full(go.sum(), -1, np.int64)]),
+            np.concatenate([keys[inserted], keys[deleted]]),
+            np.concatenate([versions[inserted], versions[deleted] - 1]),
+            np.concatenate([np.ones(inserted.sum(), np.int64), np.full(deleted.sum(), -1, np.int64)]),
         )

@@ -1,13 +1,12 @@
 """TPCH: the tables of the benchmark, by its rules for keys, prices and dates. A tick replaces an order and its items.
 
-The texts are not those of the benchmark's own program, and its answers to its queries do not hold.
-
-The words of TPC-H: what its rules list for names, types and places.
+The texts differ from the benchmark's generator, so the benchmark's reference results do not apply. The lists of words
+come from the TPC-H specification.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
 from itertools import product
@@ -31,10 +30,10 @@ from sinkql.connectors.generator.columns import (
     patterned,
     sentences,
 )
-from sinkql.connectors.generator.table import Made, Table, Turnover, Window, batch
+from sinkql.connectors.generator.table import GeneratedTable, PlannedTpch, Table, Turnover, Window, batch
 
 _FIRST_DAY, _TODAY, _LAST_DAY = (
-    (each - date(1970, 1, 1)).days for each in (date(1992, 1, 1), date(1995, 6, 17), date(1998, 12, 31))
+    (day - date(1970, 1, 1)).days for day in (date(1992, 1, 1), date(1995, 6, 17), date(1998, 12, 31))
 )
 _MOST_ITEMS = 7
 _COUNTS = (10_000, 200_000, 150_000, 1_500_000, 1_000)
@@ -42,29 +41,38 @@ _COUNTS = (10_000, 200_000, 150_000, 1_500_000, 1_000)
 _SUPPLIERS_OF_A_PART = 4
 
 
-def table(options: Mapping[str, Any]) -> Table:
-    """Return one of the tables by its name."""
-    scale = float(options["scale_factor"])
+def table(planned: PlannedTpch) -> Table:
+    """Return the planned table."""
+    scale = float(planned.scale_factor)
     suppliers, parts, customers, orders, clerks = (max(1, round(scale * count)) for count in _COUNTS)
-    made = _Tpch(options["seed"], suppliers, parts, customers, orders, clerks, options["changes"])
+    generator = _Tpch(planned.seed, suppliers, parts, customers, orders, clerks, planned.changes)
     small: dict[str, tuple[Callable[[Window], pa.RecordBatch], int]] = {
-        "region": (made.region, len(REGIONS)),
-        "nation": (made.nation, len(NATIONS)),
-        "supplier": (made.supplier, made.suppliers),
-        "part": (made.part, made.parts),
-        "customer": (made.customer, made.customers),
+        "region": (generator.region, len(REGIONS)),
+        "nation": (generator.nation, len(NATIONS)),
+        "supplier": (generator.supplier, generator.suppliers),
+        "part": (generator.part, generator.parts),
+        "customer": (generator.customer, generator.customers),
     }
-    name, often = options["table"], 2 if made.changes else 1
+    name, versions_per_row = planned.table, 2 if generator.changes else 1
     if name in small:
         rows, count = small[name]
-        return Made(rows, count, 0, row_bytes=150)
+        return GeneratedTable(rows, count, 0, row_bytes=150)
     if name == "partsupp":
-        return Made(made.partsupp, made.parts, 0, weight=_SUPPLIERS_OF_A_PART, row_bytes=150)
-    step = 1 if made.changes else 0
+        return GeneratedTable(generator.partsupp, generator.parts, 0, weight=_SUPPLIERS_OF_A_PART, row_bytes=150)
+    step = 1 if generator.changes else 0
     if name == "orders":
-        return Made(made.order, made.orders, step, often, row_bytes=120, retracts=made.changes)
+        return GeneratedTable(
+            generator.order, generator.orders, step, versions_per_row, row_bytes=120, retracts=generator.changes
+        )
     if name == "lineitem":
-        return Made(made.lineitem, made.orders, step, _MOST_ITEMS * often, row_bytes=120, retracts=made.changes)
+        return GeneratedTable(
+            generator.lineitem,
+            generator.orders,
+            step,
+            _MOST_ITEMS * versions_per_row,
+            row_bytes=120,
+            retracts=generator.changes,
+        )
     raise LookupError(name)
 
 
@@ -82,7 +90,7 @@ class _Tpch:
         return noise(self.seed, column, *numbers)
 
     def region(self, window: Window) -> pa.RecordBatch:
-        keys = window.places
+        keys = window.positions
         return batch(
             {
                 "r_regionkey": keys,
@@ -92,7 +100,7 @@ class _Tpch:
         )
 
     def nation(self, window: Window) -> pa.RecordBatch:
-        keys = window.places
+        keys = window.positions
         return batch(
             {
                 "n_nationkey": keys,
@@ -103,11 +111,11 @@ class _Tpch:
         )
 
     def supplier(self, window: Window) -> pa.RecordBatch:
-        keys = window.places + 1
+        keys = window.positions + 1
         return batch({**self._company("s", "Supplier", "s_suppkey", keys), "s_comment": self._text("s", keys, 25, 100)})
 
     def customer(self, window: Window) -> pa.RecordBatch:
-        keys = window.places + 1
+        keys = window.positions + 1
         segment = between(0, len(SEGMENTS) - 1, self.noise("c_mktsegment", keys))
         return batch(
             {
@@ -117,26 +125,26 @@ class _Tpch:
             }
         )
 
-    def _company(self, letter: str, word: str, key: str, keys: Ints) -> dict[str, Any]:
-        nation = between(0, len(NATIONS) - 1, self.noise(f"{letter}_nationkey", keys))
+    def _company(self, prefix: str, word: str, key: str, keys: Ints) -> dict[str, Any]:
+        nation = between(0, len(NATIONS) - 1, self.noise(f"{prefix}_nationkey", keys))
         first, second, third = (
-            between(10 ** (digits - 1), 10**digits - 1, self.noise(f"{letter}_phone {place}", keys))
-            for place, digits in enumerate((3, 3, 4))
+            between(10 ** (digits - 1), 10**digits - 1, self.noise(f"{prefix}_phone {index}", keys))
+            for index, digits in enumerate((3, 3, 4))
         )
         return {
             key: keys,
-            f"{letter}_name": patterned(f"{word}#", (keys, 9)),
-            f"{letter}_address": addresses(10, 40, self.noise(f"{letter}_address", keys)),
-            f"{letter}_nationkey": nation,
-            f"{letter}_phone": patterned((nation + 10, 2), "-", (first, 3), "-", (second, 3), "-", (third, 4)),
-            f"{letter}_acctbal": decimals(between(-999_99, 9999_99, self.noise(f"{letter}_acctbal", keys))),
+            f"{prefix}_name": patterned(f"{word}#", (keys, 9)),
+            f"{prefix}_address": addresses(10, 40, self.noise(f"{prefix}_address", keys)),
+            f"{prefix}_nationkey": nation,
+            f"{prefix}_phone": patterned((nation + 10, 2), "-", (first, 3), "-", (second, 3), "-", (third, 4)),
+            f"{prefix}_acctbal": decimals(between(-999_99, 9999_99, self.noise(f"{prefix}_acctbal", keys))),
         }
 
-    def _text(self, letter: str, keys: Ints, low: int, high: int) -> pa.Array:
-        return sentences(low, high, self.noise(f"{letter}_comment", keys))
+    def _text(self, prefix: str, keys: Ints, low: int, high: int) -> pa.Array:
+        return sentences(low, high, self.noise(f"{prefix}_comment", keys))
 
     def part(self, window: Window) -> pa.RecordBatch:
-        keys = window.places + 1
+        keys = window.positions + 1
         maker = between(1, 5, self.noise("p_mfgr", keys))
         brand = maker * 10 + between(1, 5, self.noise("p_brand", keys))
         return batch(
@@ -154,13 +162,13 @@ class _Tpch:
         )
 
     def _colors(self, keys: Ints) -> pa.Array:
-        """Return five colors each, all different: of 92 in a circle, so many steps apart."""
+        """Return five different colors for each part: the colors form a circle, and a random step separates them."""
         first, step = self.noise("p_name", keys), between(1, 22, self.noise("p_name step", keys))
-        places = [(between(0, len(COLORS) - 1, first) + each * step) % len(COLORS) for each in range(5)]
-        return pc.binary_join_element_wise(*(choice(COLORS, each) for each in places), " ")
+        indexes = [(between(0, len(COLORS) - 1, first) + number * step) % len(COLORS) for number in range(5)]
+        return pc.binary_join_element_wise(*(choice(COLORS, index) for index in indexes), " ")
 
     def partsupp(self, window: Window) -> pa.RecordBatch:
-        keys = np.repeat(window.places + 1, _SUPPLIERS_OF_A_PART)
+        keys = np.repeat(window.positions + 1, _SUPPLIERS_OF_A_PART)
         turn = np.tile(np.arange(_SUPPLIERS_OF_A_PART, dtype=np.int64), window.to - window.at)
         number = keys * _SUPPLIERS_OF_A_PART + turn
         return batch(
@@ -174,10 +182,10 @@ class _Tpch:
         )
 
     def _supplier_of(self, parts: Ints, turn: Ints) -> Ints:
-        """Return one of the four suppliers of each part; where there are few, so that no two are the same."""
-        apart = self.suppliers // _SUPPLIERS_OF_A_PART
-        more = (parts - 1) // self.suppliers if self.suppliers > 300 else 0
-        return (parts + turn * (apart + more)) % self.suppliers + 1
+        """Return one of the four suppliers of each part; they differ even if there are few suppliers."""
+        distance = self.suppliers // _SUPPLIERS_OF_A_PART
+        shift = (parts - 1) // self.suppliers if self.suppliers > 300 else 0
+        return (parts + turn * (distance + shift)) % self.suppliers + 1
 
     def order(self, window: Window) -> pa.RecordBatch:
         keys, versions, diff = self._turnover.changes(window)
@@ -187,7 +195,7 @@ class _Tpch:
         shipped = np.add.reduceat((items.shipped <= _TODAY).astype(np.int64), items.begins) if len(keys) else price
         status = np.where(shipped == items.counts, 0, np.where(shipped == 0, 1, 2))
         customer = between(0, self.customers - self.customers // 3 - 1, self.noise("o_custkey", keys, versions))
-        made = {
+        columns = {
             "o_orderkey": _order_key(keys),
             "o_custkey": customer // 2 * 3 + customer % 2 + 1,  # a third of the customers have no orders
             "o_orderstatus": choice(("F", "O", "P"), status),
@@ -200,7 +208,7 @@ class _Tpch:
             "o_shippriority": integers(np.zeros(len(keys), np.int64)),
             "o_comment": sentences(19, 78, self.noise("o_comment", keys, versions)),
         }
-        return batch(made, diff if self.changes else None)
+        return batch(columns, diff if self.changes else None)
 
     def lineitem(self, window: Window) -> pa.RecordBatch:
         keys, versions, diff = self._turnover.changes(window)
@@ -208,7 +216,7 @@ class _Tpch:
         received = items.shipped + between(1, 30, items.noise("l_receiptdate"))
         returned = np.where(received > _TODAY, 0, between(1, 2, items.noise("l_returnflag")))
         ordered = np.repeat(self._ordered(keys, versions), items.counts)
-        made = {
+        columns = {
             "l_orderkey": _order_key(np.repeat(keys, items.counts)),
             "l_partkey": items.part,
             "l_suppkey": self._supplier_of(items.part, between(0, 3, items.noise("l_suppkey"))),
@@ -226,7 +234,7 @@ class _Tpch:
             "l_shipmode": choice(MODES, between(0, len(MODES) - 1, items.noise("l_shipmode"))),
             "l_comment": sentences(10, 43, items.noise("l_comment")),
         }
-        return batch(made, np.repeat(diff, items.counts) if self.changes else None)
+        return batch(columns, np.repeat(diff, items.counts) if self.changes else None)
 
     @property
     def _turnover(self) -> Turnover:
@@ -263,7 +271,7 @@ class _Tpch:
 
 @dataclass(frozen=True, slots=True)
 class _Items:
-    """The items of orders, as far as the orders need them: `counts` of each, which begin at `begins`."""
+    """The order items with the columns that `orders` needs, too; order i has `counts[i]` items, from `begins[i]` on."""
 
     seed: int
     rows: tuple[Ints, Ints]
@@ -287,7 +295,7 @@ def _retail_price(parts: Ints) -> Ints:
 
 
 def _order_key(numbers: Ints) -> Ints:
-    """Return keys of which the first 8 of every 32 are used, as the benchmark has them; numbers are from 0."""
+    """Return keys from numbers that start at 0: the benchmark uses the first 8 of every 32 keys."""
     numbers = numbers + 1
     return (numbers >> 3 << 5) | (numbers & 7)
 

@@ -1,14 +1,19 @@
 """Kafka: connections, sources of topics, and sinks into topics.
 
-* `connection`: the statement's options → the plan's, checked.
-* `formats`: FORMAT JSON, CSV, TEXT and BYTES of messages → columns and the decoder's options.
-* `scaffold`: brokers and messages → a connection and sources, as `sinkql init` writes them.
-* `plan`: the statement → columns of key, value and metadata, and the reader's options.
-* `ssh_proxy`: brokers behind SSH servers → ports of this machine; `ssh_proxy`: what brokers say of brokers.
-* `client`: a planned connection → what the client library is told, and what its failures mean.
-* `admin`: what brokers say of a topic. `doctor`: the brokers are asked → what may keep sources from running.
-* `sink`: what sinks write into topics.
-* `reader`: offsets → splits → rows; `consumer`: a split → messages; `decode`: messages → rows.
+* `connection`: Check the options of CREATE CONNECTION … TO KAFKA.
+* `formats`: Plan and open FORMAT JSON, CSV, TEXT and BYTES of messages.
+* `plan`: Plan CREATE SOURCE … FROM KAFKA.
+* `options`: Convert the planned options of connections, sources and sinks to dataclasses.
+* `scaffold`: Write a connection and sources for `sinkql init`.
+* `client`: Configure the client library, and convert its failures to coded errors.
+* `ssh_proxy`: Reach brokers behind SSH servers by ports of this machine.
+* `admin`: Ask the brokers about topics.
+* `doctor`: Check brokers and topics for problems.
+* `reader`: Read a topic by ranges of offsets.
+* `last_message`: Identify the last message of each partition, to notice lost messages.
+* `consumer`: Read the messages of a range of offsets.
+* `decode`: Decode messages to Arrow rows.
+* `sink`: Sinks into topics.
 """
 
 from __future__ import annotations
@@ -32,86 +37,93 @@ from sinkql.connector_api.source_options import OnErrorOptions
 from sinkql.connector_api.stream import Context, Offsets, Reader, Writer
 from sinkql.connectors.kafka.connection import KIND, OWNER, KafkaOptions, plan_connection
 from sinkql.connectors.kafka.formats import FORMATS
-from sinkql.connectors.kafka.plan import TopicOptions, ask_formats, find, plan
-from sinkql.connectors.kafka.scaffold import draft_connection, draft_sources
+from sinkql.connectors.kafka.plan import TopicOptions, ask_formats, plan, topic_facts
+from sinkql.connectors.kafka.scaffold import scaffold_connection, scaffold_sources
 from sinkql.connectors.kafka.sink import plan as sink
 
 _CONNECTION = """\
-The connection is checked when it is created, unless `WITH (VALIDATE = false)` stands after its options. Certificates
-and keys are texts in PEM, as `SECRET name`.
+SinkQL checks the connection when you create it, unless `WITH (VALIDATE = false)` follows its options. Certificates and
+keys are PEM texts, specified as `SECRET name`.
 
-`SSH TUNNEL name` has all brokers reached through an SSH server, also those that brokers name; their names are looked up
-there. `BROKERS ('a:9092' USING SSH TUNNEL name, 'b:9092')` has a way for each: a broker that is not among them is
-reached as SSH TUNNEL says, or directly. Each process opens a connection to the SSH server."""
+With `SSH TUNNEL name`, SinkQL reaches all brokers through an SSH server, also the brokers that Kafka advertises. The
+SSH server resolves their names. `BROKERS ('a:9092' USING SSH TUNNEL name, 'b:9092')` sets a tunnel for single brokers.
+SinkQL reaches a broker without one through SSH TUNNEL, or directly. Each process opens one connection to the SSH
+server."""
 
 _ABOUT = """\
 `FROM KAFKA CONNECTION kafka (TOPIC 'orders')` reads the committed messages of a topic.
 
-`FORMAT JSON`: members of an object by the names of the columns; without columns one column `data` of type `jsonb`.
-`FORMAT CSV WITH n COLUMNS`, or `FORMAT CSV` of declared columns: fields by place. `FORMAT TEXT` and `FORMAT BYTES`: one
-column, `text` or `data`. `KEY FORMAT … VALUE FORMAT …` tells them apart; `INCLUDE KEY` adds the key, `INCLUDE
-PARTITION`, `OFFSET`, `TIMESTAMP`, `HEADERS` and `HEADER 'name' AS column` the rest of a message.
+`FORMAT JSON` reads the members of an object by the names of the columns. Without declared columns, the source has one
+column `data` of type `jsonb`. `FORMAT CSV WITH n COLUMNS`, or `FORMAT CSV` with declared columns, reads fields by
+position. `FORMAT TEXT` and `FORMAT BYTES` have one column, `text` or `data`. `KEY FORMAT … VALUE FORMAT …` sets
+different formats. `INCLUDE KEY` adds the key. `INCLUDE PARTITION`, `OFFSET`, `TIMESTAMP`, `HEADERS` and `HEADER 'name'
+AS column` add metadata of the message.
 
-`FORMAT AVRO USING CONFLUENT SCHEMA REGISTRY CONNECTION registry` and `FORMAT PROTOBUF USING …`: columns by the fields
-of the topic's newest schema when the source is created, or of that of `VALUE STRATEGY ID n` or `INLINE '…'`; a list of
-columns takes some of them. Each message of Avro is read by the schema that it was written with: fields go by name or
-alias, a missing one is its default. Records, arrays and maps are records, lists and maps; unions of several types, and
-what is in itself, are `jsonb`. Numbers and texts that Debezium names as dates and times are these, but for a
-`NanoTime`. `FORMAT AVRO USING SCHEMA '…'` and `FORMAT PROTOBUF MESSAGE 'name' USING SCHEMA '…'`
-need no registry. PROTOBUF needs `pip install 'sinkql[protobuf]'`.
+`FORMAT AVRO USING CONFLUENT SCHEMA REGISTRY CONNECTION registry` and `FORMAT PROTOBUF USING …` take the columns from
+the topic's newest schema when you create the source. `VALUE STRATEGY ID n` and `INLINE '…'` set another schema, and a
+column list selects columns. SinkQL reads each Avro message with the schema of its writer: fields match by name or
+alias, and a missing field has its default. Avro records, arrays and maps become records, lists and maps. Unions of
+several types and recursive types become `jsonb`. Debezium's date and time types become dates and times, except
+`NanoTime`. `FORMAT AVRO USING SCHEMA '…'` and `FORMAT PROTOBUF MESSAGE 'name' USING SCHEMA '…'` need no registry.
+PROTOBUF needs `pip install 'sinkql[protobuf]'`.
 
-`ENVELOPE NONE`: each message is a row. `ENVELOPE UPSERT`: the row of its key; a message without a value takes the row
-away. The key is the column `key`, or the columns of `PRIMARY KEY (…) NOT ENFORCED`, which are read from the message's
-key. With `(VALUE DECODING ERRORS = INLINE)` a value that does not decode is told in the column `error`.
-Messages have an order within a partition alone. So the messages of a key, here and with `ENVELOPE DEBEZIUM`, have to be
-in one: a topic whose keys have moved, as they do when it gets more partitions, has to be written anew.
+With `ENVELOPE NONE`, each message is a row. With `ENVELOPE UPSERT`, a message is the new row of its key; a message
+without a value deletes the row. The key is the column `key`, or the columns of `PRIMARY KEY (…) NOT ENFORCED`, read
+from the message key. With `(VALUE DECODING ERRORS = INLINE)`, the column `error` has the reason if a value does not
+decode.
 
-`ENVELOPE DEBEZIUM`, of JSON and Avro: the row of `after`, by its key; a deletion takes the row away. With JSON, declare
-the columns and `PRIMARY KEY (…) NOT ENFORCED`. Where messages have a schema part, it says what values are; without one
-numbers are days for a `date`, and microseconds for a `time`, `timestamp`, `timestamptz` and `interval`, and a `bytea`
-is in base64. Arrays have elements that are written in the same way, for columns of type `date[]`, or `date list`. A
-message that a table was emptied is an invalid row, and so is one with a value that the server did not send.
+Kafka orders messages only within a partition. So `ENVELOPE UPSERT` and `ENVELOPE DEBEZIUM` require that all messages of
+a key are in one partition. If keys have moved, for example because the topic got more partitions, write the topic
+again.
 
-A batch ends before open transactions. Where the topic is made anew, or deletes messages before they are read, the sink
-stops and says so."""
+`ENVELOPE DEBEZIUM`, for JSON and Avro, reads the row in `after`; a deletion deletes the row of its key. With JSON,
+declare the columns and `PRIMARY KEY (…) NOT ENFORCED`. If messages contain a schema, it defines the meaning of values.
+Without a schema, a number means days for a `date`, and microseconds for a `time`, `timestamp`, `timestamptz` and
+`interval`; a `bytea` is in base64. The same applies to elements of arrays and lists, for example of a `date[]` or a
+`date list`. A message of a truncated table is an invalid row, and so is a message with a value that the server did not
+send.
+
+A batch ends before open transactions. If the topic is recreated, or deletes messages before they are read, the sink
+stops with an error."""
 
 _SINK = """\
-`INTO KAFKA CONNECTION kafka (TOPIC 'orders') KEY (id) FORMAT JSON ENVELOPE UPSERT` writes how a relation changes,
-exactly once: each commit is one transaction of Kafka, with the messages and, in the topic of progress, how far the
-sink is. Read the topic with `isolation.level = read_committed`. A sink that starts again goes on from there, and ends
-what an earlier run of it left open. `COMMIT INTERVAL` is a second if it is left out.
+`INTO KAFKA CONNECTION kafka (TOPIC 'orders') KEY (id) FORMAT JSON ENVELOPE UPSERT` writes the changes of a relation,
+exactly once. Each commit is one Kafka transaction with the messages and, in the progress topic, the sink's progress.
+Read the topic with `isolation.level = read_committed`. After a restart, a sink continues from its progress, and aborts
+transactions that an earlier run left open. `COMMIT INTERVAL` is one second by default.
 
-`ENVELOPE UPSERT`: the row that each key has now; a message without a value where the row is gone. It needs a `KEY`.
-`ENVELOPE DEBEZIUM`: an object with `before` and `after`, either of which is NULL where the row comes or goes. Without
-a `KEY` a row that changes is two messages. A sink keeps the rows of sources that overwrite each other, to know what
-goes.
+`ENVELOPE UPSERT` writes the new row of each changed key; a message without a value means that the row was deleted. It
+requires a `KEY`. `ENVELOPE DEBEZIUM` writes an object with `before` and `after`: `before` is NULL for an insertion, and
+`after` for a deletion. Without a `KEY`, an update is two messages. If a source overwrites rows, the sink stores its
+rows to know the deleted ones.
 
-`FORMAT JSON`: an object of the columns. Whole numbers, `real` and `double precision` are numbers, those that are not
-finite NULL; a `numeric` is a text of its digits; a `timestamp` and a `timestamptz` are texts of milliseconds since
-1970 with three digits behind the point; `jsonb` is what it is; arrays and lists are arrays, records and maps objects;
-all else is its text. `FORMAT TEXT` and `FORMAT BYTES`: one column as it is. `KEY FORMAT … VALUE FORMAT …` tells them
-apart. `HEADERS column`, of type `map[text => text]` or `map[text => bytea]`, gives each message its headers.
+`FORMAT JSON` writes an object of the columns. Integers, `real` and `double precision` are numbers; a number that is
+not finite is NULL. A `numeric` is a string of its digits. A `timestamp` or `timestamptz` is a string of milliseconds
+since 1970 with three decimals. A `jsonb` is written unchanged. Arrays and lists are arrays, records and maps are
+objects. Other types are strings of their text. `FORMAT TEXT` and `FORMAT BYTES` write a single column unencoded. `KEY
+FORMAT … VALUE FORMAT …` sets different formats. `HEADERS column`, of type `map[text => text]` or `map[text =>
+bytea]`, adds headers to each message.
 
-`FORMAT AVRO USING CONFLUENT SCHEMA REGISTRY CONNECTION registry (…)`: a record of the columns, whose schema is
-registered under `<topic>-key` and `<topic>-value` when the sink starts. Options: `AVRO KEY FULLNAME`, `AVRO VALUE
-FULLNAME`, `NULL DEFAULTS`, `KEY COMPATIBILITY LEVEL`, `VALUE COMPATIBILITY LEVEL`. A `numeric` and a `uint8` are
-decimals, `uint2` and `uint4` `int` and `long`, `timestamp` and `timestamptz` `timestamp-micros`, a `jsonb`, an
-`interval` and a range strings. `DOC ON TYPE name 'text'` and `DOC ON COLUMN name.column 'text'` put texts into the
-schemas, with `KEY` or `VALUE` before them into one only; without one a comment stands there that the relation or the
-column had when the sink was created. `EXPLAIN KEY SCHEMA FOR SINK name` and `EXPLAIN VALUE SCHEMA
-FOR CREATE SINK …` show what is registered.
+`FORMAT AVRO USING CONFLUENT SCHEMA REGISTRY CONNECTION registry (…)` writes a record of the columns. The sink registers
+its schema under `<topic>-key` and `<topic>-value` when it starts. Options: `AVRO KEY FULLNAME`, `AVRO VALUE FULLNAME`,
+`NULL DEFAULTS`, `KEY COMPATIBILITY LEVEL`, `VALUE COMPATIBILITY LEVEL`. A `numeric` or `uint8` is a decimal, a `uint2`
+an `int`, a `uint4` a `long`, and a `timestamp` or `timestamptz` a `timestamp-micros`. A `jsonb`, an `interval` and a
+range are strings. `DOC ON TYPE name 'text'` and `DOC ON COLUMN name.column 'text'` add documentation to the schemas;
+with `KEY` or `VALUE` before them, to one of the schemas. The default is the comment of the relation or the column at
+the sink's creation. `EXPLAIN KEY SCHEMA FOR SINK name` and `EXPLAIN VALUE SCHEMA FOR CREATE SINK …` show the
+schemas.
 
-Records of sources with `ON ERROR = DEAD LETTER` are in the topic `<topic>__errors`, as JSON.
+Dead letters of sources with `ON ERROR = DEAD LETTER` are in the topic `<topic>__errors`, as JSON.
 
-Messages go to partitions by their keys, as Kafka's own clients place them. `PARTITION BY = expression` gives the number
-of a message, which is its partition modulo how many there are: the first one where it is NULL. With a `KEY` it has
-columns of the key alone. What new partitions change of that is not moved. Several sinks may write into one topic.
-`DROP SINK` leaves the topic. What a sink has written cannot be taken back, so a view under it may not change so that
-rows from before would be others: drop the sink, and create it again into a new topic."""
+The hash of the key determines the partition of a message, as in Kafka's own clients. `PARTITION BY = expression` sets
+a number instead: the partition is the number modulo the number of partitions, and the first one for NULL. With a `KEY`,
+the expression may use only columns of the key. New partitions do not move earlier messages. Several sinks may write
+into one topic. `DROP SINK` does not delete the topic. A sink cannot undo messages. So a view under it may not change in
+a way that would change earlier rows: drop the sink, and create it again with a new topic."""
 
 
 def _validate(connection: logical.Connection, access: OutsideAccess) -> None:
-    from sinkql.connectors.kafka.admin import admin_of  # the client library, only where it is used
+    from sinkql.connectors.kafka.admin import admin_of  # imports the client library
     from sinkql.connectors.kafka.client import Client
 
     admin_of(Client.planned(connection, access)).check()
@@ -135,18 +147,18 @@ def _open_writer(write: physical.Write, context: Context) -> Writer:
     return TopicWriter.of(write, context)
 
 
-def _common(planned: SourcePlan) -> bool:
-    """Tell whether a place means the same rows to all: of a compacted topic, who comes late misses old messages."""
+def _has_stable_offsets(planned: SourcePlan) -> bool:
+    """Return whether offsets mean the same rows to all readers; a compacted topic loses old messages over time."""
     return planned.shape.change is not logical.Change.UPSERT
 
 
 def _progress(committed: Sequence[Offsets], captured: str | None) -> list[tuple[int, Decimal]]:
-    """Return the next offset of each partition, of the sink that is furthest behind in it."""
-    found: dict[int, int] = {}
+    """Return the lowest next offset of each partition among the sinks."""
+    positions: dict[int, int] = {}
     for offsets in committed:
         for partition, offset in offsets.get("partitions", {}).items():
-            found[int(partition)] = min(offset, found.get(int(partition), offset))
-    return [(partition, Decimal(offset)) for partition, offset in sorted(found.items())]
+            positions[int(partition)] = min(offset, positions.get(int(partition), offset))
+    return [(partition, Decimal(offset)) for partition, offset in sorted(positions.items())]
 
 
 connector = Connector(
@@ -170,7 +182,7 @@ connector = Connector(
             _open_reader,
             TopicOptions,
             OnErrorOptions,
-            facts=find,
+            facts=topic_facts,
             sample=ask_formats,
             messages=True,
             progress=Progress(
@@ -181,11 +193,11 @@ connector = Connector(
                 _progress,
             ),
             about=_ABOUT,
-            common=_common,
+            common=_has_stable_offsets,
         ),
     ),
     messages=FORMATS,
-    addresses=(AddressKind(("kafka",), draft_connection, draft_sources),),
+    addresses=(AddressKind(("kafka",), scaffold_connection, scaffold_sources),),
     sinks=(
         SinkKind(
             "KAFKA",
@@ -198,7 +210,7 @@ connector = Connector(
             modes=("upsert", "debezium"),
             messages=True,
             final=True,
-            facts=sink.find,
+            facts=sink.check_brokers,
             destination=sink.destination,
             encoded=sink.encoded,
             letters=sink.letters,

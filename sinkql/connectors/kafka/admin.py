@@ -1,4 +1,4 @@
-"""What brokers say of a topic: its id, its partitions, where they begin and end."""
+"""Ask the brokers about topics: ids, partitions, their first and last offsets, and settings."""
 
 from __future__ import annotations
 
@@ -16,43 +16,43 @@ from typing import Any, TypeVar
 from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec
 
-from sinkql.connectors.kafka.client import Client, Troubles, apart, is_lost, lose
+from sinkql.connectors.kafka.client import Client, ConnectionErrors, call_outside_handler, is_lost, mark_lost
 from sinkql.errors import SinkqlError, nearest
 
 T = TypeVar("T")
 _PATIENCE_S = 15.0
 _REQUEST_S = 3.0
-"""How long one broker has: a client asks one that is gone as long as it knows of no other."""
+"""The timeout of one request: a client keeps asking a stopped broker as long as it knows no other one."""
 _STEP_S = 0.25
-_NOT_MADE = (
+_NOT_CREATED = (
     "INVALID_REPLICATION_FACTOR", "INVALID_PARTITIONS", "INVALID_CONFIG", "INVALID_REQUEST", "POLICY_VIOLATION",
     "TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED", "TOPIC_EXCEPTION",
 )  # fmt: skip
-_LOOK_S = 2.0
+_METADATA_S = 2.0
 _RECONNECT_S = 2.5
-"""How long a client may take to find out that brokers are back: longer than `reconnect.backoff.max.ms`."""
+"""How long a client may take to notice that brokers are back: longer than `reconnect.backoff.max.ms`."""
 _TRANSIENT = ("_NOENT", "_TIMED_OUT", "_TRANSPORT")
 _MOVED = (
     "LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION", "FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH",
     "REPLICA_NOT_AVAILABLE", "OFFSET_NOT_AVAILABLE",
 )  # fmt: skip
-"""What is answered where another broker leads a partition, or none, or one that has only begun to."""
+"""Errors for a partition whose leader is another broker, is missing, or has only just been elected."""
 _SETTINGS = {"socket.timeout.ms": 10_000, "socket.connection.setup.timeout.ms": 10_000}
-"""A connection that has answered nothing for so long is closed and opened again."""
+"""A connection without an answer for this time is closed and opened again."""
 _UNKNOWN = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION")
 
 
 class UnknownError(SinkqlError):
-    """Say that brokers do not know a partition, at least not yet, or not any more."""
+    """The brokers do not know a partition: it is not known to them yet, or was deleted."""
 
 
 class _MovedError(Exception):
-    """Say that partitions are not where the client knows them: the topic, and their numbers."""
+    """The client has outdated leaders of partitions; the arguments are the topic and the partitions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic: its id, which one made anew has not, and its partitions."""
+    """A topic: its name, its id, which changes if the topic is recreated, and its partitions."""
 
     name: str
     id: str
@@ -61,187 +61,187 @@ class Topic:
 
 @dataclass(slots=True)
 class Admin:
-    """Ask the brokers of a connection; any number of threads may."""
+    """A client that asks the brokers of a connection about topics, safe to use from several threads."""
 
     client: Client
-    troubles: Troubles = field(default_factory=Troubles)
+    errors: ConnectionErrors = field(default_factory=ConnectionErrors)
     _kafka: Any = None
-    _made_at: float = field(default_factory=time.monotonic)
+    _created_at: float = field(default_factory=time.monotonic)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def __post_init__(self) -> None:
-        self._kafka = self._opened(self.troubles)
+        self._kafka = self._open(self.errors)
 
-    def _opened(self, troubles: Troubles) -> Any:
+    def _open(self, errors: ConnectionErrors) -> Any:
         try:
-            return AdminClient({**self.client.settings(), **_SETTINGS, "error_cb": troubles})
+            return AdminClient({**self.client.settings(), **_SETTINGS, "error_cb": errors})
         except KafkaException as error:
             raise self.client.unusable(error) from None
 
     def _replace(self, lost: Any) -> None:
-        """Replace a client that got no answer: the brokers may be there for any other one.
+        """Replace a client that got no answer: the brokers may answer another one.
 
-        Threads that still wait for the old client keep it; the first of them that fails replaces it for all.
+        Threads that still wait for the old client keep it. The first of them that fails replaces it for all.
         """
         with self._lock:
             if self._kafka is lost:
-                troubles = Troubles(answered=self.troubles.answered)
-                self._kafka, self.troubles = self._opened(troubles), troubles
-                self._made_at = time.monotonic()
+                errors = ConnectionErrors(answered=self.errors.answered)
+                self._kafka, self.errors = self._open(errors), errors
+                self._created_at = time.monotonic()
 
     def check(self) -> None:
-        """Raise SQ427x where no broker answers, or not to this user."""
-        self._patiently(lambda _: self._kafka.list_topics(timeout=_STEP_S))
+        """Raise SQ427x if no broker answers, or if the brokers reject the user."""
+        self._retry(lambda _: self._kafka.list_topics(timeout=_STEP_S))
 
     def topics(self) -> list[str]:
-        """Return the names of the topics that the user may see, but for Kafka's own."""
-        found = self._patiently(lambda _: self._kafka.list_topics(timeout=_STEP_S))
-        return sorted(name for name in found.topics if not name.startswith("__"))
+        """Return the names of the topics that the user may see, without Kafka's internal topics."""
+        metadata = self._retry(lambda _: self._kafka.list_topics(timeout=_STEP_S))
+        return sorted(name for name in metadata.topics if not name.startswith("__"))
 
     def topic(self, name: str) -> Topic | None:
-        """Return a topic; None where there is none of that name: all brokers hear of a new one, one after the other."""
+        """Return a topic; None if it does not exist. The brokers learn of a new topic one after another."""
         began = time.monotonic()
         while True:
-            found = self._described(name)
-            if found is not None or name not in self.topics() or time.monotonic() - began > _PATIENCE_S:
-                return found
+            topic = self._describe(name)
+            if topic is not None or name not in self.topics() or time.monotonic() - began > _PATIENCE_S:
+                return topic
             self._kafka.poll(_STEP_S)
 
-    def _described(self, name: str) -> Topic | None:
-        """Return a topic; None where the broker that is asked has heard of none."""
+    def _describe(self, name: str) -> Topic | None:
+        """Return a topic; None if the broker that answers does not know it yet."""
 
         def ask(began: float) -> Topic | None:
-            asked = self._kafka.describe_topics(TopicCollection([name]), request_timeout=_REQUEST_S)[name]
+            future = self._kafka.describe_topics(TopicCollection([name]), request_timeout=_REQUEST_S)[name]
             try:
-                found = self._awaited(asked, began)
+                description = self._wait(future, began)
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise
                 return None
-            return Topic(name, str(found.topic_id), tuple(sorted(each.id for each in found.partitions)))
+            return Topic(name, str(description.topic_id), tuple(sorted(part.id for part in description.partitions)))
 
-        return self._patiently(ask)
+        return self._retry(ask)
 
     def brokers(self) -> list[tuple[str, int]]:
-        """Return where the brokers say that each of them is."""
-        found = self._patiently(lambda _: self._kafka.list_topics(timeout=_STEP_S))
-        return sorted(self.client.broker(each.host, each.port) for each in found.brokers.values())
+        """Return the addresses that the brokers advertise."""
+        metadata = self._retry(lambda _: self._kafka.list_topics(timeout=_STEP_S))
+        return sorted(self.client.broker(broker.host, broker.port) for broker in metadata.brokers.values())
 
     def operations(self, topic: str) -> frozenset[str]:
-        """Return what the user may do with a topic; raises SQ427x."""
+        """Return the operations that the user may perform on a topic. Raise SQ427x."""
 
         def ask(began: float) -> frozenset[str]:
             described = self._kafka.describe_topics(
                 TopicCollection([topic]), include_authorized_operations=True, request_timeout=_REQUEST_S
             )
-            found = self._awaited(described[topic], began)
-            return frozenset(each.name for each in found.authorized_operations or ())
+            description = self._wait(described[topic], began)
+            return frozenset(operation.name for operation in description.authorized_operations or ())
 
-        return self._patiently(ask)
+        return self._retry(ask)
 
     def config(self, topic: str) -> dict[str, str]:
-        """Return a topic's settings; none where the user may not see them."""
+        """Return a topic's settings; an empty dict if the user may not see them."""
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
 
         def ask(began: float) -> dict[str, str]:
             (future,) = self._kafka.describe_configs([resource], request_timeout=_REQUEST_S).values()
             try:
-                return {name: entry.value for name, entry in self._awaited(future, began).items()}
+                return {name: entry.value for name, entry in self._wait(future, began).items()}
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
                     raise
                 return {}
 
-        return self._patiently(ask)
+        return self._retry(ask)
 
     def create(self, name: str, partitions: int, replication: int, config: Mapping[str, str]) -> Topic:
-        """Return a new topic, or the one that somebody has made before; -1 for what the brokers have.
+        """Create a topic and return it, or return the existing one; -1 means the default of the brokers.
 
-        Raises SQ4284 where they refuse to.
+        Raise SQ4284 if the brokers refuse to create it.
         """
         new = NewTopic(name, num_partitions=partitions, replication_factor=replication, config=dict(config))
 
         def ask(began: float) -> None:
             try:
-                self._awaited(self._kafka.create_topics([new], request_timeout=_REQUEST_S)[name], began)
+                self._wait(self._kafka.create_topics([new], request_timeout=_REQUEST_S)[name], began)
             except KafkaException as error:
-                if error.args[0].name() in _NOT_MADE:
-                    raise self._not_made(name, error.args[0].str()) from None
+                if error.args[0].name() in _NOT_CREATED:
+                    raise self._creation_error(name, error.args[0].str()) from None
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise
 
-        self._patiently(ask)
+        self._retry(ask)
         began = time.monotonic()
-        while True:  # all brokers know of it a little later
-            found = self.topic(name)
-            if found is not None:
+        while True:  # some brokers learn of it a little later
+            topic = self.topic(name)
+            if topic is not None:
                 with suppress(UnknownError):
-                    self.ends(name, found.partitions)
-                    return found
+                    self.ends(name, topic.partitions)
+                    return topic
             self._check_down(began)
 
-    def _not_made(self, name: str, told: str) -> SinkqlError:
+    def _creation_error(self, name: str, reason: str) -> SinkqlError:
         return SinkqlError(
             "SQ4284",
-            f'the brokers of connection "{self.client.connection}" do not make topic "{name}": {told}',
-            hint="Correct the options of the topic, or let somebody make it who may.",
+            f'the brokers of connection "{self.client.connection}" did not create topic "{name}": {reason}',
+            hint="Correct the options of the topic, or create the topic as a user with the privilege.",
         )
 
     def ends(self, topic: str, partitions: Iterable[int], *, committed: bool = True) -> dict[int, int]:
-        """Return where partitions end: before what is in open transactions, unless that is asked for, too."""
+        """Return the end offsets of partitions: before open transactions if `committed`."""
         return self._offsets(topic, dict.fromkeys(partitions, OffsetSpec.latest()), committed=committed)
 
     def beginnings(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
-        """Return the first offsets that are kept."""
+        """Return the first offsets that still exist."""
         return self._offsets(topic, dict.fromkeys(partitions, OffsetSpec.earliest()))
 
     def at_time(self, topic: str, partitions: Iterable[int], time_ms: int) -> dict[int, int]:
-        """Return the first offsets of messages that are not older; the ends where there are none."""
-        asked = list(partitions)
-        found = self._offsets(topic, dict.fromkeys(asked, OffsetSpec.for_timestamp(time_ms)))
-        ends = self.ends(topic, [each for each in asked if found[each] < 0])
-        return {**found, **ends}
+        """Return the first offsets whose messages are not older than a time; the end of a partition without one."""
+        numbers = list(partitions)
+        offsets = self._offsets(topic, dict.fromkeys(numbers, OffsetSpec.for_timestamp(time_ms)))
+        ends = self.ends(topic, [number for number in numbers if offsets[number] < 0])
+        return {**offsets, **ends}
 
-    def compacted(self, topic: str) -> bool:
-        """Tell whether messages go that are not the last of their key; no where the user may not ask."""
+    def is_compacted(self, topic: str) -> bool:
+        """Return whether the topic keeps only the last message of each key; False if the user may not see it."""
         return "compact" in self.config(topic).get("cleanup.policy", "")
 
     def newest(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
-        """Return the greatest time of a message of each partition, in milliseconds since 1970; -1 without any."""
-        found = self._listed(topic, dict.fromkeys(partitions, OffsetSpec.max_timestamp()))
-        return {partition: each.timestamp for partition, each in found.items()}
+        """Return the latest message time of each partition, in milliseconds since 1970; -1 if it has no message."""
+        answers = self._list_offsets(topic, dict.fromkeys(partitions, OffsetSpec.max_timestamp()))
+        return {partition: answer.timestamp for partition, answer in answers.items()}
 
-    def _offsets(self, topic: str, asked: Mapping[int, Any], *, committed: bool = True) -> dict[int, int]:
-        found = self._listed(topic, asked, committed=committed)
-        return {partition: each.offset for partition, each in found.items()}
+    def _offsets(self, topic: str, specs: Mapping[int, Any], *, committed: bool = True) -> dict[int, int]:
+        answers = self._list_offsets(topic, specs, committed=committed)
+        return {partition: answer.offset for partition, answer in answers.items()}
 
-    def _listed(self, topic: str, asked: Mapping[int, Any], *, committed: bool = True) -> dict[int, Any]:
-        """Return what the leaders of partitions answer."""
-        if not asked:
+    def _list_offsets(self, topic: str, specs: Mapping[int, Any], *, committed: bool = True) -> dict[int, Any]:
+        """Return the answers of the partitions' leaders."""
+        if not specs:
             return {}
-        specs = {TopicPartition(topic, partition): spec for partition, spec in asked.items()}
+        wanted = {TopicPartition(topic, partition): spec for partition, spec in specs.items()}
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
 
         def ask(began: float) -> dict[int, Any]:
-            futures = self._kafka.list_offsets(specs, isolation_level=level, request_timeout=_REQUEST_S)
-            found, moved = {}, []
-            for place, future in futures.items():
+            futures = self._kafka.list_offsets(wanted, isolation_level=level, request_timeout=_REQUEST_S)
+            answers, moved = {}, []
+            for requested, future in futures.items():
                 try:
-                    found[place.partition] = self._awaited(future, began)
+                    answers[requested.partition] = self._wait(future, began)
                 except KafkaException as error:
                     if error.args[0].name() not in (*_MOVED, *_TRANSIENT):
                         raise
-                    moved.append(place.partition)
-            moved += [each for each, answer in found.items() if answer.offset == OFFSET_INVALID]  # there was none
+                    moved.append(requested.partition)
+            moved += [number for number, answer in answers.items() if answer.offset == OFFSET_INVALID]  # no leader
             if moved:
                 raise _MovedError(topic, moved)
-            return found
+            return answers
 
-        return self._patiently(ask)
+        return self._retry(ask)
 
-    def _awaited(self, future: Future[T], began: float) -> T:
-        """Wait for an answer, as long as the brokers may be there; raises KafkaException, and SQ427x."""
-        until = time.monotonic() + _REQUEST_S + _STEP_S  # the client may wait longer than it is told to
+    def _wait(self, future: Future[T], began: float) -> T:
+        """Wait for an answer while the brokers may be reachable. Raise KafkaException or SQ427x."""
+        until = time.monotonic() + _REQUEST_S + _STEP_S  # the client may wait longer than the request's timeout
         while True:
             try:
                 return future.result(_STEP_S)
@@ -250,92 +250,93 @@ class Admin:
             if time.monotonic() > until:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
-    def _patiently(self, ask: Callable[[float], T]) -> T:
-        """Ask again while there is no answer; `ask` takes when that began. Raises SQ427x.
+    def _retry(self, ask: Callable[[float], T]) -> T:
+        """Repeat a request until it is answered; `ask` takes the time of the first attempt. Raise SQ427x.
 
-        A client that got nothing in all that time is replaced.
+        A client that got no answer in all that time is replaced.
         """
         used = self._kafka
-        if is_lost(self.client, self._made_at):
+        if is_lost(self.client, self._created_at):
             self._replace(used)
             used = self._kafka
         try:
-            return apart(lambda: self._asked(ask))
+            return call_outside_handler(lambda: self._ask(ask))
         except UnknownError:
             raise
         except SinkqlError:
-            lose(self.client)
+            mark_lost(self.client)
             self._replace(used)
-            del used  # whoever keeps the error does not keep the client
+            del used  # the error's traceback must not keep the client alive
             raise
 
-    def _asked(self, ask: Callable[[float], T]) -> T:
-        self._listen()
+    def _ask(self, ask: Callable[[float], T]) -> T:
+        self._poll_all()
         began = time.monotonic()
         while True:
             moved: tuple[Any, ...] = ()
             try:
-                found = ask(began)
+                answer = ask(began)
             except KafkaException as error:
-                told = error.args[0]
+                failure = error.args[0]
             except _MovedError as error:
                 moved = error.args
             else:
-                self.troubles.clear()
-                return found
-            if not moved and told.name() in _UNKNOWN:
-                raise UnknownError("SQ4277", self.client.failure(told, self.troubles).message)
-            if not moved and told.name() not in (*_MOVED, *_TRANSIENT):
-                raise self.client.failure(told, self.troubles)
-            if not self._look_again():  # outside of what handles the error: see `apart`
+                self.errors.clear()
+                return answer
+            if not moved and failure.name() in _UNKNOWN:
+                raise UnknownError("SQ4277", self.client.failure(failure, self.errors).message)
+            if not moved and failure.name() not in (*_MOVED, *_TRANSIENT):
+                raise self.client.failure(failure, self.errors)
+            if not self._refresh_metadata():  # outside the exception handler: see `call_outside_handler`
                 self._check_down(began)
             elif time.monotonic() - began > _PATIENCE_S:
                 raise self.client.leaderless(*moved) if moved else self.client.unreachable()
 
-    def _look_again(self) -> bool:
-        """Have the client learn who leads the partitions; return whether a broker answers."""
+    def _refresh_metadata(self) -> bool:
+        """Update the client's knowledge of the partitions' leaders; return whether a broker answers."""
         self._kafka.poll(0.1)
-        self._listen()
+        self._poll_all()
         try:
-            self._kafka.list_topics(timeout=_LOOK_S)
+            self._kafka.list_topics(timeout=_METADATA_S)
         except KafkaException:
             return False
         return True
 
-    def _listen(self) -> None:
-        """Take what the client has to tell."""
+    def _poll_all(self) -> None:
+        """Run all callbacks that the client has ready."""
         while self._kafka.poll(0):
             pass
 
     def _check_down(self, began: float) -> None:
-        """Raise SQ427x where all brokers are known to be down, or the time is over.
+        """Raise SQ427x if all brokers are down or the time is over.
 
-        The client tells once that they are down, and not that they are back: what it told before counts after a while.
+        The client reports once that the brokers are down, and never that they are back. So reports from before the
+        request count only after a while.
         """
         self._kafka.poll(0.05)
-        self._listen()
+        self._poll_all()
         waited = time.monotonic() - began
         since = 0.0 if waited > _RECONNECT_S else began
-        if self.troubles.of("_ALL_BROKERS_DOWN", since=since) is not None:
-            found = self.client.trouble(self.troubles)
-            if found is not None:
-                raise found
+        if self.errors.text_of("_ALL_BROKERS_DOWN", since=since) is not None:
+            error = self.client.connection_error(self.errors)
+            if error is not None:
+                raise error
         if waited > _PATIENCE_S:
-            raise self.client.trouble(self.troubles) or self.client.unreachable()
+            raise self.client.connection_error(self.errors) or self.client.unreachable()
 
 
 @lru_cache(maxsize=64)
-def _shared(client: Client, process: int) -> Admin:
+def _admin(client: Client, process: int) -> Admin:
     return Admin(client)
 
 
 def admin_of(client: Client) -> Admin:
-    """Return the one of a connection in this process: it keeps its connections to the brokers."""
-    return _shared(client, os.getpid())
+    """Return the shared `Admin` of a connection in this process, which keeps its connections to the brokers."""
+    return _admin(client, os.getpid())
 
 
-def gone(client: Client, topic: str) -> SinkqlError:
-    """Return the error for a topic that is not there, which may be misspelt."""
+def missing_topic_error(client: Client, topic: str) -> SinkqlError:
+    """Return the error for a topic that does not exist, with the most similar name as a hint."""
     near = None
     with suppress(SinkqlError):
         near = nearest(topic, admin_of(client).topics())

@@ -1,4 +1,4 @@
-"""CREATE CONNECTION … TO KAFKA → its brokers, and how to come in."""
+"""Check the options of CREATE CONNECTION … TO KAFKA: brokers, security protocol and credentials."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, Literal
 from sinkql import ast
 from sinkql.connector_api.options import SecretOnly, SecretPart, bind, option_field, option_span, secret_data
 from sinkql.connector_api.planning import PlanningContext
+from sinkql.connectors.kafka.options import PROGRESS_TOPIC
 from sinkql.errors import SinkqlError, Span
 from sinkql.logical import SecretText
 
@@ -17,17 +18,15 @@ KIND = "KAFKA"
 OWNER = "Kafka connections"
 _BROKER = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s,:\[\]/]+):(\d{1,5})")
 _LATER = ("AWS PRIVATELINK", "AWS CONNECTION")
-TUNNELS = "ssh_tunnels"
-"""Where a planned connection has what its brokers are behind: `{"connection": name}`, of one broker with `broker`."""
-PROGRESS_TOPIC = "_sinkql-progress"
-"""Where sinks write how far they are, unless a connection says otherwise."""
+_TUNNELS = "ssh_tunnels"
+"""The planned option with the SSH tunnels of brokers, as `options.BrokerTunnel` describes them."""
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaOptions:
-    """The options of TO KAFKA; one of BROKER and BROKERS is given."""
+    """The options of TO KAFKA; exactly one of BROKER and BROKERS is required."""
 
-    broker: str | None = option_field("a broker, as `host:9092`; SinkQL discovers the others", default=None)
+    broker: str | None = option_field("a broker, as `host:9092`; SinkQL discovers all other brokers", default=None)
     brokers: tuple[str, ...] = option_field("several brokers, as `('a:9092', 'b:9092')`", default=())
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] | None = option_field(
         "the protocol; by default `SASL_SSL` with a SASL option, else `SSL`", default=None
@@ -61,7 +60,7 @@ class KafkaOptions:
 
 
 def plan_connection(statement: ast.CreateConnection, planning: PlanningContext) -> Mapping[str, Any]:
-    """Return `brokers`, `protocol`, and what else is given; raises SQ2101 to SQ2106, SQ2560 to SQ2563 and SQ2988."""
+    """Return the planned options (`options.KafkaConnection`). Raise SQ2101 to SQ2106, SQ2560 to SQ2563 or SQ2988."""
     _check_later(statement)
     brokers = tuple(_brokers(statement))
     tunnels = _tunnels(statement, planning)
@@ -88,7 +87,7 @@ def plan_connection(statement: ast.CreateConnection, planning: PlanningContext) 
     if options.ssh_tunnel is not None:
         tunnels.append({"connection": planning.connection(options.ssh_tunnel, "SSH TUNNEL").name})
     if tunnels:
-        planned[TUNNELS] = tunnels
+        planned[_TUNNELS] = tunnels
     if options.sasl_mechanisms is not None:
         planned["sasl_mechanism"] = options.sasl_mechanisms
     planned["progress_topic"] = options.progress_topic or PROGRESS_TOPIC
@@ -101,12 +100,12 @@ def _check_later(statement: ast.CreateConnection) -> None:
     for option in statement.options:
         if option.name in _LATER:
             message = f"{option.name} of Kafka connections is not supported yet"
-            hint = "Write BROKER 'host:9092' with an address that this machine reaches, or add SSH TUNNEL name."
+            hint = "Write BROKER 'host:9092' with an address that this machine can reach, or add SSH TUNNEL name."
             if option.name == "AWS CONNECTION":
                 hint = "Leave it out."
             raise SinkqlError("SQ2988", message, option.span, hint=hint)
     for _, item in _items(statement):
-        if isinstance(item, ast.Phrase) and not _tunneled(item):
+        if isinstance(item, ast.Phrase) and not _has_tunnel(item):
             words = (item.then or item).words
             raise SinkqlError(
                 "SQ2988",
@@ -117,43 +116,45 @@ def _check_later(statement: ast.CreateConnection) -> None:
 
 
 def _items(statement: ast.CreateConnection) -> Iterator[tuple[ast.Option, ast.Value | None]]:
-    """Yield each broker that is written, and the option that it is written in."""
+    """Yield each broker of the statement and its option."""
     for option in statement.options:
         if option.name in ("BROKER", "BROKERS"):
             items = option.value.items if isinstance(option.value, ast.Sequence) else (option.value,)
             yield from ((option, item) for item in items)
 
 
-def _tunneled(item: ast.Phrase) -> bool:
-    """Tell whether it is a broker behind an SSH tunnel."""
-    then = item.then
-    return then is not None and then.words == "USING SSH TUNNEL" and not (item.words or item.options or then.options)
+def _has_tunnel(item: ast.Phrase) -> bool:
+    """Return whether the broker has an SSH tunnel and no other options."""
+    tunnel = item.then
+    return (
+        tunnel is not None and tunnel.words == "USING SSH TUNNEL" and not (item.words or item.options or tunnel.options)
+    )
 
 
 def _tunnels(statement: ast.CreateConnection, planning: PlanningContext) -> list[dict[str, str]]:
-    """Return the tunnels of single brokers."""
-    found = []
+    """Return the SSH tunnels of single brokers."""
+    tunnels = []
     for _, item in _items(statement):
-        if isinstance(item, ast.Phrase):
-            assert isinstance(item.value, ast.Text)
-            assert item.then is not None
-            assert isinstance(item.then.value, ast.Word)
-            name = planning.connection(item.then.value.name, "SSH TUNNEL").name
-            found.append({"broker": item.value.value, "connection": name})
-    return found
+        match item:
+            case ast.Phrase(value=ast.Text(value=broker), then=ast.Phrase(value=ast.Word(name=tunnel))):
+                tunnels.append({"broker": broker, "connection": planning.connection(tunnel, "SSH TUNNEL").name})
+    return tunnels
 
 
 def _brokers(statement: ast.CreateConnection) -> Iterator[str]:
-    """Yield the brokers of the one of BROKER and BROKERS that is given."""
-    given = [option for option in statement.options if option.name in ("BROKER", "BROKERS")]
-    if not given:
+    """Yield the addresses of BROKER or BROKERS. Raise SQ2560 or SQ2561."""
+    options = [option for option in statement.options if option.name in ("BROKER", "BROKERS")]
+    if not options:
         hint = "Add BROKER 'host:9092'."
         raise SinkqlError("SQ2560", f"{OWNER} require the option BROKER", statement.kind_span, hint=hint)
-    if len(given) > 1:
+    if len(options) > 1:
         raise SinkqlError(
-            "SQ2560", "brokers are given twice", given[1].span, hint="Write all in BROKERS ('a:9092', 'b:9092')."
+            "SQ2560",
+            "BROKER and BROKERS are specified more than once",
+            options[1].span,
+            hint="Write all brokers in BROKERS ('a:9092', 'b:9092').",
         )
-    (option,) = given
+    (option,) = options
     items = [item for _, item in _items(statement)]
     if not items or (option.name == "BROKER" and isinstance(option.value, ast.Sequence)):
         hint = "Write BROKER 'host:9092', or BROKERS ('a:9092', 'b:9092')."
@@ -162,8 +163,8 @@ def _brokers(statement: ast.CreateConnection) -> Iterator[str]:
     for item in items:
         address = item.value if isinstance(item, ast.Phrase) else item
         text = address.value if isinstance(address, ast.Text) else ""
-        found = _BROKER.fullmatch(text)
-        if found is None or not 0 < int(found[2]) < 1 << 16:
+        address_parts = _BROKER.fullmatch(text)
+        if address_parts is None or not 0 < int(address_parts[2]) < 1 << 16:
             raise SinkqlError(
                 "SQ2561",
                 f'invalid broker "{text}"' if text else f"{option.name} takes the address of a broker",
@@ -175,46 +176,54 @@ def _brokers(statement: ast.CreateConnection) -> Iterator[str]:
 
 def _addresses(text: str) -> str | None:
     """Return the hint for a list of brokers in one text, as other clients take it."""
-    parts = [each.strip() for each in text.split(",")]
+    parts = [part.strip() for part in text.split(",")]
     if len(parts) < 2 or not all(map(_BROKER.fullmatch, parts)):
         return None
     return f"Write BROKERS ({', '.join(map(repr, parts))})."
 
 
 def _check_sasl(statement: ast.CreateConnection, options: KafkaOptions, protocol: str, *, sasl: bool) -> None:
-    def at(name: str) -> Span:
+    def span_of(name: str) -> Span:
         return option_span(statement.options, name, statement.kind_span)
 
-    given = {
+    values = {
         "SASL MECHANISMS": options.sasl_mechanisms,
         "SASL USERNAME": options.sasl_username,
         "SASL PASSWORD": options.sasl_password,
     }
     if not protocol.startswith("SASL"):
-        for name in (name for name, value in given.items() if value is not None):
+        for name in (name for name, value in values.items() if value is not None):
             hint = f"Write SECURITY PROTOCOL = 'SASL_{protocol}', or leave out {name}."
-            raise SinkqlError("SQ2562", f"{name} is not for SECURITY PROTOCOL {protocol}", at(name), hint=hint)
+            raise SinkqlError(
+                "SQ2562", f"{name} cannot be used with SECURITY PROTOCOL {protocol}", span_of(name), hint=hint
+            )
         return
     examples = {"SASL MECHANISMS": "'PLAIN'", "SASL USERNAME": "'…'", "SASL PASSWORD": "SECRET name"}
-    for name in (name for name, value in given.items() if value is None):
+    for name in (name for name, value in values.items() if value is None):
         message = f"SECURITY PROTOCOL {protocol} requires the option {name}"
-        raise SinkqlError("SQ2562", message, at("SECURITY PROTOCOL"), hint=f"Add {name} = {examples[name]}.")
+        raise SinkqlError("SQ2562", message, span_of("SECURITY PROTOCOL"), hint=f"Add {name} = {examples[name]}.")
 
 
 def _check_ssl(statement: ast.CreateConnection, options: KafkaOptions, protocol: str) -> None:
-    def at(name: str) -> Span:
+    def span_of(name: str) -> Span:
         return option_span(statement.options, name, statement.kind_span)
 
-    given = {
+    values = {
         "SSL CERTIFICATE AUTHORITY": options.ssl_certificate_authority,
         "SSL CERTIFICATE": options.ssl_certificate,
         "SSL KEY": options.ssl_key,
     }
     if not protocol.endswith("SSL"):
-        for name in (name for name, value in given.items() if value is not None):
-            wanted = "SASL_SSL" if protocol.startswith("SASL") else "SSL"
-            hint = f"Write SECURITY PROTOCOL = '{wanted}', or leave out {name}."
-            raise SinkqlError("SQ2563", f"{name} is not for SECURITY PROTOCOL {protocol}", at(name), hint=hint)
+        for name in (name for name, value in values.items() if value is not None):
+            secure = "SASL_SSL" if protocol.startswith("SASL") else "SSL"
+            hint = f"Write SECURITY PROTOCOL = '{secure}', or leave out {name}."
+            raise SinkqlError(
+                "SQ2563", f"{name} cannot be used with SECURITY PROTOCOL {protocol}", span_of(name), hint=hint
+            )
     if (options.ssl_key is None) != (options.ssl_certificate is None):
-        there, other = ("SSL KEY", "SSL CERTIFICATE") if options.ssl_key is not None else ("SSL CERTIFICATE", "SSL KEY")
-        raise SinkqlError("SQ2563", f"{there} requires {other}", at(there), hint=f"Add {other} = SECRET name.")
+        present, missing = (
+            ("SSL KEY", "SSL CERTIFICATE") if options.ssl_key is not None else ("SSL CERTIFICATE", "SSL KEY")
+        )
+        raise SinkqlError(
+            "SQ2563", f"{present} requires {missing}", span_of(present), hint=f"Add {missing} = SECRET name."
+        )

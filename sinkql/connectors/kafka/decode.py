@@ -1,8 +1,8 @@
-"""Messages → Arrow rows: key, value and metadata in the columns of the source, and the messages that fail."""
+"""Decode messages to Arrow rows with the source's columns of key, value and metadata, and collect failed messages."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import methodcaller
 from typing import Any
@@ -14,6 +14,7 @@ import pyarrow as pa
 from sinkql import codec, physical
 from sinkql.connector_api.stream import ChangeDecoder, Context, DecodedMessages, MessageDecoder, WideError
 from sinkql.connector_api.types import arrow_type
+from sinkql.connectors.kafka.options import Metadata, PartFormat, ReadOptions
 from sinkql.decode.arrow_values import column_of
 from sinkql.decode.text_column import WIDE, from_text
 
@@ -21,176 +22,178 @@ _MOST_BYTES = 16 << 20
 _DIFF = pa.field("$diff", pa.int64())
 Headers = list[tuple[str, bytes | None]]
 _HEADERS = methodcaller("headers")
-"""Called so, the library's method is checked: it returns headers and leaves an error where one has no name."""
+"""A `methodcaller` notices the pending error that the library leaves when a header's name is invalid."""
 _UNREADABLE: Headers = [("\ufffd", None)]
-Failed = tuple[Any, str]
-"""A message, and why it has no row."""
-Found = tuple[pa.RecordBatch, list[Failed], int]
-"""Rows of messages, those that failed, and how many are no rows."""
+FailedMessage = tuple[Any, str]
+"""A message, and the reason why it has no row."""
+DecodedRows = tuple[pa.RecordBatch, list[FailedMessage], int]
+"""The rows of messages, the failed messages, and the number of messages that stand for no row."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """Decode messages of a source; picklable.
+class PartDecoder:
+    """A decoder of keys or values, with the names of its columns."""
 
-    `key` and `value` have the names of their columns, `metadata` what is in the others; `changes` decodes values in the
-    place of `value` where these tell how rows change. `error` is the column that has why a value failed, where such
-    values are no failures. Keys may come `with_schemas` beside them, as Kafka Connect writes them.
+    decoder: MessageDecoder
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRows:
+    """A decoder of a source's messages; picklable.
+
+    `value` decodes changes for ENVELOPE DEBEZIUM. `metadata` describes the columns that are not in keys or values.
+    `error` is the column for decoding errors of values, which are then no failures. Keys may have schemas
+    (`with_schemas`), as Kafka Connect writes them.
     """
 
     columns: tuple[physical.Column, ...]
     upsert: bool
-    key: tuple[MessageDecoder, tuple[str, ...]] | None
-    value: tuple[MessageDecoder, tuple[str, ...]] | None
-    changes: ChangeDecoder | None
-    metadata: tuple[tuple[str, Mapping[str, Any]], ...]
+    key: PartDecoder | None
+    value: PartDecoder | ChangeDecoder
+    metadata: tuple[tuple[str, Metadata], ...]
     error: str | None
     with_schemas: bool = False
 
     @classmethod
-    def of(cls, read: physical.Read, context: Context) -> Rows:
-        """Return what decodes the messages of a planned source."""
-        options = read.options
-        known = {column.name: column for column in read.columns}
-        changes = options["envelope"] == "debezium"
-        value = options["value"]
-        names = tuple(value["columns"])
-        decoding = context.messages[value["format"]]
-        decoder = change_decoder = None
-        if changes:
+    def from_plan(cls, read: physical.Read, options: ReadOptions, context: Context) -> MessageRows:
+        """Return the decoder of a planned source."""
+        by_name = {column.name: column for column in read.columns}
+        columns = [by_name[name] for name in options.value.columns]
+        decoding = context.messages[options.value.format]
+        value: PartDecoder | ChangeDecoder
+        if options.envelope == "debezium":
             assert decoding.changes is not None
-            change_decoder = decoding.changes(value, [known[each] for each in names], read.key, context)
+            value = decoding.changes(read.options["value"], columns, read.key, context)
         else:
-            decoder = (decoding.open(value, [known[each] for each in names], context), names)
+            value = PartDecoder(decoding.open(read.options["value"], columns, context), options.value.columns)
         return cls(
             read.columns,
             read.change == "upsert",
-            _key(options, known, context),
-            decoder,
-            change_decoder,
-            tuple(options["include"].items()),
-            options.get("error"),
-            _with_schemas(options),
+            _key_decoder(read, options, context),
+            value,
+            tuple(options.include.items()),
+            options.error,
+            _may_have_schemas(options.key),
         )
 
-    def decoded(self, messages: Sequence[Any], size: int) -> Iterator[Found]:
-        """Yield the rows of messages in order, in parts where there is much in them, and what became of the others.
+    def decode(self, messages: Sequence[Any], size: int) -> Iterator[DecodedRows]:
+        """Yield the rows of messages in order, in several parts if the messages are large.
 
-        `size` is that of their values together.
+        `size` is the total size of their values.
         """
         if len(messages) > 1 and size > _MOST_BYTES:
             yield from self._halves(messages)
             return
         try:
-            found = self._at_once(messages)
+            decoded = self._decode_batch(messages)
         except WideError:
-            if len(messages) == 1:  # a list in it is as wide as many messages
-                yield self._at_once([])[0], [(messages[0], WIDE)], 0
+            if len(messages) == 1:  # a list in this message has as many items as fit into a batch
+                yield self._decode_batch([])[0], [(messages[0], WIDE)], 0
                 return
             yield from self._halves(messages)
             return
-        yield found
+        yield decoded
 
-    def _halves(self, messages: Sequence[Any]) -> Iterator[Found]:
+    def _halves(self, messages: Sequence[Any]) -> Iterator[DecodedRows]:
         middle = len(messages) // 2
         for half in (messages[:middle], messages[middle:]):
-            yield from self.decoded(half, sum(map(len, half)))
+            yield from self.decode(half, sum(map(len, half)))
 
-    def _at_once(self, messages: Sequence[Any]) -> Found:
+    def _decode_batch(self, messages: Sequence[Any]) -> DecodedRows:
         failures: dict[int, str] = {}
         arrays: dict[str, pa.Array] = {}
         rowless: Sequence[int] = ()
-        keys = self._keys(messages, failures)
-        if self.changes is not None:
-            places, diffs, rowless = self._changed(messages, keys, arrays, failures)
+        keys = self._decode_keys(messages, failures)
+        if not isinstance(self.value, PartDecoder):
+            indexes, diffs, rowless = _decode_changes(self.value, messages, keys, arrays, failures)
         else:
-            places, diffs = None, None
-            self._valued(messages, arrays, failures)
+            indexes, diffs = None, None
+            self._decode_values(self.value, messages, arrays, failures)
             if keys is not None:
                 arrays |= dict(zip(keys.schema.names, keys.columns, strict=True))
             if self.upsert:
-                diffs = _alive(messages)
+                diffs = _value_diffs(messages)
         for name, part in self.metadata:
-            found = _metadata(part, messages, failures)
-            arrays[name] = found if places is None else found.take(pa.array(places))
+            array = _metadata(part, messages, failures)
+            arrays[name] = array if indexes is None else array.take(pa.array(indexes))
         rows = [arrays[column.name] for column in self.columns]
         fields = [pa.field(column.name, array.type) for column, array in zip(self.columns, rows, strict=True)]
         if self.upsert:
             rows, fields = [*rows, diffs], [*fields, _DIFF]
         batch = pa.RecordBatch.from_arrays(rows, schema=pa.schema(fields))
-        failed = [(messages[place], failures[place]) for place in sorted(failures)]
+        failed = [(messages[index], failures[index]) for index in sorted(failures)]
         if failures:
-            of_rows = np.arange(len(messages)) if places is None else places
-            batch = batch.filter(pa.array(~np.isin(of_rows, list(failures))))
-        return batch, failed, sum(place not in failures for place in rowless)
+            row_messages = np.arange(len(messages)) if indexes is None else indexes
+            batch = batch.filter(pa.array(~np.isin(row_messages, list(failures))))
+        return batch, failed, sum(index not in failures for index in rowless)
 
-    def _keys(self, messages: Sequence[Any], failures: dict[int, str]) -> pa.RecordBatch | None:
-        """Return the columns of the key; a message without one has NULLs, and fails where rows have keys."""
+    def _decode_keys(self, messages: Sequence[Any], failures: dict[int, str]) -> pa.RecordBatch | None:
+        """Return the columns of the key: NULLs for a message without a key, which fails if the rows have keys."""
         if self.key is None:
             return None
-        decoder, names = self.key
+        decoder, names = self.key.decoder, self.key.names
         raw = [message.key() for message in messages]
         if self.with_schemas:
-            raw = [_payload(each) for each in raw]
-        found = _some(decoder, raw, failures, prefix="key: ")
+            raw = [_payload(key) for key in raw]
+        batch = _decode_present(decoder, raw, failures, prefix="key: ")
         if self.upsert and None in raw:
-            for place, each in enumerate(raw):
-                if each is None:
-                    failures.setdefault(place, "the message has no key")
-        return found.rename_columns(list(names))
+            for index, key in enumerate(raw):
+                if key is None:
+                    failures.setdefault(index, "the message has no key")
+        return batch.rename_columns(list(names))
 
-    def _valued(self, messages: Sequence[Any], arrays: dict[str, pa.Array], failures: dict[int, str]) -> None:
-        """Add the columns of the value, NULLs where there is none."""
-        assert self.value is not None
-        decoder, names = self.value
+    def _decode_values(
+        self, value: PartDecoder, messages: Sequence[Any], arrays: dict[str, pa.Array], failures: dict[int, str]
+    ) -> None:
+        """Add the columns of the value: NULLs for a message without a value."""
         raw = [message.value() for message in messages]
-        own: dict[int, str] = {}
-        found = _some(decoder, raw, own)
-        arrays |= dict(zip(names, found.columns, strict=True))
+        reasons: dict[int, str] = {}
+        batch = _decode_present(value.decoder, raw, reasons)
+        arrays |= dict(zip(value.names, batch.columns, strict=True))
         if not self.upsert and None in raw:
-            required = [each.name for each in self.columns if each.name in names and not each.nullable]
+            required = [column.name for column in self.columns if column.name in value.names and not column.nullable]
             if required:
                 empty = f'null value in column "{required[0]}", which is NOT NULL: the message has no value'
-                own |= {place: empty for place, each in enumerate(raw) if each is None}
+                reasons |= {index: empty for index, message in enumerate(raw) if message is None}
         if self.error is None:
-            failures |= {place: why for place, why in own.items() if place not in failures}
+            failures |= {index: reason for index, reason in reasons.items() if index not in failures}
             return
         type_ = arrow_type(next(column.type for column in self.columns if column.name == self.error))
-        described = [{"description": own[place]} if place in own else None for place in range(len(raw))]
+        described = [{"description": reasons[index]} if index in reasons else None for index in range(len(raw))]
         arrays[self.error] = pa.array(described, type_)
-        if own:
+        if reasons:
             right = np.ones(len(raw), bool)
-            right[list(own)] = False
-            for name in names:
-                arrays[name] = _where(arrays[name], right)
-
-    def _changed(
-        self,
-        messages: Sequence[Any],
-        keys: pa.RecordBatch | None,
-        arrays: dict[str, pa.Array],
-        failures: dict[int, str],
-    ) -> tuple[np.ndarray, pa.Array, Sequence[int]]:
-        """Add the columns of rows that change; return the message of each, how it changes, and messages of no row."""
-        assert self.changes is not None
-        raw = [message.value() for message in messages]
-        if failures:
-            raw = [None if place in failures else each for place, each in enumerate(raw)]
-        found = self.changes.decode(keys, raw)
-        failures |= found.failures
-        assert found.places is not None
-        arrays |= dict(zip(found.batch.schema.names, found.batch.columns, strict=True))
-        return found.places, arrays.pop("$diff"), found.rowless
+            right[list(reasons)] = False
+            for name in value.names:
+                arrays[name] = _null_unless(arrays[name], right)
 
 
-def _key(
-    options: Mapping[str, Any], known: Mapping[str, physical.Column], context: Context
-) -> tuple[MessageDecoder, tuple[str, ...]] | None:
-    if "key" not in options:
+def _decode_changes(
+    decoder: ChangeDecoder,
+    messages: Sequence[Any],
+    keys: pa.RecordBatch | None,
+    arrays: dict[str, pa.Array],
+    failures: dict[int, str],
+) -> tuple[np.ndarray, pa.Array, Sequence[int]]:
+    """Add the columns of changed rows. Return each row's message index and diff, and the messages without rows."""
+    raw = [message.value() for message in messages]
+    if failures:
+        raw = [None if index in failures else value for index, value in enumerate(raw)]
+    decoded = decoder.decode(keys, raw)
+    failures |= decoded.failures
+    assert decoded.places is not None
+    arrays |= dict(zip(decoded.batch.schema.names, decoded.batch.columns, strict=True))
+    return decoded.places, arrays.pop("$diff"), decoded.rowless
+
+
+def _key_decoder(read: physical.Read, options: ReadOptions, context: Context) -> PartDecoder | None:
+    key = options.key
+    if key is None:
         return None
-    key = options["key"]
-    names = tuple(key["columns"])
-    return context.messages[key["format"]].open(key, [known[each] for each in names], context), names
+    by_name = {column.name: column for column in read.columns}
+    columns = [by_name[name] for name in key.columns]
+    return PartDecoder(context.messages[key.format].open(read.options["key"], columns, context), key.columns)
 
 
 class _WithSchema(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -201,14 +204,13 @@ class _WithSchema(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 _with_schema = codec.decoder(_WithSchema)
 
 
-def _with_schemas(options: Mapping[str, Any]) -> bool:
-    """Tell whether keys are objects of columns of which none could be the schema, or what it is the schema of."""
-    key = options.get("key", {})
-    return key.get("whole") is False and not {"schema", "payload"} & set(key["columns"])
+def _may_have_schemas(key: PartFormat | None) -> bool:
+    """Return whether keys are JSON objects that may have a schema: no column is named as one of its members."""
+    return key is not None and key.whole is False and not {"schema", "payload"} & set(key.columns)
 
 
 def _payload(key: bytes | None) -> bytes | None:
-    """Return a key without its schema."""
+    """Return a key without its schema, if it has one."""
     if key is None or b'"payload"' not in key:
         return key
     try:
@@ -217,44 +219,46 @@ def _payload(key: bytes | None) -> bytes | None:
         return key
 
 
-def _some(
+def _decode_present(
     decoder: MessageDecoder, raw: Sequence[bytes | None], failures: dict[int, str], *, prefix: str = ""
 ) -> pa.RecordBatch:
-    """Decode those that are there; the others have NULLs."""
-    there = [each for each in raw if each is not None]
-    found: DecodedMessages = decoder.decode(there)
-    batch = found.batch
-    places: Sequence[int] | np.ndarray
-    if len(there) == len(raw):
-        places = range(len(raw))
+    """Decode the values that exist; missing values become NULLs."""
+    present = [value for value in raw if value is not None]
+    decoded: DecodedMessages = decoder.decode(present)
+    batch = decoded.batch
+    indexes: Sequence[int] | np.ndarray
+    if len(present) == len(raw):
+        indexes = range(len(raw))
     else:
-        places = np.fromiter((place for place, each in enumerate(raw) if each is not None), np.int64, len(there))
-        taken = np.zeros(len(raw), np.int64)
-        taken[places] = np.arange(len(there))
+        indexes = np.fromiter((index for index, value in enumerate(raw) if value is not None), np.int64, len(present))
+        sources = np.zeros(len(raw), np.int64)
+        sources[indexes] = np.arange(len(present))
         missing = np.ones(len(raw), bool)
-        missing[places] = False
-        batch = batch.take(pa.array(taken, mask=missing))
-    for place, why in found.failures.items():
-        failures.setdefault(int(places[place]), prefix + why)
+        missing[indexes] = False
+        batch = batch.take(pa.array(sources, mask=missing))
+    for index, reason in decoded.failures.items():
+        failures.setdefault(int(indexes[index]), prefix + reason)
     return batch
 
 
-def _alive(messages: Sequence[Any]) -> pa.Array:
-    """Return 1 for messages with a value, -1 for tombstones."""
-    return pa.array(np.fromiter((-1 if each.value() is None else 1 for each in messages), np.int64, len(messages)))
+def _value_diffs(messages: Sequence[Any]) -> pa.Array:
+    """Return 1 for a message with a value, and -1 for a tombstone."""
+    return pa.array(
+        np.fromiter((-1 if message.value() is None else 1 for message in messages), np.int64, len(messages))
+    )
 
 
-def _where(array: pa.Array, right: np.ndarray) -> pa.Array:
+def _null_unless(array: pa.Array, right: np.ndarray) -> pa.Array:
     return array.take(pa.array(np.arange(len(array)), mask=~right))
 
 
-def _metadata(wanted: Mapping[str, Any], messages: Sequence[Any], failures: dict[int, str]) -> pa.Array:
+def _metadata(wanted: Metadata, messages: Sequence[Any], failures: dict[int, str]) -> pa.Array:
     count = len(messages)
-    match wanted["part"]:
+    match wanted.part:
         case "partition":
-            return pa.array(np.fromiter((each.partition() for each in messages), np.int32, count))
+            return pa.array(np.fromiter((message.partition() for message in messages), np.int32, count))
         case "offset":
-            return pa.array(np.fromiter((each.offset() for each in messages), np.int64, count))
+            return pa.array(np.fromiter((message.offset() for message in messages), np.int64, count))
         case "timestamp":
             return _times(messages, failures)
         case "headers":
@@ -265,55 +269,55 @@ def _metadata(wanted: Mapping[str, Any], messages: Sequence[Any], failures: dict
 
 
 def _times(messages: Sequence[Any], failures: dict[int, str]) -> pa.Array:
-    """Return when messages were made, as who made them says in milliseconds: it may have counted something else."""
-    times = [each.timestamp() for each in messages]
+    """Return the times of messages; a producer may have set a number that is not in milliseconds."""
+    times = [message.timestamp() for message in messages]
     millis = pa.array([at if kind else None for kind, at in times], pa.int64())
-    own: dict[int, str] = {}
-    found = column_of(millis.view(pa.timestamp("ms")), "timestamp", own)
-    for place, why in own.items():
-        failures.setdefault(place, f"timestamp {times[place][1]}: {why}")
-    return found
+    reasons: dict[int, str] = {}
+    array = column_of(millis.view(pa.timestamp("ms")), "timestamp", reasons)
+    for index, reason in reasons.items():
+        failures.setdefault(index, f"timestamp {times[index][1]}: {reason}")
+    return array
 
 
 def headers_of(message: Any) -> Headers:
-    """Return the headers of a message; raises ValueError where the client library does not read their names."""
+    """Return the headers of a message. Raise ValueError if the client library cannot read their names."""
     try:
-        found: Headers = _HEADERS(message) or []
+        headers: Headers = _HEADERS(message) or []
     except SystemError:
-        found = _UNREADABLE
-        message.set_headers(found)  # what the library has now may not be touched
-    if found is _UNREADABLE:
+        headers = _UNREADABLE
+        message.set_headers(headers)  # the library's present value must not be used again
+    if headers is _UNREADABLE:
         raise ValueError("the name of a header is not UTF-8")
-    return found
+    return headers
 
 
 def _headers(messages: Sequence[Any], failures: dict[int, str]) -> list[Headers]:
-    found = []
-    for place, message in enumerate(messages):
+    headers = []
+    for index, message in enumerate(messages):
         try:
-            found.append(headers_of(message))
+            headers.append(headers_of(message))
         except ValueError as error:
-            failures.setdefault(place, str(error))
-            found.append([])
-    return found
+            failures.setdefault(index, str(error))
+            headers.append([])
+    return headers
 
 
-def _header(wanted: Mapping[str, Any], messages: Sequence[Any], failures: dict[int, str]) -> pa.Array:
-    """Return the last header of a name; as text, unless it is wanted as it is."""
-    name = wanted["name"]
+def _header(wanted: Metadata, messages: Sequence[Any], failures: dict[int, str]) -> pa.Array:
+    """Return the last header with a name, as text or as bytes."""
+    name = wanted.name
     headers = _headers(messages, failures)
-    found = [next((value for key, value in reversed(each) if key == name), None) for each in headers]
-    if wanted["binary"]:
-        return pa.array(found, pa.binary())
+    values = [next((value for key, value in reversed(pairs) if key == name), None) for pairs in headers]
+    if wanted.binary:
+        return pa.array(values, pa.binary())
     texts: list[str | None] = []
-    for place, value in enumerate(found):
+    for index, value in enumerate(values):
         try:
             texts.append(None if value is None else value.decode())
         except UnicodeDecodeError:
-            failures.setdefault(place, f'header "{name}": it is not UTF-8')
+            failures.setdefault(index, f'header "{name}": it is not UTF-8')
             texts.append(None)
-    own: dict[int, str] = {}
-    array = from_text(pa.array(texts, pa.string()), "text", own)
-    for place, why in own.items():
-        failures.setdefault(place, f'header "{name}": {why}')
+    reasons: dict[int, str] = {}
+    array = from_text(pa.array(texts, pa.string()), "text", reasons)
+    for index, reason in reasons.items():
+        failures.setdefault(index, f'header "{name}": {reason}')
     return array

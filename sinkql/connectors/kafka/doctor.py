@@ -1,4 +1,4 @@
-"""Brokers and topics that sources read → what may keep them from running, now or later, and what to do."""
+"""Check the brokers and the topics of sources and sinks for problems, present and future, and suggest fixes."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any
 from sinkql import logical
 from sinkql.connector_api.health_check import CheckContext, HealthCheck, SourceUnderCheck
 from sinkql.connector_api.planning import OutsideAccess
-from sinkql.connectors.kafka.admin import Admin, Topic, admin_of, gone
+from sinkql.connectors.kafka.admin import Admin, Topic, admin_of, missing_topic_error
 from sinkql.connectors.kafka.client import Client
 from sinkql.connectors.kafka.consumer import written_at
+from sinkql.connectors.kafka.options import WriteOptions
 from sinkql.errors import SinkqlError
 
 _DAY_MS = 86_400_000
@@ -20,22 +21,22 @@ _AHEAD_S = 60.0
 
 
 def examine(connection: logical.Connection, examined: CheckContext, access: OutsideAccess) -> Iterator[HealthCheck]:
-    """Yield what is found; raises SQ427x where no broker lets the user in."""
+    """Yield the health checks. Raise SQ427x if no broker accepts the user."""
     client = Client.planned(connection, access)
     admin = admin_of(client)
     for host, port in admin.brokers():
-        yield _reached(client, host, port)
+        yield _check_broker(client, host, port)
     for reading in examined.readings:
         name = reading.text("TOPIC")
         if name is not None:
-            yield from _topic(client, admin, name, reading)
-    written = {name for sink in examined.sinks for name in (sink.options["topic"], sink.options["progress_topic"])}
-    for name in sorted(written):
-        yield _written(admin, name)
+            yield from _check_topic(client, admin, name, reading)
+    sinks = [WriteOptions.from_plan(sink.options) for sink in examined.sinks]
+    for name in sorted({name for options in sinks for name in (options.topic, options.progress_topic)}):
+        yield _check_writable(admin, name)
 
 
-def _reached(client: Client, host: str, port: int) -> HealthCheck:
-    """Try the address that a broker gives to its clients, which may be another than that of the connection."""
+def _check_broker(client: Client, host: str, port: int) -> HealthCheck:
+    """Check the address that a broker advertises, which may differ from that of the connection."""
     name = f"broker {host}:{port}"
     try:
         client.reach(host, port)
@@ -43,79 +44,81 @@ def _reached(client: Client, host: str, port: int) -> HealthCheck:
         return HealthCheck(
             name,
             "wrong",
-            f"the brokers say that it is there, and it cannot be reached from this machine: {error}",
-            "Correct advertised.listeners of the broker, or open the port in the firewall between.",
+            f"the brokers advertise this address, but this machine cannot reach it: {error}",
+            "Correct advertised.listeners of the broker, or open the port in the firewall.",
         )
-    return HealthCheck(name, "ok", "it can be reached")
+    return HealthCheck(name, "ok", "reachable")
 
 
-def _topic(client: Client, admin: Admin, name: str, reading: SourceUnderCheck) -> Iterator[HealthCheck]:
-    called = f"topic {name}"
+def _check_topic(client: Client, admin: Admin, name: str, reading: SourceUnderCheck) -> Iterator[HealthCheck]:
+    title = f"topic {name}"
     try:
         topic = admin.topic(name)
         if topic is None:
-            raise gone(client, name)
+            raise missing_topic_error(client, name)
         operations = admin.operations(name)
     except SinkqlError as error:
-        yield HealthCheck(called, "wrong", error.message, error.hint)
+        yield HealthCheck(title, "wrong", error.message, error.hint)
         return
     if operations and not operations & {"READ", "ALL"}:
         command = "kafka-acls --add --allow-principal User:NAME --operation READ --operation DESCRIBE"
-        found = "the user may describe it, and not read it"
-        yield HealthCheck(called, "wrong", found, f"Run {command} --topic '{name}' --bootstrap-server HOST:PORT.")
+        message = "the user may describe it, but not read it"
+        yield HealthCheck(title, "wrong", message, f"Run {command} --topic '{name}' --bootstrap-server HOST:PORT.")
         return
     partitions = "1 partition" if len(topic.partitions) == 1 else f"{len(topic.partitions)} partitions"
-    yield HealthCheck(called, "ok", f"{partitions}, which the user may read")
+    yield HealthCheck(title, "ok", f"{partitions}, which the user may read")
     config = admin.config(name)
-    yield _retention(name, config, keyed=reading.statement.envelope in ("UPSERT", "DEBEZIUM"))
+    yield _check_retention(name, config, keyed=reading.statement.envelope in ("UPSERT", "DEBEZIUM"))
     for sink, offsets in reading.positions.items():
-        check = _position(client, admin, topic, config, reading.name, sink, offsets)
+        check = _check_position(client, admin, topic, config, reading.name, sink, offsets)
         if check is not None:
             yield check
-    yield from _open_transactions(client, admin, topic)
-    yield from _clock(admin, topic)
+    yield from _check_transactions(client, admin, topic)
+    yield from _check_clock(admin, topic)
 
 
-def _written(admin: Admin, name: str) -> HealthCheck:
-    """Tell whether sinks may write to a topic; one that is not there they make."""
-    called = f"topic {name}, which sinks write"
+def _check_writable(admin: Admin, name: str) -> HealthCheck:
+    """Check whether sinks may write to a topic; sinks create a topic that does not exist."""
+    title = f"topic {name}, which sinks write"
     try:
         if admin.topic(name) is None:
-            return HealthCheck(called, "ok", "it is not there yet: the first sink that runs makes it")
+            return HealthCheck(title, "ok", "it does not exist yet: the first sink that runs creates it")
         operations = admin.operations(name)
     except SinkqlError as error:
-        return HealthCheck(called, "wrong", error.message, error.hint)
+        return HealthCheck(title, "wrong", error.message, error.hint)
     if operations and not operations & {"WRITE", "ALL"}:
         command = "kafka-acls --add --allow-principal User:NAME --operation WRITE --operation DESCRIBE"
         fix = f"Run {command} --topic '{name}' --bootstrap-server HOST:PORT."
-        return HealthCheck(called, "wrong", "the user may describe it, and not write to it", fix)
-    return HealthCheck(called, "ok", "the user may write to it")
+        return HealthCheck(title, "wrong", "the user may describe it, but not write to it", fix)
+    return HealthCheck(title, "ok", "the user may write to it")
 
 
-def _retention(topic: str, config: Mapping[str, str], *, keyed: bool) -> HealthCheck:
+def _check_retention(topic: str, config: Mapping[str, str], *, keyed: bool) -> HealthCheck:
     name = f"retention of topic {topic}"
     policy = config.get("cleanup.policy", "")
     if not policy:
-        return HealthCheck(name, "ok", "not known: the user may not see the topic's settings")
-    kept_ms = int(config.get("retention.ms", "-1"))
-    kept = "for ever" if kept_ms < 0 else f"for {kept_ms / _DAY_MS:.1f} days"
+        return HealthCheck(name, "ok", "unknown: the user may not see the topic's settings")
+    retention_ms = int(config.get("retention.ms", "-1"))
+    retention = "forever" if retention_ms < 0 else f"for {retention_ms / _DAY_MS:.1f} days"
     change = f"kafka-configs --alter --topic '{topic}' --bootstrap-server HOST:PORT --add-config"
-    if "delete" in policy and 0 <= kept_ms < _DAY_MS:
-        found = f"messages are kept {kept}: a source that is not read for so long loses some"
-        return HealthCheck(name, "warning", found, f"Run {change} retention.ms={7 * _DAY_MS}.")
+    if "delete" in policy and 0 <= retention_ms < _DAY_MS:
+        message = f"Kafka keeps messages {retention}: a sink that is stopped for longer loses some"
+        return HealthCheck(name, "warning", message, f"Run {change} retention.ms={7 * _DAY_MS}.")
     if "compact" in policy and not keyed:
-        found = "Kafka drops messages that a later one of the same key follows: a sink that is behind misses them"
+        message = "Kafka deletes messages that a later one of the same key replaces: a sink that is behind misses them"
         fix = f"Read the topic with ENVELOPE UPSERT, or run {change} cleanup.policy=delete."
-        return HealthCheck(name, "warning", found, fix)
-    if "delete" in policy and keyed and kept_ms >= 0:
-        found = f"messages are kept {kept}: a sink that begins later misses rows that did not change since"
-        return HealthCheck(name, "warning", found, f"Run {change} cleanup.policy=compact.")
+        return HealthCheck(name, "warning", message, fix)
+    if "delete" in policy and keyed and retention_ms >= 0:
+        message = f"Kafka keeps messages {retention}: a sink that starts later misses rows that did not change since"
+        return HealthCheck(name, "warning", message, f"Run {change} cleanup.policy=compact.")
     return HealthCheck(
-        name, "ok", f"messages are kept {kept}" if "delete" in policy else "the last message of each key stays"
+        name,
+        "ok",
+        f"Kafka keeps messages {retention}" if "delete" in policy else "Kafka keeps the last message of each key",
     )
 
 
-def _position(
+def _check_position(
     client: Client,
     admin: Admin,
     topic: Topic,
@@ -124,36 +127,38 @@ def _position(
     sink: str,
     offsets: Mapping[str, Any],
 ) -> HealthCheck | None:
-    """Return whether the messages that a sink reads next are there, and for how long; None for one that has all."""
+    """Check whether the next messages of a sink exist, and for how long; None without a problem."""
     name = f"sink {sink} in topic {topic.name}"
-    at = {int(partition): offset for partition, offset in offsets.get("partitions", {}).items()}
+    read = {int(partition): offset for partition, offset in offsets.get("partitions", {}).items()}
     begins, ends = admin.beginnings(topic.name, topic.partitions), admin.ends(topic.name, topic.partitions)
-    lost = [each for each in topic.partitions if at.get(each, 0) < begins[each] and begins[each] > 0]
-    if lost and "delete" in config.get("cleanup.policy", "delete"):
-        missing = sum(begins[each] - at.get(each, 0) for each in lost)
-        found = f"{missing:,} offsets that follow those in its table are gone"
+    behind_begin = [
+        number for number in topic.partitions if read.get(number, 0) < begins[number] and begins[number] > 0
+    ]
+    if behind_begin and "delete" in config.get("cleanup.policy", "delete"):
+        missing = sum(begins[number] - read.get(number, 0) for number in behind_begin)
+        message = f"{missing:,} offsets after its last commit are lost"
         return HealthCheck(
-            name, "wrong", found, f"Run ALTER SOURCE {source} SKIP, which has it go on with what is left."
+            name, "wrong", message, f"Run ALTER SOURCE {source} SKIP to continue with the remaining messages."
         )
-    behind = [each for each in topic.partitions if at.get(each, 0) < ends[each]]
-    kept_ms = int(config.get("retention.ms", "-1"))
-    if not behind or kept_ms < 0:
+    behind = [number for number in topic.partitions if read.get(number, 0) < ends[number]]
+    retention_ms = int(config.get("retention.ms", "-1"))
+    if not behind or retention_ms < 0:
         return None
-    times = [written_at(client, topic.name, each, max(at.get(each, 0), begins[each])) for each in behind]
-    oldest = min((each for each in times if each is not None), default=None)
-    if oldest is None or (time.time() - oldest) * 1000 < kept_ms / 2:
+    times = [written_at(client, topic.name, number, max(read.get(number, 0), begins[number])) for number in behind]
+    oldest = min((number for number in times if number is not None), default=None)
+    if oldest is None or (time.time() - oldest) * 1000 < retention_ms / 2:
         return None
     return HealthCheck(
         name,
         "warning",
-        f"what it reads next was written {(time.time() - oldest) / 3600:.1f} hours ago, and messages are kept for "
-        f"{kept_ms / 3_600_000:.1f}",
-        "Run the sink before they go, or keep them for longer.",
+        f"the next message was written {(time.time() - oldest) / 3600:.1f} hours ago, and Kafka keeps messages for "
+        f"{retention_ms / 3_600_000:.1f} hours",
+        "Run the sink before Kafka deletes them, or increase retention.ms.",
     )
 
 
-def _open_transactions(client: Client, admin: Admin, topic: Topic) -> Iterator[HealthCheck]:
-    """Yield the transactions that are open for long: nothing behind their beginning is read."""
+def _check_transactions(client: Client, admin: Admin, topic: Topic) -> Iterator[HealthCheck]:
+    """Yield long-running transactions: sources read nothing after their beginning."""
     stable, ends = admin.ends(topic.name, topic.partitions), admin.ends(topic.name, topic.partitions, committed=False)
     for partition, offset in stable.items():
         if offset < ends[partition]:
@@ -163,18 +168,18 @@ def _open_transactions(client: Client, admin: Admin, topic: Topic) -> Iterator[H
                 yield HealthCheck(
                     f"partition {topic.name}/{partition}",
                     "warning",
-                    f"a transaction is open for {open_s / 60:.0f} minutes: nothing from offset {offset} on is read",
+                    f"a transaction has been open for {open_s / 60:.0f} minutes: sources stop before offset {offset}",
                     f"Find its producer with kafka-transactions --bootstrap-server HOST:PORT find-hanging --topic "
-                    f"'{topic.name}', and end it.",
+                    f"'{topic.name}', and abort it.",
                 )
 
 
-def _clock(admin: Admin, topic: Topic) -> Iterator[HealthCheck]:
+def _check_clock(admin: Admin, topic: Topic) -> Iterator[HealthCheck]:
     ahead_s = max((at / 1000 for at in admin.newest(topic.name, topic.partitions).values()), default=0) - time.time()
     if ahead_s > _AHEAD_S:
         yield HealthCheck(
             f"clock of topic {topic.name}",
             "warning",
-            f"its newest message is {ahead_s:.0f} seconds in the future, so the lag of its sinks is not right",
-            "Set the clocks of the producers, the brokers and this machine by a time server.",
+            f"its newest message is {ahead_s:.0f} seconds in the future, so the lag of its sinks is wrong",
+            "Synchronize the clocks of the producers, the brokers and this machine with a time server.",
         )

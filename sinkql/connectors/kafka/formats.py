@@ -1,11 +1,12 @@
-"""FORMAT JSON, CSV, TEXT and BYTES of messages → columns and the decoder's options."""
+"""Plan and open FORMAT JSON, CSV, TEXT and BYTES of messages, for sources and sinks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from sinkql import logical, physical
+from sinkql import codec, logical, physical
 from sinkql.connector_api.planning import FormatPlan, MessageFormat, MessageWriting, PlanningContext, SourceMessages
 from sinkql.connector_api.stream import (
     ChangeDecoder,
@@ -22,7 +23,7 @@ from sinkql.errors import SinkqlError
 
 
 def _plan_json(messages: SourceMessages, planning: PlanningContext) -> FormatPlan:
-    """Plan members by name, or without columns each value whole."""
+    """Plan the members of objects by name, or one column for the whole value without declared columns."""
     if messages.format.array:
         raise SinkqlError(
             "SQ2902",
@@ -44,18 +45,18 @@ def _plan_json(messages: SourceMessages, planning: PlanningContext) -> FormatPla
 
 
 def _plan_text(messages: SourceMessages, planning: PlanningContext) -> FormatPlan:
-    """Plan one column: `text`, or the one that is declared."""
+    """Plan one column: the declared one, or `text`."""
     return _single(messages, "text", "text")
 
 
 def _plan_bytes(messages: SourceMessages, planning: PlanningContext) -> FormatPlan:
     """Plan one column `data` of type bytea."""
     planned = _single(messages, "data", "bytea")
-    wrong = next((each for each in messages.columns if each.type.name != "bytea"), None)
+    wrong = next((column for column in messages.columns if column.type.name != "bytea"), None)
     if wrong is not None:
         raise SinkqlError(
             "SQ2470",
-            f'FORMAT BYTES gives bytea, and column "{wrong.name}" is declared as {wrong.type}',
+            f'FORMAT BYTES returns bytea, but column "{wrong.name}" is declared as {wrong.type}',
             messages.format.span,
             hint="Declare the column as bytea, or write FORMAT TEXT.",
         )
@@ -66,7 +67,7 @@ def _single(messages: SourceMessages, name: str, type_: str) -> FormatPlan:
     if len(messages.columns) > 1:
         raise SinkqlError(
             "SQ2470",
-            f"FORMAT {messages.format.name} gives one column, and {len(messages.columns)} are declared",
+            f"FORMAT {messages.format.name} returns one column, but {len(messages.columns)} are declared",
             messages.format.span,
             hint="Declare one column, or write FORMAT JSON or FORMAT CSV WITH n COLUMNS.",
         )
@@ -74,12 +75,12 @@ def _single(messages: SourceMessages, name: str, type_: str) -> FormatPlan:
 
 
 def _plan_csv(messages: SourceMessages, planning: PlanningContext) -> FormatPlan:
-    """Plan fields by place: the declared columns, or as many texts as the format says."""
+    """Plan fields by position: the declared columns, or the format's number of text columns."""
     format_ = messages.format
     if format_.header or format_.names:
         raise SinkqlError(
             "SQ2471",
-            "messages of CSV have no header",
+            "CSV messages have no header",
             format_.span,
             hint="Write FORMAT CSV WITH 3 COLUMNS, or declare the columns and write FORMAT CSV.",
         )
@@ -88,9 +89,9 @@ def _plan_csv(messages: SourceMessages, planning: PlanningContext) -> FormatPlan
         if format_.column_count not in (None, len(messages.columns)):
             raise SinkqlError(
                 "SQ2470",
-                f"FORMAT CSV has {format_.column_count} columns, and {len(messages.columns)} are declared",
+                f"FORMAT CSV has {format_.column_count} columns, but {len(messages.columns)} are declared",
                 format_.span,
-                hint="Write FORMAT CSV alone: the declared columns tell how many there are.",
+                hint="Write FORMAT CSV without a number: it is the number of the declared columns.",
             )
         return FormatPlan(options)
     check_names(format_.names)
@@ -103,8 +104,22 @@ def _plan_csv(messages: SourceMessages, planning: PlanningContext) -> FormatPlan
             hint="Write FORMAT CSV WITH 3 COLUMNS, or declare the columns of the source.",
         )
     prefix = "key" if messages.part == "key" else "column"
-    names = [f"{prefix}{place + 1}" for place in range(count)]
+    names = [f"{prefix}{index + 1}" for index in range(count)]
     return FormatPlan(options, tuple(logical.Column(name, logical.Type("text")) for name in names))
+
+
+@dataclass(frozen=True, slots=True)
+class _JsonOptions:
+    """The options of FORMAT JSON: whether a value is one column."""
+
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _SingleOptions:
+    """The options of FORMAT TEXT and FORMAT BYTES in sinks."""
+
+    part: Literal["key", "value"]
 
 
 def _column(messages: SourceMessages, name: str, type_: str) -> logical.Column:
@@ -112,9 +127,9 @@ def _column(messages: SourceMessages, name: str, type_: str) -> logical.Column:
 
 
 def _open_json(options: Mapping[str, Any], columns: Sequence[physical.Column], context: Context) -> MessageDecoder:
-    from sinkql.decode.messages import JsonMessages  # pyarrow, only where a job runs
+    from sinkql.decode.messages import JsonMessages  # imports pyarrow
 
-    return JsonMessages(tuple(columns), options["whole"])
+    return JsonMessages(tuple(columns), codec.convert(options, _JsonOptions).whole)
 
 
 def _open_json_changes(
@@ -162,8 +177,8 @@ def _write_bytes(options: Mapping[str, Any], columns: Sequence[physical.Column],
 
 
 def _null(options: Mapping[str, Any]) -> bytes | None:
-    """Return what NULL is written as: a message without a value would take its row away."""
-    return None if options["part"] == "key" else b""
+    """Return the bytes of NULL: a message without a value would delete its row."""
+    return None if codec.convert(options, _SingleOptions).part == "key" else b""
 
 
 FORMATS = (

@@ -1,4 +1,4 @@
-"""CREATE SOURCE … FROM KAFKA → columns of key, value and metadata, and the reader's options."""
+"""Plan CREATE SOURCE … FROM KAFKA: the columns of key, value and metadata, and the reader's options."""
 
 from __future__ import annotations
 
@@ -54,20 +54,21 @@ class TopicOptions:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A planned format of keys or values, and its columns."""
+    """The planned format of keys or values, with its columns."""
 
     kind: MessageFormat
     planned: FormatPlan
     columns: tuple[logical.Column, ...]
+    format: ast.Format
 
-    def data(self) -> dict[str, Any]:
-        return {"format": self.kind.name, **self.planned.options, "columns": [each.name for each in self.columns]}
+    def as_plan(self) -> dict[str, Any]:
+        return {"format": self.kind.name, **self.planned.options, "columns": [column.name for column in self.columns]}
 
 
 def plan(statement: ast.CreateSource, facts: logical.Facts, planning: PlanningContext) -> SourcePlan:
-    """Plan a source of a topic: rows that only come, or that are overwritten by their keys."""
+    """Plan a source of a topic: append-only rows, or rows that later messages of their key overwrite."""
     options = _options(statement, planning)
-    given = bind(statement.with_options, OnErrorOptions, owner=OWNER, span=statement.kind_span)
+    with_options = bind(statement.with_options, OnErrorOptions, owner=OWNER, span=statement.kind_span)
     envelope = _envelope(statement)
     _check_key(statement, envelope)
     _check_changes(statement, planning)
@@ -75,102 +76,106 @@ def plan(statement: ast.CreateSource, facts: logical.Facts, planning: PlanningCo
     columns = _ordered(statement, key, value, upsert=envelope != "none")
     error = _inline_error(statement)
     if error is not None:
-        columns = tuple(replace(each, nullable=each.nullable or each in value.columns) for each in columns)
+        columns = tuple(replace(column, nullable=column.nullable or column in value.columns) for column in columns)
         columns = (*columns, error)
     included = tuple(_included(statement))
     columns = (*columns, *(column for column, _ in included))
-    check_names([ast.Ident(each.name, _include_span(statement, each.name)) for each in columns])
-    keys = _key_names(statement, key, columns, envelope)
+    check_names([ast.Ident(column.name, _include_span(statement, column.name)) for column in columns])
+    keys = _key_names(statement, key, value, columns, envelope)
     if envelope != "none":
-        columns = tuple(replace(each, nullable=each.nullable and each.name not in keys) for each in columns)
+        columns = tuple(replace(column, nullable=column.nullable and column.name not in keys) for column in columns)
     planned: dict[str, Any] = {
         "topic": options.topic,
         "envelope": envelope,
-        "value": value.data(),
+        "value": value.as_plan(),
         "include": {column.name: data for column, data in included},
         "tuning": {
-            "on_error": given.on_error.lower(),
+            "on_error": with_options.on_error.lower(),
             "refresh_s": options.topic_metadata_refresh_interval.total_seconds(),
             "group": options.group_id_prefix or "",
         },
     }
     if key is not None:
-        planned["key"] = key.data()
+        planned["key"] = key.as_plan()
     if error is not None:
         planned["error"] = error.name
     if "start" in facts:
         planned["start"] = facts["start"]
     elif options.start_offset:
-        planned["start"] = {str(place): offset for place, offset in enumerate(options.start_offset)}
+        planned["start"] = {str(partition): offset for partition, offset in enumerate(options.start_offset)}
     change = logical.Change.APPEND if envelope == "none" else logical.Change.UPSERT
     return SourcePlan(planned, logical.Shape(columns, (frozenset(keys),) if keys else (), change))
 
 
-def find(statement: ast.CreateSource, planning: PlanningContext, access: OutsideAccess) -> logical.Facts:
-    """Look for the topic, and where START TIMESTAMP is."""
-    from sinkql.connectors.kafka.admin import admin_of, gone  # the client library, only where it is used
+def topic_facts(statement: ast.CreateSource, planning: PlanningContext, access: OutsideAccess) -> logical.Facts:
+    """Check that the topic exists, and return the offsets of START TIMESTAMP."""
+    from sinkql.connectors.kafka.admin import admin_of, missing_topic_error  # imports the client library
     from sinkql.connectors.kafka.client import Client
 
     options = _options(statement, planning)
-    assert statement.connection is not None
-    connection = planning.connection(statement.connection, KIND)
+    name = _connection_name(statement)
+    connection = planning.connection(name, KIND)
     client = Client.planned(connection, access)
     try:
         admin = admin_of(client)
         topic = admin.topic(options.topic)
         if topic is None:
-            raise gone(client, options.topic)
+            raise missing_topic_error(client, options.topic)
         _check_offsets(options, len(topic.partitions))
-        found: dict[str, Any] = {}
+        facts: dict[str, Any] = {}
         if options.start_timestamp is not None:
             at = options.start_timestamp
             at += time.time_ns() // 1_000_000 if at < 0 else 0
             starts = admin.at_time(topic.name, topic.partitions, max(at, 0))
-            found["start"] = {str(partition): offset for partition, offset in starts.items()}
+            facts["start"] = {str(partition): offset for partition, offset in starts.items()}
     except SinkqlError as error:
         if error.span is None:
-            error.span = statement.connection.span
+            error.span = name.span
             if error.option is not None:
                 error.span = option_span(statement.options, error.option, statement.kind_span)
         raise
-    return found
+    return facts
 
 
 def _check_offsets(options: TopicOptions, partitions: int) -> None:
-    """Refuse offsets of partitions that the topic does not have, which would count for nothing: SQ4279."""
-    given = len(options.start_offset)
-    if given > partitions:
+    """Raise SQ4279 for offsets of partitions that the topic does not have, which would have no effect."""
+    offset_count = len(options.start_offset)
+    if offset_count > partitions:
         count = "1 partition" if partitions == 1 else f"{partitions} partitions"
         raise SinkqlError(
             "SQ4279",
-            f'START OFFSET has {given} offsets, and topic "{options.topic}" has {count}',
-            hint="Give an offset for each partition; those that come later are read from their beginning.",
+            f'START OFFSET has {offset_count} offsets, but topic "{options.topic}" has {count}',
+            hint="Write one offset for each partition; partitions that are added later are read from their beginning.",
             option="START OFFSET",
         )
 
 
 def ask_formats(statement: ast.CreateSource, planning: PlanningContext, access: OutsideAccess | None) -> logical.Facts:
-    """Let the formats ask for what they must know before anything is planned: schemas in a registry."""
+    """Return what the formats need to know for planning: schemas in a registry."""
     options = _options(statement, planning)
     _check_key(statement, _envelope(statement))
     _check_changes(statement, planning)
-    found: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     for part, format_, kind in _formats(statement, planning):
         if kind.facts is not None and access is not None:
-            found[part] = kind.facts(SourceMessages(part, options.topic, statement, format_, ()), planning, access)
-    return found
+            facts[part] = kind.facts(SourceMessages(part, options.topic, statement, format_, ()), planning, access)
+    return facts
 
 
-def _options(statement: ast.CreateSource, planning: PlanningContext) -> TopicOptions:
+def _connection_name(statement: ast.CreateSource) -> ast.Name:
+    """Return the name of the connection. Raise SQ2472 without one."""
     if statement.connection is None:
         raise SinkqlError(
             "SQ2472",
             f"{OWNER} require a connection",
             statement.kind_span,
-            hint="Write FROM KAFKA CONNECTION name (TOPIC '…'), with a connection made by CREATE CONNECTION name TO "
-            "KAFKA (…).",
+            hint="Write FROM KAFKA CONNECTION name (TOPIC '…'), after CREATE CONNECTION name TO KAFKA (…).",
         )
-    planning.connection(statement.connection, KIND)
+    return statement.connection
+
+
+def _options(statement: ast.CreateSource, planning: PlanningContext) -> TopicOptions:
+    planning.connection(_connection_name(statement), KIND)
     options = bind(
         statement.options,
         TopicOptions,
@@ -182,7 +187,7 @@ def _options(statement: ast.CreateSource, planning: PlanningContext) -> TopicOpt
     at = _start_timestamp(statement)
     if offsets and at is not None:
         span = option_span(statement.options, "START TIMESTAMP", statement.kind_span)
-        message = "START OFFSET and START TIMESTAMP both say where to begin"
+        message = "START OFFSET and START TIMESTAMP cannot be combined"
         raise SinkqlError("SQ2473", message, span, hint="Keep one of them.")
     refresh = options.topic_metadata_refresh_interval
     if not timedelta(seconds=1) <= refresh <= timedelta(hours=1):
@@ -196,23 +201,23 @@ def _options(statement: ast.CreateSource, planning: PlanningContext) -> TopicOpt
 
 
 def _start_offsets(statement: ast.CreateSource) -> tuple[int, ...]:
-    option = _once(statement, "START OFFSET")
+    option = _single_option(statement, "START OFFSET")
     if option is None:
         return ()
     items = option.value.items if isinstance(option.value, ast.Sequence) else (option.value,)
-    numbers = [each.text for each in items if isinstance(each, ast.Number) and each.text.isdecimal()]
+    numbers = [item.text for item in items if isinstance(item, ast.Number) and item.text.isdecimal()]
     if not items or len(numbers) < len(items):
         raise SinkqlError(
             "SQ2103",
             "option START OFFSET takes a list of whole numbers",
             option.value.span if option.value is not None else option.name_span,
-            hint="Write START OFFSET = (0, 10, 100), an offset for each partition.",
+            hint="Write START OFFSET = (0, 10, 100), one offset for each partition.",
         )
     return tuple(map(int, numbers))
 
 
 def _start_timestamp(statement: ast.CreateSource) -> int | None:
-    option = _once(statement, "START TIMESTAMP")
+    option = _single_option(statement, "START TIMESTAMP")
     if option is None:
         return None
     if isinstance(option.value, ast.Number) and option.value.text.removeprefix("-").isdecimal():
@@ -225,11 +230,11 @@ def _start_timestamp(statement: ast.CreateSource) -> int | None:
     )
 
 
-def _once(statement: ast.CreateSource, name: str) -> ast.Option | None:
-    given = [option for option in statement.options if option.name == name]
-    if len(given) > 1:
-        raise SinkqlError("SQ2102", f"option {name} is given twice", given[1].name_span, hint="Keep one of them.")
-    return given[0] if given else None
+def _single_option(statement: ast.CreateSource, name: str) -> ast.Option | None:
+    options = [option for option in statement.options if option.name == name]
+    if len(options) > 1:
+        raise SinkqlError("SQ2102", f"option {name} is specified twice", options[1].name_span, hint="Keep one of them.")
+    return options[0] if options else None
 
 
 def _envelope(statement: ast.CreateSource) -> str:
@@ -247,7 +252,7 @@ def _envelope(statement: ast.CreateSource) -> str:
 def _formats(
     statement: ast.CreateSource, planning: PlanningContext
 ) -> list[tuple[Literal["key", "value"], ast.Format, MessageFormat]]:
-    """Return the format of values, and that of keys if these are read."""
+    """Return the format of values, and that of keys if keys are read."""
     if statement.format is None:
         raise SinkqlError(
             "SQ2410",
@@ -256,106 +261,108 @@ def _formats(
             hint="Add FORMAT JSON, FORMAT TEXT, FORMAT BYTES or FORMAT CSV WITH 3 COLUMNS.",
         )
     value = planning.message_format(statement.format)
-    found: list[tuple[Literal["key", "value"], ast.Format, MessageFormat]] = [("value", statement.format, value)]
+    formats: list[tuple[Literal["key", "value"], ast.Format, MessageFormat]] = [("value", statement.format, value)]
     key = statement.key_format or (statement.format if value.keyed else None)
     if key is not None and _reads_keys(statement):
-        found.append(("key", key, planning.message_format(key)))
-    return found
+        formats.append(("key", key, planning.message_format(key)))
+    return formats
 
 
 def _reads_keys(statement: ast.CreateSource) -> bool:
-    return statement.envelope in ("UPSERT", "DEBEZIUM") or any(each.name == "KEY" for each in statement.include)
+    return statement.envelope in ("UPSERT", "DEBEZIUM") or any(include.name == "KEY" for include in statement.include)
 
 
 def _check_key(statement: ast.CreateSource, envelope: str) -> None:
-    include = next((each for each in statement.include if each.name == "KEY"), None)
+    include = next((item for item in statement.include if item.name == "KEY"), None)
     if include is not None and envelope != "none" and statement.primary_key:
         raise SinkqlError(
             "SQ2474",
-            "INCLUDE KEY and PRIMARY KEY both say what the key is",
+            "INCLUDE KEY and PRIMARY KEY cannot be combined",
             include.span,
-            hint="Leave out INCLUDE KEY: the columns of PRIMARY KEY have it.",
+            hint="Leave out INCLUDE KEY: the columns of PRIMARY KEY are the key.",
         )
     if include is not None and envelope == "debezium":
-        hint = "Leave out INCLUDE KEY: the rows have the key's columns."
-        raise SinkqlError("SQ2474", "ENVELOPE DEBEZIUM has no INCLUDE KEY", include.span, hint=hint)
+        hint = "Leave out INCLUDE KEY: the rows contain the key's columns."
+        raise SinkqlError("SQ2474", "ENVELOPE DEBEZIUM does not support INCLUDE KEY", include.span, hint=hint)
 
 
 def _check_changes(statement: ast.CreateSource, planning: PlanningContext) -> None:
-    """Refuse ENVELOPE DEBEZIUM of a format that changes are not read in, before a registry is asked: SQ2476."""
+    """Raise SQ2476 for ENVELOPE DEBEZIUM with a format that does not support it, before a registry is asked."""
     if statement.envelope != "DEBEZIUM" or statement.format is None:
         return
     format_ = planning.message_format(statement.format)
     if format_.decoding.changes is None:
         raise SinkqlError(
             "SQ2476",
-            f"FORMAT {format_.name} has no ENVELOPE DEBEZIUM",
+            f"FORMAT {format_.name} does not support ENVELOPE DEBEZIUM",
             statement.format.span,
-            hint="Have Debezium write JSON or Avro, and write FORMAT JSON or FORMAT AVRO here.",
+            hint="Configure Debezium to write JSON or Avro, and write FORMAT JSON or FORMAT AVRO here.",
         )
 
 
 def _parts(
     statement: ast.CreateSource, topic: str, facts: logical.Facts, planning: PlanningContext
 ) -> tuple[_Part | None, _Part]:
-    """Plan the formats of key and value, each with the declared columns that are its own."""
+    """Plan the formats of key and value, each with its declared columns."""
     formats = {part: (format_, kind) for part, format_, kind in _formats(statement, planning)}
-    given = _declared(statement)
+    columns = _declared(statement)
     upsert = statement.envelope in ("UPSERT", "DEBEZIUM")
-    primary = {each.value for each in statement.primary_key}
-    of_key = tuple(each for each in given if each.name in primary) if upsert else ()
-    of_value = given
+    primary = {ident.value for ident in statement.primary_key}
+    of_key = tuple(column for column in columns if column.name in primary) if upsert else ()
+    of_value = columns
     if statement.envelope == "UPSERT":
-        of_value = tuple(each for each in given if each.name not in primary)
+        of_value = tuple(column for column in columns if column.name not in primary)
     key = None
     if "key" in formats:
         key = _part("key", formats["key"], of_key, statement, topic, facts, planning)
-        include = next((each for each in statement.include if each.name == "KEY"), None)
+        include = next((item for item in statement.include if item.name == "KEY"), None)
         if include is not None and include.alias is not None and len(key.columns) == 1:
             key = replace(key, columns=(replace(key.columns[0], name=include.alias.value),))
     elif _reads_keys(statement) and not (statement.envelope == "DEBEZIUM" and primary):
-        what = f"ENVELOPE {statement.envelope}" if upsert else "INCLUDE KEY"
-        assert statement.format is not None
+        clause = f"ENVELOPE {statement.envelope}" if upsert else "INCLUDE KEY"
+        format_, _ = formats["value"]
         raise SinkqlError(
             "SQ2475",
-            f"{what} requires the format of the keys",
-            statement.format.span,
+            f"{clause} requires the format of the keys",
+            format_.span,
             hint="Declare PRIMARY KEY (…) NOT ENFORCED after the columns: CREATE SOURCE s (id bigint, name text, "
             "PRIMARY KEY (id) NOT ENFORCED) FROM KAFKA …."
             if statement.envelope == "DEBEZIUM"
-            else f"Write KEY FORMAT TEXT VALUE FORMAT {statement.format.name}, or what the keys are.",
+            else f"Write KEY FORMAT TEXT VALUE FORMAT {format_.name}, or the format that the keys have.",
         )
     return key, _part("value", formats["value"], of_value, statement, topic, facts, planning)
 
 
 def _part(
     part: Literal["key", "value"],
-    found: tuple[ast.Format, MessageFormat],
+    parsed: tuple[ast.Format, MessageFormat],
     columns: tuple[logical.Column, ...],
     statement: ast.CreateSource,
     topic: str,
     facts: logical.Facts,
     planning: PlanningContext,
 ) -> _Part:
-    format_, kind = found
+    format_, kind = parsed
     renamed = part == "value" and _renames(statement, kind.name)
-    asked = SourceMessages(part, topic, statement, format_, () if renamed else columns, facts.get(part, {}))
-    planned = kind.plan(asked, planning)
-    own = columns if planned.columns is None else planned.columns
+    messages = SourceMessages(part, topic, statement, format_, () if renamed else columns, facts.get(part, {}))
+    planned = kind.plan(messages, planning)
+    part_columns = columns if planned.columns is None else planned.columns
     if renamed:
-        (one,) = own
-        own = (logical.Column(statement.columns[0].name.value, one.type, not statement.columns[0].not_null),)
-    return _Part(kind, planned, own)
+        (column,) = part_columns
+        part_columns = (
+            logical.Column(statement.columns[0].name.value, column.type, not statement.columns[0].not_null),
+        )
+    return _Part(kind, planned, part_columns, format_)
 
 
 def _renames(statement: ast.CreateSource, format_: str) -> bool:
-    """Tell whether the one column that is declared only gives its name."""
+    """Return whether the only declared column has no type: the declaration renames the format's column."""
     return format_ in _ONE_COLUMN and len(statement.columns) == 1 and statement.columns[0].type is None
 
 
 def _declared(statement: ast.CreateSource) -> tuple[logical.Column, ...]:
     columns = declared(statement.columns, owner=OWNER)
-    names = [each.name for each in columns]
+    names = [column.name for column in columns]
     for ident in statement.primary_key:
         if ident.value not in names:
             raise SinkqlError(
@@ -370,26 +377,28 @@ def _declared(statement: ast.CreateSource) -> tuple[logical.Column, ...]:
 def _ordered(
     statement: ast.CreateSource, key: _Part | None, value: _Part, *, upsert: bool
 ) -> tuple[logical.Column, ...]:
-    """Return key, then value; those that are declared in the order of the statement."""
+    """Return the columns of key and value; declared columns are in the order of the statement."""
     if statement.envelope == "DEBEZIUM" or key is None:
         return value.columns
     if upsert and statement.primary_key:
-        known = {each.name: each for each in (*key.columns, *value.columns)}
-        order = [each.name.value for each in statement.columns]
-        return tuple(sorted(known.values(), key=lambda each: order.index(each.name) if each.name in order else -1))
+        by_name = {column.name: column for column in (*key.columns, *value.columns)}
+        order = [declaration.name.value for declaration in statement.columns]
+        return tuple(
+            sorted(by_name.values(), key=lambda column: order.index(column.name) if column.name in order else -1)
+        )
     return (*key.columns, *value.columns)
 
 
 def _inline_error(statement: ast.CreateSource) -> logical.Column | None:
-    given = statement.inline_errors
-    if given is None:
+    inline_errors = statement.inline_errors
+    if inline_errors is None:
         return None
-    return logical.Column(given.alias.value if given.alias is not None else "error", _ERROR)
+    return logical.Column(inline_errors.alias.value if inline_errors.alias is not None else "error", _ERROR)
 
 
 def _included(statement: ast.CreateSource) -> list[tuple[logical.Column, dict[str, Any]]]:
-    """Return the columns that INCLUDE adds behind the others, and what the reader puts into each."""
-    found = []
+    """Return the columns that INCLUDE adds after key and value, and the options of each (`options.Metadata`)."""
+    columns = []
     for include in statement.include:
         if include.name == "KEY":
             continue
@@ -400,12 +409,12 @@ def _included(statement: ast.CreateSource) -> list[tuple[logical.Column, dict[st
             type_ = logical.Type("bytea" if include.binary else "text")
         else:
             type_ = _METADATA[include.name]
-        found.append((logical.Column(name, type_, include.name not in ("PARTITION", "OFFSET")), data))
-    return found
+        columns.append((logical.Column(name, type_, include.name not in ("PARTITION", "OFFSET")), data))
+    return columns
 
 
 def _include_span(statement: ast.CreateSource, name: str) -> Span:
-    """Return where a column's name comes from."""
+    """Return the span of the clause that names a column."""
     for include in statement.include:
         if name == (include.alias.value if include.alias is not None else include.name.lower()):
             return include.span
@@ -416,21 +425,20 @@ def _include_span(statement: ast.CreateSource, name: str) -> Span:
 
 
 def _key_names(
-    statement: ast.CreateSource, key: _Part | None, columns: Sequence[logical.Column], envelope: str
+    statement: ast.CreateSource, key: _Part | None, value: _Part, columns: Sequence[logical.Column], envelope: str
 ) -> tuple[str, ...]:
-    """Return the columns that tell rows apart; none where nothing does."""
+    """Return the columns of the key; none if the rows have no key."""
     if statement.primary_key:
-        return tuple(each.value for each in statement.primary_key)
+        return tuple(ident.value for ident in statement.primary_key)
     if envelope == "none" or key is None:
         return ()
-    names = {each.name for each in columns}
-    missing = [each.name for each in key.columns if each.name not in names]
+    names = {column.name for column in columns}
+    missing = [column.name for column in key.columns if column.name not in names]
     if missing:
-        assert statement.format is not None
         raise SinkqlError(
             "SQ2477",
-            f'the rows have no column "{missing[0]}", which is in their key',
-            statement.format.span,
+            f'the rows have no column "{missing[0]}", which is in the key',
+            value.format.span,
             hint=f"Declare PRIMARY KEY (…) NOT ENFORCED with the columns that are the key of {statement.name.text}.",
         )
-    return tuple(each.name for each in key.columns)
+    return tuple(column.name for column in key.columns)

@@ -1,9 +1,9 @@
-"""A topic → splits by ranges of offsets → Arrow rows of key, value and metadata.
+"""Read a topic: split ranges of offsets, and decode their messages to Arrow rows of key, value and metadata.
 
-Offsets: `topic_id`, the id of the topic, which one made anew has not; `partitions`, the next offset of each; `begin`,
-where those were begun that were not at 0; and `last`, what the last message of each is known by: its offset, time and
-digest. Brokers that lost messages have others at their offsets after a while. A batch ends before what is in open
-transactions. Partitions that come later begin at 0, also where messages of theirs are gone by then: that is a loss.
+Offsets have `topic_id`, which changes if the topic is recreated; `partitions`, the next offset of each partition;
+`begin`, the first offsets of partitions that did not begin at 0; and `last`, the fingerprints of the last messages that
+were read (`last_message`). A batch ends before open transactions. A partition that is added later begins at 0. If its
+first messages are deleted by then, they count as lost.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import time
 from base64 import b64decode, b64encode
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,17 +37,18 @@ from sinkql.connectors.kafka.admin import Admin, Topic, UnknownError, admin_of
 from sinkql.connectors.kafka.client import Client
 from sinkql.connectors.kafka.consumer import (
     Range,
-    compacted,
-    end_lost,
-    last_message,
-    lost_messages,
-    lost_place,
-    lost_topic,
+    changed_message_error,
+    compacted_error,
+    lost_end_error,
+    lost_messages_error,
+    lost_topic_error,
     messages,
+    recreated_topic_error,
     size_of,
-    topic_recreated,
 )
-from sinkql.connectors.kafka.decode import Headers, Rows, headers_of
+from sinkql.connectors.kafka.decode import Headers, MessageRows, headers_of
+from sinkql.connectors.kafka.last_message import LastMessages
+from sinkql.connectors.kafka.options import ReadOptions
 from sinkql.errors import SinkqlError
 from sinkql.storage.key_value import KeyValueStore
 
@@ -58,70 +58,67 @@ _SMALL_ROWS = 20_000
 _MEASURE_S = 10.0
 _PAUSE_S = 60.0
 _ENDS = 8640
-"""A day of ends that were asked for each ten seconds."""
+"""The ends of a day, if they are asked for every ten seconds."""
 _UNWEIGHED_ROWS = 4096
 _SAMPLE_ROWS = 32
 _WEIGHED_FOR_S = 60.0
-_VERIFY_S = 10.0
-_LAST = 32
-"""In how many offsets the last message of a partition is looked for: some are those of transactions' ends."""
-_AT_A_TIME = 8
 
 
 @dataclass(slots=True)
-class _Seen:
-    """What the driver knows of a topic, and since when; no part of a reader in a task.
+class _Cache:
+    """What the driver knows about a topic; a pickled copy is empty.
 
-    `ends` are how many messages the topic had at which times, in order, each number once. `told` is what the last
-    messages are known by, from which offset of a partition up to which. Those that are `known` were read or compared
-    within `_VERIFY_S`, and nothing was offered to be read behind them since.
+    `ends` has the total number of messages with the time at which it was first seen, in order. `width` is the average
+    number of bytes of an offset.
     """
 
     topic: Topic | None = None
-    at: float = 0.0
-    asked_at: float = 0.0
+    topic_at: float = 0.0
+    ends_at: float = 0.0
     ends: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=_ENDS))
     width: int = 0
-    weighed_at: float = 0.0
-    verified_at: float = float("-inf")
-    told: dict[str, tuple[int, int, list[Any] | None]] = field(default_factory=dict)
-    known: set[tuple[Any, ...]] = field(default_factory=set)
+    width_at: float = 0.0
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _Seen, ()
+        return _Cache, ()
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaReader(Reader, RefreshableReader):
-    """Read one topic."""
+    """The reader of one topic.
+
+    `source` is the name in messages, `offsets_name` the one under which a sink stores the offsets.
+    """
 
     source: str
     client: Client
     topic: str
     start: Mapping[str, int]
-    rows: Rows
+    rows: MessageRows
     policy: OnError
     refresh_s: float
     group: str
-    notes: KeyValueStore | None = None
-    known_as: str = ""
-    _seen: _Seen = field(default_factory=_Seen, repr=False, compare=False)
+    last_messages: LastMessages = field(repr=False, compare=False)
+    store: KeyValueStore | None = None
+    offsets_name: str = ""
+    _cache: _Cache = field(default_factory=_Cache, repr=False, compare=False)
 
     @classmethod
     def of(cls, read: physical.Read, context: Context) -> KafkaReader:
         """Return the reader of a planned source."""
-        options = read.options
+        options = ReadOptions.from_plan(read.options)
         assert read.connection is not None
-        tuning = options["tuning"]
+        client, group = Client.carried(read.connection, context.secret), f"{options.tuning.group}sinkql"
         return cls(
             read.name,
-            Client.carried(read.connection, context.secret),
-            options["topic"],
-            options.get("start", {}),
-            Rows.of(read, context),
-            on_error(options),
-            tuning["refresh_s"],
-            f"{tuning['group']}sinkql",
+            client,
+            options.topic,
+            options.start,
+            MessageRows.from_plan(read, options, context),
+            on_error(read.options),
+            options.tuning.refresh_s,
+            group,
+            LastMessages(client, read.name, options.topic, group),
             context.notes,
             read.source,
         )
@@ -133,12 +130,12 @@ class KafkaReader(Reader, RefreshableReader):
         return admin_of(self.client)
 
     def initial(self, *, at_end: bool) -> Offsets:
-        """Return where the source begins: the first messages that are kept, or later ones that it names."""
+        """Return the offsets of a new sink: the first messages that exist, or the later ones that its options set."""
         topic = self._topic(fresh=True)
         if at_end:
-            return _begun(topic, self._asked(self._admin.ends, topic.partitions))
-        begin = self._asked(self._admin.beginnings, topic.partitions)
-        return _begun(topic, {each: max(at, self.start.get(str(each), 0)) for each, at in begin.items()})
+            return _first_offsets(topic, self._query(self._admin.ends, topic.partitions))
+        begin = self._query(self._admin.beginnings, topic.partitions)
+        return _first_offsets(topic, {number: max(at, self.start.get(str(number), 0)) for number, at in begin.items()})
 
     @property
     def full_refresh(self) -> KafkaReader:
@@ -146,272 +143,233 @@ class KafkaReader(Reader, RefreshableReader):
         return self
 
     def restart_of(self, offsets: Offsets) -> Offsets:
-        """Return where the reading up to `offsets` began; raises SQ3370 where messages from there on may be gone.
+        """Return the offsets at which reading up to `offsets` began.
 
-        SQ3371 where it began in a topic of the same name.
+        Raise SQ3370 if messages since then may be lost, and SQ3371 if it began in an earlier topic of the same name.
         """
-        begun = {each: offsets["begin"].get(each, 0) for each in offsets["partitions"]}
-        if begun != offsets["partitions"] and not self.rows.upsert and self._admin.compacted(self.topic):
-            raise compacted(self.source, self.topic)
-        kept = self._asked(self._admin.beginnings, map(int, begun))
-        for each, at in begun.items():
+        first = {partition: offsets["begin"].get(partition, 0) for partition in offsets["partitions"]}
+        if first != offsets["partitions"] and not self.rows.upsert and self._admin.is_compacted(self.topic):
+            raise compacted_error(self.source, self.topic)
+        begin = self._query(self._admin.beginnings, map(int, first))
+        for partition, at in first.items():
+            number = int(partition)
             if at < 0:
-                raise topic_recreated(self.source, self.topic)
-            if kept[int(each)] > at and offsets["partitions"][each] > at:
-                raise lost_messages(self.source, self.topic, int(each), at, kept[int(each)])
-        return {**{name: each for name, each in offsets.items() if name != "last"}, "partitions": begun}
+                raise recreated_topic_error(self.source, self.topic)
+            if begin[number] > at and offsets["partitions"][partition] > at:
+                raise lost_messages_error(self.source, self.topic, number, at, begin[number])
+        return {**{name: value for name, value in offsets.items() if name != "last"}, "partitions": first}
 
     def target(self, start: Offsets) -> Offsets:
-        """Return where the partitions end now."""
-        topic, start = self._topic(fresh=True), self._going_on(start)
-        return _further(start, topic, self._asked(self._admin.ends, topic.partitions))
+        """Return the present ends of the partitions."""
+        topic, start = self._topic(fresh=True), self._after_loss(start)
+        return _advanced(start, topic, self._query(self._admin.ends, topic.partitions))
 
     def target_reached(self, offsets: Offsets, target: Offsets) -> bool:
-        """Tell whether a target is reached, of which newer partitions are no part, nor what was deleted since."""
+        """Return whether a target is reached; partitions that were added or deleted since do not count."""
         read = offsets["partitions"]
         if offsets["topic_id"] != target["topic_id"]:
-            return False  # what it had of the other topic
-        return all(read.get(each, 0) >= to for each, to in target["partitions"].items())
+            return False  # the offsets belong to another topic
+        return all(read.get(partition, 0) >= end for partition, end in target["partitions"].items())
 
     def comparable_position(self, offsets: Offsets) -> Offsets | None:
-        """Return how far the partitions were read: not where that began."""
+        """Return the next offsets, without those at which reading began."""
         return {"topic_id": offsets["topic_id"], "partitions": offsets["partitions"]}
 
     def latest(self, start: Offsets, limit: Limit, until: Offsets | None = None) -> Offsets:
-        """Return as many messages as there are, by offsets, within the limit, of all partitions alike.
+        """Return the ends of the next batch: as many offsets as the limit allows, equally from all partitions.
 
-        Brokers say nothing of bytes: where a batch would have many rows, a few of them tell how large they are.
+        Brokers do not report sizes. So a large batch is limited in bytes by the average size of a few messages.
         """
         ends: Mapping[str, int]
-        start = self._going_on(start)
+        start = self._after_loss(start)
         if until is not None:
             ends = until["partitions"]
         else:
             topic = self._topic(fresh=False)
             if topic.id != start["topic_id"]:
-                raise lost_topic(self.source, self.topic)
-            ends = _further(start, topic, self._asked(self._admin.ends, topic.partitions))["partitions"]
+                raise lost_topic_error(self.source, self.topic)
+            ends = _advanced(start, topic, self._query(self._admin.ends, topic.partitions))["partitions"]
         rows = max(limit.rows, 1)
-        places = _within(start["partitions"], ends, rows)
-        if _count(start["partitions"], places) > _UNWEIGHED_ROWS:
-            light = max(limit.bytes // max(self._width(start["partitions"], places), 1), 1)
-            places = places if light >= rows else _within(start["partitions"], ends, light)
-        moved = {each: at for each, at in places.items() if at > start["partitions"].get(each, 0)}
+        batch_ends = _limited(start["partitions"], ends, rows)
+        if _count(start["partitions"], batch_ends) > _UNWEIGHED_ROWS:
+            affordable = max(limit.bytes // max(self._width(start["partitions"], batch_ends), 1), 1)
+            batch_ends = batch_ends if affordable >= rows else _limited(start["partitions"], ends, affordable)
+        moved = {partition: end for partition, end in batch_ends.items() if end > start["partitions"].get(partition, 0)}
         if not moved:
-            return {**start, "partitions": places}
-        if time.monotonic() - self._seen.verified_at > _VERIFY_S:
+            return {**start, "partitions": batch_ends}
+        if self.last_messages.is_outdated():
             self.verify(start)
-        return {**start, "partitions": places, "last": {**start.get("last", {}), **self._last(start, moved)}}
-
-    def _last(self, start: Offsets, moved: Mapping[str, int]) -> dict[str, list[Any]]:
-        """Return what the last messages of partitions are known by; not all of the last offsets have one."""
-
-        def of(each: str, at: int) -> list[Any] | None:
-            first = max(start["partitions"].get(each, 0), at - _LAST)
-            before = seen.told.get(each)
-            if before is not None and before[:2] == (first, at):
-                return before[2]
-            told = last_message(self.client, Range(self.source, self.topic, int(each), first, at, self.group))
-            seen.told[each] = first, at, told
-            seen.known.discard((each, *start.get("last", {}).get(each, ())))
-            if told is not None:
-                seen.known.add((each, *told))
-            return told
-
-        seen = self._seen
-        found = self._each(of, moved)
-        return {each: told for each, told in found.items() if told is not None}
-
-    def _each(self, of: Callable[[str, int], Any], places: Mapping[str, int]) -> dict[str, Any]:
-        """Return what is found of partitions, of several at a time."""
-        if len(places) <= 1:
-            return {each: of(each, at) for each, at in places.items()}
-        with ThreadPoolExecutor(_AT_A_TIME) as pool:
-            return dict(zip(places, pool.map(of, places, places.values()), strict=True))
+        last = {**start.get("last", {}), **self.last_messages.before(start, moved)}
+        return {**start, "partitions": batch_ends, "last": last}
 
     def _width(self, start: Mapping[str, int], end: Mapping[str, int]) -> int:
-        """Return how many bytes there are to an offset, by some at the begin, in the middle and at the end of a
-        partition: where a topic is compacted, most have no message.
+        """Return the average number of bytes of an offset.
+
+        The samples are at the beginning, in the middle and at the end of the longest partition: in a compacted topic,
+        most offsets have no message.
         """
-        seen = self._seen
-        if seen.weighed_at and time.monotonic() - seen.weighed_at < _WEIGHED_FOR_S:
-            return seen.width
-        longest = max(end, key=lambda each: end[each] - start.get(each, 0))
+        cache = self._cache
+        if cache.width_at and time.monotonic() - cache.width_at < _WEIGHED_FOR_S:
+            return cache.width
+        longest = max(end, key=lambda partition: end[partition] - start.get(partition, 0))
         begin, stop = start.get(longest, 0), end[longest]
         last = max(stop - _SAMPLE_ROWS, begin)
         count = size = 0
-        with suppress(SinkqlError):  # of messages that are gone whoever reads them tells
+        with suppress(SinkqlError):  # the batch that reads lost messages reports them
             for at in (begin, (begin + last) // 2, last):
-                some = Range(self.source, self.topic, int(longest), at, min(at + _SAMPLE_ROWS, stop), self.group)
-                size += size_of(self.client, some)
-                count += some.end - some.begin
-        seen.width, seen.weighed_at = size // max(count, 1), time.monotonic()
-        return seen.width
+                sample = Range(self.source, self.topic, int(longest), at, min(at + _SAMPLE_ROWS, stop), self.group)
+                size += size_of(self.client, sample)
+                count += sample.end - sample.begin
+        cache.width, cache.width_at = size // max(count, 1), time.monotonic()
+        return cache.width
 
     def verify(self, offsets: Offsets) -> None:
-        """Raise SQ3370 to SQ3372 where the topic is another one, or messages from there on are gone."""
+        """Raise SQ3370 to SQ3372 if the topic was recreated, or if messages after the offsets are lost."""
         try:
-            self._check_there(offsets)
+            self._verify(offsets)
         except SinkqlError as error:
-            if error.of_loss and self.notes is not None:
-                requests.report_loss(self.notes, self.known_as, offsets)
+            if error.of_loss and self.store is not None:
+                requests.report_loss(self.store, self.offsets_name, offsets)
             raise
 
-    def _check_there(self, offsets: Offsets) -> None:
-        topic, offsets = self._topic(fresh=True), self._going_on(offsets)
+    def _verify(self, offsets: Offsets) -> None:
+        topic, offsets = self._topic(fresh=True), self._after_loss(offsets)
         if topic.id != offsets["topic_id"]:
-            raise lost_topic(self.source, self.topic)
-        read = {int(each): at for each, at in offsets["partitions"].items()}
+            raise lost_topic_error(self.source, self.topic)
+        read = {int(partition): at for partition, at in offsets["partitions"].items()}
         if not set(read) <= set(topic.partitions):
-            raise lost_topic(self.source, self.topic)
-        begin, end = self._asked(self._admin.beginnings, read), self._ends(offsets)
-        for each, at in read.items():
-            if begin[each] > max(at, self.start.get(str(each), 0)):
-                raise lost_messages(self.source, self.topic, each, at, begin[each])
-            if end[each] < at and at > self.start.get(str(each), 0):
-                raise end_lost(self.source, self.topic, each, at, end[each])
-        seen, now = self._seen, time.monotonic()
-        if now - seen.verified_at > _VERIFY_S:
-            seen.told.clear()
-            seen.known.clear()
-            seen.verified_at = now
-        last = {each: told for each, told in offsets.get("last", {}).items() if (each, *told) not in seen.known}
-        for number, at in self._others({**offsets, "last": last}, begin, end).items():
-            raise lost_place(self.source, self.topic, number, read[number], at)
-        seen.known.update((each, *told) for each, told in last.items())
-
-    def _others(self, offsets: Offsets, begin: Mapping[int, int], end: Mapping[int, int]) -> dict[int, int]:
-        """Return partitions that have another message than was read, and where; none where it is gone."""
-        last = {each: told for each, told in offsets.get("last", {}).items() if int(each) in begin}
-        places = {each: told[0] for each, told in last.items() if begin[int(each)] <= told[0] < end[int(each)]}
-
-        def of(each: str, at: int) -> bool:
-            found = last_message(self.client, Range(self.source, self.topic, int(each), at, at + 1, self.group))
-            return found is not None and found != last[each]
-
-        return {int(each): places[each] for each, other in self._each(of, places).items() if other}
+            raise lost_topic_error(self.source, self.topic)
+        begin, end = self._query(self._admin.beginnings, read), self._ends(offsets)
+        for number, at in read.items():
+            if begin[number] > max(at, self.start.get(str(number), 0)):
+                raise lost_messages_error(self.source, self.topic, number, at, begin[number])
+            if end[number] < at and at > self.start.get(str(number), 0):
+                raise lost_end_error(self.source, self.topic, number, at, end[number])
+        for number, at in self.last_messages.verify(offsets, begin, end).items():
+            raise changed_message_error(self.source, self.topic, number, read[number], at)
 
     def translate_end(self, start: Offsets, end: Offsets) -> Offsets | None:
-        """Return the end; None where what is between the two is lost, and a user has accepted that."""
-        return end if self._going_on(start) == start else None
+        """Return the end; None if messages before it are lost and a user accepted that."""
+        return end if self._after_loss(start) == start else None
 
     def after_commit(self, end: Offsets) -> None:
-        """Forget what was accepted: it was of a place from before."""
-        if self.notes is not None:
-            requests.forget(self.notes, self.known_as)
+        """Delete the accepted loss: the sink has passed it."""
+        if self.store is not None:
+            requests.forget(self.store, self.offsets_name)
 
-    def _going_on(self, start: Offsets) -> Offsets:
-        """Return where a sink goes on from a place: somewhere else where a user has accepted what is lost there."""
-        found = requests.accepted(self.notes, self.known_as, start) if self.notes is not None else None
-        if self.notes is None or found is None:
+    def _after_loss(self, start: Offsets) -> Offsets:
+        """Return the offsets at which a sink continues: later ones if a user accepted the loss of messages."""
+        accepted = requests.accepted(self.store, self.offsets_name, start) if self.store is not None else None
+        if self.store is None or accepted is None:
             return start
-        if found.end is not None:
-            return found.end
+        if accepted.end is not None:
+            return accepted.end
         topic = self._topic(fresh=True)
-        first, last = (self._asked(ask, topic.partitions) for ask in (self._admin.beginnings, self._admin.ends))
+        first, last = (self._query(ask, topic.partitions) for ask in (self._admin.beginnings, self._admin.ends))
         if topic.id == start["topic_id"]:
-            read = start["partitions"]  # a later one, which is not in it, may have lost its first messages too
-            places = {each: min(max(read.get(str(each), 0), at), last[each]) for each, at in first.items()}
+            read = start["partitions"]  # a partition that was added since may have lost its first messages, too
+            positions = {number: min(max(read.get(str(number), 0), at), last[number]) for number, at in first.items()}
             begin = start["begin"]
-            for each in self._others(start, first, last):
-                later = start["last"][str(each)][1] + 1  # what was read of it is not as late
-                places[each] = min(places[each], self._admin.at_time(self.topic, [each], later)[each])
+            for number in self.last_messages.changed(start, first, last):
+                later = start["last"][str(number)][1] + 1  # after the time of the last message that was read
+                positions[number] = min(positions[number], self._admin.at_time(self.topic, [number], later)[number])
         else:
-            places = {each: max(at, self.start.get(str(each), 0)) for each, at in first.items()}
-            begin = dict.fromkeys(map(str, places), -1)  # rows of the other topic cannot be computed again
-        end = {**_offsets(topic, places), "begin": begin}
-        requests.settle(self.notes, self.known_as, found, end)
+            positions = {number: max(at, self.start.get(str(number), 0)) for number, at in first.items()}
+            begin = dict.fromkeys(map(str, positions), -1)  # rows of the earlier topic cannot be recomputed
+        end = {**_offsets(topic, positions), "begin": begin}
+        requests.settle(self.store, self.offsets_name, accepted, end)
         return end
 
     def splits(self, start: Offsets, end: Offsets) -> list[Split]:
-        """Return ranges of offsets of each partition, of a quarter of a million at most."""
-        start = self._going_on(start)
+        """Return ranges of at most `_SPLIT_ROWS` offsets for each partition."""
+        start = self._after_loss(start)
         return [
-            {"partition": int(each), "from": at, "to": min(at + _SPLIT_ROWS, to)}
-            for each, to in end["partitions"].items()
-            for at in range(start["partitions"].get(each, 0), to, _SPLIT_ROWS)
+            {"partition": int(partition), "from": at, "to": min(at + _SPLIT_ROWS, to)}
+            for partition, to in end["partitions"].items()
+            for at in range(start["partitions"].get(partition, 0), to, _SPLIT_ROWS)
         ]
 
-    # --- how far that is ---------------------------------------------------------------------------------------------
+    # --- progress ----------------------------------------------------------------------------------------------------
 
     def measure(self, offsets: Offsets) -> Measure:
-        """Return how many messages were read of how many, by offsets; the brokers are asked each ten seconds.
+        """Return how many messages exist and how many were read, by offsets; the brokers are asked every ten seconds.
 
-        Those that do not answer are let alone for a while: somebody else says so.
+        After a failure they are not asked for a minute: the batch reports the failure.
         """
-        seen, now = self._seen, time.monotonic()
-        if now >= seen.asked_at + _MEASURE_S:
-            seen.asked_at = now + _PAUSE_S
+        cache, now = self._cache, time.monotonic()
+        if now >= cache.ends_at + _MEASURE_S:
+            cache.ends_at = now + _PAUSE_S
             self._ends(offsets)
         read = _total(offsets["partitions"])
-        return Measure(max(read, seen.ends[-1][1]) if seen.ends else None, read, "messages")
+        return Measure(max(read, cache.ends[-1][1]) if cache.ends else None, read, "messages")
 
     def lag(self, offsets: Offsets) -> float:
-        """Return for how long it is known here that there is more."""
+        """Return the seconds since the first unread message was noticed; 0 if all were read."""
         read = _total(offsets["partitions"])
-        return next((time.time() - at for at, total in self._seen.ends if total > read), 0.0)
+        return next((time.time() - at for at, total in self._cache.ends if total > read), 0.0)
 
     def _ends(self, offsets: Offsets) -> Mapping[int, int]:
-        """Ask where the partitions end that were read, and note how many messages that are."""
-        return self._noted(self._asked(self._admin.ends, map(int, offsets["partitions"])))
-
-    def _noted(self, ends: Mapping[int, int]) -> Mapping[int, int]:
-        seen, total = self._seen, sum(ends.values())
-        seen.asked_at = time.monotonic()
-        if not seen.ends or seen.ends[-1][1] < total:
-            seen.ends.append((time.time(), total))
+        """Return the ends of the partitions that were read, and record their total for `measure` and `lag`."""
+        ends = self._query(self._admin.ends, map(int, offsets["partitions"]))
+        cache, total = self._cache, sum(ends.values())
+        cache.ends_at = time.monotonic()
+        if not cache.ends or cache.ends[-1][1] < total:
+            cache.ends.append((time.time(), total))
         return ends
 
-    def _asked(self, what: Callable[[str, Iterable[int]], dict[int, int]], partitions: Iterable[int]) -> dict[int, int]:
-        """Ask for offsets; raises SQ3371 where the topic is gone."""
+    def _query(
+        self, query: Callable[[str, Iterable[int]], dict[int, int]], partitions: Iterable[int]
+    ) -> dict[int, int]:
+        """Return the offsets that the brokers answer. Raise SQ3371 if the topic was deleted."""
         try:
-            return what(self.topic, partitions)
+            return query(self.topic, partitions)
         except UnknownError:
             self._topic(fresh=True)
             raise
 
     def fits_in_process(self, splits: Sequence[Split]) -> bool:
-        """Tell by the number of offsets: what is in messages is not known before they are read."""
+        """Return whether there are few offsets: the size of messages is not known before they are read."""
         return len(splits) <= _SMALL_SPLITS and sum(split["to"] - split["from"] for split in splits) <= _SMALL_ROWS
 
     def _topic(self, *, fresh: bool) -> Topic:
-        seen = self._seen
-        if fresh or seen.topic is None or time.monotonic() - seen.at > self.refresh_s:
-            seen.topic, seen.at = self._admin.topic(self.topic), time.monotonic()
-        if seen.topic is None:
-            raise lost_topic(self.source, self.topic)
-        return seen.topic
+        """Return the topic, from the cache unless `fresh` or older than `refresh_s`. Raise SQ3371 without one."""
+        cache = self._cache
+        if fresh or cache.topic is None or time.monotonic() - cache.topic_at > self.refresh_s:
+            cache.topic, cache.topic_at = self._admin.topic(self.topic), time.monotonic()
+        if cache.topic is None:
+            raise lost_topic_error(self.source, self.topic)
+        return cache.topic
 
     # --- in a task ---------------------------------------------------------------------------------------------------
 
     def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a range, less those that do not decode; raises SQ3101 where these stop the sinks."""
+        """Yield the rows of a range, without messages that do not decode. Raise SQ3101 if these stop the sinks."""
         wanted = Range(self.source, self.topic, split["partition"], split["from"], split["to"], self.group)
-        bad = RecordErrorPolicy(self.source, self.policy)
-        for found in messages(self.client, wanted):
-            size = sum(map(len, found))
-            tally.rows += len(found)
+        policy = RecordErrorPolicy(self.source, self.policy)
+        for received in messages(self.client, wanted):
+            size = sum(map(len, received))
+            tally.rows += len(received)
             tally.bytes += size
-            for batch, failures, dropped in self.rows.decoded(found, size):
-                for message, why in failures:
-                    bad.take(tally, self._error(message, why))
+            for batch, failures, dropped in self.rows.decode(received, size):
+                for message, reason in failures:
+                    policy.take(tally, self._row_error(message, reason))
                 tally.dropped += dropped
                 yield batch
 
     def retry_dead_letters(self, records: Sequence[RowError]) -> Iterator[DecodedMessages]:
-        """Decode messages, of which all is kept that rows may have."""
+        """Decode dead letters, which have everything that rows may need."""
         for record in records:
-            ((rows, failed, dropped),) = self.rows.decoded([KeptMessage(record)], len(record.raw))
-            yield DecodedMessages(rows, dict(enumerate(why for _, why in failed)), rowless=range(dropped))
+            ((rows, failures, dropped),) = self.rows.decode([DeadLetter(record)], len(record.raw))
+            yield DecodedMessages(rows, dict(enumerate(reason for _, reason in failures)), rowless=range(dropped))
 
-    def _error(self, message: Any, why: str) -> RowError:
+    def _row_error(self, message: Any, reason: str) -> RowError:
         position = f"{self.topic}/{message.partition()}/{message.offset()}"
-        return RowError(position, "SQ3101", why, message.value() or b"", message.key(), _about(message))
+        return RowError(position, "SQ3101", reason, message.value() or b"", message.key(), _about(message))
 
 
 @dataclass(frozen=True, slots=True)
-class KeptMessage:
-    """A message that did not decode, as `confluent_kafka.Message` gives it."""
+class DeadLetter:
+    """A dead letter with the methods of `confluent_kafka.Message`."""
 
     record: RowError
 
@@ -435,61 +393,62 @@ class KeptMessage:
         return (0, 0) if at is None else (1, at)
 
     def headers(self) -> Headers:
-        found = self.record.about.get("headers", [])
-        if found is None:
+        headers = self.record.about.get("headers", [])
+        if headers is None:
             raise ValueError("the name of a header is not UTF-8")
-        return [(key, None if value is None else b64decode(value)) for key, value in found]
+        return [(key, None if value is None else b64decode(value)) for key, value in headers]
 
 
 def _about(message: Any) -> dict[str, Any]:
-    """Return what else is known of a message; values of headers in base64."""
+    """Return the metadata of a dead letter; values of headers are in base64."""
     kind, at = message.timestamp()
-    found: dict[str, Any] = {"timestamp": at} if kind else {}
+    about: dict[str, Any] = {"timestamp": at} if kind else {}
     if message.value() is None:
-        found["value"] = None
+        about["value"] = None
     try:
         headers = headers_of(message)
     except ValueError:
-        return {**found, "headers": None}
+        return {**about, "headers": None}
     if headers:
-        found["headers"] = [[key, None if value is None else b64encode(value).decode()] for key, value in headers]
-    return found
+        about["headers"] = [[key, None if value is None else b64encode(value).decode()] for key, value in headers]
+    return about
 
 
-def _offsets(topic: Topic, places: Mapping[int, int]) -> Offsets:
-    return {"topic_id": topic.id, "partitions": {str(each): places[each] for each in sorted(places)}}
+def _offsets(topic: Topic, positions: Mapping[int, int]) -> Offsets:
+    return {"topic_id": topic.id, "partitions": {str(number): positions[number] for number in sorted(positions)}}
 
 
 def _total(partitions: Mapping[str, int]) -> int:
     return sum(partitions.values())
 
 
-def _begun(topic: Topic, places: Mapping[int, int]) -> Offsets:
-    """Return offsets at which a sink begins."""
-    found = _offsets(topic, places)
-    return {**found, "begin": {each: at for each, at in found["partitions"].items() if at}}
+def _first_offsets(topic: Topic, positions: Mapping[int, int]) -> Offsets:
+    """Return the offsets at which a sink begins."""
+    offsets = _offsets(topic, positions)
+    return {**offsets, "begin": {partition: at for partition, at in offsets["partitions"].items() if at}}
 
 
-def _further(start: Offsets, topic: Topic, ends: Mapping[int, int]) -> Offsets:
-    """Return the ends of partitions, none before where it was read to; of one that is not there any more that place."""
-    read = {int(each): at for each, at in start["partitions"].items()}
-    places = {**read, **{each: max(end, read.get(each, 0)) for each, end in ends.items()}}
-    return {**start, **_offsets(topic, places), "topic_id": start["topic_id"]}
+def _advanced(start: Offsets, topic: Topic, ends: Mapping[int, int]) -> Offsets:
+    """Return offsets at the ends of partitions, but never before the start; a deleted partition keeps its offset."""
+    read = {int(partition): at for partition, at in start["partitions"].items()}
+    positions = {**read, **{number: max(end, read.get(number, 0)) for number, end in ends.items()}}
+    return {**start, **_offsets(topic, positions), "topic_id": start["topic_id"]}
 
 
 def _count(start: Mapping[str, int], end: Mapping[str, int]) -> int:
-    return sum(at - start.get(each, 0) for each, at in end.items())
+    return sum(at - start.get(partition, 0) for partition, at in end.items())
 
 
-def _within(start: Mapping[str, int], ends: Mapping[str, int], rows: int) -> dict[str, int]:
-    """Return ends of partitions that take so many offsets in all: of each the same number, where it has them."""
-    left, found = rows, {**start, **dict.fromkeys(ends, 0)}
-    waiting = sorted(ends, key=lambda each: ends[each] - start.get(each, 0))
-    for number, each in enumerate(waiting):
-        at = start.get(each, 0)
-        taken = min(max(ends[each] - at, 0), left // (len(waiting) - number))
-        found[each], left = at + taken, left - taken
-    if left == rows and waiting:  # fewer than partitions: one message of the longest
-        at = start.get(waiting[-1], 0)
-        found[waiting[-1]] = min(at + 1, max(ends[waiting[-1]], at))
-    return {each: found[each] for each in sorted(found, key=int)}
+def _limited(start: Mapping[str, int], ends: Mapping[str, int], rows: int) -> dict[str, int]:
+    """Return ends that span `rows` offsets in total: the same number from each partition that has as many."""
+    left, limited = rows, {**start, **dict.fromkeys(ends, 0)}
+    by_length = sorted(ends, key=lambda partition: ends[partition] - start.get(partition, 0))
+    for index, partition in enumerate(by_length):
+        at = start.get(partition, 0)
+        count = min(max(ends[partition] - at, 0), left // (len(by_length) - index))
+        limited[partition], left = at + count, left - count
+    if left == rows and by_length:  # fewer rows than partitions: take one message of the longest
+        longest = by_length[-1]
+        at = start.get(longest, 0)
+        limited[longest] = min(at + 1, max(ends[longest], at))
+    return {partition: limited[partition] for partition in sorted(limited, key=int)}

@@ -1,4 +1,4 @@
-"""SSH tunnels: connections to servers that others are reached through. `sinkql.connector_api.tunnel` opens them."""
+"""SSH tunnels: connections to servers through which SinkQL reaches others. `sinkql.connector_api.tunnel` opens them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from sinkql.errors import Notice, SinkqlError
 
 OWNER = "SSH tunnels"
 _ABOUT = """\
-Two pairs of keys are made with the connection; the private ones are kept as secrets are. Put one of the public ones,
-which `SELECT public_key_1, public_key_2 FROM mz_ssh_tunnel_connections` shows, into the user's `authorized_keys` on the
-server. `ALTER CONNECTION name ROTATE KEYS` puts the second pair in the place of the first, and makes another second
-one: put that on the server before the first is taken away. It needs `pip install 'sinkql[ssh]'`."""
+Each connection has two key pairs. SinkQL stores the private keys as secrets. Add one of the public keys to the user's
+`authorized_keys` on the server: `SELECT public_key_1, public_key_2 FROM mz_ssh_tunnel_connections` shows them. `ALTER
+CONNECTION name ROTATE KEYS` replaces the first pair by the second and creates a new second pair. Add the new public
+key to the server before you remove the old one. Tunnels need `pip install 'sinkql[ssh]'`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class TunnelOptions:
 
 
 def plan(statement: ast.CreateConnection, planning: PlanningContext) -> Mapping[str, Any]:
-    """Return where the server is, and the name of what the private keys are kept under: the connection itself."""
+    """Return the server's address and a reference to the secret with the private keys: the connection's name."""
     options = bind(statement.options, TunnelOptions, owner=OWNER, span=statement.kind_span, secret=planning.secret)
     if options.host_key is not None and len(options.host_key.split()) < _PARTS:
         raise SinkqlError(
@@ -50,31 +50,31 @@ def plan(statement: ast.CreateConnection, planning: PlanningContext) -> Mapping[
         planning.notice(
             Notice(
                 "SQ2556",
-                "without HOST KEY the tunnel trusts whoever answers at HOST at first, and no other server later",
+                "without HOST KEY the tunnel trusts the first server that answers at HOST, and no other server later",
                 statement.kind_span,
-                hint="Add HOST KEY = 'ssh-ed25519 AAAA…', which ssh-keyscan shows, once you know it for the server's.",
+                hint="Add HOST KEY = 'ssh-ed25519 AAAA…', as ssh-keyscan shows it. Verify that it is the server's key.",
             )
         )
-    own = planning.catalog.locate(statement.name)
-    keyed = {} if options.host_key is None else {"host_key": options.host_key}
+    full_name = planning.catalog.locate(statement.name)
+    host_key = {} if options.host_key is None else {"host_key": options.host_key}
     return {
         "host": options.host,
         "port": options.port,
         "user": options.user,
-        "keys": {"secret_text": [{"secret": own}]},
-        **keyed,
+        "keys": {"secret_text": [{"secret": full_name}]},
+        **host_key,
     }
 
 
 _PARTS = 2
 
 
-def make_keys(kept: str | None) -> Keys:
-    """Make two pairs of keys, or of those that are `kept` the second and a new one."""
+def make_keys(stored: str | None) -> Keys:
+    """Create two key pairs; if keys are `stored`, use their second pair and create one new pair."""
     from cryptography.hazmat.primitives import serialization as form
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    def made() -> str:
+    def new_private_key() -> str:
         private = Ed25519PrivateKey.generate()
         return private.private_bytes(form.Encoding.PEM, form.PrivateFormat.OpenSSH, form.NoEncryption()).decode()
 
@@ -82,25 +82,28 @@ def make_keys(kept: str | None) -> Keys:
         key = form.load_ssh_private_key(text.encode(), None).public_key()
         return f"{key.public_bytes(form.Encoding.OpenSSH, form.PublicFormat.OpenSSH).decode()} sinkql"
 
-    before = None if kept is None else TunnelKeys.of(kept)
-    privates = (made() if before is None else before.keys[1], made())
-    now = TunnelKeys(privates, None if before is None else before.host_key)
-    return Keys({"public_keys": [public(each) for each in privates]}, now.text())
+    before = None if stored is None else TunnelKeys.of(stored)
+    privates = (new_private_key() if before is None else before.keys[1], new_private_key())
+    current = TunnelKeys(privates, None if before is None else before.host_key)
+    return Keys({"public_keys": [public(key) for key in privates]}, current.text())
 
 
-def pin(options: Mapping[str, Any], kept: str) -> str | None:
-    """Return what is kept with the key that the server shows now; None where a key is known, or it shows none."""
+def pin(options: Mapping[str, Any], stored: str) -> str | None:
+    """Return the stored keys with the key that the server shows now.
+
+    None if a host key is stored or configured, or the server shows none.
+    """
     from sinkql.connector_api.tunnel import host_key_of
 
-    known = TunnelKeys.of(kept)
-    if "host_key" in options or known.host_key is not None:
+    keys = TunnelKeys.of(stored)
+    if "host_key" in options or keys.host_key is not None:
         return None
-    found = host_key_of(options)
-    return None if found is None else replace(known, host_key=found).text()
+    host_key = host_key_of(options)
+    return None if host_key is None else replace(keys, host_key=host_key).text()
 
 
 def _validate(planned: logical.Connection, access: OutsideAccess) -> None:
-    """Log in, and leave; raises SQ442…."""
+    """Log in and disconnect. Raise SQ442x if that fails."""
     from sinkql.connector_api.tunnel import Tunnel
 
     Tunnel(planned.options, access.secret, None, 0).close()

@@ -117,16 +117,16 @@ class _Number:
 
 
 def _to_char(call: Call) -> Form:
-    numeral = parse_number_format(constant_text(call.arguments[1]))
+    format_ = parse_number_format(constant_text(call.arguments[1]))
     type_ = call.arguments[0].type
-    if numeral.roman:
-        text = _roman(numeral, type_)
-    elif numeral.exponent:
-        text = _scientific(numeral, type_)
+    if format_.roman:
+        text = _roman(format_, type_)
+    elif format_.exponent:
+        text = _scientific(format_, type_)
     elif type_.name in FLOAT_DIGITS:
-        text = _written(numeral, _of_float(numeral, type_.name))
+        text = _written(format_, _of_float(format_, type_.name))
     else:
-        text = _written(numeral, _exact(numeral, type_))
+        text = _written(format_, _exact(format_, type_))
     return Form(text, operands=call.arguments[:1])
 
 
@@ -140,45 +140,45 @@ def _rounded(type_: Type, places: int) -> tuple[str, int]:
     return f"trim(LEADING '-' FROM CAST({value} AS STRING))", kept
 
 
-def _exact(numeral: NumberFormat, type_: Type) -> _Number:
-    text, kept = _rounded(type_, numeral.places or numeral.shift)
-    if type_.name != "numeric" and numeral.shift:  # shifted as an integer, which fails for large numbers
-        factor = 10**numeral.shift if type_.name == "integer" else f"{10**numeral.shift}L"
-        text, kept = text.replace("@0", f"@0 * {factor}"), numeral.shift
+def _exact(format_: NumberFormat, type_: Type) -> _Number:
+    text, kept = _rounded(type_, format_.places or format_.shift)
+    if type_.name != "numeric" and format_.shift:  # shifted as an integer, which fails for large numbers
+        factor = 10**format_.shift if type_.name == "integer" else f"{10**format_.shift}L"
+        text, kept = text.replace("@0", f"@0 * {factor}"), format_.shift
     return _Number(text, kept, f"@0 < 0 AND {_ROUNDED} RLIKE '[1-9]'")
 
 
-def _of_float(numeral: NumberFormat, type_: str) -> _Number:
+def _of_float(format_: NumberFormat, type_: str) -> _Number:
     """Return a float shifted and rounded as in Postgres: half to even, with its significant digits."""
     value = "@0"
-    if numeral.shift:
-        value = f"@0 * {10**numeral.shift}D" if type_ == "double precision" else f"@0 * float('{10**numeral.shift}')"
+    if format_.shift:
+        value = f"@0 * {10**format_.shift}D" if type_ == "double precision" else f"@0 * float('{10**format_.shift}')"
     value, most = f"abs(CAST({value} AS DOUBLE))", FLOAT_DIGITS[type_]
     whole = f"CAST(CAST(rint({_VALUE}) AS BIGINT) AS STRING)"
-    behind = f"greatest(0, least({numeral.places}, {most} - length({whole})))"
-    pointed = f"replace(format_number({_VALUE}, {behind}), ',', '')" if numeral.places else whole
-    large = _LARGE.replace("$over", "9" * (len(numeral.slots) + 1))
+    behind = f"greatest(0, least({format_.places}, {most} - length({whole})))"
+    pointed = f"replace(format_number({_VALUE}, {behind}), ',', '')" if format_.places else whole
+    large = _LARGE.replace("$over", "9" * (len(format_.slots) + 1))
     text = (
-        f"CASE WHEN isnan({_VALUE}) THEN '{numeral.not_finite('NaN', most)}' "
-        f"WHEN {_VALUE} = double('Infinity') THEN '{numeral.not_finite('Infinity', most)}' "
+        f"CASE WHEN isnan({_VALUE}) THEN '{format_.not_finite('NaN', most)}' "
+        f"WHEN {_VALUE} = double('Infinity') THEN '{format_.not_finite('Infinity', most)}' "
         f"WHEN {_VALUE} < 1e14D THEN {pointed} WHEN {_VALUE} < 9e18D THEN {whole} ELSE {large} END"
     )
-    return _Number(_named(value, _VALUE, text), None if numeral.places else 0, _NEGATIVE)
+    return _Number(_named(value, _VALUE, text), None if format_.places else 0, _NEGATIVE)
 
 
-def _written(numeral: NumberFormat, number: _Number) -> str:
+def _written(format_: NumberFormat, number: _Number) -> str:
     digits, kept = _ROUNDED, number.places or 0
-    fraction = text_literal("0" * (numeral.places - kept))
+    fraction = text_literal("0" * (format_.places - kept))
     if number.places is None:
         digits = f"substring_index({_ROUNDED}, '.', 1)"
         fraction = f"IF(contains({_ROUNDED}, '.'), substring_index({_ROUNDED}, '.', -1), '')"
-    elif numeral.shift and number.negative != _NEGATIVE:
-        digits = f"concat(replace({_ROUNDED}, '.', ''), '{'0' * (numeral.shift - kept)}')"
+    elif format_.shift and number.negative != _NEGATIVE:
+        digits = f"concat(replace({_ROUNDED}, '.', ''), '{'0' * (format_.shift - kept)}')"
         digits = f"regexp_replace({digits}, '^0+(?=[0-9])', '')"
     elif kept:
         digits = f"substring_index({_ROUNDED}, '.', 1)"
         fraction = f"concat(substring_index({_ROUNDED}, '.', -1), {fraction})"
-    text = _text(numeral, number, fraction)
+    text = _text(format_, number, fraction)
     return _named(number.text, _ROUNDED, _named(digits, _DIGITS, text))
 
 
@@ -186,56 +186,56 @@ def _named(value: str, name: str, of: str) -> str:
     return f"transform(array({value}), {name} -> {of})[0]"
 
 
-def _text(numeral: NumberFormat, number: _Number, fraction: str) -> str:
+def _text(format_: NumberFormat, number: _Number, fraction: str) -> str:
     """Return a number's text, from its digits and those after its point."""
-    over = f"length({_DIGITS}) > {len(numeral.slots)}"
+    over = f"length({_DIGITS}) > {len(format_.slots)}"
     varying = number.places is None
-    shown = _digits(numeral, fraction, over, varying=varying)
-    if numeral.start is not None and any(numeral.start):
-        shown = f"concat({_either(number.negative, numeral.start)}, {shown})"
-    if numeral.blanks:
-        width = f"{numeral.width} - {_missing(numeral, fraction, over)}" if varying else f"{numeral.width}"
+    shown = _digits(format_, fraction, over, varying=varying)
+    if format_.start is not None and any(format_.start):
+        shown = f"concat({_either(number.negative, format_.start)}, {shown})"
+    if format_.blanks:
+        width = f"{format_.width} - {_missing(format_, fraction, over)}" if varying else f"{format_.width}"
         shown = f"lpad({shown}, {width}, ' ')"
-    end = [] if numeral.end is None else [_either(number.negative, numeral.end)]
+    end = [] if format_.end is None else [_either(number.negative, format_.end)]
     before, after = (
-        [_beside(numeral, each, number, over) for each in side] for side in (numeral.before, numeral.after)
+        [_beside(format_, each, number, over) for each in side] for side in (format_.before, format_.after)
     )
     if varying:
         pointed = f"({over} OR {fraction} <> '')"
         end = [f"IF({pointed}, {each}, '')" for each in end]
-        after = [_uncut(numeral, each, fraction, pointed) for each in after]
+        after = [_uncut(format_, each, fraction, pointed) for each in after]
     pieces = [*before, shown, *end, *after]
     return pieces[0] if len(pieces) == 1 else f"concat({', '.join(pieces)})"
 
 
-def _uncut(numeral: NumberFormat, piece: str, fraction: str, pointed: str) -> str:
+def _uncut(format_: NumberFormat, piece: str, fraction: str, pointed: str) -> str:
     """Return the text after a float, which is omitted if the float's digits end early."""
-    wanted = numeral.places if numeral.blanks else numeral.kept
+    wanted = format_.places if format_.blanks else format_.kept
     return f"IF({pointed} AND length({fraction}) >= {wanted}, {piece}, '')"
 
 
-def _missing(numeral: NumberFormat, fraction: str, over: str) -> str:
+def _missing(format_: NumberFormat, fraction: str, over: str) -> str:
     """Return by how many digits, and a point, a float is shorter than its pattern."""
-    return f"({numeral.places} - length({fraction})) - IF({over} OR {fraction} <> '', 0, 1)"
+    return f"({format_.places} - length({fraction})) - IF({over} OR {fraction} <> '', 0, 1)"
 
 
-def _digits(numeral: NumberFormat, fraction: str, over: str, *, varying: bool) -> str:
+def _digits(format_: NumberFormat, fraction: str, over: str, *, varying: bool) -> str:
     """Return a number's digits and those after its point, without leading blanks."""
     kept = fraction
-    if not numeral.blanks:
-        kept = f"regexp_replace({fraction}, '^(.{{{numeral.kept}}}.*?)0*$', '$1')"
-    shown = f"trim(LEADING ' ,' FROM {_whole(numeral, kept, over)})"
-    if not numeral.places:
+    if not format_.blanks:
+        kept = f"regexp_replace({fraction}, '^(.{{{format_.kept}}}.*?)0*$', '$1')"
+    shown = f"trim(LEADING ' ,' FROM {_whole(format_, kept, over)})"
+    if not format_.places:
         return shown
     if not varying:
-        return f"concat({shown}, '.', IF({over}, '{'#' * numeral.places}', {kept}))"
+        return f"concat({shown}, '.', IF({over}, '{'#' * format_.places}', {kept}))"
     behind = f"IF({fraction} = '', '', concat('.', {kept}))"
     return f"concat({shown}, IF({over}, concat('.', repeat('#', length({fraction}))), {behind}))"
 
 
-def _scientific(numeral: NumberFormat, type_: Type) -> str:
+def _scientific(format_: NumberFormat, type_: Type) -> str:
     """Return a number's first digits and its power of ten."""
-    places = numeral.places
+    places = format_.places
     if type_.name in ("bigint", "numeric"):
         return _exact_scientific(places)
     form = f"'0{'.' * bool(places)}{'0' * places}E00'"
@@ -248,7 +248,7 @@ def _scientific(numeral: NumberFormat, type_: Type) -> str:
     wrong = raised("to_char() with EEEE of a number so close to zero is not supported", "STRING")
     sign = f"IF({_NEGATIVE.replace('@0', _VALUE)}, '-', ' ')"
     infinite = f"isnan({_VALUE}) OR abs({_VALUE}) = double('Infinity')"
-    text = f"IF({infinite}, '{numeral.no_exponent}', concat({sign}, {shown}))"
+    text = f"IF({infinite}, '{format_.no_exponent}', concat({sign}, {shown}))"
     return _named("CAST(@0 AS DOUBLE)", _VALUE, f"CASE WHEN {least} THEN {wrong} ELSE {text} END")
 
 
@@ -274,17 +274,17 @@ def _either(negative: str, words: tuple[str, str]) -> str:
     return f"IF({negative}, {text_literal(words[1])}, {text_literal(words[0])})"
 
 
-def _whole(numeral: NumberFormat, fraction: str, over: str) -> str:
+def _whole(format_: NumberFormat, fraction: str, over: str) -> str:
     """Return the text before the point, with blanks and commas for missing digits."""
-    slots, digits = numeral.slots, _DIGITS
-    if numeral.zeros:
-        digits = f"IF(length({_DIGITS}) < {numeral.zeros}, lpad({_DIGITS}, {numeral.zeros}, '0'), {_DIGITS})"
-    elif numeral.places:
-        left_out = f"{_DIGITS} = '0'" if numeral.blanks else f"{_DIGITS} = '0' AND {fraction} <> ''"
+    slots, digits = format_.slots, _DIGITS
+    if format_.zeros:
+        digits = f"IF(length({_DIGITS}) < {format_.zeros}, lpad({_DIGITS}, {format_.zeros}, '0'), {_DIGITS})"
+    elif format_.places:
+        left_out = f"{_DIGITS} = '0'" if format_.blanks else f"{_DIGITS} = '0' AND {fraction} <> ''"
         digits = f"IF({left_out}, '', {_DIGITS})"
     placed = f"IF({over}, '{'#' * len(slots)}', lpad({digits}, {len(slots)}, ' '))"
     pieces, start, count = [], 1, 0
-    for each in (*numeral.whole, ""):
+    for each in (*format_.whole, ""):
         if each in DIGITS:
             count += 1
             continue
@@ -296,12 +296,12 @@ def _whole(numeral: NumberFormat, fraction: str, over: str) -> str:
     return placed if len(pieces) == 1 else _named(placed, _PLACED, f"concat({', '.join(pieces)})")
 
 
-def _beside(numeral: NumberFormat, part: PatternToken | str, number: _Number, over: str) -> str:
+def _beside(format_: NumberFormat, part: PatternToken | str, number: _Number, over: str) -> str:
     if isinstance(part, str):
         return text_literal(part)
     if part.name not in ("TH", "th"):
-        return _either(number.negative, numeral.beside(part))
-    if numeral.places:
+        return _either(number.negative, format_.beside(part))
+    if format_.places:
         return "''"
     endings = [ending.upper() if part.name == "TH" else ending for ending in ENDINGS]
     known = " ".join(f"WHEN {_DIGITS} RLIKE '(^|[^1]){digit}$' THEN '{endings[digit]}'" for digit in (1, 2, 3))
@@ -310,7 +310,7 @@ def _beside(numeral: NumberFormat, part: PatternToken | str, number: _Number, ov
     return f"CASE WHEN {number.negative} OR {over} THEN '' {known} ELSE '{endings[0]}' END"
 
 
-def _roman(numeral: NumberFormat, type_: Type) -> str:
+def _roman(format_: NumberFormat, type_: Type) -> str:
     rounded, _ = _rounded(type_, 0)
     if type_.name in FLOAT_DIGITS:
         whole = "CAST(CAST(rint(abs(CAST(@0 AS DOUBLE))) AS BIGINT) AS STRING)"
@@ -320,12 +320,12 @@ def _roman(numeral: NumberFormat, type_: Type) -> str:
         for place, row in enumerate(ROMAN, start=1)
     ]
     shown = f"concat({', '.join(digits)})"
-    shown = f"lower({shown})" if numeral.roman == "rn" else shown
-    shown = f"lpad({shown}, {ROMAN_WIDTH}, ' ')" if numeral.blanks else shown
+    shown = f"lower({shown})" if format_.roman == "rn" else shown
+    shown = f"lpad({shown}, {ROMAN_WIDTH}, ' ')" if format_.blanks else shown
     wrong = f"@0 <= 0 OR length({_ROUNDED}) > 4 OR {_ROUNDED} >= '4' AND length({_ROUNDED}) = 4 OR {_ROUNDED} = '0'"
     text = _named(f"lpad({_ROUNDED}, 4, '0')", _DIGITS, shown)
     text = f"IF({wrong}, '{'#' * ROMAN_WIDTH}', {text})"
-    sides = [[text_literal(each) for each in side if isinstance(each, str)] for side in (numeral.before, numeral.after)]
+    sides = [[text_literal(each) for each in side if isinstance(each, str)] for side in (format_.before, format_.after)]
     pieces = [*sides[0], text, *sides[1]]
     return _named(rounded, _ROUNDED, pieces[0] if len(pieces) == 1 else f"concat({', '.join(pieces)})")
 

@@ -150,7 +150,7 @@ def side_steps(preparation: SidesPreparation, side: PreparedSide, buckets: Seque
     number = f"{side.number}L"
     loose = " OR ".join(f"{quoted(each.column)} IS NULL" for each in side.unsafe)
     everywhere = f"explode(array({', '.join(f'{bucket}L' for bucket in buckets)}))"
-    if side.replicated and preparation.crossed:
+    if side.replicated and preparation.is_broadcast:
         first = everywhere
     elif loose and side.preserved:
         number = f"CASE WHEN {loose} THEN {side.number + preparation.unmatched}L ELSE {number} END"

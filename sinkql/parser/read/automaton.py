@@ -28,8 +28,8 @@ END = "$END"
 class Ahead:
     """The parser's states after some tokens, without trees, which makes looking ahead cheap."""
 
-    def __init__(self, tables: Tables, states: list[int], vocabulary: Keywords) -> None:
-        self.vocabulary = vocabulary
+    def __init__(self, tables: Tables, states: list[int], words: Keywords) -> None:
+        self.words = words
         self._tables = tables
         self._states = states
 
@@ -63,14 +63,14 @@ class Ahead:
                 states.append(rows[states[-1]][rule.origin])
                 if terminal == END and states[-1] == self._tables.end:
                     break
-        return Ahead(self._tables, states, self.vocabulary)
+        return Ahead(self._tables, states, self.words)
 
 
 class Automaton(Ahead):
     """Reads a statement's tokens one by one."""
 
-    def __init__(self, tables: Tables, vocabulary: Keywords) -> None:
-        super().__init__(tables, [tables.start], vocabulary)
+    def __init__(self, tables: Tables, words: Keywords) -> None:
+        super().__init__(tables, [tables.start], words)
         self._values: list[Node | Token] = []  # tokens, and the nodes built from them
 
     def feed(self, token: Token) -> Node | None:
@@ -181,6 +181,6 @@ def rules() -> dict[str, tuple[tuple[str, ...], ...]]:
     return {name: tuple(expansions) for name, expansions in found.items()}
 
 
-def start(vocabulary: Keywords) -> Automaton:
-    """Return the parser before a statement; `vocabulary` has the words of connectors."""
-    return Automaton(_tables(), vocabulary)
+def start(words: Keywords) -> Automaton:
+    """Return the parser before a statement; `words` has the words of connectors."""
+    return Automaton(_tables(), words)

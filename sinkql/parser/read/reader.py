@@ -161,7 +161,7 @@ def next_terminal(parser: Ahead, lexemes: Sequence[Lexeme], place: int) -> tuple
     if "OPTION_NAME" in row:
         return "OPTION_NAME", max(len(_words(lexemes, place)), 1)
     if "LABEL" in row and not ("NAME" in row and lexemes[place + 1].kind in (",", ")")):
-        return "LABEL", _label_length(parser.vocabulary, lexemes, place)
+        return "LABEL", _label_length(parser.words, lexemes, place)
     if "KIND" in row and not _other_stands(parser, lexemes, place):
         count = _kind_length(parser, lexemes, place)
         if count:
@@ -249,7 +249,7 @@ def _kind_length(parser: Ahead, lexemes: Sequence[Lexeme], place: int) -> int:
         if keyword in behind.row and (next_.kind == "END" or follows(behind, keyword, next_)):
             run = run[:end]
             break
-    words = parser.vocabulary
+    words = parser.words
     known = longest_match(run, words.words)
     following = lexemes[place + len(run)]
     if known and "LABEL" in behind.row and longest_match(run[known:], words.labels):

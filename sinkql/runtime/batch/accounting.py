@@ -72,9 +72,9 @@ def refresh_account(parts: Iterable[RecordAccount], changed: int) -> RecordAccou
 
     The rows that the table had already count as superseded.
     """
-    accounts = list(parts)
+    counts = list(parts)
     read, filtered, dropped, failed = (
-        sum(getattr(account, name) for account in accounts) for name in ("read", "filtered", "dropped", "failed")
+        sum(getattr(count, name) for count in counts) for name in ("read", "filtered", "dropped", "failed")
     )
     unchanged = read - filtered - dropped - failed - changed
     return RecordAccount(read, changed, 0, max(0, unchanged), filtered, dropped, failed)

@@ -21,7 +21,7 @@ from sinkql.runtime.batch.accounting import check_account
 from sinkql.runtime.batch.clock import step
 from sinkql.runtime.batch.dead_letter import DeadLetterTable
 from sinkql.runtime.batch.engine import Batch, Engine, Outcome, execute_batch
-from sinkql.runtime.batch.events import Progress, SinkRebuilding
+from sinkql.runtime.batch.events import Progress, SinkRecovering
 from sinkql.runtime.batch.full_refresh import loss_accepted_error
 from sinkql.runtime.batch.index import IndexMaintenance
 from sinkql.runtime.batch.lookup import IndexLookup
@@ -167,10 +167,10 @@ class BatchAttempt:
         overwritten = physical.change_of(job.write.input) == "upsert"
         state = computation.load_state()
         task = computation.begin(state, cleared=overwritten and bool(cleared))
-        letters_task = self._begin_dead_letters()
+        dead_letter_task = self._begin_dead_letters()
         outcome = computation.compute(
             task, state, start, end, splits_between(readers, start, end), cleared=cleared,
-            snapshotting=snapshots_running_after(readers, start), dead_letters=letters_task,
+            snapshotting=snapshots_running_after(readers, start), dead_letters=dead_letter_task,
         )  # fmt: skip
         failpoint.point("data-files")
         outcome = computation.update_indexes(state, outcome)
@@ -179,8 +179,8 @@ class BatchAttempt:
         self.resume_point.source_files.attach(end)
         checkpoint = next_checkpoint(computation, self.timeline, start=start, end=end, state=state_name)
         self._table.prepare_commit(end)
-        if self.dead_letters is not None and letters_task is not None:
-            self.dead_letters.commit(letters_task, outcome.dead_letter_results(), start=start, end=end)
+        if self.dead_letters is not None and dead_letter_task is not None:
+            self.dead_letters.commit(dead_letter_task, outcome.dead_letter_results(), start=start, end=end)
         return self._table.commit(task, outcome.results, replace(checkpoint, commit=task.commit)), outcome
 
     def _begin_dead_letters(self) -> WriteTask | None:
@@ -195,7 +195,7 @@ class BatchAttempt:
             computation.state.recover(self._table.checkpoint, error)
             return self.end
         if isinstance(error, LostIndexError) and self._table.invalidate_index():
-            self.progress(SinkRebuilding(computation.job.sink, error))
+            self.progress(SinkRecovering(computation.job.sink, error))
             return self.end
         end = self.end
         if same(end, self._offered_end) and error.of_rows:

@@ -234,8 +234,8 @@ def open_dead_letter_table(registry: Registry, job: physical.Job, context: Conte
             hint="Run ALTER SOURCE … SET (ON ERROR = SKIP), or FAIL, or write to Iceberg or Kafka.",
         )
     write = kind.letters(job.write, COLUMNS)
-    letters_context = replace(context, folder=context.folder / "letters", state=_state_path(context))
-    return DeadLetterTable(registry.writer(write, letters_context))
+    dead_letter_context = replace(context, folder=context.folder / "letters", state=_state_path(context))
+    return DeadLetterTable(registry.writer(write, dead_letter_context))
 
 
 def _state_path(context: Context) -> physical.StatePath | None:

@@ -104,7 +104,7 @@ class SinkCompacted:
 
 
 @dataclass(frozen=True, slots=True)
-class SinkRebuilding:
+class SinkRecovering:
     """A sink lost its state, for the reason `lost`, and recovers it from the beginning of its sources."""
 
     sink: str
@@ -167,7 +167,7 @@ Event = (
     | SinkStarted
     | SinkCommitted
     | SinkCompacted
-    | SinkRebuilding
+    | SinkRecovering
     | SinkRereading
     | SinkSnapshotting
     | SinkReached

@@ -58,7 +58,7 @@ class RefreshProgress:
     manifest: state.Manifest
     results: list[WriteResult] = field(default_factory=list)
     dead_letters: list[WriteResult] = field(default_factory=list)
-    accounts: list[RecordAccount] = field(default_factory=list)
+    record_counts: list[RecordAccount] = field(default_factory=list)
     read: int = 0
     parts: int = 0
 
@@ -68,7 +68,7 @@ class RefreshProgress:
         self.manifest = state.next_manifest(self.manifest, outcome.runs)
         self.results += outcome.results
         self.dead_letters += outcome.dead_letter_results()
-        self.accounts.append(account)
+        self.record_counts.append(account)
         self.read += account.read
 
 

@@ -43,20 +43,20 @@ class IndexMaintenance:
         names = (index.arrangement for index in self.job.indexes)
         return any(name not in manifest["arrangements"] for name in names) and self._log().present() is not None
 
-    def backfill(self, manifest: state.Manifest, marker: Checkpoint) -> state.Manifest:
+    def backfill(self, manifest: state.Manifest, checkpoint: Checkpoint) -> state.Manifest:
         """Return the state with missing arrangements filled from existing rows; called after `refresh`."""
         existing = manifest["arrangements"]
         complete = manifest
         for index in self.job.indexes:
             present = self._log().present() if index.arrangement not in existing else None
             if present is not None:
-                complete = self._with_runs(complete, self._arrange(index, *present, complete, marker.epoch))
+                complete = self._with_runs(complete, self._arrange(index, *present, complete, checkpoint.epoch))
         for arrange, source in _log_sides(self.job):
-            if arrange.arrangement in existing or marker.state is None or not marker.end[source]["at"]:
+            if arrange.arrangement in existing or checkpoint.state is None or not checkpoint.end[source]["at"]:
                 continue
-            reader, at = self.readers[source], marker.end[source]
+            reader, at = self.readers[source], checkpoint.end[source]
             splits = reader.splits(restart_of(reader, at), at)
-            complete = self._with_runs(complete, self._arrange(arrange, reader, splits, complete, marker.epoch))
+            complete = self._with_runs(complete, self._arrange(arrange, reader, splits, complete, checkpoint.epoch))
         return complete
 
     def update(self, manifest: state.Manifest, outcome: Outcome, *, epoch: int) -> Outcome:

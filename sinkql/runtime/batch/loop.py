@@ -180,12 +180,12 @@ class BatchLoop:
         self.table.refresh()
         self.dead_letters.discard_pending()  # the refresh reads the records of that batch in other batches
         reading(0)
-        keeps_letters = self.dead_letters.table is not None
+        keeps_dead_letters = self.dead_letters.table is not None
         try:
             writer = self._refreshable_writer()
             refreshed = FullRefresh(
                 self.job, self.readers, self.computation.engine, writer, self.state.directory, self.checkpoint,
-                self.timeline, reading, not keeps_letters, IdentityCollector() if keeps_letters else None,
+                self.timeline, reading, not keeps_dead_letters, IdentityCollector() if keeps_dead_letters else None,
             ).refresh()  # fmt: skip
         except SinkqlError as error:
             if not error.retryable:  # the user may also restore the state
@@ -198,7 +198,7 @@ class BatchLoop:
             self.resume_point.verify(refreshed.at)
             end = refreshed.at
             checkpoint = next_checkpoint(self.computation, self.timeline, start=end, end=end, state=state)
-            if keeps_letters:
+            if keeps_dead_letters:
                 replayed = self.dead_letters.list_decoded(refreshed.dead_letters, uuid4().hex)
                 checkpoint = replace(checkpoint, replayed=replayed)
             self.table.prepare_commit(checkpoint.end)
@@ -228,7 +228,7 @@ class BatchLoop:
         self.dead_letters.settle()
         if self.targets is not None and self.dead_letters.table is None:
             self.targets = refresh_targets(self.readers, refreshed.at)
-        self._report(committed, refresh_account(refreshed.accounts, committed.rows))
+        self._report(committed, refresh_account(refreshed.record_counts, committed.rows))
         self.maintenance.maintain(None, self.targets)
 
     def caught_up(self) -> bool:

@@ -311,7 +311,7 @@ class DeadLetterReader(Reader):
                 yield from self._rows(pa.Table.from_batches([letters.get_batch(number)]), tally)
 
     def _rows(self, letters: pa.Table, tally: Tally) -> Iterator[pa.RecordBatch]:
-        records = [_record(letter) for letter in letters.to_pylist()]
+        records = [_record(row) for row in letters.to_pylist()]
         rows: list[pa.RecordBatch] = []
         for record, identity, decoded in zip(
             records, identities(letters), self.reader.retry_dead_letters(records), strict=True
@@ -332,6 +332,6 @@ def _count_record(tally: Tally, record: RowError, identity: Identity, decoded: D
         tally.letters(RowError(record.position, "", "", b"", about={"at": identity[2]}))
 
 
-def _record(letter: Mapping[str, Any]) -> RowError:
-    about = json.loads(letter["about"]) if letter["about"] is not None else {}
-    return RowError(letter["position"], letter["code"], letter["message"], letter["raw"], letter["key"], about)
+def _record(row: Mapping[str, Any]) -> RowError:
+    about = json.loads(row["about"]) if row["about"] is not None else {}
+    return RowError(row["position"], row["code"], row["message"], row["raw"], row["key"], about)

@@ -20,7 +20,7 @@ from sinkql.errors import GoneError, LostStateError, SinkqlError
 from sinkql.runtime.batch.accounting import check_account
 from sinkql.runtime.batch.clock import step
 from sinkql.runtime.batch.engine import Batch, Engine, Outcome, execute_batch
-from sinkql.runtime.batch.events import Progress, SinkRebuilding
+from sinkql.runtime.batch.events import Progress, SinkRecovering
 from sinkql.runtime.batch.full_refresh import state_unrecoverable_error
 from sinkql.runtime.batch.lookup import IndexLookup
 from sinkql.runtime.batch.resume import restart_of, snapshots_running_after, splits_between, truncated_between
@@ -47,13 +47,13 @@ class JobState:
     _loaded: tuple[str | None, manifest.Manifest] | None = None
     _fetched_again: str | None = None
 
-    def is_unrecoverable(self, marker: Checkpoint) -> bool:
+    def is_unrecoverable(self, checkpoint: Checkpoint) -> bool:
         """Return whether the state is lost and cannot be recovered, so that a full refresh is needed.
 
         False if another host has recovered it since.
         """
         try:
-            return self._forgotten_file.read_text() == marker.state
+            return self._forgotten_file.read_text() == checkpoint.state
         except FileNotFoundError:
             return False
 
@@ -75,18 +75,18 @@ class JobState:
                 sizes[arrangement] += size
         return sizes
 
-    def load(self, marker: Checkpoint) -> manifest.Manifest:
+    def load(self, checkpoint: Checkpoint) -> manifest.Manifest:
         """Return the manifest of a checkpoint; raises SQ34… if the state is lost."""
-        if self._loaded is not None and self._loaded[0] == marker.state:
+        if self._loaded is not None and self._loaded[0] == checkpoint.state:
             return self._loaded[1]
-        if marker.state is None:
+        if checkpoint.state is None:
             loaded = manifest.empty(
                 bucketing=self.engine.bucketing, buckets=self.engine.buckets, hash_key=self.directory.hash_key
             )
         else:
-            loaded = self._load_manifest(marker.state)
+            loaded = self._load_manifest(checkpoint.state)
             manifest.check(loaded, bucketing=self.engine.bucketing, hash_key=self.directory.hash_key)
-        self._loaded = (marker.state, loaded)
+        self._loaded = (checkpoint.state, loaded)
         return loaded
 
     def _load_manifest(self, name: str) -> manifest.Manifest:
@@ -112,28 +112,28 @@ class JobState:
             raise lost_run(home.folder / missing[0], f"{home.store} does not have it either")
         return loaded
 
-    def load_or_none(self, marker: Checkpoint) -> manifest.Manifest | None:
+    def load_or_none(self, checkpoint: Checkpoint) -> manifest.Manifest | None:
         """Return the manifest of a checkpoint; None if it is lost and the first batch will recover it."""
         try:
-            return self.load(marker)
+            return self.load(checkpoint)
         except SinkqlError as error:
             if not can_recover_state(self.job, error):
                 raise
             return None
 
-    def needs_other_buckets(self, marker: Checkpoint) -> bool:
+    def needs_other_buckets(self, checkpoint: Checkpoint) -> bool:
         """Return whether the state must move to another number of buckets, which needs a full refresh."""
-        known = self.load_or_none(marker) if self.job.buckets is not None and self.job.stateful() else None
+        known = self.load_or_none(checkpoint) if self.job.buckets is not None and self.job.stateful() else None
         return (
             known is not None
-            and marker.state is not None
+            and checkpoint.state is not None
             and self.job.renewable
             and (int(known["buckets"]) != self.job.buckets)
         )
 
-    def replace(self, marker: Checkpoint, complete: manifest.Manifest) -> None:
+    def replace(self, checkpoint: Checkpoint, complete: manifest.Manifest) -> None:
         """Use a manifest as the state of a checkpoint; it has more arrangements than the saved one."""
-        self._loaded = (marker.state, complete)
+        self._loaded = (checkpoint.state, complete)
 
     def save_next(self, before: manifest.Manifest, outcome: Outcome, *, epoch: int) -> str | None:
         """Save the state after a batch; return its name for the checkpoint, None if the job has no state."""
@@ -149,46 +149,46 @@ class JobState:
         self._loaded = (name, new)
         return name
 
-    def recover(self, marker: Checkpoint, lost: SinkqlError) -> None:
+    def recover(self, checkpoint: Checkpoint, lost: SinkqlError) -> None:
         """Recover the state of a checkpoint from the sources; raises `lost` if they can no longer be read.
 
         If a full refresh is possible instead, the next start runs it.
         """
-        if self._fetch_again(marker):
+        if self._fetch_again(checkpoint):
             return
-        self.progress(SinkRebuilding(self.job.sink, lost))
+        self.progress(SinkRecovering(self.job.sink, lost))
         try:
-            recovered = recover_state(self.job, self.readers, self.engine, self.directory, marker, lost)
+            recovered = recover_state(self.job, self.readers, self.engine, self.directory, checkpoint, lost)
         except LostStateError:
             if not self.job.renewable or not any(
                 reader.full_refresh and reader.full_refresh.can_full_refresh() for reader in self.readers.values()
             ):
                 raise
-            files.write_atomic(self._forgotten_file, str(marker.state).encode())
+            files.write_atomic(self._forgotten_file, str(checkpoint.state).encode())
             raise state_unrecoverable_error(self.job) from lost
-        self._loaded = (marker.state, recovered)
+        self._loaded = (checkpoint.state, recovered)
 
-    def _fetch_again(self, marker: Checkpoint) -> bool:
+    def _fetch_again(self, checkpoint: Checkpoint) -> bool:
         """Fetch all files of a checkpoint from the store, in place of damaged ones; return whether that helps. Once."""
-        if self.directory.store is None or marker.state is None or self._fetched_again == marker.state:
+        if self.directory.store is None or checkpoint.state is None or self._fetched_again == checkpoint.state:
             return False
-        self._fetched_again = marker.state
-        if self._loaded is not None and self._loaded[0] == marker.state:
-            self.directory.mark_lost((manifest.file(marker.state), *manifest.files(self._loaded[1])))
+        self._fetched_again = checkpoint.state
+        if self._loaded is not None and self._loaded[0] == checkpoint.state:
+            self.directory.mark_lost((manifest.file(checkpoint.state), *manifest.files(self._loaded[1])))
             self._loaded = None
         try:
-            self.load(marker)
+            self.load(checkpoint)
         except LostStateError:
             return False
         return True
 
-    def sweep(self, marker: Checkpoint, before: str | None, states: Mapping[str, Collection[str]]) -> None:
+    def sweep(self, checkpoint: Checkpoint, before: str | None, states: Mapping[str, Collection[str]]) -> None:
         """Delete the files that neither a checkpoint nor the one before names, except the indexes of `states`."""
-        manifest.sweep_staged(self.directory, epoch=marker.epoch)
-        if marker.state is None and not states:
+        manifest.sweep_staged(self.directory, epoch=checkpoint.epoch)
+        if checkpoint.state is None and not states:
             return
-        keep = {name for name in (before, marker.state) if name is not None}
-        manifest.sweep(self.directory, keep, epoch=marker.epoch, states=states)
+        keep = {name for name in (before, checkpoint.state) if name is not None}
+        manifest.sweep(self.directory, keep, epoch=checkpoint.epoch, states=states)
 
 
 def can_recover_state(job: physical.Job, error: SinkqlError) -> bool:
@@ -214,19 +214,19 @@ def recover_state(
     readers: Mapping[str, Reader],
     engine: Engine,
     home: StateDirectory,
-    marker: Checkpoint,
+    checkpoint: Checkpoint,
     lost: SinkqlError,
 ) -> state.Manifest:
     """Return the state at a checkpoint, recovered; raises `lost` with the reason if a source cannot be read again."""
     manifest = state.empty(bucketing=engine.bucketing, buckets=engine.buckets, hash_key=home.hash_key)
     try:
-        begin = {name: restart_of(reader, marker.end[name]) for name, reader in readers.items()}
+        begin = {name: restart_of(reader, checkpoint.end[name]) for name, reader in readers.items()}
         at: JobOffsets = begin
         while True:
-            end = {name: reader.step(at[name], marker.end[name]) for name, reader in readers.items()}
+            end = {name: reader.step(at[name], checkpoint.end[name]) for name, reader in readers.items()}
             fresh = frozenset(name for name in readers if same({name: at[name]}, {name: begin[name]}))
-            manifest = _advance(job, readers, engine, home, marker.epoch, manifest, at, end, fresh)
-            if same(end, {name: marker.end[name] for name in readers}):
+            manifest = _advance(job, readers, engine, home, checkpoint.epoch, manifest, at, end, fresh)
+            if same(end, {name: checkpoint.end[name] for name in readers}):
                 return manifest
             at = end
     except SinkqlError as error:

@@ -173,7 +173,9 @@ def _schema(operator: physical.Operator) -> pa.Schema:
     fields = [(column.name, arrow_type(column.type)) for column in physical.columns_of(operator)]
     fields += [(name, pa.int64()) for name in physical.internal_of(operator)]
     if isinstance(operator, physical.Read) and operator.holes:
-        fields[-1:-1] = [(column.name, arrow_type(column.type)) for column in physical.hole_columns(operator)]
+        fields[-1:-1] = [
+            (column.name, arrow_type(column.type)) for column in physical.unchanged_value_columns(operator)
+        ]
     return pa.schema(fields)
 
 
@@ -226,15 +228,15 @@ def flattened(operator: physical.Flatten, below: pa.Table) -> pa.Table:
     counts = np.maximum(lengths, 1) if operator.outer else lengths
     places = np.repeat(np.arange(len(below)), counts)
     numbers = np.arange(len(places)) - (np.cumsum(counts) - counts)[places]
-    lacking = lengths[places] == 0
+    missing = lengths[places] == 0
     flat = pc.list_flatten(held)
-    taken = pa.array((np.cumsum(lengths) - lengths)[places] + numbers, pa.int64(), mask=lacking)
+    taken = pa.array((np.cumsum(lengths) - lengths)[places] + numbers, pa.int64(), mask=missing)
     own = [name for name in (physical.DIFF,) if name in below.column_names]
     rows = below.take(pa.array(places, pa.int64()))
     columns = {each.name: rows.column(each.name) for each in physical.columns_of(operator.input)}
     columns[operator.name] = flat.take(taken).cast(arrow_type(operator.element))
     if operator.ordinality is not None:
-        columns[operator.ordinality] = pa.array(numbers + 1, pa.int64(), mask=lacking)
+        columns[operator.ordinality] = pa.array(numbers + 1, pa.int64(), mask=missing)
     return pa.table(columns | {name: rows.column(name) for name in own})
 
 

@@ -87,9 +87,9 @@ def values(job: physical.Job, output: physical.Output, below: pa.Table, rows: Se
     """Return an expression's values over rows, by default the rows of `below`; raises SQ3201 and SQ2663."""
     function = evaluate.function_of(output.expression, below.column_names)
     if function is None:
-        lacking = _lacking(output.expression, below.column_names)
+        missing = _missing(output.expression, below.column_names)
         raise failure.at_expression(
-            SinkqlError("SQ2663", f"only Spark computes {lacking}", hint=_ELSEWHERE), job, output
+            SinkqlError("SQ2663", f"only Spark computes {missing}", hint=_ELSEWHERE), job, output
         )
     found = []
     for row in python_rows(below) if rows is None else rows:
@@ -107,7 +107,7 @@ def _shown(below: pa.Table, row: Row) -> Mapping[str, Any]:
     return {name: value for name, value in zip(below.column_names, row, strict=True) if not name.startswith("$")}
 
 
-def _lacking(expression: Expression, columns: Sequence[str]) -> str:
+def _missing(expression: Expression, columns: Sequence[str]) -> str:
     """Return the innermost call or cast of an expression that Python cannot evaluate."""
     for node in reversed(list(walk(expression))):
         if not isinstance(node, Reference | Literal) and evaluate.function_of(node, columns) is None:

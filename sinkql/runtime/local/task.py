@@ -63,7 +63,7 @@ class ReadTask:
         fields = [(column.name, arrow_type(column.type)) for column in self.what.columns]
         if self.diff:
             fields.append((DIFF, pa.int64()))
-        fields += [(column.name, arrow_type(column.type)) for column in physical.hole_columns(self.what)]
+        fields += [(column.name, arrow_type(column.type)) for column in physical.unchanged_value_columns(self.what)]
         if self.sequence:
             fields.append((SEQ, pa.int64()))
         return pa.schema(fields)

@@ -82,8 +82,8 @@ def run_application(name: str, workload: RunSpec, stopping: threading.Event) -> 
     return [outcome for _, outcome in application.ended.values()]
 
 
-def _assignments_of(name: str, roster: Workload) -> list[SinkAssignment]:
-    return [work for work in roster.now() if work.job.cluster == name]
+def _assignments_of(name: str, workload: Workload) -> list[SinkAssignment]:
+    return [work for work in workload.now() if work.job.cluster == name]
 
 
 class _Spark:

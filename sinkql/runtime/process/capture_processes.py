@@ -75,7 +75,7 @@ class CaptureProcesses:
     With `ahead` it starts before that. `lost` if it ended and cannot be started again.
     """
 
-    desk: CaptureDirectory | None
+    directory: CaptureDirectory | None
     ahead: bool = False
     lost: bool = False
     _keeper: ForkProcess | None = None
@@ -84,14 +84,14 @@ class CaptureProcesses:
     def look(self) -> None:
         """Start the keeper if there is a source to capture, or start it again; this process must have no Spark yet."""
         now = time.monotonic()
-        if self.desk is None or now < self._checked_at + _LOOK_SECONDS:
+        if self.directory is None or now < self._checked_at + _LOOK_SECONDS:
             return
         if self._keeper is not None and self._keeper.is_alive():
             return
         self._checked_at = now
         with suppress(SinkqlError):  # the catalog is read again later
-            if self.ahead or self.desk.captures():
-                self._keeper = _fork(_keep_running, self.desk)
+            if self.ahead or self.directory.captures():
+                self._keeper = _fork(_keep_running, self.directory)
 
     @contextmanager
     def watched(self, stop: Callable[[], None]) -> Iterator[None]:
@@ -114,7 +114,7 @@ class CaptureProcesses:
 
     def _has_captures(self) -> bool:
         with suppress(SinkqlError):  # the catalog is read again later
-            return self.desk is not None and bool(self.desk.captures())
+            return self.directory is not None and bool(self.directory.captures())
         return False
 
     def end(self) -> None:
@@ -124,12 +124,12 @@ class CaptureProcesses:
 
 
 @contextmanager
-def captures_running(desk: CaptureDirectory | None, *, ahead: bool = False) -> Iterator[CaptureProcesses]:
+def captures_running(directory: CaptureDirectory | None, *, ahead: bool = False) -> Iterator[CaptureProcesses]:
     """Run capture processes while a block lasts, if there are sources to capture.
 
     With `ahead`, also those of later sinks: the block then has Spark and can start no keeper.
     """
-    captures = CaptureProcesses(desk, ahead)
+    captures = CaptureProcesses(directory, ahead)
     captures.look()
     try:
         yield captures
@@ -169,14 +169,14 @@ class _CaptureProcess:
     since: float
 
 
-def _keep_running(stopping: threading.Event, desk: CaptureDirectory) -> None:
+def _keep_running(stopping: threading.Event, directory: CaptureDirectory) -> None:
     """Keep a capture process running for each source, until this process must stop."""
     running: dict[str, _CaptureProcess] = {}
     printed = ""
     try:
         while not stopping.is_set():
             try:
-                _update_processes(running, desk)
+                _update_processes(running, directory)
             except SinkqlError:
                 pass  # the catalog is read again later
             except Exception as error:  # no other failure ends the captures either
@@ -198,8 +198,8 @@ def _print_once(error: Exception, printed: str) -> str:
     return text
 
 
-def _update_processes(running: dict[str, _CaptureProcess], desk: CaptureDirectory) -> None:
-    captures = desk.captures()
+def _update_processes(running: dict[str, _CaptureProcess], directory: CaptureDirectory) -> None:
+    captures = directory.captures()
     wanted: dict[str, CaptureAssignment | None] = {
         assignment.source.id: assignment for assignment in captures if not assignment.together
     }
@@ -213,7 +213,7 @@ def _update_processes(running: dict[str, _CaptureProcess], desk: CaptureDirector
         if before is not None and (before.process.is_alive() or time.monotonic() < _restart_at(before)):
             continue
         deaths = _count_deaths(before) if before is not None else 0
-        process = _fork(_capture, desk, capturing) if capturing is not None else _fork(capture_all, desk, id_)
+        process = _fork(_capture, directory, capturing) if capturing is not None else _fork(capture_all, directory, id_)
         running[id_] = _CaptureProcess(capturing, process, deaths, time.monotonic())
 
 
@@ -230,11 +230,11 @@ def _count_deaths(capture: _CaptureProcess) -> int:
     return 1 if time.monotonic() > capture.since + 2 * _backoff(capture) else capture.deaths + 1
 
 
-def _capture(stopping: threading.Event, desk: CaptureDirectory, capturing: CaptureAssignment) -> None:
+def _capture(stopping: threading.Event, directory: CaptureDirectory, capturing: CaptureAssignment) -> None:
     source = capturing.source
-    folder = desk.folder(capturing)
-    opening = desk.opening(source, folder.store)
-    CaptureRunner(folder, opening, capturing.keeping, desk.host(source), stopping=stopping).run()
+    folder = directory.folder(capturing)
+    opening = directory.opening(source, folder.store)
+    CaptureRunner(folder, opening, capturing.keeping, directory.host(source), stopping=stopping).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,14 +248,14 @@ class _CaptureThread:
         self.thread.join()
 
 
-def capture_all(stopping: threading.Event, desk: CaptureDirectory, kind: str) -> None:
+def capture_all(stopping: threading.Event, directory: CaptureDirectory, kind: str) -> None:
     """Capture all sources of a kind until this process must stop; sources may be added and removed."""
     running: dict[str, _CaptureThread] = {}
-    with desk.together(kind) as open_stream:
+    with directory.together(kind) as open_stream:
         try:
             while not stopping.is_set():
                 with suppress(SinkqlError):  # the catalog is read again later
-                    _update_threads(running, desk, kind, open_stream)
+                    _update_threads(running, directory, kind, open_stream)
                 stopping.wait(_LOOK_SECONDS)
         finally:
             for capture in running.values():
@@ -265,23 +265,23 @@ def capture_all(stopping: threading.Event, desk: CaptureDirectory, kind: str) ->
 
 
 def _update_threads(
-    running: dict[str, _CaptureThread], desk: CaptureDirectory, kind: str, open_stream: OpenStream
+    running: dict[str, _CaptureThread], directory: CaptureDirectory, kind: str, open_stream: OpenStream
 ) -> None:
-    wanted = {assignment.source.id: assignment for assignment in desk.captures() if assignment.source.kind == kind}
+    wanted = {assignment.source.id: assignment for assignment in directory.captures() if assignment.source.kind == kind}
     for id_, capture in list(running.items()):
         if wanted.get(id_) != capture.capturing:
             capture.end()
             del running[id_]
     for id_, capturing in wanted.items():
         if id_ not in running or not running[id_].thread.is_alive():
-            running[id_] = _start_thread(desk, capturing, open_stream)
+            running[id_] = _start_thread(directory, capturing, open_stream)
 
 
-def _start_thread(desk: CaptureDirectory, capturing: CaptureAssignment, open_stream: OpenStream) -> _CaptureThread:
+def _start_thread(directory: CaptureDirectory, capturing: CaptureAssignment, open_stream: OpenStream) -> _CaptureThread:
     source, stopping = capturing.source, threading.Event()
-    folder = desk.folder(capturing)
-    opening = desk.opening(source, folder.store, open_stream)
-    runner = CaptureRunner(folder, opening, capturing.keeping, desk.host(source), stopping=stopping)
+    folder = directory.folder(capturing)
+    opening = directory.opening(source, folder.store, open_stream)
+    runner = CaptureRunner(folder, opening, capturing.keeping, directory.host(source), stopping=stopping)
     thread = threading.Thread(target=runner.run, name=f"capture {source.id}")
     thread.start()
     return _CaptureThread(capturing, stopping, thread)

@@ -137,10 +137,10 @@ class _Fleet:
     def update(self) -> None:
         """Start processes for clusters that need one, and stop those with outdated settings."""
         try:
-            roster = self.workload.workload.now()
+            workload = self.workload.workload.now()
             if self.workload.submitted is None:
-                self.workload = replace(self.workload, submitted=_submitted(roster))
-            clusters = _by_cluster(roster)
+                self.workload = replace(self.workload, submitted=_submitted(workload))
+            clusters = _by_cluster(workload)
             for cluster, works in clusters.items():
                 child = next((child for child in self.children if child.cluster == cluster), None)
                 if child is not None and child.settings != settings(works[0]):

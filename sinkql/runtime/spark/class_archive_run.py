@@ -63,10 +63,10 @@ def _rehearse(draft: Path) -> None:
                 finally:
                     done.set()
 
-            lane = SparkWorker(session, Path(folder) / "lane", play)
-            lane.start_round()
+            worker = SparkWorker(session, Path(folder) / "worker", play)
+            worker.start_round()
             done.wait(_PATIENCE_SECONDS)
-            lane.stop()
+            worker.stop()
         finally:
             spark.stop(session, _PATIENCE_SECONDS)
 

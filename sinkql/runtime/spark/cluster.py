@@ -240,7 +240,7 @@ class Executors:
             self._context.parallelize([0], 1).map(lambda _: None).collect()
         except Py4JJavaError as error:
             if self.error is not None or self._java.sc().isStopped():
-                raise self.error or self._lacking(_REMOVED) from None
+                raise self.error or self._no_executors_error(_REMOVED) from None
             raise _refused(str(error), self._python) from None
         self._tried = True
 
@@ -270,7 +270,7 @@ class Executors:
                     self._java.cancelAllJobs()
 
     def _give_up(self, did: str) -> None:
-        self.error = self._lacking(did)
+        self.error = self._no_executors_error(did)
         self._end()
 
     def _forgotten(self) -> bool:
@@ -302,18 +302,18 @@ class Executors:
                 said = _said_by_api(log.read().decode(errors="replace"))
         if _FORBIDDEN.search(said):
             return refused_by_api(self._master, said)
-        return self._lacking(f"given no executor for {self._patience:.0f} seconds", said)
+        return self._no_executors_error(f"given no executor for {self._patience:.0f} seconds", said)
 
     def _length(self) -> int:
         with suppress(OSError):
             return self._log.stat().st_size
         return 0
 
-    def _lacking(self, did: str, said: str = "") -> SinkqlError:
-        return _lacking(self._master, str(self._java.sc().conf().get(_HOST)), did, said)
+    def _no_executors_error(self, did: str, said: str = "") -> SinkqlError:
+        return _no_executors_error(self._master, str(self._java.sc().conf().get(_HOST)), did, said)
 
 
-def _lacking(master: str, host: str, did: str, said: str = "") -> SinkqlError:
+def _no_executors_error(master: str, host: str, did: str, said: str = "") -> SinkqlError:
     """Return the error for a cluster that gives no executors to a driver at `host`; `did` and `said` are its answer."""
     look = _PODS if master.startswith(KUBERNETES) else _PAGES
     return SinkqlError(
@@ -329,7 +329,7 @@ def startup_error(error: Exception, master: str, conf: Mapping[str, str]) -> Sin
     """Return the error of an application that its master removed or refused at the start; None for other errors."""
     text = str(error)
     if _STOPPED.search(text):
-        return _lacking(master, conf.get(_HOST, ""), _REMOVED)
+        return _no_executors_error(master, conf.get(_HOST, ""), _REMOVED)
     if master.startswith(KUBERNETES) and (said := _said_by_api(text)):
         return refused_by_api(master, said)
     return None

@@ -173,19 +173,19 @@ class _Frames:
     def written(self) -> list[WriteResult]:
         """Run the operators, and the write task on their rows."""
         write, task = self.job.write, self.batch.task
-        copartitioned, netting = self.job.copartitioned, None
+        copartitioned, consolidation = self.job.copartitioned, None
         if copartitioned is not None and task.buckets == self.batch.arrangements.manifest["buckets"]:
             if copartitioned.columns:
                 return _results(self._stateful(copartitioned.operator, first=True, writing=True))
-            netting = Consolidation.of(write, self.batch.arrangements.home.for_tasks())
+            consolidation = Consolidation.of(write, self.batch.arrangements.home.for_tasks())
         rows = self.frame(write.input, sequence=write.mode != "append" and write.change != "retract")
-        if task.buckets is not None and netting is None:
+        if task.buckets is not None and consolidation is None:
             rows = rows.repartition(task.buckets, *[F.col(quoted(name)) for name in task.key])
-        if write.change == "retract" and netting is None and not isinstance(write.input, physical.Normalize):
+        if write.change == "retract" and consolidation is None and not isinstance(write.input, physical.Normalize):
             rows = _consolidated(rows)
         rows = rows.select(*[F.col(quoted(name)) for name in _ordered(rows, write)])
         types = [column.type for column in write.columns]
-        return _results(map_in_arrow(rows, _write_function(task, types, netting, self.key), _RESULT))
+        return _results(map_in_arrow(rows, _write_function(task, types, consolidation, self.key), _RESULT))
 
     def read_only(self, missing: Sequence[tuple[str, int]]) -> None:
         """Read splits for their record accounting only."""
@@ -253,7 +253,9 @@ class _Frames:
 
     def _rows(self, read: physical.Read, *, sequence: bool) -> DataFrame:
         task = self._task(read, sequence=sequence)
-        struct = _struct(task.what.columns, diff=task.diff, sequence=sequence, holes=physical.hole_columns(read))
+        struct = _struct(
+            task.what.columns, diff=task.diff, sequence=sequence, holes=physical.unchanged_value_columns(read)
+        )
         count, rows = self._handed_over(task) if read.source in self.here else self._reading(task)
         spread = self.engine.spark.range(0, count, 1, max(1, min(count, self.engine.parallelism)))
         return spread.mapInArrow(rows, struct)
@@ -384,11 +386,11 @@ def _ordered(rows: DataFrame, write: physical.Write) -> list[str]:
 
 
 def _write_function(
-    task: WriteTask, types: Sequence[str], netting: Consolidation | None, key: str
+    task: WriteTask, types: Sequence[str], consolidation: Consolidation | None, key: str
 ) -> Any:  # Any: pyspark's type for it needs pyarrow's types
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = (from_spark(batch, types) for batch in batches)
-        left = rows if netting is None else netting(rows)
+        left = rows if consolidation is None else consolidation(rows)
         with failure.as_task_error(key):
             yield _result(task(partition_number(), attempt_name(), left))
 

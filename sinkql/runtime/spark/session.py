@@ -37,7 +37,7 @@ _SILENT = logging.CRITICAL + 1
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 _RULES = "org.apache.spark.sql.catalyst.optimizer"
 _NEVER = "3650d"
-_MOST_LANES = 8
+_MOST_WORKERS = 8
 _FEW_CORES = 2
 _CORES_ELSEWHERE = 8
 """The assumed number of executors if the cluster's settings do not limit it."""
@@ -108,7 +108,7 @@ def bucket_count(settings: SparkSettings) -> int:
 
 def worker_count(settings: SparkSettings) -> int:
     """Return how many sinks can run a batch at the same time."""
-    return min(_MOST_LANES, _cores(settings)) if settings.local else _MOST_LANES
+    return min(_MOST_WORKERS, _cores(settings)) if settings.local else _MOST_WORKERS
 
 
 class CancelledError(Exception):

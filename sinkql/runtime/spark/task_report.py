@@ -85,9 +85,9 @@ def task_reports(context: SparkContext, batch: str) -> Iterator[tuple[Leave, lis
         words = vars(context).get("_sinkql_words")
         if words is None:
             words = vars(context)["_sinkql_words"] = context.accumulator(_Inbox(), _Words())
-    desk: _Inbox = words.value
-    kept = desk.batches[batch] = []
+    inbox: _Inbox = words.value
+    kept = inbox.batches[batch] = []
     try:
         yield _Leaving(batch, words), kept
     finally:
-        del desk.batches[batch]
+        del inbox.batches[batch]

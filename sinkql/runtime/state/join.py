@@ -385,14 +385,14 @@ class BroadcastJoin:
         delta = self.spread.delta()
         came, went = delta.some(delta.diff > 0), delta.some(delta.diff < 0)
         if len(came):
-            yield from self._crossed(came, self.whole.new())
+            yield from self._all_pairs(came, self.whole.new())
         if len(went):
-            yield from self._crossed(went, self.whole.old())
+            yield from self._all_pairs(went, self.whole.old())
         if len(self.whole.delta):
             for stayed in self.spread.rows(self.spread.went()):
-                yield from self._crossed(stayed, self.whole.delta)
+                yield from self._all_pairs(stayed, self.whole.delta)
 
-    def _crossed(self, spread: LookupResult, whole: LookupResult) -> Iterator[pa.Table]:
+    def _all_pairs(self, spread: LookupResult, whole: LookupResult) -> Iterator[pa.Table]:
         many = len(whole)
         for start in range(0, len(spread) * many, ROWS):
             place = np.arange(start, min(start + ROWS, len(spread) * many))

@@ -27,7 +27,7 @@ def flattened(read: physical.Read, batch: pa.RecordBatch) -> pa.RecordBatch:
         return batch
     *columns, before = batch.columns
     parts = dict(zip(before.type.names, before.flatten(), strict=True))
-    names = [*batch.schema.names[:-1], *(column.name for column in physical.hole_columns(read)[1:])]
+    names = [*batch.schema.names[:-1], *(column.name for column in physical.unchanged_value_columns(read)[1:])]
     return pa.RecordBatch.from_arrays([*columns, *(parts[name] for name in read.key)], names=names)
 
 
@@ -51,12 +51,12 @@ class KeyHistories:
     alive: Mask
     moved: Mask
 
-    def source(self, last: Ints, hole: Mask) -> Ints:
+    def source(self, last: Ints, missing: Mask) -> Ints:
         """Return the place of a column's value for the last changes of keys, -1 if it is in the state.
 
         The row at the place has the value, has the value of its old key, or is a deleted key.
         """
-        stops = np.where(~hole | self.moved, np.arange(len(hole)), -1)
+        stops = np.where(~missing | self.moved, np.arange(len(missing)), -1)
         found = np.maximum.accumulate(stops)[last]
         return np.where(found < self.start[last], -1, found)
 
@@ -80,22 +80,22 @@ class UnchangedValues:
 
         `found` is the state of their keys, and `was` is true for keys with a row there.
         """
-        holes = self._holes()
+        omitted = self._omitted()
         whole = []
         for number, name in enumerate(self.columns):
             values = one_chunk(self.rows.column(name)).take(pa.array(self.chains.order))
-            hole = holes[:, number]
-            if not hole[last].any():
+            missing = omitted[:, number]
+            if not missing[last].any():
                 whole.append(values.take(pa.array(last)))
                 continue
-            whole.append(self._filled(number, values, hole, last, found, was))
+            whole.append(self._filled(number, values, missing, last, found, was))
         return whole
 
-    def _filled(self, number: int, values: pa.Array, hole: Mask, last: Ints, found: LookUp, was: Mask) -> pa.Array:
+    def _filled(self, number: int, values: pa.Array, missing: Mask, last: Ints, found: LookUp, was: Mask) -> pa.Array:
         chains, name = self.chains, self.columns[number]
-        at = chains.source(last, hole)
-        own, lacks = at < 0, chains.alive[last] & hole[last]
-        before = lacks & ~own & hole[at]  # the value is in the row's old key
+        at = chains.source(last, missing)
+        own, lacks = at < 0, chains.alive[last] & missing[last]
+        before = lacks & ~own & missing[at]  # the value is in the row's old key
         unknown = lacks & np.where(own, ~was, ~chains.alive[at])
         index = np.where(own, len(values) + np.arange(len(last)), at)
         parts = [values, found.column(name, values.type)]
@@ -126,7 +126,7 @@ class UnchangedValues:
             there[has] = True
         return there, pa.concat_arrays(parts).take(pa.array(index))
 
-    def _holes(self) -> Mask:
+    def _omitted(self) -> Mask:
         """Return which columns each row lacks."""
         count = max(self.places) + 1
         coded = one_chunk(self.rows.column("$hole")).take(pa.array(self.chains.order)).dictionary_encode()

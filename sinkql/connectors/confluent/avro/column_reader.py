@@ -1,7 +1,7 @@
-"""A writer's Avro schema → what its values are read by, a column of all messages at a time, as arrays of Arrow's types.
+"""Read the values of a field of the writer's schema for many messages together, as Arrow arrays.
 
-Records, unions with null, and what has no parts are read for all messages at once; arrays, maps and other unions value
-by value, by fastavro. The arrays are those that `sinkql.decode.avro_schema` tells for columns of the same schema.
+Records, unions with null, and scalars are read for all messages together. Arrays, maps and other unions are read value
+by value with fastavro. The arrays have the types that `sinkql.decode.avro_schema` derives for the schema.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 
-from sinkql.connectors.confluent.avro.cursor import BOOLEAN, CUT_OFF, DIGITS, SYMBOL, Numbers, Rows, Walk
+from sinkql.connectors.confluent.avro.cursor import BOOLEAN, CUT_OFF, DIGITS, SYMBOL, Cursor, Numbers, Rows
 from sinkql.decode.avro_schema import Column, check, column_of_schema, nodes, read_schema
 from sinkql.decode.columnar import Mask, binaries, bitmap, booleans, decimals, fixed_width
 from sinkql.logical import Interval
 from sinkql.logical.time import show_interval
 
-Schema = Any  # as JSON has it
+Schema = Any  # decoded JSON
 JSON = pa.json_(pa.string())
 _FLAT = 38
 _MOST_BYTES = 16
@@ -36,23 +36,23 @@ _LONGS: Mapping[str, pa.DataType] = {
 
 
 class Node:
-    """Values of one type; `type` is that of their array."""
+    """A reader of values of one Avro type; `type` is the Arrow type of its arrays."""
 
     type: pa.DataType
 
-    def read(self, walk: Walk, rows: Rows) -> pa.Array:
-        """Read the values of some messages; those of messages that are wrong mean nothing."""
+    def read(self, cursor: Cursor, rows: Rows) -> pa.Array:
+        """Read the values of some messages; values of invalid messages are arbitrary."""
         raise NotImplementedError
 
-    def skip(self, walk: Walk, rows: Rows) -> None:
-        """Go over the values of some messages."""
-        self.read(walk, rows)
+    def skip(self, cursor: Cursor, rows: Rows) -> None:
+        """Skip the values of some messages."""
+        self.read(cursor, rows)
 
-    def read_some(self, walk: Walk, rows: Rows, valid: Mask) -> pa.Array:
-        """Read the values of those of some messages that have one; the others are NULL."""
-        values = self.read(walk, walk.rows(rows)[valid])
-        places = np.cumsum(valid) - 1
-        return values.take(pa.array(np.where(valid, places, 0), mask=~valid))
+    def read_some(self, cursor: Cursor, rows: Rows, valid: Mask) -> pa.Array:
+        """Read the values of the messages that have one by `valid`; other messages have NULL."""
+        values = self.read(cursor, cursor.rows(rows)[valid])
+        indexes = np.cumsum(valid) - 1
+        return values.take(pa.array(np.where(valid, indexes, 0), mask=~valid))
 
 
 Raw = tuple[Numbers, ...]
@@ -60,73 +60,73 @@ Raw = tuple[Numbers, ...]
 
 @dataclass(frozen=True, slots=True)
 class Flat(Node):
-    """Values that are numbers to begin with: `raw` reads one or more for each, of which `make` makes an array."""
+    """A reader of scalars: `raw` reads one or several numbers for each value, and `make` makes an array of them."""
 
     type: pa.DataType
-    raw: Callable[[Walk, Rows], tuple[Any, ...]]
-    make: Callable[[Walk, tuple[Any, ...], Mask | None], pa.Array]
+    raw: Callable[[Cursor, Rows], tuple[Any, ...]]
+    make: Callable[[Cursor, tuple[Any, ...], Mask | None], pa.Array]
 
-    def read(self, walk: Walk, rows: Rows) -> pa.Array:
-        return self.make(walk, self.raw(walk, rows), None)
+    def read(self, cursor: Cursor, rows: Rows) -> pa.Array:
+        return self.make(cursor, self.raw(cursor, rows), None)
 
-    def skip(self, walk: Walk, rows: Rows) -> None:
-        self.raw(walk, rows)
+    def skip(self, cursor: Cursor, rows: Rows) -> None:
+        self.raw(cursor, rows)
 
-    def read_some(self, walk: Walk, rows: Rows, valid: Mask) -> pa.Array:
+    def read_some(self, cursor: Cursor, rows: Rows, valid: Mask) -> pa.Array:
         whole = []
-        for values in self.raw(walk, walk.rows(rows)[valid]):
+        for values in self.raw(cursor, cursor.rows(rows)[valid]):
             spread = np.zeros((len(valid), *values.shape[1:]), values.dtype)
             spread[valid] = values
             whole.append(spread)
-        return self.make(walk, tuple(whole), valid)
+        return self.make(cursor, tuple(whole), valid)
 
 
 @dataclass(frozen=True, slots=True)
 class Nothing(Node):
-    """The type null."""
+    """A reader of the type null."""
 
     type: pa.DataType
 
-    def read(self, walk: Walk, rows: Rows) -> pa.Array:
-        return pa.nulls(len(walk.rows(rows)), self.type)
+    def read(self, cursor: Cursor, rows: Rows) -> pa.Array:
+        return pa.nulls(len(cursor.rows(rows)), self.type)
 
 
 @dataclass(frozen=True, slots=True)
 class Optional(Node):
-    """A union of null, its branch `null`, and another type."""
+    """A reader of a union of null, which is the branch `null`, and another type."""
 
     inner: Node
     null: int
     type: pa.DataType
 
-    def read(self, walk: Walk, rows: Rows) -> pa.Array:
-        there = walk.branch(rows, 2) != self.null
-        return self.inner.read(walk, rows) if there.all() else self.inner.read_some(walk, rows, there)
+    def read(self, cursor: Cursor, rows: Rows) -> pa.Array:
+        present = cursor.branch(rows, 2) != self.null
+        return self.inner.read(cursor, rows) if present.all() else self.inner.read_some(cursor, rows, present)
 
-    def skip(self, walk: Walk, rows: Rows) -> None:
-        there = walk.branch(rows, 2) != self.null
-        self.inner.skip(walk, rows if there.all() else walk.rows(rows)[there])
+    def skip(self, cursor: Cursor, rows: Rows) -> None:
+        present = cursor.branch(rows, 2) != self.null
+        self.inner.skip(cursor, rows if present.all() else cursor.rows(rows)[present])
 
 
 @dataclass(frozen=True, slots=True)
 class Record(Node):
-    """A record within a message, by the names of its fields."""
+    """A reader of a nested record, with the readers of its fields."""
 
     fields: Mapping[str, Node]
     type: pa.DataType
 
-    def read(self, walk: Walk, rows: Rows) -> pa.Array:
-        arrays = [node.read(walk, rows) for node in self.fields.values()]
+    def read(self, cursor: Cursor, rows: Rows) -> pa.Array:
+        arrays = [node.read(cursor, rows) for node in self.fields.values()]
         return pa.StructArray.from_arrays(arrays, fields=list(self.type))
 
-    def skip(self, walk: Walk, rows: Rows) -> None:
+    def skip(self, cursor: Cursor, rows: Rows) -> None:
         for node in self.fields.values():
-            node.skip(walk, rows)
+            node.skip(cursor, rows)
 
 
 @dataclass(frozen=True, slots=True)
-class OneByOne(Node):
-    """Values that are read by fastavro; `deep` is there where they could be nested too deeply for it."""
+class ValueByValue(Node):
+    """A reader that uses fastavro for each value; `deep` is set if values may be nested too deeply for fastavro."""
 
     column: Column
     schema: Schema
@@ -136,36 +136,35 @@ class OneByOne(Node):
     def type(self) -> pa.DataType:
         return self.column.shown
 
-    def read(self, walk: Walk, rows: Rows) -> pa.Array:
-        places = walk.rows(rows)
-        values = [self._value(walk, row, *each) for row, *each in zip(
-            places.tolist(), walk.at[places].tolist(), walk.ends[places].tolist(), strict=True)]  # fmt: skip
+    def read(self, cursor: Cursor, rows: Rows) -> pa.Array:
+        indexes = cursor.rows(rows)
+        values = [self._value(cursor, row, *span) for row, *span in zip(
+            indexes.tolist(), cursor.at[indexes].tolist(), cursor.ends[indexes].tolist(), strict=True)]  # fmt: skip
         return self.column.array(values)
 
-    def _value(self, walk: Walk, row: int, at: int, end: int) -> Any:
+    def _value(self, cursor: Cursor, row: int, at: int, end: int) -> Any:
         if at > end:
-            return None  # which is wrong already
-        data = walk.block.raw[at:end]
+            return None  # the message is invalid
+        data = cursor.block.raw[at:end]
         stream = BytesIO(data)
         try:
             if self.deep is not None:
                 check(self.deep, data, 1)
-            found: Any = fastavro.schemaless_reader(stream, self.schema, None)
+            value: Any = fastavro.schemaless_reader(stream, self.schema, None)
         except EOFError:
-            walk.fail(np.array([row]), np.ones(1, bool), CUT_OFF)
+            cursor.fail(np.array([row]), np.ones(1, bool), CUT_OFF)
             return None
-        except Exception as error:  # fastavro raises what comes up in it
-            walk.fail_at(row, str(error) or type(error).__name__)
+        except Exception as error:  # fastavro raises many kinds
+            cursor.fail_at(row, str(error) or type(error).__name__)
             return None
-        walk.at[row] = at + stream.tell()
-        return found["v"]
+        cursor.at[row] = at + stream.tell()
+        return value["v"]
 
 
 def node_of(schema: Schema, names: Mapping[str, Schema]) -> Node:
-    """Return what reads values of a schema, of which fastavro has made one with `names`."""
+    """Return the reader of a schema that fastavro has parsed; `names` has its named types."""
     column = column_of_schema(schema, names)
-    whole = column.told == JSON
-    return _one_by_one(column) if whole else _node(schema, names)
+    return _value_by_value(column) if column.told == JSON else _node(schema, names)
 
 
 def _node(schema: Schema, names: Mapping[str, Schema]) -> Node:
@@ -177,8 +176,8 @@ def _node(schema: Schema, names: Mapping[str, Schema]) -> Node:
         case str():
             return _plain(schema)
         case {"type": "record" | "error", "fields": fields}:
-            inner = {each["name"]: _node(each["type"], names) for each in fields}
-            return Record(inner, pa.struct([(each, node.type) for each, node in inner.items()]))
+            inner = {field["name"]: _node(field["type"], names) for field in fields}
+            return Record(inner, pa.struct([(name, node.type) for name, node in inner.items()]))
         case {"type": "enum", "symbols": symbols}:
             return _enum(symbols)
         case {"type": "fixed", "size": size}:
@@ -191,20 +190,20 @@ def _node(schema: Schema, names: Mapping[str, Schema]) -> Node:
             return _node(base, names)
         case {"type": dict() | list() as inner_schema}:
             return _node(inner_schema, names)
-    return _one_by_one(column_of_schema(schema, names))
+    return _value_by_value(column_of_schema(schema, names))
 
 
 def _union(branches: list[Schema], names: Mapping[str, Schema]) -> Node:
     if len(branches) != 2 or branches.count("null") != 1:
-        return _one_by_one(column_of_schema(branches, names))
+        return _value_by_value(column_of_schema(branches, names))
     null = branches.index("null")
     inner = _node(branches[1 - null], names)
     return Optional(inner, null, inner.type)
 
 
-def _one_by_one(column: Column) -> Node:
+def _value_by_value(column: Column) -> Node:
     read = read_schema({"v": column})
-    return OneByOne(column, fastavro.parse_schema(read), nodes(read))
+    return ValueByValue(column, fastavro.parse_schema(read), nodes(read))
 
 
 def _plain(name: str) -> Node:
@@ -212,19 +211,19 @@ def _plain(name: str) -> Node:
         case "null":
             return Nothing(pa.string())
         case "boolean":
-            return Flat(pa.bool_(), _boolean, lambda walk, raw, valid: booleans(raw[0], valid))
+            return Flat(pa.bool_(), _boolean, lambda cursor, raw, valid: booleans(raw[0], valid))
         case "int" | "long":
             return _number(name, None)
         case "float" | "double":
             return _floating(*(("<f4", pa.float32()) if name == "float" else ("<f8", pa.float64())))
         case "string" | "bytes":
-            return _lengthy(pa.string() if name == "string" else pa.binary())
+            return _with_length(pa.string() if name == "string" else pa.binary())
     raise ValueError(f"its schema has {name}")
 
 
-def _boolean(walk: Walk, rows: Rows) -> tuple[Mask]:
-    byte = walk.byte(rows)
-    walk.fail(rows, byte > 1, BOOLEAN)
+def _boolean(cursor: Cursor, rows: Rows) -> tuple[Mask]:
+    byte = cursor.byte(rows)
+    cursor.fail(rows, byte > 1, BOOLEAN)
     return (byte == 1,)
 
 
@@ -232,41 +231,41 @@ def _number(base: str, logical: str | None) -> Node:
     small = base == "int"
     type_ = (_INTS if small else _LONGS).get(logical or "", _NUMBERS[base])
 
-    def raw(walk: Walk, rows: Rows) -> tuple[Numbers]:
-        return (walk.integer(rows) if small else walk.number(rows),)  # type: ignore[return-value]  # of 32 bits
+    def raw(cursor: Cursor, rows: Rows) -> tuple[Numbers]:
+        return (cursor.integer(rows) if small else cursor.number(rows),)  # type: ignore[return-value]  # of 32 bits
 
-    return Flat(type_, raw, lambda walk, raw, valid: fixed_width(raw[0], valid, type_))
+    return Flat(type_, raw, lambda cursor, raw, valid: fixed_width(raw[0], valid, type_))
 
 
 def _floating(kind: str, type_: pa.DataType) -> Node:
-    def raw(walk: Walk, rows: Rows) -> tuple[Any]:
-        at = walk.sized(rows, type_.bit_width // 8)
-        return (walk.block.view(kind)[at],)
+    def raw(cursor: Cursor, rows: Rows) -> tuple[Any]:
+        at = cursor.sized(rows, type_.bit_width // 8)
+        return (cursor.block.view(kind)[at],)
 
-    return Flat(type_, raw, lambda walk, raw, valid: fixed_width(raw[0], valid, type_))
+    return Flat(type_, raw, lambda cursor, raw, valid: fixed_width(raw[0], valid, type_))
 
 
-def _lengthy(type_: pa.DataType) -> Node:
-    def make(walk: Walk, raw: Raw, valid: Mask | None) -> pa.Array:
+def _with_length(type_: pa.DataType) -> Node:
+    def make(cursor: Cursor, raw: Raw, valid: Mask | None) -> pa.Array:
         starts, lengths = raw
-        if valid is not None:  # what is NULL has no place, and takes that behind the value before it
+        if valid is not None:  # a NULL has no position, and gets the end of the preceding value
             starts = np.where(valid, starts, np.maximum.accumulate(starts + lengths))
-        found = binaries(walk.block, starts, lengths, valid)
-        return found if type_ == pa.binary() else found.view(type_)
+        array = binaries(cursor.block, starts, lengths, valid)
+        return array if type_ == pa.binary() else array.view(type_)
 
-    return Flat(type_, lambda walk, rows: walk.lengthy(rows), make)
+    return Flat(type_, lambda cursor, rows: cursor.with_length(rows), make)
 
 
 def _enum(symbols: list[str]) -> Node:
     texts = pa.array(symbols, pa.string())
 
-    def raw(walk: Walk, rows: Rows) -> tuple[Numbers]:
-        found = walk.number(rows)
-        bad = (found < 0) | (found >= len(symbols))
-        walk.fail(rows, bad, SYMBOL)
-        return (np.where(bad, 0, found),)
+    def raw(cursor: Cursor, rows: Rows) -> tuple[Numbers]:
+        numbers = cursor.number(rows)
+        bad = (numbers < 0) | (numbers >= len(symbols))
+        cursor.fail(rows, bad, SYMBOL)
+        return (np.where(bad, 0, numbers),)
 
-    def make(walk: Walk, raw: Raw, valid: Mask | None) -> pa.Array:
+    def make(cursor: Cursor, raw: Raw, valid: Mask | None) -> pa.Array:
         return texts.take(pa.array(raw[0], mask=None if valid is None else ~valid))
 
     return Flat(pa.string(), raw, make)
@@ -275,47 +274,47 @@ def _enum(symbols: list[str]) -> Node:
 def _fixed(size: int) -> Node:
     type_ = pa.binary(size)
 
-    def make(walk: Walk, raw: tuple[Any, ...], valid: Mask | None) -> pa.Array:
+    def make(cursor: Cursor, raw: tuple[Any, ...], valid: Mask | None) -> pa.Array:
         return pa.Array.from_buffers(type_, len(raw[0]), [bitmap(valid), pa.py_buffer(np.ascontiguousarray(raw[0]))])
 
-    return Flat(type_, lambda walk, rows: (_bytes_at(walk, rows, size),), make)
+    return Flat(type_, lambda cursor, rows: (_bytes_at(cursor, rows, size),), make)
 
 
-def _bytes_at(walk: Walk, rows: Rows, size: int) -> Any:
-    """Read so many bytes; return them as rows of a matrix."""
-    at = walk.sized(rows, size)
+def _bytes_at(cursor: Cursor, rows: Rows, size: int) -> Any:
+    """Read `size` bytes of each message; return them as the rows of a matrix."""
+    at = cursor.sized(rows, size)
     if not size:
         return np.zeros((len(at), 0), np.uint8)
-    return np.lib.stride_tricks.sliding_window_view(walk.block.bytes, size)[at]
+    return np.lib.stride_tricks.sliding_window_view(cursor.block.bytes, size)[at]
 
 
 def _logical_bytes(schema: dict[str, Any], names: Mapping[str, Schema], size: int | None) -> Node | None:
-    """Return what reads a decimal, a uuid or a duration; None for any other."""
+    """Return the reader of a decimal, a uuid or a duration; None for other types."""
     name = schema.get("logicalType")
     if name == "uuid" and size == 16:
         return _fixed(16)
     if name == "duration" and size == 12:
-        return Flat(pa.string(), lambda walk, rows: (_bytes_at(walk, rows, 12).view("<u4"),), _durations)
+        return Flat(pa.string(), lambda cursor, rows: (_bytes_at(cursor, rows, 12).view("<u4"),), _durations)
     digits, scale = schema.get("precision"), schema.get("scale", 0)
     if name != "decimal" or not isinstance(digits, int) or not isinstance(scale, int):
         return None
     if not (0 <= scale <= digits and digits > 0):
         return None
     if digits > _FLAT or (size or 0) > _MOST_BYTES:
-        return _one_by_one(column_of_schema(schema, names))
+        return _value_by_value(column_of_schema(schema, names))
     type_ = pa.decimal128(_FLAT, scale)
 
-    def raw(walk: Walk, rows: Rows) -> tuple[Any, ...]:
-        at, length = walk.lengthy(rows) if size is None else (walk.sized(rows, size), None)
+    def raw(cursor: Cursor, rows: Rows) -> tuple[Any, ...]:
+        at, length = cursor.with_length(rows) if size is None else (cursor.sized(rows, size), None)
         if length is None:
             length = np.full(len(at), size)
         bad = length > _MOST_BYTES
-        low, high = _words(walk, at, np.where(bad, 0, length))
-        beyond = _beyond(low, high)
-        walk.fail(rows, bad | beyond, DIGITS)
-        return np.where(beyond, 0, low), np.where(beyond, 0, high)
+        low, high = _words(cursor, at, np.where(bad, 0, length))
+        too_large = _exceeds_digits(low, high)
+        cursor.fail(rows, bad | too_large, DIGITS)
+        return np.where(too_large, 0, low), np.where(too_large, 0, high)
 
-    def make(walk: Walk, raw: tuple[Any, ...], valid: Mask | None) -> pa.Array:
+    def make(cursor: Cursor, raw: tuple[Any, ...], valid: Mask | None) -> pa.Array:
         if (raw[1] == raw[0] >> 63).all():
             return decimals(raw[0], valid, type_)
         words = np.stack(raw, axis=1)
@@ -324,26 +323,26 @@ def _logical_bytes(schema: dict[str, Any], names: Mapping[str, Schema], size: in
     return Flat(type_, raw, make)
 
 
-def _words(walk: Walk, at: Numbers, length: Numbers) -> tuple[Numbers, Numbers]:
-    """Return signed numbers of up to 16 bytes, the greatest first, as two words: the lower, and the upper."""
-    negative = (walk.block.bytes.take(at, mode="clip") >= 0x80) & (length > 0)
+def _words(cursor: Cursor, at: Numbers, length: Numbers) -> tuple[Numbers, Numbers]:
+    """Return big-endian signed numbers of up to 16 bytes as two words, the low and the high one."""
+    negative = (cursor.block.bytes.take(at, mode="clip") >= 0x80) & (length > 0)
     low = np.where(negative, -1, 0)
     high = low.copy()
-    for place in range(int(length.max(initial=0))):
-        more = place < length
-        byte = walk.block.bytes.take(at + place, mode="clip").astype(np.int64)
-        high = np.where(more, (high << 8) | ((low >> 56) & 0xFF), high)
-        low = np.where(more, (low << 8) | byte, low)
+    for index in range(int(length.max(initial=0))):
+        present = index < length
+        byte = cursor.block.bytes.take(at + index, mode="clip").astype(np.int64)
+        high = np.where(present, (high << 8) | ((low >> 56) & 0xFF), high)
+        low = np.where(present, (low << 8) | byte, low)
     return low, high
 
 
-def _beyond(low: Numbers, high: Numbers) -> Mask:
-    """Tell which numbers of two words have more than 38 digits."""
+def _exceeds_digits(low: Numbers, high: Numbers) -> Mask:
+    """Return which numbers of two words have more than 38 digits."""
     unsigned = low.view(np.uint64)
     over = (high > _LIMIT[0]) | ((high == _LIMIT[0]) & (unsigned >= _LIMIT[1]))
     under = (high < _LEAST[0]) | ((high == _LEAST[0]) & (unsigned <= _LEAST[1]))
-    found: Mask = over | under
-    return found
+    exceeds: Mask = over | under
+    return exceeds
 
 
 def _two_words(number: int) -> tuple[int, np.uint64]:
@@ -353,12 +352,12 @@ def _two_words(number: int) -> tuple[int, np.uint64]:
 _LIMIT, _LEAST = _two_words(10**_FLAT), _two_words(-(10**_FLAT))
 
 
-def _durations(walk: Walk, raw: tuple[Any, ...], valid: Mask | None) -> pa.Array:
-    """Return intervals of months, days and milliseconds as texts."""
+def _durations(cursor: Cursor, raw: tuple[Any, ...], valid: Mask | None) -> pa.Array:
+    """Return durations in months, days and milliseconds as interval texts."""
     parts = raw[0].tolist()
-    there = [True] * len(parts) if valid is None else valid.tolist()
+    present = [True] * len(parts) if valid is None else valid.tolist()
     texts = [
-        show_interval(Interval(months, days, milliseconds * 1000)) if known else None
-        for (months, days, milliseconds), known in zip(parts, there, strict=True)
+        show_interval(Interval(months, days, milliseconds * 1000)) if is_present else None
+        for (months, days, milliseconds), is_present in zip(parts, present, strict=True)
     ]
     return pa.array(texts, pa.string())

@@ -1,6 +1,6 @@
-"""Messages of one Avro schema, all at once: where each is read next, and which of them are wrong and why.
+"""Keep the read positions of many messages of one Avro schema, and collect their errors.
 
-A message is never read beyond its end, and one that is wrong does no harm to others.
+No message is read past its end, and an invalid message does not affect other messages.
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ from numpy.typing import NDArray
 from sinkql.decode.columnar import Block, Mask, Offsets
 
 Rows = NDArray[np.intp] | None
-"""The places of some messages, in order; None is all."""
+"""The indexes of some messages in ascending order; None means all messages."""
 Numbers = NDArray[np.int64]
 
 CUT_OFF, LONG_NUMBER, BRANCH, SYMBOL, BOOLEAN, INTEGER, LENGTH, TRAILING, DIGITS = range(1, 10)
-_WHY = {
+_REASONS = {
     CUT_OFF: "it is cut off",
     LONG_NUMBER: "it has a number of more than 64 bits",
-    BRANCH: "it has a value of no type of its union",
-    SYMBOL: "it has a value of no symbol of its enum",
+    BRANCH: "it has an invalid branch of a union",
+    SYMBOL: "it has an invalid symbol of an enum",
     BOOLEAN: "it has a boolean that is neither true nor false",
     INTEGER: "it has an int of more than 32 bits",
-    LENGTH: "it has a value of a negative length",
-    TRAILING: "it goes on behind its last value",
-    DIGITS: "it has a decimal of more digits than fit",
+    LENGTH: "it has a value with a negative length",
+    TRAILING: "it continues after its last value",
+    DIGITS: "it has a decimal with too many digits",
 }
 _INT = 2**31
-_LOW7, _LOW14, _LOW28 = (np.uint64(each) for each in (0x7F7F7F7F7F7F7F7F, 0x3FFF00003FFF, 0x0FFFFFFF))
+_LOW7, _LOW14, _LOW28 = (np.uint64(mask) for mask in (0x7F7F7F7F7F7F7F7F, 0x3FFF00003FFF, 0x0FFFFFFF))
 _PAIRS, _QUADS = np.uint64(0x007F007F007F007F), np.uint64(0x00003FFF00003FFF)
 _ENDS = np.uint64(0x8080808080808080)
 _ONE = np.uint64(1)
 
 
-class Walk:
-    """Places in a block, one a message, that move on as values are read."""
+class Cursor:
+    """The positions in a block of messages, one for each message; reading a value advances them."""
 
     def __init__(self, block: Block, starts: Offsets, ends: Offsets) -> None:
         self.block = block
@@ -45,49 +45,49 @@ class Walk:
         self.wrong = np.zeros(len(starts), np.uint8)
         self.texts: dict[int, str] = {}
         self._fields: dict[int, str] = {}
-        self._told = 0
+        self._field_count = 0
 
     def __len__(self) -> int:
         return len(self.at)
 
     def rows(self, rows: Rows) -> NDArray[np.intp]:
-        """Return places, also of all."""
+        """Return the indexes as an array, also for all messages."""
         return np.arange(len(self.at)) if rows is None else rows
 
-    def fail(self, rows: Rows, bad: Mask, why: int) -> None:
-        """Take note that some of these messages are wrong, unless they were before."""
-        found = np.flatnonzero(bad)
-        if len(found):
-            places = found if rows is None else rows[found]
-            self.wrong[places[self.wrong[places] == 0]] = why
+    def fail(self, rows: Rows, bad: Mask, reason: int) -> None:
+        """Record an error of some messages, unless they have an earlier one."""
+        indexes = np.flatnonzero(bad)
+        if len(indexes):
+            failed = indexes if rows is None else rows[indexes]
+            self.wrong[failed[self.wrong[failed] == 0]] = reason
 
     def fail_at(self, row: int, text: str) -> None:
-        """Take note that a message is wrong, in words."""
+        """Record an error of one message as a text, unless it has an earlier one."""
         if not self.wrong[row]:
             self.wrong[row] = 255
             self.texts[row] = text
 
-    def after(self, field: str) -> None:
-        """Check that no message ended within a field of its record."""
+    def end_field(self, field: str) -> None:
+        """Check that no message ended in a field, and record that field for new errors."""
         self.fail(None, self.at > self.ends, CUT_OFF)
-        if int(np.count_nonzero(self.wrong)) > self._told:
-            found = [row for row in np.flatnonzero(self.wrong).tolist() if row not in self._fields]
-            self._fields.update(dict.fromkeys(found, field))
-            self._told = len(self._fields)
+        if int(np.count_nonzero(self.wrong)) > self._field_count:
+            new_rows = [row for row in np.flatnonzero(self.wrong).tolist() if row not in self._fields]
+            self._fields.update(dict.fromkeys(new_rows, field))
+            self._field_count = len(self._fields)
 
     def finish(self) -> dict[int, str]:
-        """Return why messages are wrong, by their places."""
+        """Return the errors of messages by their indexes."""
         self.fail(None, self.at != self.ends, TRAILING)
-        found = {}
+        errors = {}
         for row in np.flatnonzero(self.wrong).tolist():
-            why = self.texts.get(row) or _WHY[int(self.wrong[row])]
-            found[row] = f'field "{self._fields[row]}": {why}' if row in self._fields else why
-        return found
+            reason = self.texts.get(row) or _REASONS[int(self.wrong[row])]
+            errors[row] = f'field "{self._fields[row]}": {reason}' if row in self._fields else reason
+        return errors
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def skip(self, rows: Rows, size: int | Numbers) -> Offsets:
-        """Move on by so many bytes; return where they begin."""
+        """Skip `size` bytes; return where they begin."""
         if rows is None:
             at = self.at
             self.at = at + size
@@ -101,7 +101,7 @@ class Walk:
         return self.block.bytes.take(self.skip(rows, 1), mode="clip")
 
     def number(self, rows: Rows) -> Numbers:
-        """Read a number as ints and longs are written, less than seven bits a byte and the sign last."""
+        """Read a number in the encoding of int and long: seven bits per byte, lowest first, with zigzag signs."""
         at = self.at if rows is None else self.at[rows]
         first = self.block.bytes.take(at, mode="clip")
         value = first.astype(np.uint64)
@@ -119,14 +119,14 @@ class Walk:
         return signed
 
     def _long(self, rows: Rows, at: Offsets) -> tuple[NDArray[np.uint64], Offsets]:
-        """Read numbers of several bytes, behind the first of them; return what they are, and where they end.
+        """Read numbers of several bytes, given the position after the first byte; return the numbers and their ends.
 
-        Up to eight bytes are put together at once, the seven bits of each.
+        The seven bits of up to eight bytes are combined in one step.
         """
         eight = self.block.view("<u8")[np.minimum(at - 1, self.block.size)].astype(np.uint64)
         ends = ~eight & _ENDS
         last = ends & (~ends + _ONE)  # the lowest bit
-        eight &= ((last << _ONE) - _ONE) & _LOW7  # all bits where no byte of the eight is the last: 0 - 1
+        eight &= ((last << _ONE) - _ONE) & _LOW7  # 0 - 1 has all bits, if none of the eight bytes is the last
         eight = (eight & _PAIRS) | ((eight >> _ONE) & ~_PAIRS & np.uint64(0x3F803F803F803F80))
         eight = (eight & _QUADS) | ((eight >> np.uint64(2)) & np.uint64(0x0FFFC0000FFFC000))
         value = (eight & _LOW28) | ((eight >> np.uint64(4)) & np.uint64(0x00FFFFFFF0000000))
@@ -150,13 +150,13 @@ class Walk:
         return value, after
 
     def integer(self, rows: Rows) -> NDArray[np.int32]:
-        """Read an int, of 32 bits."""
+        """Read a 32-bit int."""
         value = self.number(rows)
         self.fail(rows, (value < -_INT) | (value >= _INT), INTEGER)
         return value.astype(np.int32)
 
-    def lengthy(self, rows: Rows) -> tuple[Offsets, Numbers]:
-        """Read bytes with their length before them; return where they begin, and how many they are."""
+    def with_length(self, rows: Rows) -> tuple[Offsets, Numbers]:
+        """Read bytes that follow their length; return where they begin, and their number."""
         size = self.number(rows)
         ends = self.ends if rows is None else self.ends[rows]
         room = ends - (self.at if rows is None else self.at[rows])
@@ -169,7 +169,7 @@ class Walk:
         return self.skip(rows, size), size
 
     def sized(self, rows: Rows, size: int) -> Offsets:
-        """Read so many bytes; return where they begin, which is in the block."""
+        """Read `size` bytes; return where they begin, which is always inside the block."""
         at = self.skip(rows, size)
         ends = self.ends if rows is None else self.ends[rows]
         bad = at + size > ends
@@ -179,15 +179,15 @@ class Walk:
         return at
 
     def branch(self, rows: Rows, count: int) -> Numbers:
-        """Read which type of a union a value has."""
-        found = self.number(rows)
-        bad = (found < 0) | (found >= count)
+        """Read the branch of a union, one of `count`."""
+        branches = self.number(rows)
+        bad = (branches < 0) | (branches >= count)
         self.fail(rows, bad, BRANCH)
-        return found
+        return branches
 
 
 def block_of(messages: Sequence[bytes], skip: int) -> tuple[Block, Offsets, Offsets]:
-    """Return messages one behind the other, where each begins after its first `skip` bytes, and where it ends."""
+    """Return the concatenated messages, their begins after the first `skip` bytes, and their ends."""
     sizes = np.fromiter(map(len, messages), np.int64, len(messages))
     ends = np.cumsum(sizes)
     return Block(b"".join(messages)), ends - sizes + skip, ends

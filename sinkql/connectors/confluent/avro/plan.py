@@ -1,11 +1,7 @@
-"""FORMAT AVRO USING CONFLUENT SCHEMA REGISTRY of a sink → what its encoder registers, and where.
+"""Plan FORMAT AVRO of sources and sinks, and derive the schema that a sink registers.
 
-Columns → the schema of Avro that a sink registers for them.
-
-Unsigned integers are the next greater type of Avro's, `interval` and ranges are strings, `timestamp` and `timestamptz`
-have microseconds. A name that Avro does not take has underscores in the place of other characters.
-
-FORMAT AVRO USING → the columns that the schema has, and the decoder's options.
+In derived schemas, an unsigned integer has the next larger type of Avro, `interval` and ranges are strings, and
+`timestamp` and `timestamptz` have microseconds. In names, underscores replace characters that Avro does not allow.
 """
 
 from __future__ import annotations
@@ -20,7 +16,14 @@ from sinkql import ast, logical, physical
 from sinkql.connector_api.options import bind, option_field, option_span
 from sinkql.connector_api.planning import FormatPlan, PlanningContext, SinkMessages, SourceMessages
 from sinkql.connectors.confluent.connection import KIND
-from sinkql.connectors.confluent.schema import check_declared, known, registry_of, registry_options, unusable
+from sinkql.connectors.confluent.options import AvroReadOptions, AvroWriteOptions
+from sinkql.connectors.confluent.schema import (
+    check_declared,
+    invalid_schema_error,
+    planned_schema,
+    registry_of,
+    registry_options,
+)
 from sinkql.errors import SinkqlError, nearest
 from sinkql.logical.type import parse_type
 from sinkql.planner.name import split_name
@@ -46,8 +49,8 @@ class SchemaOptions:
     )
 
 
-def plan_avro(encoded: SinkMessages, planning: PlanningContext) -> Mapping[str, Any]:
-    """Plan the schema of the columns, under the topic's subject; raises SQ2366."""
+def plan_sink(encoded: SinkMessages, planning: PlanningContext) -> Mapping[str, Any]:
+    """Plan the schema of the columns and its subject (`options.AvroWriteOptions`). Raise SQ2366."""
     schema = encoded.format.schema
     if schema is None or schema.registry != KIND or schema.connection is None:
         raise SinkqlError(
@@ -60,11 +63,11 @@ def plan_avro(encoded: SinkMessages, planning: PlanningContext) -> Mapping[str, 
         if strategy is not None:
             raise SinkqlError(
                 "SQ2366",
-                f"formats of sinks do not take {part} STRATEGY",
+                f"formats of sinks do not support {part} STRATEGY",
                 strategy.span,
                 hint="Leave it out: sinks register the schema of their columns.",
             )
-    plain = [each for each in schema.options if not _about(each)]
+    plain = [option for option in schema.options if not _is_doc(option)]
     options = bind(plain, SchemaOptions, owner="formats of sinks", span=schema.span)
     key = encoded.part == "key"
     fullname = options.avro_key_fullname if key else options.avro_value_fullname
@@ -72,9 +75,9 @@ def plan_avro(encoded: SinkMessages, planning: PlanningContext) -> Mapping[str, 
         name = f"AVRO {encoded.part.upper()} FULLNAME"
         raise SinkqlError(
             "SQ2366",
-            f'invalid name of a record "{fullname}"',
+            f'invalid record name "{fullname}"',
             option_span(schema.options, name, schema.span),
-            hint="Write letters, digits and underscores, with dots between them for a namespace.",
+            hint="Write an identifier with an optional namespace, for example 'com.example.Row'.",
         )
     debezium = encoded.statement.mode is not None and encoded.statement.mode.mode == "debezium"
     level = options.key_compatibility_level if key else options.value_compatibility_level
@@ -84,53 +87,53 @@ def plan_avro(encoded: SinkMessages, planning: PlanningContext) -> Mapping[str, 
         "debezium": debezium and not key,
         "null_defaults": options.null_defaults,
         "compatibility": level,
-        "docs": _docs(encoded, planning) or None,
+        "docs": _docs(encoded, schema, planning) or None,
         "tuning": {"registry": registry_of(schema.connection, planning)},
     }
     return {name: value for name, value in planned.items() if value is not None}
 
 
-def _about(option: ast.Option) -> bool:
-    """Tell whether an option is DOC ON, which names what it is about."""
+def _is_doc(option: ast.Option) -> bool:
+    """Return whether an option is DOC ON."""
     return option.name.endswith(("DOC ON TYPE", "DOC ON COLUMN"))
 
 
-def _docs(encoded: SinkMessages, planning: PlanningContext) -> dict[str, str]:
-    """Return the text about each column, and under the empty name that about the relation.
+def _docs(encoded: SinkMessages, schema: ast.Schema, planning: PlanningContext) -> dict[str, str]:
+    """Return the documentation of each column, and of the relation under the empty name.
 
-    KEY or VALUE goes first, then DOC ON alone, then what COMMENT ON had said when the sink was made. Raises SQ2366 for
-    other relations, and columns that there are not.
+    KEY DOC ON and VALUE DOC ON have the highest priority, then DOC ON, then the comments at the sink's creation. Raise
+    SQ2366 for other relations and for columns that do not exist.
     """
-    assert encoded.format.schema is not None
-    found = dict(encoded.comments)
-    for option in sorted(filter(_about, encoded.format.schema.options), key=lambda each: not each.name.startswith("D")):
-        name, text = _written(option)
+    docs = dict(encoded.comments)
+    options = filter(_is_doc, schema.options)
+    for option in sorted(options, key=lambda option: not option.name.startswith("D")):
+        name, text = _doc_parts(option)
         column = name.parts[-1].value if option.name.endswith("COLUMN") else ""
         relation = name.parts[:-1] if column else name.parts
-        own = split_name(planning.catalog.resolve(encoded.statement.relation))
-        if not relation or tuple(each.value for each in relation) != tuple(own)[-len(relation) :]:
-            hint = f"Write {option.name} {own[-1]}{'.column' if column else ''}."
-            raise SinkqlError("SQ2366", f"{option.name} is not about what the sink reads", option.span, hint=hint)
+        full_name = split_name(planning.catalog.resolve(encoded.statement.relation))
+        if not relation or tuple(ident.value for ident in relation) != tuple(full_name)[-len(relation) :]:
+            hint = f"Write {option.name} {full_name[-1]}{'.column' if column else ''}."
+            raise SinkqlError("SQ2366", f"{option.name} does not name the relation of the sink", option.span, hint=hint)
         if column and column not in encoded.relation:
             near = nearest(column, encoded.relation)
             raise SinkqlError(
                 "SQ2366",
-                f'"{own[-1]}" has no column "{column}"',
+                f'"{full_name[-1]}" has no column "{column}"',
                 option.span,
                 hint=f'Did you mean "{near}"?' if near else f"Its columns are {', '.join(encoded.relation)}.",
             )
         if option.name.split()[0] in ("DOC", encoded.part.upper()):
-            found[column] = text
-    return found
+            docs[column] = text
+    return docs
 
 
-def _written(option: ast.Option) -> tuple[ast.Name, str]:
-    """Return what DOC ON names, and what it says."""
+def _doc_parts(option: ast.Option) -> tuple[ast.Name, str]:
+    """Return the name and the text of DOC ON."""
     match option.value:
         case ast.Phrase(value=ast.Word(name=name), then=ast.Phrase(value=ast.Text(value=text))):
             return name, text
         case _:
-            raise AssertionError("the grammar makes it so")
+            raise AssertionError("the grammar allows no other value")
 
 
 _PLAIN: Mapping[str, Any] = {
@@ -144,26 +147,24 @@ _PLAIN: Mapping[str, Any] = {
     "jsonb": {"type": "string", "connect.name": "io.debezium.data.Json"},
 }  # fmt: skip
 
-_NONE: Mapping[str, str] = {}
+_NO_DOCS: Mapping[str, str] = {}
 
 
-def derived(columns: Iterable[physical.Column], options: Mapping[str, Any]) -> Any:
-    """Return the schema of a record of these columns; with `debezium` of a change, whose rows have one type.
-
-    `options` are those that `avro_sink` planned.
-    """
-    fullname, docs = options["fullname"], options.get("docs", {})
-    making = _Making(options["null_defaults"], {fullname.rpartition(".")[2]})
+def derive_schema(columns: Iterable[physical.Column], options: AvroWriteOptions) -> Any:
+    """Return the schema of a record of the columns; with `debezium`, of a change whose two rows share a type."""
+    fullname, docs = options.fullname, options.docs
+    builder = _SchemaBuilder(options.null_defaults, {fullname.rpartition(".")[2]})
     types = [(column.name, parse_type(column.type), column.nullable) for column in columns]
-    if not options["debezium"]:
-        return making.record(fullname, types, docs)
+    if not options.debezium:
+        return builder.record(fullname, types, docs)
     (_, row, _), _ = types
-    own = making.free(["row", "row0"])
-    before = making.record(own, [(each.name, each.type, each.nullable) for each in row.fields], docs)
-    default = {"default": None} if options["null_defaults"] else {}
+    row_name = builder.unused_name(["row", "row0"])
+    before = builder.record(row_name, [(field.name, field.type, field.nullable) for field in row.fields], docs)
+    default = {"default": None} if options.null_defaults else {}
     fields = [
-        {"name": "before", "type": ["null", before], **default}, {"name": "after", "type": ["null", own], **default}
-    ]  # fmt: skip
+        {"name": "before", "type": ["null", before], **default},
+        {"name": "after", "type": ["null", row_name], **default},
+    ]
     return {"type": "record", "name": fullname, "fields": fields}
 
 
@@ -172,40 +173,40 @@ def _doc(docs: Mapping[str, str], name: str) -> dict[str, str]:
 
 
 def avro_names(names: Iterable[str]) -> list[str]:
-    """Return what Avro calls columns or fields of these names: each its own."""
-    found: list[str] = []
+    """Return valid and distinct Avro names for columns or fields."""
+    unique: list[str] = []
     for name in names:
         plain = re.sub(r"[^A-Za-z0-9_]", "_", name)
         plain = f"_{plain}" if not plain or plain[0].isdigit() else plain
-        number, wanted = 0, plain
-        while wanted in found:
+        number, candidate = 0, plain
+        while candidate in unique:
             number += 1
-            wanted = f"{plain}{number}"
-        found.append(wanted)
-    return found
+            candidate = f"{plain}{number}"
+        unique.append(candidate)
+    return unique
 
 
 @dataclass(slots=True)
-class _Making:
-    """Make one schema; records in it are called `record0` and so on, none by a name that is taken."""
+class _SchemaBuilder:
+    """A builder of one schema; nested records get the names `record0` and so on, without names in `used`."""
 
     null_defaults: bool
-    taken: set[str]
+    used: set[str]
 
-    def free(self, names: Iterable[str]) -> str:
-        """Return the first name that no record has yet, and take it."""
-        found = next(each for each in names if each not in self.taken)
-        self.taken.add(found)
-        return found
+    def unused_name(self, names: Iterable[str]) -> str:
+        """Return the first unused name, and mark it as used."""
+        name = next(name for name in names if name not in self.used)
+        self.used.add(name)
+        return name
 
     def record(
-        self, name: str, members: list[tuple[str, logical.Type, bool]], docs: Mapping[str, str] = _NONE
+        self, name: str, members: list[tuple[str, logical.Type, bool]], docs: Mapping[str, str] = _NO_DOCS
     ) -> dict[str, Any]:
-        """Return a record; `docs` are texts about its members, the empty name that about itself."""
-        called = avro_names(member[0] for member in members)
+        """Return a record; `docs` has the texts of its members, and of the record under the empty name."""
+        names = avro_names(member[0] for member in members)
         fields = [
-            {**self.field(avro, type_, nullable=nullable), **_doc(docs, own)}
-            for avro, (own, type_, nullable) in zip(called, members, strict=True)
+            {**self.field(avro, type_, nullable=nullable), **_doc(docs, column)}
+            for avro, (column, type_, nullable) in zip(names, members, strict=True)
         ]
         return {"type": "record", "name": name, **_doc(docs, ""), "fields": fields}
 
@@ -226,35 +227,36 @@ class _Making:
             case "map":
                 return {"type": "map", "values": ["null", self.type(type_.value)]}
             case "record":
-                name = self.free(map("record{}".format, count()))
-                return self.record(name, [(each.name, each.type, each.nullable) for each in type_.fields])
+                name = self.unused_name(map("record{}".format, count()))
+                return self.record(name, [(field.name, field.type, field.nullable) for field in type_.fields])
             case name:
                 return _PLAIN.get(name, "string")
 
 
 @dataclass(frozen=True, slots=True)
 class InlineOptions:
-    """The options of FORMAT AVRO USING SCHEMA: whether a zero and the id of a schema stand before each message."""
+    """The options of FORMAT AVRO USING SCHEMA: whether a zero byte and a schema's id precede each message."""
 
     confluent_wire_format: bool = True
 
 
-def plan(messages: SourceMessages, planning: PlanningContext) -> FormatPlan:
-    """Plan the columns of a schema's fields, or those that are declared; raises SQ2413 and SQ248x.
+def plan_source(messages: SourceMessages, planning: PlanningContext) -> FormatPlan:
+    """Plan the columns of a schema's fields, or the declared columns. Raise SQ2413 or SQ248x.
 
-    The options: `schema` and `references` are texts, `wire` tells whether ids stand before messages, `name` what a
-    value is called that is no record.
+    The planned options are `options.AvroReadOptions`.
     """
     registry = registry_options(messages, planning)
-    schema = known(messages)
-    given = messages.format.schema
+    schema = planned_schema(messages)
+    clause = messages.format.schema
     wire = True
-    if given is not None and given.registry is None:
-        wire = bind(given.options, InlineOptions, owner="schemas in statements", span=given.span).confluent_wire_format
+    if clause is not None and clause.registry is None:
+        wire = bind(
+            clause.options, InlineOptions, owner="schemas in statements", span=clause.span
+        ).confluent_wire_format
     name = "key" if messages.part == "key" else "data"
     references = list(schema.references.values())
     options: dict[str, Any] = {"schema": schema.text, "references": references, "wire": wire, "name": name}
-    columns = _columns(messages, options)
+    columns = _columns(messages, AvroReadOptions.from_plan(options))
     options |= registry
     if not messages.columns:
         return FormatPlan(options, columns)
@@ -262,15 +264,15 @@ def plan(messages: SourceMessages, planning: PlanningContext) -> FormatPlan:
     return FormatPlan(options)
 
 
-def _columns(messages: SourceMessages, options: dict[str, Any]) -> tuple[logical.Column, ...]:
-    """Return the columns of the schema; with ENVELOPE DEBEZIUM of the rows in it."""
-    from sinkql.connectors.confluent.avro.columns import columns_of, rows_of  # fastavro, only where it is planned
+def _columns(messages: SourceMessages, options: AvroReadOptions) -> tuple[logical.Column, ...]:
+    """Return the columns of the schema; with ENVELOPE DEBEZIUM, the columns of its rows."""
+    from sinkql.connectors.confluent.avro.columns import columns_of, rows_of  # imports fastavro
     from sinkql.connectors.confluent.avro.resolution import parse
 
     try:
-        parsed = parse(options["schema"], options["references"]).as_record(options["name"])
+        parsed = parse(options.schema, options.references).as_record(options.name)
         if messages.part == "value" and messages.statement.envelope == "DEBEZIUM":
             parsed = rows_of(parsed)
         return columns_of(parsed)
     except ValueError as error:
-        raise unusable(messages, error) from None
+        raise invalid_schema_error(messages, error) from None

@@ -1,9 +1,8 @@
-"""A writer's and a reader's Avro schema → the declared columns of messages, by the rules of schema resolution.
+"""Parse Avro schemas, and resolve a writer's schema to the declared columns by Avro's rules of schema resolution.
 
-Fields go by name, or by an alias that the reader's schema has; one that the writer does not have is the reader's
-default, or NULL. Values of one type become those of another where that has room for them, and says the same.
-
-Avro schemas as Kafka Connect writes them → the same with Avro's own names of dates and times.
+Fields match by name, or by an alias in the reader's schema. A field that the writer does not have is the reader's
+default, or NULL. A value is converted to another type if that type can represent it with the same meaning. Names of
+Kafka Connect's date and time types become Avro's logical types.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import pyarrow as pa
 from sinkql import physical
 from sinkql.connector_api.types import arrow_type
 from sinkql.connectors.confluent.avro.column_reader import JSON, Node, Schema, node_of
-from sinkql.connectors.confluent.avro.cursor import Rows, Walk
+from sinkql.connectors.confluent.avro.cursor import Cursor, Rows
 from sinkql.decode.arrow_values import column_of, inferred, json_text, readable
 from sinkql.decode.avro_schema import ZONED, column_of_schema
 from sinkql.decode.text_column import Failures
@@ -29,33 +28,33 @@ from sinkql.logical.numeric_type import FLOATS, SIGNED
 Conform = Callable[[pa.Array], pa.Array]
 
 
-class UnfitError(ValueError):
-    """No message of the writer's schema can have the declared columns; the text says why."""
+class SchemaMismatchError(ValueError):
+    """No message of the writer's schema can have the declared columns, for the reason in the text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A schema as fastavro has read it, and what it and those that it refers to define by name."""
+    """A schema that fastavro has parsed, with the named types of the schema and its references."""
 
     schema: Schema
     names: Mapping[str, Schema]
 
     @property
-    def of_records(self) -> bool:
-        """Tell whether values are records."""
-        return _record(self.schema)
+    def is_record(self) -> bool:
+        """Whether values are records."""
+        return _is_record(self.schema)
 
     def as_record(self, name: str) -> Parsed:
-        """Return the schema of records with a field of that name, where values are not records themselves.
+        """Return the schema; if its values are not records, a schema of records with one field `name`.
 
-        Avro writes both in the same way.
+        Both have the same encoding.
         """
-        if self.of_records:
+        if self.is_record:
             return self
         return Parsed({"type": "record", "name": "row", "fields": [{"name": name, "type": self.schema}]}, self.names)
 
     def follow(self, schema: Schema) -> Schema:
-        """Return what a name stands for, and of null and another type the other one."""
+        """Return the definition of a named type, and the type of a nullable union."""
         if isinstance(schema, list) and len(schema) == 2 and schema.count("null") == 1:
             schema = schema[1 - schema.index("null")]
         while True:
@@ -68,22 +67,22 @@ class Parsed:
 
 
 def parse(text: str, references: Sequence[str] = ()) -> Parsed:
-    """Return a schema from its text, after those that it refers to; raises ValueError."""
+    """Return the schema of a text; `references` are parsed before it. Raise ValueError for an invalid schema."""
     names: dict[str, Schema] = {}
     try:
         for reference in references:
-            fastavro.parse_schema(named(msgspec.json.decode(reference)), named_schemas=names)
-        schema = fastavro.parse_schema(named(msgspec.json.decode(text)), named_schemas=names)
+            fastavro.parse_schema(with_logical_types(msgspec.json.decode(reference)), named_schemas=names)
+        schema = fastavro.parse_schema(with_logical_types(msgspec.json.decode(text)), named_schemas=names)
         return Parsed(schema, names)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise ValueError(f"it is not JSON: {error}") from None
-    except Exception as error:  # fastavro raises what comes up in it
+    except Exception as error:  # fastavro raises many kinds
         raise ValueError(str(error) or type(error).__name__) from None
 
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """A field of the writer's: which columns have its values, and how these are made of it."""
+    """A field of the writer's schema, and the columns that get its values with their conversions."""
 
     name: str
     node: Node
@@ -91,79 +90,79 @@ class _Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
-    """How records of a writer's schema become columns; `constants` are those that the writer does not have."""
+class Resolution:
+    """A reader of a writer's records as columns; `constants` are the columns that the writer does not have."""
 
     columns: tuple[physical.Column, ...]
     fields: tuple[_Field, ...]
     constants: Mapping[int, pa.Array] = field(default_factory=dict)
 
-    def read(self, walk: Walk, rows: Rows) -> tuple[list[pa.Array], Failures]:
-        """Read the records of some messages; return the columns, and by the places of rows why one does not fit."""
+    def read(self, cursor: Cursor, rows: Rows) -> tuple[list[pa.Array], Failures]:
+        """Read the records of some messages; return the columns, and the errors by row."""
         failures: Failures = {}
-        count = len(walk) if rows is None else len(rows)
-        found: dict[int, pa.Array] = {}
-        for place, constant in self.constants.items():
+        count = len(cursor) if rows is None else len(rows)
+        arrays: dict[int, pa.Array] = {}
+        for index, constant in self.constants.items():
             repeated = constant.take(pa.array(np.zeros(count, np.int64)))
-            found[place] = _converted(repeated, self.columns[place], failures)
-        for each in self.fields:
-            if not each.columns:
-                each.node.skip(walk, rows)
-                walk.after(each.name)
+            arrays[index] = _convert(repeated, self.columns[index], failures)
+        for entry in self.fields:
+            if not entry.columns:
+                entry.node.skip(cursor, rows)
+                cursor.end_field(entry.name)
                 continue
-            values = each.node.read(walk, rows)
-            walk.after(each.name)
-            for place, conform in each.columns:
-                found[place] = _converted(values if conform is None else conform(values), self.columns[place], failures)
-        return [found[place] for place in range(len(self.columns))], failures
+            values = entry.node.read(cursor, rows)
+            cursor.end_field(entry.name)
+            for index, conform in entry.columns:
+                arrays[index] = _convert(values if conform is None else conform(values), self.columns[index], failures)
+        return [arrays[index] for index in range(len(self.columns))], failures
 
 
-def fit(writer: Parsed, reader: Parsed, columns: Sequence[physical.Column]) -> Fit:
-    """Return how a writer's records become columns; raises UnfitError."""
-    wrote, reads = writer.schema, reader.schema
-    of_reader = {each["name"]: each for each in reads["fields"]}
-    names = [each["name"] for each in wrote["fields"]]
-    taken: dict[str, list[tuple[int, Conform | None]]] = {name: [] for name in names}
+def resolve(writer: Parsed, reader: Parsed, columns: Sequence[physical.Column]) -> Resolution:
+    """Return the resolution of a writer's schema to columns of the reader's. Raise SchemaMismatchError."""
+    writer_schema, reader_schema = writer.schema, reader.schema
+    reader_fields = {field["name"]: field for field in reader_schema["fields"]}
+    names = [field["name"] for field in writer_schema["fields"]]
+    targets: dict[str, list[tuple[int, Conform | None]]] = {name: [] for name in names}
     constants = {}
-    for place, column in enumerate(columns):
-        wanted = of_reader[column.name]
-        name = _matching(wanted, names)
+    for index, column in enumerate(columns):
+        wanted = reader_fields[column.name]
+        name = _matching_name(wanted, names)
         if name is None:
-            constants[place] = _constant(wanted, reader, column.name, nullable=column.nullable)
+            constants[index] = _constant(wanted, reader, column.name, nullable=column.nullable)
         else:
-            written = wrote["fields"][names.index(name)]
-            conformed = _conform(written["type"], writer, wanted["type"], reader)
-            taken[name].append((place, _column(written["type"], writer, column, conformed)))
+            written = writer_schema["fields"][names.index(name)]
+            conversion = _conform(written["type"], writer, wanted["type"], reader)
+            targets[name].append((index, _column(written["type"], writer, column, conversion)))
     fields = [
-        _Field(each["name"], node_of(each["type"], writer.names), tuple(taken[each["name"]]))
-        for each in wrote["fields"]
+        _Field(field["name"], node_of(field["type"], writer.names), tuple(targets[field["name"]]))
+        for field in writer_schema["fields"]
     ]
-    return Fit(tuple(columns), tuple(fields), constants)
+    return Resolution(tuple(columns), tuple(fields), constants)
 
 
-def _record(schema: Schema) -> bool:
+def _is_record(schema: Schema) -> bool:
     return isinstance(schema, dict) and schema["type"] in ("record", "error")
 
 
-def _matching(wanted: Mapping[str, Any], names: Sequence[str]) -> str | None:
-    """Return by which name a writer has a field of the reader's."""
+def _matching_name(wanted: Mapping[str, Any], names: Sequence[str]) -> str | None:
+    """Return the name of the writer's field for a field of the reader's; None if the writer has none."""
     return next((name for name in (wanted["name"], *wanted.get("aliases", ())) if name in names), None)
 
 
 def _constant(wanted: Mapping[str, Any], reader: Parsed, name: str, *, nullable: bool) -> pa.Array:
-    """Return the one value of a field that the writer does not have."""
+    """Return the default of a field that the writer does not have. Raise SchemaMismatchError without a default."""
     column = column_of_schema(wanted["type"], reader.names)
     if "default" in wanted:
         return column.array([_raw(wanted["type"], reader, wanted["default"])])
     if nullable:
         return column.array([None])
-    raise UnfitError(f'it has no field "{name}", for which there is no default')
+    raise SchemaMismatchError(f'it has no field "{name}", and the reader\'s schema has no default for it')
 
 
 def _raw(schema: Schema, reader: Parsed, value: Any) -> Any:
-    """Return a default as fastavro gives values where it knows no logical types, and texts are bytes."""
+    """Return a default in fastavro's form without logical types; texts are bytes."""
     if isinstance(schema, list):
-        return None if value is None else _raw(next(each for each in schema if each != "null"), reader, value)
+        return None if value is None else _raw(next(branch for branch in schema if branch != "null"), reader, value)
     schema = reader.follow(schema)
     match schema if isinstance(schema, str) else schema["type"]:
         case "string":
@@ -173,64 +172,69 @@ def _raw(schema: Schema, reader: Parsed, value: Any) -> Any:
         case "float" | "double":
             return float(value)
         case "array":
-            return [_raw(schema["items"], reader, each) for each in value]
+            return [_raw(schema["items"], reader, item) for item in value]
         case "map":
-            return {key: _raw(schema["values"], reader, each) for key, each in value.items()}
+            return {key: _raw(schema["values"], reader, item) for key, item in value.items()}
         case "record" | "error":
-            given = {each["name"]: value.get(each["name"], each.get("default")) for each in schema["fields"]}
-            return {each["name"]: _raw(each["type"], reader, given[each["name"]]) for each in schema["fields"]}
+            values = {field["name"]: value.get(field["name"], field.get("default")) for field in schema["fields"]}
+            return {field["name"]: _raw(field["type"], reader, values[field["name"]]) for field in schema["fields"]}
         case _:
             return value
 
 
-def _column(schema: Schema, writer: Parsed, column: physical.Column, conformed: _Conformed) -> Conform | None:
-    """Return what makes values that a column's type can be made of; raises UnfitError."""
-    told, declared = conformed.told, column.type
+def _column(schema: Schema, writer: Parsed, column: physical.Column, conversion: _Conversion) -> Conform | None:
+    """Return the conversion of a field's values for a column. Raise SchemaMismatchError if none exists."""
+    arrow, declared = conversion.type, column.type
     if writer.follow(schema) == "null":
         return lambda values: pa.nulls(len(values), arrow_type(declared))
-    if declared == "jsonb" and told != JSON and not pa.types.is_nested(told):
+    if declared == "jsonb" and arrow != JSON and not pa.types.is_nested(arrow):
         return _json_texts
-    interval = declared == "interval" and duration(schema, writer)
-    promoted = declared in FLOATS and inferred(told) in SIGNED
-    if not (declared == "jsonb" or interval or promoted or readable(told, declared)):
-        raise UnfitError(f'its field for column "{column.name}" is {inferred(told)}, and not {declared}')
-    return conformed.make
+    interval = declared == "interval" and is_duration(schema, writer)
+    promoted = declared in FLOATS and inferred(arrow) in SIGNED
+    if not (declared == "jsonb" or interval or promoted or readable(arrow, declared)):
+        raise SchemaMismatchError(f'its field for column "{column.name}" is {inferred(arrow)}, not {declared}')
+    return conversion.make
 
 
-def duration(schema: Schema, parsed: Parsed) -> bool:
-    """Tell whether values of a schema are intervals."""
-    found = parsed.follow(schema)
-    whole = ("fixed", 12, "duration")
-    return isinstance(found, dict) and (found["type"], found.get("size"), found.get("logicalType")) == whole
+def is_duration(schema: Schema, parsed: Parsed) -> bool:
+    """Return whether values of a schema are durations."""
+    definition = parsed.follow(schema)
+    expected = ("fixed", 12, "duration")
+    return (
+        isinstance(definition, dict)
+        and (definition["type"], definition.get("size"), definition.get("logicalType")) == expected
+    )
 
 
 def _json_texts(values: pa.Array) -> pa.Array:
-    return pa.array([None if each is None else _json_text(each) for each in values.to_pylist()], pa.string())
+    return pa.array([None if value is None else _json_text(value) for value in values.to_pylist()], pa.string())
 
 
 def _json_text(value: Any) -> str:
     try:
         return json_text(value)
     except ValueError:
-        return str(value)  # which is not JSON: an invalid row says so
+        return str(value)  # invalid JSON: decoding the text reports it
 
 
 @dataclass(frozen=True, slots=True)
-class _Conformed:
-    """What makes arrays of the writer's type have the reader's fields, None where they have them; of which type."""
+class _Conversion:
+    """The conversion of arrays to the reader's fields, None if it is not needed, and the type of its result."""
 
     make: Conform | None
-    told: pa.DataType
+    type: pa.DataType
 
 
-def _conform(written: Schema, writer: Parsed, wanted: Schema, reader: Parsed) -> _Conformed:
+def _conform(written: Schema, writer: Parsed, wanted: Schema, reader: Parsed) -> _Conversion:
     one, other = writer.follow(written), reader.follow(wanted)
-    told = column_of_schema(written, writer.names).told
-    if told == JSON:
-        return _Conformed(None, told)
-    if _record(one) and _record(other):
+    arrow = column_of_schema(written, writer.names).told
+    if arrow == JSON:
+        return _Conversion(None, arrow)
+    if _is_record(one) and _is_record(other):
         return _conform_record(one, writer, other, reader)
-    kinds = [each if isinstance(each, str) else each["type"] for each in (one, other) if not isinstance(each, list)]
+    kinds = [
+        schema if isinstance(schema, str) else schema["type"] for schema in (one, other) if not isinstance(schema, list)
+    ]
     plain = isinstance(one, str) or "logicalType" not in one
     match kinds:
         case ["array", "array"]:
@@ -239,70 +243,76 @@ def _conform(written: Schema, writer: Parsed, wanted: Schema, reader: Parsed) ->
             return _conform_values(_conform(one["values"], writer, other["values"], reader))
         case ["bytes", "string"] | ["string", "bytes"] if plain:
             type_ = pa.string() if kinds[1] == "string" else pa.binary()
-            return _Conformed(lambda values: values.view(type_), type_)
-    return _Conformed(None, told)
+            return _Conversion(lambda values: values.view(type_), type_)
+    return _Conversion(None, arrow)
 
 
-def _conform_record(one: Schema, writer: Parsed, other: Schema, reader: Parsed) -> _Conformed:
-    names = [each["name"] for each in one["fields"]]
-    parts: list[tuple[str, int, _Conformed, pa.Array | None]] = []
-    for each in other["fields"]:
-        name = _matching(each, names)
+def _conform_record(one: Schema, writer: Parsed, other: Schema, reader: Parsed) -> _Conversion:
+    names = [entry["name"] for entry in one["fields"]]
+    parts: list[tuple[str, int, _Conversion, pa.Array | None]] = []
+    for entry in other["fields"]:
+        name = _matching_name(entry, names)
         if name is None:
-            nullable = isinstance(each["type"], list) and "null" in each["type"]
-            constant = _constant(each, reader, each["name"], nullable=nullable)
-            told = column_of_schema(each["type"], reader.names).told
-            parts.append((each["name"], -1, _Conformed(None, told), constant))
+            nullable = isinstance(entry["type"], list) and "null" in entry["type"]
+            constant = _constant(entry, reader, entry["name"], nullable=nullable)
+            arrow = column_of_schema(entry["type"], reader.names).told
+            parts.append((entry["name"], -1, _Conversion(None, arrow), constant))
         else:
-            place = names.index(name)
-            inner = _conform(one["fields"][place]["type"], writer, each["type"], reader)
-            parts.append((each["name"], place, inner, None))
-    told = pa.struct([(name, part.told) for name, _, part, _ in parts])
+            index = names.index(name)
+            inner = _conform(one["fields"][index]["type"], writer, entry["type"], reader)
+            parts.append((entry["name"], index, inner, None))
+    arrow = pa.struct([(name, part.type) for name, _, part, _ in parts])
     same = [name for name, *_ in parts] == names and all(part.make is None for _, _, part, _ in parts)
 
     def make(values: pa.Array) -> pa.Array:
-        held = values.flatten()
+        children = values.flatten()
         arrays = []
-        for _, place, part, constant in parts:
+        for _, index, part, constant in parts:
             if constant is not None:
                 arrays.append(constant.take(pa.array(np.zeros(len(values), np.int64))))
             else:
-                arrays.append(held[place] if part.make is None else part.make(held[place]))
+                arrays.append(children[index] if part.make is None else part.make(children[index]))
         return pa.StructArray.from_arrays(arrays, names=[name for name, *_ in parts], mask=values.is_null())
 
-    return _Conformed(None if same else make, told)
+    return _Conversion(None if same else make, arrow)
 
 
-def _conform_items(item: _Conformed) -> _Conformed:
+def _conform_items(item: _Conversion) -> _Conversion:
+    conform = item.make
+    if conform is None:
+        return _Conversion(None, pa.list_(item.type))
+
     def make(values: pa.Array) -> pa.Array:
-        assert item.make is not None
         mask = values.is_null() if values.null_count else None
-        return pa.ListArray.from_arrays(values.offsets, item.make(values.values), mask=mask)
+        return pa.ListArray.from_arrays(values.offsets, conform(values.values), mask=mask)
 
-    return _Conformed(make if item.make is not None else None, pa.list_(item.told))
+    return _Conversion(make, pa.list_(item.type))
 
 
-def _conform_values(value: _Conformed) -> _Conformed:
+def _conform_values(value: _Conversion) -> _Conversion:
+    conform = value.make
+    if conform is None:
+        return _Conversion(None, pa.map_(pa.string(), value.type))
+
     def make(values: pa.Array) -> pa.Array:
-        assert value.make is not None
         mask = values.is_null() if values.null_count else None
-        return pa.MapArray.from_arrays(values.offsets, values.keys, value.make(values.items), mask=mask)
+        return pa.MapArray.from_arrays(values.offsets, values.keys, conform(values.items), mask=mask)
 
-    return _Conformed(make if value.make is not None else None, pa.map_(pa.string(), value.told))
+    return _Conversion(make, pa.map_(pa.string(), value.type))
 
 
-def _converted(values: pa.Array, column: physical.Column, failures: Failures) -> pa.Array:
-    own: Failures = {}
-    found = column_of(values, column.type, own)
-    for row, message in own.items():
+def _convert(values: pa.Array, column: physical.Column, failures: Failures) -> pa.Array:
+    errors: Failures = {}
+    array = column_of(values, column.type, errors)
+    for row, message in errors.items():
         failures.setdefault(row, f'column "{column.name}": {message}')
     if not column.nullable and values.null_count:
         for row in np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False)).tolist():
             failures.setdefault(row, f'null value in column "{column.name}", which is NOT NULL')
-    return found
+    return array
 
 
-ConnectSchema = Any  # as JSON has it: a name, a list of branches, or an object
+ConnectSchema = Any  # decoded JSON: a name, a list of branches, or an object
 
 _TIME = "io.debezium.time."
 _LOGICAL = {
@@ -316,16 +326,17 @@ _LOGICAL = {
 }
 
 
-def named(schema: ConnectSchema) -> ConnectSchema:
-    """Return a schema where numbers and texts that Debezium means as dates and times say so."""
+def with_logical_types(schema: ConnectSchema) -> ConnectSchema:
+    """Return a schema in which Debezium's date and time types have Avro's logical types."""
     if isinstance(schema, list):
-        return [named(branch) for branch in schema]
+        return [with_logical_types(branch) for branch in schema]
     if not isinstance(schema, dict):
         return schema
-    found = {key: named(each) if key in ("type", "items", "values") else each for key, each in schema.items()}
-    if isinstance(found.get("fields"), list):
-        found["fields"] = [named(each) for each in found["fields"]]
-    kind, said = found.get("type"), found.get("connect.name")
-    if isinstance(kind, str) and isinstance(said, str) and (kind, said) in _LOGICAL:
-        found.setdefault("logicalType", _LOGICAL[kind, said])
-    return found
+    nested = ("type", "items", "values")
+    result = {key: with_logical_types(value) if key in nested else value for key, value in schema.items()}
+    if isinstance(result.get("fields"), list):
+        result["fields"] = [with_logical_types(field) for field in result["fields"]]
+    kind, connect_name = result.get("type"), result.get("connect.name")
+    if isinstance(kind, str) and isinstance(connect_name, str) and (kind, connect_name) in _LOGICAL:
+        result.setdefault("logicalType", _LOGICAL[kind, connect_name])
+    return result

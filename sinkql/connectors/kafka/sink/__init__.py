@@ -1,11 +1,10 @@
-"""Sinks into topics of Kafka.
+"""Sinks into Kafka topics, exactly once by transactions.
 
-* `plan`: the statement → formats of keys and values, and the writer's options.
-* `partition`: PARTITION BY → the partition of each message.
-* `encode`, `encode`: rows → messages of JSON, TEXT and BYTES.
-* `task`: rows of a bucket → the messages that tell how its keys change, put by in a file.
-* `writer`: the topic is made, or found to be the one that the sink has written to.
-* `progress`: how far sinks are, by their ids, in a topic of its own.
-* `transaction`: messages and progress → the broker, all of them or none.
-* `writer`: what a job writes with.
+* `plan`: Plan CREATE SINK: the formats of keys and values, and the writer's options.
+* `partition`: Compute the partition of each message by PARTITION BY.
+* `writer`: Own the topic of a sink: create it, write batches as transactions, and recover.
+* `progress`: Read and write the progress of a sink in the progress topic.
+* `task`: Write the messages of one bucket into a file.
+* `encode`: Encode rows as JSON, TEXT and BYTES.
+* `transaction`: Send files of messages and the progress to the brokers in one transaction.
 """

@@ -1,10 +1,9 @@
-"""Rows → messages of JSON, TEXT and BYTES; a `MessageEncoder` each.
+"""Encode rows as messages of JSON, TEXT and BYTES, whole Arrow columns at a time.
 
-Arrow columns → texts of JSON, a value each, whole columns at a time.
-
-Booleans, whole numbers and floating-point numbers are JSON's own; those that are not finite are NULL, as JSON has none.
-A numeric is a text with its digits, a timestamp one with milliseconds since 1970, three digits behind the point; jsonb
-stands as it is. Arrays and lists are arrays, records and maps are objects. All else is its text in SQL.
+In JSON, booleans, integers and floating-point numbers have JSON's types; numbers that are not finite become NULL. A
+numeric is a string of its digits. A timestamp is a string of milliseconds since 1970 with three decimals. A jsonb is
+written unchanged. Arrays and lists are arrays, records and maps are objects. Every other value is the string of its SQL
+text.
 """
 
 from __future__ import annotations
@@ -24,82 +23,84 @@ from sinkql.logical.numeric_type import INTEGERS
 
 @dataclass(frozen=True, slots=True)
 class JsonRows:
-    """An object a row, whose members are the columns in their order."""
+    """An encoder that writes each row as an object with the columns in their order."""
 
     columns: tuple[physical.Column, ...]
 
     def encode(self, rows: pa.RecordBatch) -> Sequence[bytes | None]:
         """Return the object of each row."""
-        names, types = [each.name for each in self.columns], [parse_type(each.type) for each in self.columns]
-        found = objects(names, types, [rows.column(name) for name in names])
-        return _bytes(found)
+        names, types = [column.name for column in self.columns], [parse_type(column.type) for column in self.columns]
+        values = objects(names, types, [rows.column(name) for name in names])
+        return _bytes(values)
 
 
 @dataclass(frozen=True, slots=True)
 class TextRows:
-    """The text of a row's one column."""
+    """An encoder that writes the text of a single column."""
 
     column: physical.Column
     null: bytes | None
 
     def encode(self, rows: pa.RecordBatch) -> Sequence[bytes | None]:
-        """Return the text of each row, and what stands for NULL."""
-        found = _bytes(texts(rows.column(self.column.name), parse_type(self.column.type)))
-        return [self.null if each is None else each for each in found]
+        """Return the text of each row, and `null` for NULL."""
+        values = _bytes(texts(rows.column(self.column.name), parse_type(self.column.type)))
+        return [self.null if column is None else column for column in values]
 
 
 @dataclass(frozen=True, slots=True)
 class BytesRows:
-    """The bytes of a row's one column."""
+    """An encoder that writes the bytes of a single column."""
 
     column: physical.Column
     null: bytes | None
 
     def encode(self, rows: pa.RecordBatch) -> Sequence[bytes | None]:
-        """Return the bytes of each row, and what stands for NULL."""
-        return [self.null if each is None else each for each in rows.column(self.column.name).to_pylist()]
+        """Return the bytes of each row, and `null` for NULL."""
+        return [self.null if column is None else column for column in rows.column(self.column.name).to_pylist()]
 
 
-def _bytes(found: pa.StringArray) -> Sequence[bytes | None]:
-    encoded: Sequence[bytes | None] = found.cast(pa.binary()).to_pylist()
+def _bytes(texts: pa.StringArray) -> Sequence[bytes | None]:
+    encoded: Sequence[bytes | None] = texts.cast(pa.binary()).to_pylist()
     return encoded
 
 
 _PLAIN = r'["\\\x00-\x1f]'
-"""What a text of JSON cannot have as it is."""
+"""The characters that JSON strings have to escape."""
 
 
 def objects(names: Sequence[str], types: Sequence[logical.Type], columns: Sequence[pa.Array]) -> pa.StringArray:
-    """Return an object a row with a member a column; there is at least one."""
+    """Return an object for each row with a member for each column; at least one column is required."""
     parts: list[pa.Array | str] = []
-    for place, (name, type_, column) in enumerate(zip(names, types, columns, strict=True)):
-        parts += [f"{',' if place else '{'}{_quoted(name)}:", values(column, type_)]
+    for index, (name, type_, column) in enumerate(zip(names, types, columns, strict=True)):
+        parts += [f"{',' if index else '{'}{_quoted(name)}:", values(column, type_)]
     return pc.binary_join_element_wise(*parts, "}", "")
 
 
 def values(column: pa.Array, type_: logical.Type) -> pa.StringArray:
-    """Return the value of each row; that of NULL is `null`."""
+    """Return the JSON value of each row; `null` for NULL."""
     return pc.fill_null(_values(column, type_), "null")
 
 
 def texts(column: pa.Array, type_: logical.Type) -> pa.StringArray:
-    """Return the text of each value as a cast in SQL has it; NULL for NULL."""
+    """Return the text of each value, as a cast to text returns it; NULL for NULL."""
     match type_.name:
         case "boolean":
             return pc.if_else(column, "true", "false")
         case "numeric" | "uint8":
-            return _numerals(column)
+            return _numeric_texts(column)
         case "real" | "double precision":
-            return _floating(column)
+            return _float_texts(column)
         case "bytea":
-            return pa.array([None if each is None else "\\x" + each.hex() for each in column.to_pylist()], pa.string())
+            return pa.array(
+                [None if value is None else "\\x" + value.hex() for value in column.to_pylist()], pa.string()
+            )
         case "time":
             return _trimmed(column.cast(pa.string()))
         case "timestamp":
             return _trimmed(column.cast(pa.string()))
         case "timestamptz":
-            moments = _trimmed(column.cast(pa.timestamp("us")).cast(pa.string()))
-            return pc.binary_join_element_wise(moments, "+00", "")
+            timestamps = _trimmed(column.cast(pa.timestamp("us")).cast(pa.string()))
+            return pc.binary_join_element_wise(timestamps, "+00", "")
         case _:
             return _values(column, type_) if type_.nested else column.cast(pa.string())
 
@@ -131,33 +132,33 @@ def _quoted(text: str) -> str:
     return msgspec.json.encode(text).decode()
 
 
-def _strings(found: pa.StringArray) -> pa.StringArray:
-    if pc.any(pc.match_substring_regex(found, _PLAIN)).as_py():
-        return pa.array([None if each is None else _quoted(each) for each in found.to_pylist()], pa.string())
-    return pc.binary_join_element_wise('"', found, '"', "")
+def _strings(texts: pa.StringArray) -> pa.StringArray:
+    if pc.any(pc.match_substring_regex(texts, _PLAIN)).as_py():
+        return pa.array([None if text is None else _quoted(text) for text in texts.to_pylist()], pa.string())
+    return pc.binary_join_element_wise('"', texts, '"', "")
 
 
-def _numerals(column: pa.Array) -> pa.StringArray:
-    found = column.cast(pa.string())
-    if pc.any(pc.match_substring(found, "E")).as_py():  # small ones have an exponent
-        return pa.array([None if each is None else f"{each:f}" for each in column.to_pylist()], pa.string())
-    return found
+def _numeric_texts(column: pa.Array) -> pa.StringArray:
+    texts = column.cast(pa.string())
+    if pc.any(pc.match_substring(texts, "E")).as_py():  # small numbers have an exponent
+        return pa.array([None if value is None else f"{value:f}" for value in column.to_pylist()], pa.string())
+    return texts
 
 
-def _floating(column: pa.Array) -> pa.StringArray:
-    found = column.cast(pa.string())
+def _float_texts(column: pa.Array) -> pa.StringArray:
+    texts = column.cast(pa.string())
     for arrow, sql in (("nan", "NaN"), ("inf", "Infinity"), ("-inf", "-Infinity")):
-        found = pc.if_else(pc.equal(found, arrow), sql, found)
-    return found
+        texts = pc.if_else(pc.equal(texts, arrow), sql, texts)
+    return texts
 
 
-def _trimmed(found: pa.StringArray) -> pa.StringArray:
-    """Return times without the zeros at the end of their fractions."""
-    return pc.replace_substring_regex(found, r"\.?0*$", "") if _fractions(found) else found
+def _trimmed(texts: pa.StringArray) -> pa.StringArray:
+    """Return times without trailing zeros of their fractions."""
+    return pc.replace_substring_regex(texts, r"\.?0*$", "") if _have_fractions(texts) else texts
 
 
-def _fractions(found: pa.StringArray) -> bool:
-    return bool(pc.any(pc.match_substring(found, ".")).as_py())
+def _have_fractions(texts: pa.StringArray) -> bool:
+    return bool(pc.any(pc.match_substring(texts, ".")).as_py())
 
 
 def _milliseconds(column: pa.Array) -> pa.StringArray:
@@ -182,7 +183,7 @@ def _maps(column: pa.Array, type_: logical.Type) -> pa.StringArray:
 
 
 def _joined(column: pa.Array, parts: pa.StringArray, begin: str, end: str) -> pa.StringArray:
-    """Return the texts of lists, given those of all that is in them."""
+    """Return the texts of lists, given the texts of all their items."""
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
     ends = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
     inside = pc.binary_join(pa.ListArray.from_arrays(pa.array(ends), parts), ",")

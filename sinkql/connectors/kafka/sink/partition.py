@@ -1,8 +1,7 @@
-"""PARTITION BY expression → the partition of each message: the number that a row gives, modulo how many there are."""
+"""Compute the partition of each message by PARTITION BY: the expression's value modulo the number of partitions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ import msgspec
 
 from sinkql import ast, codec, logical
 from sinkql.connector_api.types import python_values
+from sinkql.connectors.kafka.options import PartitionBy
 from sinkql.errors import SinkqlError
 from sinkql.evaluate import NotEvaluableError, function_of
 from sinkql.logical.expression import Expression, Reference, walk, without_spans
@@ -23,18 +23,18 @@ OPTION = "PARTITION BY"
 
 
 def plan_partition(option: ast.Option, statement: ast.CreateSink, shape: logical.Shape) -> dict[str, Any]:
-    """Return the tree of the expression and the columns that it reads, JSON-able; raises SQ22xx and SQ2368."""
+    """Return the planned expression (`options.PartitionBy`). Raise SQ22xx or SQ2368."""
     from sinkql.planner.query.scope import Scope
-    from sinkql.planner.query.translate import scalar  # sqlglot, only where there is something to read
+    from sinkql.planner.query.translate import scalar  # imports sqlglot
 
     assert isinstance(option.value, ast.Expression)
     tree = scalar(option.value, None, Scope.of((), shape.columns)).tree
     if tree.type.name not in RANGES:
         raise SinkqlError(
             "SQ2368",
-            f"{OPTION} takes a whole number, and this is {tree.type}",
+            f"{OPTION} takes a whole number, but the expression is {tree.type}",
             option.value.span,
-            hint="Write an expression of an integer type, such as a column with the number of a customer.",
+            hint="Write an expression of an integer type, for example the column of a customer's number.",
         )
     read = [node for node in walk(tree) if isinstance(node, Reference)]
     if statement.key is not None:
@@ -45,45 +45,45 @@ def plan_partition(option: ast.Option, statement: ast.CreateSink, shape: logical
                     "SQ2368",
                     f'{OPTION} reads column "{node.name}", which is not in the key',
                     node.span,
-                    hint=f"Use columns of KEY ({', '.join(key)}): all messages of a key belong into one partition.",
+                    hint=f"Use columns of KEY ({', '.join(key)}): all messages of a key have to be in one partition.",
                 )
     columns = list(dict.fromkeys(node.name for node in read))
     if function_of(tree, columns) is None:
         raise SinkqlError(
             "SQ2368",
-            f"{OPTION} has a function that sinks do not compute",
+            f"{OPTION} has a function that sinks cannot compute",
             option.value.span,
-            hint="Compute the number in a materialized view, as a column of its own.",
+            hint="Compute the number as a column of a materialized view.",
         )
     return {"tree": msgspec.json.encode(without_spans(tree), enc_hook=encoded).decode(), "columns": columns}
 
 
 @dataclass(frozen=True, slots=True)
 class Partitioning:
-    """The planned expression, and how many partitions there are."""
+    """The planned expression and the number of partitions."""
 
-    planned: Mapping[str, Any]
+    planned: PartitionBy
     count: int
 
     def of(self, rows: pa.Table) -> pa.Array:
-        """Return the partition of each row, the first one where the expression is NULL; raises SQ3201."""
+        """Return the partition of each row: the first one if the expression is NULL. Raise SQ3201 if it fails."""
         import pyarrow as pa
 
-        columns = self.planned["columns"]
-        value = function_of(codec.decoder(Expression, decoded).decode(self.planned["tree"]), columns)
-        assert value is not None, "it was planned"
-        given = [python_values(rows.column(name)) for name in columns]
-        found = []
-        for row in zip(*given, strict=True) if given else [()] * len(rows):
+        columns = self.planned.columns
+        value = function_of(codec.decoder(Expression, decoded).decode(self.planned.tree), columns)
+        assert value is not None, "`plan_partition` checked it"
+        values = [python_values(rows.column(name)) for name in columns]
+        partitions = []
+        for row in zip(*values, strict=True) if values else [()] * len(rows):
             try:
                 number = value(row)
             except (SinkqlError, NotEvaluableError) as error:
-                told = error.message if isinstance(error, SinkqlError) else "a value is out of range"
+                reason = error.message if isinstance(error, SinkqlError) else "a value is out of range"
                 raise SinkqlError(
                     "SQ3201",
-                    f"{OPTION} fails: {told}",
-                    detail=f"It fails on the row {dict(zip(columns, map(str, row), strict=True))}.",
-                    hint="Write an expression that no row fails on: create the sink anew, into a new topic.",
+                    f"{OPTION} failed: {reason}",
+                    detail=f"The row is {dict(zip(columns, map(str, row), strict=True))}.",
+                    hint="Use an expression that cannot fail, and recreate the sink with a new topic.",
                 ) from None
-            found.append(0 if number is None else number % self.count)
-        return pa.array(found, pa.int32())
+            partitions.append(0 if number is None else number % self.count)
+        return pa.array(partitions, pa.int32())

@@ -1,11 +1,6 @@
-"""CREATE SINK … INTO KAFKA → the formats of keys and values, and the writer's options.
+"""Plan CREATE SINK … INTO KAFKA: the formats of keys and values, and the writer's options (`options.WriteOptions`).
 
-The planned options, which `physical.Write.options` carries: `topic`; `partitions`, `replication` and `config` of a
-topic that the sink makes; `key_format` and `key_options` if there is a key, `value_format` and `value_options`; `row`,
-with ENVELOPE DEBEZIUM the type of a whole row; `headers`, a column; `partition_by`, a tree and its columns;
-`compression`; `refresh_ms`; `transactional_id` and `group`, what ids begin with; `progress_topic` and
-`progress_replication`; `letters`, where they are of the topic beside the sink's.
-What is left out is as usual.
+An option without a value is missing in the plan and has its default.
 """
 
 from __future__ import annotations
@@ -23,6 +18,7 @@ from sinkql.connector_api.options import bind, option_field, option_span
 from sinkql.connector_api.planning import OutsideAccess, PlanningContext, SinkMessages, SinkPlan
 from sinkql.connector_api.sink_options import SinkOptions
 from sinkql.connectors.kafka.connection import KIND
+from sinkql.connectors.kafka.options import KafkaConnection, WriteOptions
 from sinkql.connectors.kafka.sink.partition import OPTION, plan_partition
 from sinkql.errors import SinkqlError, Span
 from sinkql.logical.type import Field, record_type
@@ -31,12 +27,12 @@ OWNER = "sinks into Kafka"
 AT_CREATION = ("SNAPSHOT",)
 _LATER = ("LEGACY IDS",)
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
-_OF_BOTH = ("replication", "compression", "transactional_id", "group", "progress_topic", "progress_replication")
+_SHARED = ("replication", "compression", "transactional_id", "group", "progress_topic", "progress_replication")
 _LARGE = str(8 << 20)
-"""Of a topic of letters: a record is twice as large in them, as its bytes are written in hexadecimal digits."""
+"""The message limit of a topic of dead letters: a record doubles in size, since its bytes are hexadecimal digits."""
 _REFRESH = "TOPIC METADATA REFRESH INTERVAL"
 _MOST = {"TOPIC PARTITION COUNT": 2**31 - 1, "TOPIC REPLICATION FACTOR": 2**15 - 1}
-"""What the protocol has room for; brokers refuse far less."""
+"""The limits of the protocol; brokers have far lower ones."""
 _HEADERS = ("map[text=>text]", "map[text=>bytea]")
 
 
@@ -71,7 +67,7 @@ class TopicOptions:
 
 @dataclass(frozen=True, slots=True)
 class KafkaSinkOptions(SinkOptions):
-    """What WITH (…) says."""
+    """The options of WITH (…)."""
 
     commit_interval: timedelta = option_field("the time between two transactions", default=timedelta(seconds=1))
 
@@ -79,24 +75,24 @@ class KafkaSinkOptions(SinkOptions):
 def plan_sink(
     statement: ast.CreateSink, shape: logical.Shape, facts: logical.Facts, planning: PlanningContext
 ) -> SinkPlan:
-    """Bind the options, and plan the formats; raises SQ21xx, SQ2360 to SQ2368 and SQ2995."""
+    """Bind the options and plan the formats. Raise SQ21xx, SQ2360 to SQ2368 or SQ2995."""
     for option in statement.options:
         if option.name in _LATER and option.value != ast.Boolean(value=False):
             message = f"{option.name} of {OWNER} is not supported yet"
             raise SinkqlError("SQ2995", message, option.span, hint="Leave it out.")
-    given = [option for option in statement.options if not _as_usual(option)]
-    options = bind(given, TopicOptions, owner=OWNER, span=statement.kind_span, ignore=(OPTION,))
-    partition_by = _only([option for option in given if option.name == OPTION])
+    options_given = [option for option in statement.options if not _is_default_count(option)]
+    options = bind(options_given, TopicOptions, owner=OWNER, span=statement.kind_span, ignore=(OPTION,))
+    partition_by = _single_option([option for option in options_given if option.name == OPTION])
     _check_topic(statement, options)
     refresh = _refresh(statement, options)
     common = bind(statement.with_options, KafkaSinkOptions, owner=OWNER, span=statement.kind_span)
-    connection = planning.connection(statement.connection, KIND)
-    if options.topic == connection.options["progress_topic"]:
+    connection = KafkaConnection.from_plan(planning.connection(statement.connection, KIND).options)
+    if options.topic == connection.progress_topic:
         raise SinkqlError(
             "SQ2361",
-            f'topic "{options.topic}" is the one in which sinks of the connection keep how far they are',
+            f'topic "{options.topic}" is the progress topic of the connection',
             option_span(statement.options, "TOPIC", statement.kind_span),
-            hint="Write to another topic, or name another PROGRESS TOPIC in CREATE CONNECTION.",
+            hint="Write to another topic, or specify another PROGRESS TOPIC in CREATE CONNECTION.",
         )
     planned = {
         "topic": options.topic,
@@ -110,28 +106,29 @@ def plan_sink(
         "refresh_ms": refresh,
         "transactional_id": options.transactional_id_prefix,
         "group": options.progress_group_id_prefix,
-        "progress_topic": connection.options["progress_topic"],
-        "progress_replication": connection.options.get("progress_replication"),
+        "progress_topic": connection.progress_topic,
+        "progress_replication": connection.progress_replication,
     }
     return SinkPlan({name: value for name, value in planned.items() if value is not None}, shape.columns, common)
 
 
-def _only(given: Sequence[ast.Option]) -> ast.Option | None:
-    if len(given) > 1:
-        message = f"option {given[1].name} is given twice"
-        raise SinkqlError("SQ2102", message, given[1].name_span, hint="Keep one of them.")
-    return given[0] if given else None
+def _single_option(options: Sequence[ast.Option]) -> ast.Option | None:
+    if len(options) > 1:
+        message = f"option {options[1].name} is specified twice"
+        raise SinkqlError("SQ2102", message, options[1].name_span, hint="Keep one of them.")
+    return options[0] if options else None
 
 
-def _as_usual(option: ast.Option) -> bool:
-    """Tell whether a count is -1: as the brokers have it."""
+def _is_default_count(option: ast.Option) -> bool:
+    """Return whether an option is a count of -1, which means the default of the brokers."""
     count = option.name in ("TOPIC PARTITION COUNT", "TOPIC REPLICATION FACTOR")
     return count and isinstance(option.value, ast.Number) and option.value.text == "-1"
 
 
 def letters(write: physical.Write, columns: Sequence[physical.Column]) -> physical.Write:
-    """Return what writes the records that a sink's sources could not decode: as JSON to the topic `<topic>__errors`."""
-    kept = {name: write.options[name] for name in _OF_BOTH if name in write.options}
+    """Return the write of a sink's dead letters: as JSON into the topic `<topic>__errors`."""
+    topic = WriteOptions.from_plan(write.options).topic
+    shared = {name: value for name, value in write.options.items() if name in _SHARED}
     form: dict[str, Any] = {"value_format": "JSON", "value_options": {}, "config": {"max.message.bytes": _LARGE}}
     return msgspec.structs.replace(
         write,
@@ -141,15 +138,15 @@ def letters(write: physical.Write, columns: Sequence[physical.Column]) -> physic
         change="append",
         key=(),
         proven=False,
-        options={**kept, **form, "topic": f"{write.options['topic']}__errors", "letters": True},
+        options={**shared, **form, "topic": f"{topic}__errors", "letters": True},
     )
 
 
-def find(
+def check_brokers(
     statement: ast.CreateSink, sink: logical.Sink, access: OutsideAccess, *, job: physical.Job | None = None
 ) -> logical.Facts:
-    """Look whether the brokers answer; nothing is kept."""
-    from sinkql.connectors.kafka.admin import admin_of  # the client library, only where it is used
+    """Check that the brokers answer, and return no facts."""
+    from sinkql.connectors.kafka.admin import admin_of  # imports the client library
     from sinkql.connectors.kafka.client import Client
 
     connection = access.connection(sink.connection)
@@ -162,12 +159,12 @@ def find(
 
 
 def destination(sink: logical.Sink) -> logical.Destination:
-    """Return the topic, into which other sinks may write as well."""
-    return logical.Destination("topic", (sink.options["topic"],))
+    """Return the topic; other sinks may write into it, too."""
+    return logical.Destination("topic", (WriteOptions.from_plan(sink.options).topic,))
 
 
 def _check_topic(statement: ast.CreateSink, options: TopicOptions) -> None:
-    """Refuse what Kafka takes for no name of a topic, and counts of 0 (SQ2361)."""
+    """Raise SQ2361 for an invalid name of a topic and for counts out of range."""
     span = option_span(statement.options, "TOPIC", statement.kind_span)
     if _NAME.fullmatch(options.topic) is None or options.topic in (".", ".."):
         raise SinkqlError(
@@ -192,10 +189,10 @@ def _check_topic(statement: ast.CreateSink, options: TopicOptions) -> None:
 
 
 def _refresh(statement: ast.CreateSink, options: TopicOptions) -> int | None:
-    """Return the interval in milliseconds; SQ2309 where it is not from a second to an hour."""
-    found = options.topic_metadata_refresh_interval
-    if found is None or timedelta(seconds=1) <= found <= timedelta(hours=1):
-        return None if found is None else found // timedelta(milliseconds=1)
+    """Return the interval in milliseconds. Raise SQ2309 if it is not from a second to an hour."""
+    interval = options.topic_metadata_refresh_interval
+    if interval is None or timedelta(seconds=1) <= interval <= timedelta(hours=1):
+        return None if interval is None else interval // timedelta(milliseconds=1)
     raise SinkqlError(
         "SQ2309",
         f"{_REFRESH} must be from 1 second to 1 hour",
@@ -219,25 +216,25 @@ def _formats(
     planned: dict[str, Any] = {}
     if statement.key is not None:
         columns = tuple(by_name[column.value] for column in statement.key.columns)
-        given = statement.key_format or statement.format
-        planned |= _planned(SinkMessages("key", topic, statement, given, columns, names, comments), planning)
+        key_format = statement.key_format or statement.format
+        planned |= _plan_format(SinkMessages("key", topic, statement, key_format, columns, names, comments), planning)
     values = shape.columns
-    row = record_type(Field(each.name, each.type, nullable=each.nullable) for each in values)
+    row = record_type(Field(column.name, column.type, nullable=column.nullable) for column in values)
     debezium = statement.mode is not None and statement.mode.mode == "debezium"
     if debezium:
         planned["row"] = str(row)
         values = (logical.Column("before", row), logical.Column("after", row))
-    return planned | _planned(
+    return planned | _plan_format(
         SinkMessages("value", topic, statement, statement.format, values, names, comments), planning
     )
 
 
-def _planned(encoded: SinkMessages, planning: PlanningContext) -> dict[str, Any]:
+def _plan_format(encoded: SinkMessages, planning: PlanningContext) -> dict[str, Any]:
     kind = planning.message_format(encoded.format)
     if kind.writing is None:
         raise SinkqlError(
             "SQ2363",
-            f"{OWNER} do not write FORMAT {kind.name}",
+            f"{OWNER} do not support FORMAT {kind.name}",
             encoded.format.span,
             hint="Write FORMAT JSON, AVRO, TEXT or BYTES.",
         )
@@ -246,16 +243,16 @@ def _planned(encoded: SinkMessages, planning: PlanningContext) -> dict[str, Any]
 
 
 def one_column(encoded: SinkMessages) -> logical.Column:
-    """Return the only column of what is written as it is; SQ2364 where there are several."""
+    """Return the single column of a key or value that is written unencoded. Raise SQ2364 if there are several."""
     if len(encoded.columns) == 1 and not encoded.columns[0].type.nested:
         return encoded.columns[0]
     debezium = encoded.statement.mode is not None and encoded.statement.mode.mode == "debezium"
-    held = "an array, a record or a map" if len(encoded.columns) == 1 else f"{len(encoded.columns)} columns"
-    held = "before and after" if debezium and encoded.part == "value" else held
+    contents = "an array, a record or a map" if len(encoded.columns) == 1 else f"{len(encoded.columns)} columns"
+    contents = "before and after" if debezium and encoded.part == "value" else contents
     part = encoded.part.upper()
     raise SinkqlError(
         "SQ2364",
-        f"FORMAT {encoded.format.name} writes one value, and the {encoded.part} has {held}",
+        f"FORMAT {encoded.format.name} writes one value, but the {encoded.part} has {contents}",
         encoded.format.span,
         hint="Write FORMAT JSON." if encoded.statement.key_format is None else f"Write {part} FORMAT JSON.",
     )
@@ -265,7 +262,7 @@ def plan_json(encoded: SinkMessages, planning: PlanningContext) -> Mapping[str, 
     """Plan objects of all columns."""
     if encoded.format.array:
         hint = "Write FORMAT JSON: each message is an object."
-        raise SinkqlError("SQ2363", f"{OWNER} do not write FORMAT JSON ARRAY", encoded.format.span, hint=hint)
+        raise SinkqlError("SQ2363", f"{OWNER} do not support FORMAT JSON ARRAY", encoded.format.span, hint=hint)
     return {}
 
 
@@ -281,7 +278,7 @@ def plan_bytes(encoded: SinkMessages, planning: PlanningContext) -> Mapping[str,
     if column.type.name != "bytea":
         raise SinkqlError(
             "SQ2364",
-            f'FORMAT BYTES writes bytea, and column "{column.name}" has type {column.type}',
+            f'FORMAT BYTES writes bytea, but column "{column.name}" has type {column.type}',
             encoded.format.span,
             hint="Write FORMAT TEXT.",
         )
@@ -292,30 +289,29 @@ def encoded(
     write: physical.Write, part: Literal["key", "value"]
 ) -> tuple[str, Mapping[str, Any], tuple[physical.Column, ...]] | None:
     """Return the format of keys or values, its options, and the columns that it writes; None for keys without KEY."""
-    columns = write.columns
+    options, columns = WriteOptions.from_plan(write.options), write.columns
     if part == "key":
-        if not write.key:
+        if not write.key or options.key_format is None:
             return None
         by_name = {column.name: column for column in columns}
-        columns = tuple(by_name[name] for name in write.key)
-    elif write.mode == "debezium":
-        row = write.options["row"]
-        columns = (physical.Column("before", row), physical.Column("after", row))
-    return write.options[f"{part}_format"], write.options[f"{part}_options"], columns
+        return options.key_format, options.key_options or {}, tuple(by_name[name] for name in write.key)
+    if options.row is not None:
+        columns = (physical.Column("before", options.row), physical.Column("after", options.row))
+    return options.value_format, options.value_options, columns
 
 
 def _headers(statement: ast.CreateSink, shape: logical.Shape) -> str | None:
-    """Return the column of HEADERS; raises SQ2365 where it is not a map."""
+    """Return the column of HEADERS. Raise SQ2365 if it is not a map."""
     if statement.headers is None:
         return None
     name = statement.headers.value
-    column = next((each for each in shape.columns if each.name == name), None)
+    column = next((column for column in shape.columns if column.name == name), None)
     if column is None:
-        raise _no_headers(f'column "{name}" of HEADERS does not exist', statement.headers.span)
+        raise _headers_error(f'column "{name}" of HEADERS does not exist', statement.headers.span)
     if str(column.type) not in _HEADERS:
-        raise _no_headers(f'column "{name}" of HEADERS has type {column.type}', statement.headers.span)
+        raise _headers_error(f'column "{name}" of HEADERS has type {column.type}', statement.headers.span)
     return name
 
 
-def _no_headers(message: str, span: Span) -> SinkqlError:
+def _headers_error(message: str, span: Span) -> SinkqlError:
     return SinkqlError("SQ2365", message, span, hint="Name a column of type map[text => text] or map[text => bytea].")

@@ -1,7 +1,7 @@
-"""Messages that were put by, and the sink's progress → the broker, in one transaction.
+"""Send files of messages and the sink's progress to the brokers in one transaction.
 
-A producer has the sink's transactional id. The one that begins last fences all others of the id, and ends what they
-left open.
+A producer has the sink's transactional id. The producer that begins last fences all earlier ones of the id, and aborts
+their open transactions.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from typing import Any
 import pyarrow as pa
 from confluent_kafka import KafkaException, Producer
 
-from sinkql.connectors.kafka.client import Client, Troubles, apart, lose
+from sinkql.connectors.kafka.client import Client, ConnectionErrors, call_outside_handler, mark_lost
 from sinkql.errors import SinkqlError
 from sinkql.storage import failpoint
 
 _PATIENCE_S = 60.0
-"""How long nothing may come through while no broker is there."""
+"""How long a step may make no progress while all brokers are down."""
 PATIENCE_S = 180.0
-"""The same while there are brokers.
+"""How long a step may make no progress while brokers are up.
 
-Where a partition's leader dies just after a commit, they have been seen to write the mark of that commit a minute
-later, and they begin no other transaction of the sink before: that is no reason to say that nobody answers.
+If a partition's leader dies just after a commit, brokers may write the end of that commit only a minute later. They
+begin no other transaction of the sink before, although they answer.
 """
 REFRESH_MS = 300_000
-"""How often partitions are looked for that a topic has got since, unless the sink says so."""
+"""The default interval for finding new partitions."""
 _TIMEOUT_MS = 600_000
 _STEP_S = 10.0
 _ABORT_S = 5.0
@@ -42,29 +42,29 @@ _REFUSED = (
 )  # fmt: skip
 _SETTINGS = {
     "transaction.timeout.ms": _TIMEOUT_MS,
-    "socket.timeout.ms": 20_000,  # a connection that has answered nothing for so long is closed and opened again
+    "socket.timeout.ms": 20_000,  # a connection without an answer for this time is closed and opened again
     "socket.connection.setup.timeout.ms": 10_000,
     "linger.ms": 5,
     "queue.buffering.max.messages": 200_000,
     "queue.buffering.max.kbytes": 65_536,
-    "message.max.bytes": 1_000_000_000,  # the broker says what is too large
-    "partitioner": "murmur2_random",  # as Kafka's own
-    "topic.metadata.propagation.max.ms": 5_000,  # the topics were there at the beginning
+    "message.max.bytes": 1_000_000_000,  # the brokers check the size
+    "partitioner": "murmur2_random",  # as Kafka's own clients
+    "topic.metadata.propagation.max.ms": 5_000,  # the topics existed when the writer was opened
     "delivery.report.only.error": True,
 }
 
 
 _LOGGER = logging.getLogger(f"{__name__}.client")
 _LOGGER.addHandler(logging.NullHandler())
-_LOGGER.propagate = False  # a producer that is fenced says so to the standard error
+_LOGGER.propagate = False  # a fenced producer would print to the standard error
 
 
 class ProducerFencedError(Exception):
-    """The producer may not write any more: another one has its id, or its transaction was open for too long."""
+    """The producer may no longer write: another one has its id, or its transaction was open for too long."""
 
 
 class UnknownOutcomeError(Exception):
-    """Nobody knows whether the transaction was committed; the next producer of the id finds out."""
+    """It is unknown whether the transaction was committed; the next producer of the id finds out."""
 
     def __init__(self, cause: SinkqlError) -> None:
         super().__init__()
@@ -73,23 +73,24 @@ class UnknownOutcomeError(Exception):
 
 @dataclass(slots=True)
 class Transactions:
-    """Send transactions, one after the other; after an error there are no more."""
+    """A producer that sends one transaction after another; it cannot be used after an error."""
 
     client: Client
     id: str
     compression: str = "none"
     batch_bytes: int = 1_000_000
     refresh_ms: int = REFRESH_MS
-    troubles: Troubles = field(default_factory=Troubles)
-    made_at: float = field(default_factory=time.monotonic)
+    errors: ConnectionErrors = field(default_factory=ConnectionErrors)
+    created_at: float = field(default_factory=time.monotonic)
     _kafka: Any = None
     _topic: str = ""
     _failed: list[Any] = field(default_factory=list)
 
     def begin(self, topic: str) -> None:
-        """Fence other producers of the id, and end their transactions; raises SinkqlError.
+        """Fence other producers of the id and abort their transactions. Raise SinkqlError.
 
-        Any topic of the brokers will do: a client without connections waits half a second before it asks for an id.
+        `topic` may be any topic: a request for it opens a connection first. A client without connections waits half a
+        second before it asks for an id.
         """
         settings = {
             **self.client.settings(),
@@ -98,7 +99,7 @@ class Transactions:
             "compression.type": self.compression,
             "batch.size": self.batch_bytes,
             "topic.metadata.refresh.interval.ms": self.refresh_ms,
-            "error_cb": self.troubles,
+            "error_cb": self.errors,
             "on_delivery": self._delivered,
             "logger": _LOGGER,
         }
@@ -111,9 +112,9 @@ class Transactions:
         self._until_done(self._kafka.init_transactions)
 
     def send(self, topic: str, paths: Iterable[Path], progress: tuple[str, bytes, bytes]) -> None:
-        """Commit the messages of files, and a record of progress: its topic, key and value.
+        """Commit the messages of files and a progress record, given as topic, key and value.
 
-        Raises OustedError, UndecidedError, and SinkqlError where nothing is committed.
+        Raise ProducerFencedError, UnknownOutcomeError, or a SinkqlError if nothing was committed.
         """
         self._failed.clear()
         self._topic = topic
@@ -127,28 +128,28 @@ class Transactions:
             self._kafka.produce(name, value, key, partition=0)
             failpoint.point("commit-request")
         except KafkaException as error:
-            raise self._wrong(error.args[0]) from None
+            raise self._step_error(error.args[0]) from None
         try:
             self._until_done(self._kafka.commit_transaction)
         except SinkqlError as error:
             if self._failed:
-                raise self._undelivered() from None
+                raise self._delivery_error() from None
             if error.retryable:
                 raise UnknownOutcomeError(error) from None
             raise
         failpoint.point("commit-reply")
 
     def close(self) -> None:
-        """Abort what is not committed; the next producer of the id does that where this one cannot."""
+        """Abort the open transaction; if that fails, the next producer of the id aborts it."""
         kafka, self._kafka = self._kafka, None
         if kafka is None:
             return
         with suppress(KafkaException):
-            apart(lambda: _abort(kafka))
+            call_outside_handler(lambda: _abort(kafka))
 
-    def over(self, since: float) -> bool:
-        """Tell whether nothing has come through for too long."""
-        alone = self.troubles.of("_ALL_BROKERS_DOWN", since=since) is not None
+    def is_over(self, since: float) -> bool:
+        """Return whether a step has made no progress for too long."""
+        alone = self.errors.text_of("_ALL_BROKERS_DOWN", since=since) is not None
         return time.monotonic() - since > (_PATIENCE_S if alone else PATIENCE_S)
 
     def _produce(self, topic: str, path: Path) -> None:
@@ -162,81 +163,81 @@ class Transactions:
                     except BufferError:  # the queue is full
                         poll(0.1)
                         if self._failed:
-                            raise self._undelivered() from None
+                            raise self._delivery_error() from None
             poll(0)
             if self._failed:
-                raise self._undelivered()
+                raise self._delivery_error()
 
     def _deliver(self) -> None:
-        """Wait until the brokers have all messages; raises what is wrong once nothing comes through for long."""
+        """Wait until the brokers have all messages. Raise if delivery fails or makes no progress for too long."""
         left, moved_at = len(self._kafka), time.monotonic()
         while left:
             self._kafka.poll(0.1)
             if self._failed:
-                raise self._undelivered()
-            if self.over(moved_at):
-                lose(self.client)
-                raise self._undelivered()
+                raise self._delivery_error()
+            if self.is_over(moved_at):
+                mark_lost(self.client)
+                raise self._delivery_error()
             if (now := len(self._kafka)) != left:
                 left, moved_at = now, time.monotonic()
 
     def _until_done(self, step: Callable[[float], None]) -> None:
-        """Try a step again while that may help."""
+        """Repeat a step while its errors are retriable. Raise if it makes no progress for too long."""
         began = time.monotonic()
         while True:
             try:
-                apart(lambda: step(_STEP_S))
+                call_outside_handler(lambda: step(_STEP_S))
                 return
             except KafkaException as error:
-                told = error.args[0]
-            if not told.retriable():
-                raise self._wrong(told)
-            if self.over(began):
-                lose(self.client)
-                raise self._wrong(told)
+                failure = error.args[0]
+            if not failure.retriable():
+                raise self._step_error(failure)
+            if self.is_over(began):
+                mark_lost(self.client)
+                raise self._step_error(failure)
             self._kafka.poll(0.1)
 
     def _delivered(self, error: Any, message: Any) -> None:
         if error is not None and len(self._failed) < 100:
             self._failed.append(error)
 
-    def _undelivered(self) -> Exception:
-        """Return why messages were not delivered."""
-        own = next((each for each in self._failed if not each.name().startswith("_PURGE")), None)
-        if own is None and self._failed:
-            own = self._reason()
-        if own is None or own.name() == "_TIMED_OUT":
-            return self.client.trouble(self.troubles) or self.client.unreachable()
-        return self._meaning(own)
+    def _delivery_error(self) -> Exception:
+        """Return the error for messages that were not delivered."""
+        error = next((delivery for delivery in self._failed if not delivery.name().startswith("_PURGE")), None)
+        if error is None and self._failed:
+            error = self._reason()
+        if error is None or error.name() == "_TIMED_OUT":
+            return self.client.connection_error(self.errors) or self.client.unreachable()
+        return self._coded_error(error)
 
-    def _wrong(self, told: Any) -> Exception:
-        if self._failed and told.txn_requires_abort():
-            return self._undelivered()
-        return self._meaning(self._reason() or told if told.name() == "_STATE" else told)
+    def _step_error(self, error: Any) -> Exception:
+        if self._failed and error.txn_requires_abort():
+            return self._delivery_error()
+        return self._coded_error(self._reason() or error if error.name() == "_STATE" else error)
 
     def _reason(self) -> Any:
-        """Return what went wrong with a transaction that lacks messages, by an attempt at its commit, which fails."""
+        """Return the error of a transaction with missing messages: a commit fails with it."""
         try:
-            apart(lambda: self._kafka.commit_transaction(1.0))
+            call_outside_handler(lambda: self._kafka.commit_transaction(1.0))
         except KafkaException as error:
             return error.args[0]
         return None
 
-    def _meaning(self, error: Any) -> Exception:
+    def _coded_error(self, error: Any) -> Exception:
         name = error.name()
         if name in _FENCED:
             return ProducerFencedError(error.str())
         if name in _REFUSED:
             return SinkqlError(
                 "SQ4281",
-                f'Kafka does not let the user of connection "{self.client.connection}" write: {error.str()}',
+                f'Kafka denied write access to the user of connection "{self.client.connection}": {error.str()}',
                 hint=f"Grant the user WRITE on the topics, and WRITE and DESCRIBE on the transactional id {self.id}.",
             )
         if name in ("MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"):
             return SinkqlError(
                 "SQ4282",
-                f'a message is larger than topic "{self._topic}" takes',
-                hint="Give the topic a greater max.message.bytes, or leave out columns in a materialized view.",
+                f'a message is larger than topic "{self._topic}" allows',
+                hint="Increase max.message.bytes of the topic, or leave out columns with a materialized view.",
             )
         if name == "INVALID_TRANSACTION_TIMEOUT":
             return SinkqlError(
@@ -249,11 +250,11 @@ class Transactions:
             return SinkqlError(
                 "SQ4283",
                 "the topic was deleted while the sink wrote to it",
-                hint="The sink looks again by itself whether the topic is there.",
+                hint="The sink checks whether the topic exists, and retries.",
             )
         if name == "_FATAL" or error.fatal():
             return ProducerFencedError(error.str())
-        return self.client.failure(error, self.troubles)
+        return self.client.failure(error, self.errors)
 
 
 def _abort(kafka: Any) -> None:
@@ -262,20 +263,22 @@ def _abort(kafka: Any) -> None:
 
 
 def _messages(path: Path) -> Iterable[tuple[list[bytes | None], list[bytes | None], list[dict[str, Any]]]]:
-    """Yield keys, values, and what else messages have."""
+    """Yield the keys, the values and the keyword arguments of a file's messages, by batch."""
     with pa.memory_map(str(path)) as file:
         reader = pa.ipc.open_file(file)
-        for number in range(reader.num_record_batches):
-            batch = reader.get_batch(number)
+        for index in range(reader.num_record_batches):
+            batch = reader.get_batch(index)
             keys, values = batch.column("key").to_pylist(), batch.column("value").to_pylist()
-            others: list[dict[str, Any]] = [{}] * len(keys)
+            arguments: list[dict[str, Any]] = [{}] * len(keys)
             if "headers" in batch.schema.names:
                 listed = batch.column("headers").to_pylist()
-                others = [
-                    {"headers": [(header["key"], header["value"]) for header in each]} if each is not None else {}
-                    for each in listed
+                arguments = [
+                    {"headers": [(header["key"], header["value"]) for header in headers]} if headers is not None else {}
+                    for headers in listed
                 ]
             if "partition" in batch.schema.names:
-                places = batch.column("partition").to_pylist()
-                others = [{**more, "partition": place} for more, place in zip(others, places, strict=True)]
-            yield keys, values, others
+                partitions = batch.column("partition").to_pylist()
+                arguments = [
+                    {**fields, "partition": partition} for fields, partition in zip(arguments, partitions, strict=True)
+                ]
+            yield keys, values, arguments

@@ -1,14 +1,14 @@
-"""Own a sink's topic while a job runs: a batch is one transaction, with the messages and the sink's progress.
+"""Own a sink's topic while a job runs: create it, and commit each batch as one transaction.
 
-The topic that a sink writes to: made where it is not there, and never another one of the same name.
+A transaction has the messages and the sink's progress. The writer never continues in another topic of the same name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 from uuid import uuid4
 
 from sinkql import physical
@@ -27,6 +27,7 @@ from sinkql.connector_api.stream import (
 )
 from sinkql.connectors.kafka.admin import Admin, Topic, admin_of
 from sinkql.connectors.kafka.client import Client, is_lost
+from sinkql.connectors.kafka.options import WriteOptions
 from sinkql.connectors.kafka.sink.partition import Partitioning
 from sinkql.connectors.kafka.sink.plan import encoded
 from sinkql.connectors.kafka.sink.progress import Progress, ProgressTopic
@@ -42,40 +43,42 @@ _CLAIMED = "claimed"
 
 @dataclass(slots=True)
 class TopicWriter(Writer):
-    """Write one sink's messages."""
+    """The writer of one sink. `open` comes first, then `claim`, then any number of `refresh`, `begin` and `commit`."""
 
     write: physical.Write
     context: Context
+    options: WriteOptions
     client: Client
     _topic_id: str | None = None
     _encoders: Encoders | None = None
-    _kept: Progress | None = None
+    _committed: Progress | None = None
     _transactions: Transactions | None = None
-    _mine: str | None = field(default=None)
+    _claim: str | None = None
 
     @classmethod
     def of(cls, write: physical.Write, context: Context) -> TopicWriter:
         """Return the writer of a job."""
-        if write.options.get("letters"):  # beside the sink's own transactions
+        options = WriteOptions.from_plan(write.options)
+        if options.letters:  # a producer besides the sink's
             context = replace(context, sink_id=f"{context.sink_id}-errors")
-        return cls(write, context, Client.carried(write.connection, context.secret))
+        return cls(write, context, options, Client.carried(write.connection, context.secret))
 
     def open(self) -> None:
-        """Make the topics that are not there; raises SQ4280 where the one that has the sink's messages is gone."""
-        ensure_progress_topic(self._admin, self.write.options)
-        found = self._progress.find(settled=False)
-        if found is not None:
-            self._check_topic(found)
-        elif self._home.read_small(_CLAIMED) is not None:
-            raise self._forgotten()
+        """Create missing topics. Raise SQ4280 if the topic with the sink's messages was deleted."""
+        ensure_progress_topic(self._admin, self.options)
+        progress = self._progress.find(settled=False)
+        if progress is not None:
+            self._check_topic(progress)
+        elif self._state.read_small(_CLAIMED) is not None:
+            raise self._lost_progress_error()
         else:
-            check_kept(self._admin, self.write.options)
-            self._topic_id = ensure_topic(self._admin, self.write.options).id
+            check_compacted(self._admin, self.options)
+            self._topic_id = ensure_topic(self._admin, self.options).id
 
     def load_checkpoint(self) -> Checkpoint | None:
-        """Return the marker of the newest transaction."""
-        found = self._progress.find(settled=False)
-        return found.marker if found is not None else None
+        """Return the checkpoint of the newest transaction."""
+        progress = self._progress.find(settled=False)
+        return progress.checkpoint if progress is not None else None
 
     def claim(
         self,
@@ -85,51 +88,53 @@ class TopicWriter(Writer):
         switch: PlanChange | None = None,
         renew: Callable[[], None] | None = None,
     ) -> Checkpoint:
-        """Fence other runs of the sink, and commit a transaction that has nothing but the new marker."""
+        """Fence other runs of the sink, and commit a transaction with only the new checkpoint."""
         self._encoders = self._open_encoders()
         renew = renew or (lambda: None)
-        renew()  # to begin breaks off the transaction of whoever has the lease
+        renew()  # fail if the lease is lost: `_begin` aborts the transaction of its holder
         self._begin()
-        found = self._progress.find(settled=True)
-        if found is not None:
-            self._check_topic(found)
-        renew()  # whoever gets the lease from here on begins later, and then this one cannot commit
-        mine = uuid4().hex
-        marker = claim_checkpoint(
-            found.marker if found is not None else None,
+        progress = self._progress.find(settled=True)
+        if progress is not None:
+            self._check_topic(progress)
+        renew()  # a later holder of the lease begins after this point, and fences this producer
+        claim = uuid4().hex
+        checkpoint = claim_checkpoint(
+            progress.checkpoint if progress is not None else None,
             sink=self.context.sink_id,
-            claim=mine,
+            claim=claim,
             initial=initial,
             epoch=epoch,
             switch=switch,
         )
         assert self._topic_id is not None, "not open"
-        coming = Progress(marker, self._topic_id, 1) if found is None else found.after(marker, self._topic_id)
-        self._mine = mine
-        self._send((), coming)
-        if not self.write.options.get("letters"):  # whose topic is made anew where it went
-            self._home.write_small(_CLAIMED, self._topic_id.encode())
+        next_progress = (
+            Progress(checkpoint, self._topic_id, 1) if progress is None else progress.next(checkpoint, self._topic_id)
+        )
+        self._claim = claim
+        self._send((), next_progress)
+        if not self.options.letters:  # a deleted topic of dead letters is recreated
+            self._state.write_small(_CLAIMED, self._topic_id.encode())
         self._messages.delete_all()
         failpoint.point("claim")
-        return marker
+        return checkpoint
 
     def refresh(self) -> Checkpoint:
-        """Return the marker of the newest transaction; raises SQ5101 (fenced), SQ4280.
+        """Return the checkpoint of the newest transaction. Raise SQ5101 if the run is fenced, or SQ4280.
 
-        A producer that the brokers may have lost makes way for another one: its requests would wait long for an answer.
+        A producer whose connections may be lost is replaced: its requests could wait long for an answer.
         """
-        if self._transactions is not None and is_lost(self.client, self._transactions.made_at):
+        if self._transactions is not None and is_lost(self.client, self._transactions.created_at):
             self._end()
         if self._transactions is None:
             self._recover()
-        assert self._kept is not None, "refresh before claim"
-        self._check_topic(self._kept)
-        return self._kept.marker
+        assert self._committed is not None, "refresh before claim"
+        self._check_topic(self._committed)
+        return self._committed.checkpoint
 
     def begin(self, *, bucketing: str, buckets: int, cleared: bool = False) -> WriteTask:
         """Return the task of a new attempt."""
         assert self._encoders is not None, "begin before claim"
-        assert not cleared, "rows that overwrite each other are made to come and go before they are written"
+        assert not cleared, "overwritten rows become changes before they are written"
         write = self.write
         return MessageTask(
             commit=uuid4().hex,
@@ -138,29 +143,29 @@ class TopicWriter(Writer):
             columns=tuple(column.name for column in write.columns),
             change=write.change,
             debezium=write.mode == "debezium",
-            headers=write.options.get("headers"),
+            headers=self.options.headers,
             partitioning=self._partitioning(),
             encoders=self._encoders,
             home=self._messages.for_tasks(),
         )
 
     def commit(self, task: WriteTask, results: Sequence[WriteResult], marker: Checkpoint) -> Committed:
-        """Commit one transaction with the messages of these results and the new marker."""
-        assert self._kept is not None, "commit before claim"
+        """Commit one transaction with the messages of the results and the new checkpoint."""
+        assert self._committed is not None, "commit before claim"
         names: list[str] = [result.data for result in results if result.data is not None]
         if self._messages.fetch(dict.fromkeys(names)):
             raise StaleFilesError
         paths = [self._messages.folder / name for name in names]
         size = sum(path.stat().st_size for path in paths)
         assert self._topic_id is not None, "not open"
-        coming = self._kept.after(marker, self._topic_id)
+        progress = self._committed.next(marker, self._topic_id)
         try:
-            self._send(paths, coming)
+            self._send(paths, progress)
         finally:
             self._messages.delete_unused(names)
         return Committed(
             marker=marker,
-            snapshot=coming.number,
+            snapshot=progress.number,
             rows=sum(result.rows for result in results),
             bytes=size,
             files=0,
@@ -169,14 +174,14 @@ class TopicWriter(Writer):
     # --- transactions ------------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        options = self.write.options
+        options = self.options
         self._end()
-        batch = min(1_000_000, int(self._admin.config(options["topic"]).get("max.message.bytes", 1_000_000)))
-        own = f"{self._transactional_id}-{self.context.sink_id}"
+        batch_bytes = min(1_000_000, int(self._admin.config(options.topic).get("max.message.bytes", 1_000_000)))
+        transactional_id = f"{options.transactional_id}-{self.context.sink_id}"
         transactions = Transactions(
-            self.client, own, options["compression"], batch, options.get("refresh_ms", REFRESH_MS)
+            self.client, transactional_id, options.compression, batch_bytes, options.refresh_ms or REFRESH_MS
         )
-        transactions.begin(options["progress_topic"])
+        transactions.begin(options.progress_topic)
         self._transactions = transactions
 
     def _end(self) -> None:
@@ -184,77 +189,77 @@ class TopicWriter(Writer):
             self._transactions.close()
             self._transactions = None
 
-    def _send(self, paths: Sequence[Path], coming: Progress) -> None:
+    def _send(self, paths: Sequence[Path], progress: Progress) -> None:
         assert self._transactions is not None, "not begun"
-        record = (self.write.options["progress_topic"], self.context.sink_id.encode(), coming.encoded())
+        record = (self.options.progress_topic, self.context.sink_id.encode(), progress.encode())
         try:
-            self._transactions.send(self.write.options["topic"], paths, record)
+            self._transactions.send(self.options.topic, paths, record)
         except ProducerFencedError as error:
             self._end()
-            raise self._ousted(str(error)) from None
+            raise self._fenced_or_aborted_error(str(error)) from None
         except UnknownOutcomeError as error:
             self._end()
             raise error.cause from None
         except BaseException:
             self._end()
             raise
-        self._kept = coming
+        self._committed = progress
 
     def _recover(self) -> None:
-        """Find out what was committed, after an error that left it open."""
-        self._check_mine(self._progress.find(settled=False))
+        """Determine the last committed progress, after an error with an unknown outcome."""
+        self._check_own(self._progress.find(settled=False))
         self._begin()
         try:
-            self._kept = self._check_mine(self._progress.find(settled=True))
+            self._committed = self._check_own(self._progress.find(settled=True))
         except BaseException:
-            self._end()  # it is still open
+            self._end()  # the transaction is still open
             raise
 
-    def _check_mine(self, found: Progress | None) -> Progress:
-        if found is None:
-            raise self._forgotten()
-        if found.marker.claim != self._mine:
-            raise self._fenced(found)
-        return found
+    def _check_own(self, progress: Progress | None) -> Progress:
+        if progress is None:
+            raise self._lost_progress_error()
+        if progress.checkpoint.claim != self._claim:
+            raise self._fenced_error(progress)
+        return progress
 
-    def _ousted(self, told: str) -> SinkqlError:
-        found = self._progress.find(settled=False)
-        if found is None:
-            return self._forgotten()
-        if found.marker.claim != self._mine:
-            return self._fenced(found)
+    def _fenced_or_aborted_error(self, reason: str) -> SinkqlError:
+        progress = self._progress.find(settled=False)
+        if progress is None:
+            return self._lost_progress_error()
+        if progress.checkpoint.claim != self._claim:
+            return self._fenced_error(progress)
         return SinkqlError(
             "SQ4287",
-            f'Kafka has ended a transaction into topic "{self.write.options["topic"]}" before it was committed',
-            detail=told,
-            hint="The sink looks what was written, and tries again. Let commits be smaller: "
+            f'Kafka aborted a transaction into topic "{self.options.topic}" before it was committed',
+            detail=reason,
+            hint="The sink checks which messages were written and retries. Make commits smaller: "
             "ALTER SINK … SET (MAX ROWS PER COMMIT = 100000).",
         )
 
-    def _fenced(self, found: Progress) -> FencedError:
+    def _fenced_error(self, progress: Progress) -> FencedError:
         return FencedError(
             "SQ5101",
-            f'another run has taken over topic "{self.write.options["topic"]}"',
-            detail=f"It is of epoch {found.marker.epoch}.",
-            hint="Nothing is lost: the other run continues from the last commit of this one.",
+            f'another run has taken over topic "{self.options.topic}"',
+            detail=f"It has epoch {progress.checkpoint.epoch}.",
+            hint="Nothing is lost: the new run continues from the last commit of this one.",
         )
 
-    def _forgotten(self) -> SinkqlError:
+    def _lost_progress_error(self) -> SinkqlError:
         return SinkqlError(
             "SQ4288",
-            f'topic "{self.write.options["progress_topic"]}" does not say any more how far the sink is',
-            hint="Drop the sink and create it again, into a new topic: it then writes all rows.",
+            f'topic "{self.options.progress_topic}" no longer contains the progress of the sink',
+            hint="Drop the sink and create it again with a new topic: it then writes all rows.",
         )
 
-    # --- what it is made of ------------------------------------------------------------------------------------------
+    # --- parts -------------------------------------------------------------------------------------------------------
 
-    def _check_topic(self, found: Progress) -> None:
-        """Raise SQ4280 where the topic is gone; that of records that did not decode is made anew."""
-        if self.write.options.get("letters"):
-            self._topic_id = ensure_topic(self._admin, self.write.options).id
+    def _check_topic(self, progress: Progress) -> None:
+        """Raise SQ4280 if the topic was deleted; the topic of dead letters is recreated instead."""
+        if self.options.letters:
+            self._topic_id = ensure_topic(self._admin, self.options).id
             return
-        check_same(self._admin, self.write.options["topic"], found.topic_id)
-        self._topic_id = found.topic_id
+        check_same(self._admin, self.options.topic, progress.topic_id)
+        self._topic_id = progress.topic_id
 
     def _open_encoders(self) -> Encoders:
         value = self._encoder("value")
@@ -262,18 +267,18 @@ class TopicWriter(Writer):
         return Encoders(self._encoder("key"), value)
 
     def _encoder(self, part: Literal["key", "value"]) -> MessageEncoder | None:
-        found = encoded(self.write, part)
-        if found is None:
+        format_plan = encoded(self.write, part)
+        if format_plan is None:
             return None
-        format_, options, columns = found
+        format_, options, columns = format_plan
         return self.context.encodings[format_].open(options, columns, self.context)
 
     def _partitioning(self) -> Partitioning | None:
-        planned = self.write.options.get("partition_by")
+        planned = self.options.partition_by
         if planned is None:
             return None
-        found = self._admin.topic(self.write.options["topic"])
-        return Partitioning(planned, len(found.partitions) if found is not None else 1)
+        topic = self._admin.topic(self.options.topic)
+        return Partitioning(planned, len(topic.partitions) if topic is not None else 1)
 
     @property
     def _admin(self) -> Admin:
@@ -281,78 +286,67 @@ class TopicWriter(Writer):
 
     @property
     def _progress(self) -> ProgressTopic:
-        options, context = self.write.options, self.context
-        group = f"{options.get('group', 'sinkql')}-{context.sink_id}"
+        options, context = self.options, self.context
+        group = f"{options.group}-{context.sink_id}"
         return ProgressTopic(
             self.client,
             self._admin,
-            options["progress_topic"],
+            options.progress_topic,
             context.sink_id,
             group,
-            self._transactional_id,
+            options.transactional_id,
             context.folder,
         )
 
     @property
-    def _transactional_id(self) -> str:
-        """What the ids of all sinks of the connection begin with."""
-        return str(self.write.options.get("transactional_id", "sinkql"))
-
-    @property
-    def _home(self) -> StateDirectory:
-        """Where a note tells that the sink has claimed its topic."""
+    def _state(self) -> StateDirectory:
+        """The sink's state directory, with a file that exists if the sink has claimed its topic."""
         return StateDirectory.of(self.context)
 
     @property
     def _messages(self) -> StateDirectory:
-        """Where tasks put messages by."""
+        """The directory for the messages of tasks."""
         return StateDirectory.of(self.context, _MESSAGES)
 
 
 PROGRESS_CONFIG = {"cleanup.policy": "compact", "segment.bytes": str(64 << 20), "min.cleanable.dirty.ratio": "0.1"}
-"""The newest progress of each sink is kept, and little of what was before."""
+"""Settings for keeping the newest progress of each sink, and few earlier records."""
 
 
-def ensure_topic(admin: Admin, options: Mapping[str, Any]) -> Topic:
-    """Return the topic of a sink's planned options, made if it is not there; raises SQ4284."""
-    name = options["topic"]
-    found = admin.topic(name)
-    if found is not None:
-        return found
-    return admin.create(name, options.get("partitions", -1), options.get("replication", -1), options.get("config", {}))
+def ensure_topic(admin: Admin, options: WriteOptions) -> Topic:
+    """Return a sink's topic, and create it if it is missing. Raise SQ4284 if the brokers refuse."""
+    topic = admin.topic(options.topic)
+    return topic or admin.create(options.topic, options.partitions, options.replication, options.config)
 
 
-def ensure_progress_topic(admin: Admin, options: Mapping[str, Any]) -> Topic:
-    """Return the topic of progress, made if it is not there."""
-    name = options["progress_topic"]
-    found = admin.topic(name)
-    if found is not None:
-        return found
-    return admin.create(name, 1, options.get("progress_replication", -1), PROGRESS_CONFIG)
+def ensure_progress_topic(admin: Admin, options: WriteOptions) -> Topic:
+    """Return the progress topic, and create it if it is missing. Raise SQ4284 if the brokers refuse."""
+    topic = admin.topic(options.progress_topic)
+    return topic or admin.create(options.progress_topic, 1, options.progress_replication, PROGRESS_CONFIG)
 
 
-def check_kept(admin: Admin, options: Mapping[str, Any]) -> None:
-    """Raise SQ4289 where the topic of progress does not keep the newest record of each key."""
-    name = options["progress_topic"]
+def check_compacted(admin: Admin, options: WriteOptions) -> None:
+    """Raise SQ4289 if the progress topic does not keep the newest record of each key."""
+    name = options.progress_topic
     policy = admin.config(name).get("cleanup.policy", "compact")
     if "delete" in policy:
         raise SinkqlError(
             "SQ4289",
-            f'topic "{name}", in which sinks keep how far they are, has cleanup.policy = {policy}',
-            detail="Kafka would delete the newest record of a sink that has not written for a while.",
+            f'progress topic "{name}" has cleanup.policy = {policy}',
+            detail="Kafka would delete the progress of a sink that has not written for some time.",
             hint=f"Run kafka-configs.sh --alter --entity-type topics --entity-name {name} --add-config "
-            "cleanup.policy=compact, or name another PROGRESS TOPIC in the connection.",
+            "cleanup.policy=compact, or specify another PROGRESS TOPIC in the connection.",
         )
 
 
 def check_same(admin: Admin, name: str, wanted: str) -> None:
-    """Raise SQ4280 where the topic is gone, or is not the one of the id `wanted`."""
-    found = admin.topic(name)
-    if found is not None and found.id == wanted:
+    """Raise SQ4280 if the topic was deleted, or if its id is not `wanted`."""
+    topic = admin.topic(name)
+    if topic is not None and topic.id == wanted:
         return
-    what = "does not exist any more" if found is None else "was deleted, and made anew"
+    change = "no longer exists" if topic is None else "was deleted and recreated"
     raise SinkqlError(
         "SQ4280",
-        f'topic "{name}", which the sink has written to, {what}',
+        f'topic "{name}", which the sink has written to, {change}',
         hint="Drop the sink and create it again: it then writes all rows.",
     )

@@ -118,8 +118,8 @@ class JoinState:
             for number in range(2 * unmatched)
         ]
         repeated = self.preparation.repeated
-        if self.preparation.crossed and repeated is not None:
-            yield from self._crossed(repeated, parts, bucket, where)
+        if self.preparation.is_broadcast and repeated is not None:
+            yield from self._all_pairs(repeated, parts, bucket, where)
             return
         leaves = [self._held(side, parts[side.number], bucket, where) for side in self.preparation.sides]
         loose = {side.number: self._loose(side, parts[side.number + unmatched]) for side in self.preparation.sides}
@@ -136,7 +136,7 @@ class JoinState:
     def _shape(self) -> JoinShape:
         return JoinShape(self.preparation.output(), self.left)
 
-    def _crossed(self, repeated: int, parts: Sequence[pa.Table], bucket: Bucket, where: str) -> Iterator[pa.Table]:
+    def _all_pairs(self, repeated: int, parts: Sequence[pa.Table], bucket: Bucket, where: str) -> Iterator[pa.Table]:
         """Yield the changes of all pairs; the broadcast side comes with the first part of a batch."""
         other = 1 - repeated
         if self.name not in bucket.kept:

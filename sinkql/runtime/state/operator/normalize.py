@@ -160,9 +160,9 @@ def _prepare(normalize: physical.Normalize) -> TaskInput:
     by_column = {value.column: value for value in values}
     hashes: tuple[Hash, ...] = identity(tuple(by_column[name] for name in normalize.key))
     if isinstance(below, physical.Read) and below.holes:
-        hole, *before = physical.hole_columns(below)
+        omitted, *before = physical.unchanged_value_columns(below)
         had = value_columns("o", before)
-        values = (*values, Value("$hole", hole.name, hole.type), *had)
+        values = (*values, Value("$hole", omitted.name, omitted.type), *had)
         first, second = identity(had)
         hashes = (*hashes, replace(first, name="$f1"), replace(second, name="$f2"))
     return TaskInput(

@@ -207,7 +207,7 @@ class StatefulTask:
         """Return the range of each row; rows for all rows of another side come first."""
         found = hash_range(unsigned(rows.column("$h1")))
         repeated = self.operator.preparation.repeated
-        if self.operator.preparation.crossed:
+        if self.operator.preparation.is_broadcast:
             found[ints(rows.column(SIDE)) == repeated] = 0
         return found
 

@@ -180,8 +180,8 @@ class ThresholdState:
         assert isinstance(held, OrderedRuns)
         shape = JoinShape(self.preparation.output(), len(names))
         comparison = ThresholdColumn(self.compared.comparison, exact)
-        crossed = ThresholdMove(comparison, column, held, run, shape, names, bucket.low, bucket.high, where)
-        yield from crossed.changes(before, after)
+        moved_limit = ThresholdMove(comparison, column, held, run, shape, names, bucket.low, bucket.high, where)
+        yield from moved_limit.changes(before, after)
         held.put(run)
 
     def _whole(self, side: PreparedSide, rows: pa.Table, bucket: Bucket, where: str) -> BroadcastSide:

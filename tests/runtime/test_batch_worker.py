@@ -1,4 +1,4 @@
-"""A streaming query as a lane: a round a call, whatever its folder is called."""
+"""A streaming query as a worker: a round a call, whatever its folder is called."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ def test_a_lane_runs_a_round_a_call_and_keeps_no_tick(spark: SparkSession, tmp_p
     from sinkql.runtime.spark.batch_worker import SparkWorker
 
     played = threading.Semaphore(0)
-    lane = SparkWorker(spark, tmp_path / "[my] {own} *?\\ folder", played.release)
+    worker = SparkWorker(spark, tmp_path / "[my] {own} *?\\ folder", played.release)
     try:
         for _ in range(3):
-            lane.start_round()
+            worker.start_round()
             assert played.acquire(timeout=PATIENCE_S)
-        assert lane.failure() is None
+        assert worker.failure() is None
     finally:
-        lane.stop()
+        worker.stop()
     assert not played.acquire(blocking=False)
     assert list(tmp_path.glob("*/ticks/*")) == []
-    assert str(lane.failure()) == "the query ended"
+    assert str(worker.failure()) == "the query ended"
 
 
 def test_a_lane_whose_round_fails_says_why(spark: SparkSession, tmp_path: Path) -> None:
@@ -42,10 +42,10 @@ def test_a_lane_whose_round_fails_says_why(spark: SparkSession, tmp_path: Path) 
     def play() -> None:
         raise ValueError("no round")
 
-    lane = SparkWorker(spark, tmp_path / "lane", play)
-    lane.start_round()
+    worker = SparkWorker(spark, tmp_path / "worker", play)
+    worker.start_round()
     deadline = Deadline()
-    while (failure := lane.failure()) is None:
+    while (failure := worker.failure()) is None:
         deadline.check("its failure")
     assert "no round" in str(failure)
 
@@ -56,13 +56,13 @@ def test_a_lane_without_room_names_its_folder(spark: SparkSession, tmp_path: Pat
     def play() -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    lane = SparkWorker(spark, tmp_path / "lane", play)
-    lane.start_round()
+    worker = SparkWorker(spark, tmp_path / "worker", play)
+    worker.start_round()
     deadline = Deadline()
-    while (failure := lane.failure()) is None:
+    while (failure := worker.failure()) is None:
         deadline.check("its failure")
     told = with_code(failure)
-    assert (told.code, told.message) == ("SQ4306", f'no space left on device for file "{tmp_path / "lane"}"')
+    assert (told.code, told.message) == ("SQ4306", f'no space left on device for file "{tmp_path / "worker"}"')
 
 
 def test_a_lane_may_be_stopped_while_its_round_ends(spark: SparkSession, tmp_path: Path) -> None:
@@ -75,13 +75,13 @@ def test_a_lane_may_be_stopped_while_its_round_ends(spark: SparkSession, tmp_pat
         assert stopping.wait(PATIENCE_S)
         ended.set()
 
-    lane = SparkWorker(spark, tmp_path / "lane", play)
+    worker = SparkWorker(spark, tmp_path / "worker", play)
     stopping = threading.Event()
-    lane.start_round()
+    worker.start_round()
     assert begun.wait(PATIENCE_S)
-    stop = threading.Thread(target=lane.stop, daemon=True)
+    stop = threading.Thread(target=worker.stop, daemon=True)
     stop.start()
     stopping.set()
     joined(stop)
     assert ended.is_set()
-    assert lane.failure() is not None
+    assert worker.failure() is not None

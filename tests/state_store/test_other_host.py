@@ -10,14 +10,13 @@ from pathlib import Path
 import pytest
 from pyiceberg.catalog import load_catalog
 
-from home.moving import SINKS, Pipeline, pipeline
 from sinkql.connectors.iceberg.key_index.index import files
 from sinkql.connectors.iceberg.write import maintenance as iceberg_maintenance
 from sinkql.connectors.iceberg.write import table_index
 from sinkql.errors import SinkqlError
 from sinkql.object_store import s3
 from sinkql.runtime.batch import maintenance
-from sinkql.runtime.batch.events import SinkRebuilding
+from sinkql.runtime.batch.events import SinkRecovering
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.state import manifest
 from sinkql.session.server_check import checks_of_clusters
@@ -25,6 +24,7 @@ from sinkql.state_store import cleanup
 from sinkql.state_store.directory import StateDirectory
 from sinkql.state_store.store import ObjectStateStore
 from sinkql.storage import failpoint
+from state_store.other_host import SINKS, Pipeline, pipeline
 from support.fault import armed
 from support.proxy import Rule, proxy
 from support.running import drain
@@ -65,7 +65,7 @@ def no_rebuild(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 
 def _rebuilt(moving: Pipeline) -> bool:
-    return any(isinstance(each, SinkRebuilding) for each in moving.events)
+    return any(isinstance(each, SinkRecovering) for each in moving.events)
 
 
 @pytest.mark.parametrize("sink", SINKS)

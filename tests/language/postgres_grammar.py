@@ -1,7 +1,7 @@
 """Queries with words put in, doubled, replaced and taken out, and what the grammar of Postgres says of each.
 
-`python -m language.judge` in the folder of the tests writes `judged.jsonl`, which holds them; it takes pglast, the
-grammar of Postgres 18 as a library, which the tests do not need.
+`python -m language.postgres_grammar` in the folder of the tests writes `postgres_grammar.jsonl`, which holds them. It
+needs pglast, the grammar of Postgres 18 as a library; the tests do not.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from sinkql.errors import SinkqlError, Span
 from sinkql.parser import parse
 from sinkql.parser.read import lexer
 from sinkql.planner.syntax import sqlglot_tree
-from support.words import WORDS
+from support.keywords import WORDS
 
 HERE = Path(__file__).parent
-_FILE = HERE / "judged.jsonl"
+_FILE = HERE / "postgres_grammar.jsonl"
 _LONGEST = 300
 _TRIED = 40_000
 _KEPT = {(False, True): 1_500, (False, False): 1_000, (True, True): 1_000}

@@ -14,17 +14,17 @@ from unittest import mock
 
 import pytest
 
-from home.moving import SINKS, Pipeline, pipeline
 from sinkql.connectors.iceberg.key_index import index
 from sinkql.connectors.iceberg.key_index.index import files
 from sinkql.connectors.iceberg.key_index.run import open_run
 from sinkql.errors import GoneError
 from sinkql.runtime.batch import maintenance
-from sinkql.runtime.batch.events import SinkRebuilding
+from sinkql.runtime.batch.events import SinkRecovering
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.runtime.state import manifest
 from sinkql.state_store import cleanup
 from sinkql.state_store.directory import EXECUTOR
+from state_store.other_host import SINKS, Pipeline, pipeline
 
 Task = TypeVar("Task")
 
@@ -74,7 +74,7 @@ def test_machines_come_and_go_and_rows_stay_right(
         moving.put(40)
         moving.run(sink)
         moving.check(sink)
-        assert not any(isinstance(each, SinkRebuilding) for each in moving.events)
+        assert not any(isinstance(each, SinkRecovering) for each in moving.events)
         if number % 3 == 1:
             engine.lose()
         if number == 5:
@@ -157,7 +157,7 @@ def test_what_machines_have_of_it_is_cut_off(remote: tuple[Pipeline, Elsewhere],
         for opened in (index.open_index, index._cached_layer, open_run):  # by processes that have ended since
             opened.cache_clear()
     moving.check("sums")
-    assert not any(isinstance(each, SinkRebuilding) for each in moving.events)
+    assert not any(isinstance(each, SinkRecovering) for each in moving.events)
 
 
 @pytest.mark.parametrize("crowded", [False, True])
@@ -255,4 +255,4 @@ def test_state_of_this_machine_alone_goes_there_with_its_sink(tmp_path: Path, si
             moving.put(40)
             moving.run(sink)
             moving.check(sink)
-            assert not any(isinstance(each, SinkRebuilding) for each in moving.events)
+            assert not any(isinstance(each, SinkRecovering) for each in moving.events)

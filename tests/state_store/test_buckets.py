@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from home.moving import SINKS, Pipeline, pipeline
 from sinkql.errors import SinkqlError
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.runtime.state import manifest
+from state_store.other_host import SINKS, Pipeline, pipeline
 from support.running import drain
 
 

@@ -24,7 +24,7 @@ from sinkql.lowering.spark.expression import spark_sql
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_ANSWERS = Path(__file__).with_name("numerals.jsonl")
+_ANSWERS = Path(__file__).with_name("number_formats.jsonl")
 """A type, a pattern, values of the type, and what `SELECT to_char(value, pattern)` gave for each, a line.
 
 An integer that V makes too large is an error, as Postgres has it for bigint; of integer it writes what is left of it.

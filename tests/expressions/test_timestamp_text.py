@@ -23,7 +23,7 @@ from sinkql.logical.type import parse_type
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_ANSWERS = Path(__file__).parents[1] / "files/postgres_moments.jsonl"
+_ANSWERS = Path(__file__).parents[1] / "files/postgres_timestamps.jsonl"
 """A type, a text made at random, and the text of the value that `SELECT '…'::type` gave, null for an error, a line."""
 _REFUSED = "refused"
 _ZONED = re.compile(r"(?:z|utc|gmt|(?<=[0-9m ])[+]\S+|(?<=[m ])[-]\S+)\s*( [0-9]{4})?\s*$", re.IGNORECASE)

@@ -14,7 +14,7 @@ from sinkql.connector_api.stream import JobOffsets, Limit, Offsets
 from sinkql.runtime.batch import scheduler
 from sinkql.runtime.batch.pacing import Pacer, PacingOrders
 from sinkql.runtime.batch.scheduler import BatchScheduler, ScheduledSink
-from support.lane import ThreadLane
+from support.batch_worker import ThreadLane
 from support.patience import PATIENCE_S, Deadline, joined, source_of
 
 _LOOK_S = 0.01

@@ -87,7 +87,7 @@ _FAMILIES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", met_by("mutants/test_held.py::test_view"))
+@pytest.mark.parametrize("name", met_by("mutants/test_one_view.py::test_view"))
 def test_view(name: str, tmp_path: Path) -> None:
     """Several histories: what one view does with a mutant may not show in one."""
     family, _, view = name.partition(" ")
@@ -103,7 +103,7 @@ def test_view(name: str, tmp_path: Path) -> None:
         views.close()
 
 
-@pytest.mark.parametrize("name", met_by("mutants/test_held.py::test_join"))
+@pytest.mark.parametrize("name", met_by("mutants/test_one_view.py::test_join"))
 def test_join(name: str, tmp_path: Path) -> None:
     """Several histories; in some of them hashes collide."""
     for seed in range(_HISTORIES):
