@@ -1,7 +1,7 @@
-"""Words → the pages, sections and table rows of the documentation that explain them.
+"""Find the pages, sections and table rows of the documentation that explain words.
 
-The documentation is a folder of Markdown, which the wheel contains. Nothing is indexed: each search reads all pages,
-which takes less time than loading an index would.
+The documentation is a folder of Markdown inside the wheel. Each search reads all pages, since loading an index would
+take longer.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from pathlib import Path
 
 _LISTED = 8
 _ALSO = 5
-"""How many further pages are listed, if something is shown."""
+"""The number of further pages that are listed below an answer."""
 _SHOWN = 3
-"""How many sections and rows are shown in full; of more, only a list."""
+"""The number of sections and rows that are shown in full; more of them become a list."""
 _TITLE, _KEYWORD, _PATH, _HEADING, _ENTRY = 20, 16, 10, 6, 5
-"""What a word adds to the rank of a page that has it there; each use in its text adds 1, up to 5."""
+"""The rank that a word adds to a page by its place; each use in the text adds 1, up to 5."""
 _WHOLE = 30
-"""What a page adds that has all words together in its title or keywords."""
+"""The rank that a page adds if all words are together in its title or keywords."""
 _LISTS = 0.4
-"""What the rank of errors and lists is multiplied by: a guide answers a question better than they do."""
+"""The factor for errors and lists: a guide answers a question better."""
 _SUMMARIES = ("reference/options", "functions/index", "sql/index")
-"""Pages that list what other pages explain."""
+"""Pages that list the contents of other pages."""
 _COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
 _FRONT_MATTER = re.compile(r"\A---\n(.*?)\n---\n", re.DOTALL)
 _LINK = re.compile(r"!?\[((?:[^\[\]]|\[[^\]]*\])*)\]\([^)]*\)")
@@ -45,7 +45,7 @@ class Page:
 
     @property
     def is_list(self) -> bool:
-        """Return whether it has many things of which few matter to a question: an error, or all pages of a kind."""
+        """Return whether it is an error or a list, where few things matter for a question."""
         return self.path.startswith("errors/") or self.path in _SUMMARIES
 
     @cached_property
@@ -61,7 +61,7 @@ class Page:
 
     @cached_property
     def keywords(self) -> tuple[str, ...]:
-        """Return the words of the front matter, which users type and the page does not have."""
+        """Return the words of the front matter, which users type although the page does not contain them."""
         match = _FRONT_MATTER.match(self.text)
         listed = re.search(r"^keywords: *\[(.*)\]", match[1], re.MULTILINE) if match is not None else None
         return tuple(each.strip(" \"'").lower() for each in listed[1].split(",")) if listed is not None else ()
@@ -73,7 +73,7 @@ class Page:
 
     @cached_property
     def headings(self) -> tuple[str, ...]:
-        """Return its headings as plain text; in a block of code, a line may look like one, and counts."""
+        """Return its headings as plain text, including lines inside code that look like a heading."""
         return tuple(plain(line.lstrip("#")) for line in self.text.splitlines() if line.startswith("#"))
 
     @cached_property
@@ -85,7 +85,7 @@ class Page:
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """Return what the page is called: its path, the end of it, its title, each statement that it is about."""
+        """Return the names of the page: its path, the end of it, its title, and the statements that it explains."""
         parts = [part.replace("-", " ") for part in self.path.split("/")]
         statements = set(self.keywords) - {"statement", "syntax"} if parts[0] == "sql" else set()
         found = {self.path.lower(), " ".join(parts), self.title.lower()}
@@ -109,24 +109,24 @@ class Page:
 
 @dataclass(frozen=True)
 class Entry:
-    """A section of a page, or rows of a table: its name, its Markdown, and what it says in a few words."""
+    """A section of a page, or rows of a table: its name, its Markdown, and a summary of a few words."""
 
     page: Page
     name: str
     title: str
-    """Where it stands: the titles of the page and of the section."""
+    """The titles of the page and of the section."""
     text: str
     summary: str = ""
 
     @property
     def is_function(self) -> bool:
-        """Return whether it explains a function, which no other entry of the name does as well."""
+        """Return whether it explains a function, which is then the best entry of its name."""
         return self.page.path.startswith("functions/")
 
 
 @dataclass(frozen=True)
 class Found:
-    """What explains words: the page or the entries to show, further pages, and, if there is nothing, names like it."""
+    """The answer to a question: the page or the entries to show, further pages, or else similar names."""
 
     page: Page | None = None
     entries: tuple[Entry, ...] = ()
@@ -145,7 +145,7 @@ class Documentation:
 
     @cached_property
     def pages(self) -> tuple[Page, ...]:
-        """Return all pages, those of errors last."""
+        """Return all pages, pages of errors last."""
         found = (Page(path, _text(file)) for path, file in _files(self.folder))
         return tuple(sorted(found, key=lambda page: (page.is_error, page.path)))
 
@@ -158,18 +158,18 @@ class Documentation:
         return next((page for page in self.pages if page.path == path), None)
 
     def find(self, words: str) -> Found:
-        """Return what explains an error code, the name of a page, statement, function, option or relation, or words."""
+        """Return the answer for an error code, or the name of a page, statement, function, option or relation."""
         query = " ".join(words.lower().split()).strip("`\"'?;()")
         command, query = query.startswith("sinkql "), query.removeprefix("sinkql ")
         code = re.fullmatch(r"(?:error ?)?\[?(?:sq)?(\d{4})\]?", query)
-        if code is not None and self.has_error(f"SQ{code[1]}"):  # the other pages are not even read
+        if code is not None and self.has_error(f"SQ{code[1]}"):  # no other page is read
             path = f"errors/SQ{code[1]}"
             return Found(Page(path, _text(self.folder / f"{path}.md")))
         if not query:
             return Found()
         entries = _entries_named(query, self.pages)
         exact = self._named(query)
-        if command and entries:  # sinkql explain is no statement
+        if command and entries:  # sinkql explain is not a statement
             exact = []
         ranked = self._ranked(query)
         if exact:
@@ -186,7 +186,7 @@ class Documentation:
         return Found(listed=tuple(ranked[:_LISTED]), near=near)
 
     def _named(self, query: str) -> list[Page]:
-        """Return the pages of this name, or of the statement that the words begin with: DROP for `drop sink`."""
+        """Return the pages of this name, or of the statement at the start of the words: DROP for `drop sink`."""
         spellings = {query, query.replace("-", " ")}
         pages = [page for page in self.pages if not page.is_error]
         found = [page for page in pages if not page.names.isdisjoint(spellings)]
@@ -199,7 +199,7 @@ class Documentation:
         return found
 
     def _ranked(self, query: str) -> list[Page]:
-        """Return the pages that have all words, the best first; if no page has all, those with most of them."""
+        """Return the pages with all words, the best first; if no page has all, the pages with most of them."""
         words = [_stem(word) for word in query.split() if word not in _SMALL]
         if not words:
             return []
@@ -265,14 +265,14 @@ _SMALL = frozenset(
     ("a", "an", "and", "are", "be", "by", "can", "do", "does", "for", "from", "how", "i", "in", "is", "it", "my", "of",
      "on", "or", "the", "to", "what", "when", "why", "with")
 )  # fmt: skip
-"""Words that are not looked for."""
+"""Words that are ignored."""
 _KINDS = frozenset(
     ("cluster", "column", "connection", "create", "database", "index", "materialized", "object", "plan", "schema",
      "secret", "sink", "source", "table", "variable", "view")
 )  # fmt: skip
-"""The words, without a plural, that follow a statement of one word."""
+"""The words, in the singular, that follow a statement of one word."""
 _LONG = 4
-"""How many letters a word has at least when its ending is cut, and when it may be a part of another word."""
+"""The minimum length of a word whose ending is cut, and of a word that may match a part of another word."""
 
 
 def _stem(word: str) -> str:
@@ -284,7 +284,7 @@ def _stem(word: str) -> str:
 
 
 def _score(word: str, page: Page) -> float:
-    """Return how well a page explains a word. Words are looked for without patterns, which would take far longer."""
+    """Return the rank of a page for a word. Words are searched without regular expressions, which are far slower."""
     text = page.folded
     if len(word) < _LONG and not re.search(rf"(?<![a-z0-9]){re.escape(word)}", text):
         return 0
@@ -297,7 +297,7 @@ def _score(word: str, page: Page) -> float:
 
 
 def _entries_named(name: str, pages: Iterable[Page]) -> list[Entry]:
-    """Return the sections and rows of this name; those of pages that list what others explain only without others."""
+    """Return the sections and rows of this name; entries of pages that list other pages only if there are no others."""
     name = re.sub(r"^[a-z_]+\.(?=[a-z_]+$)", "", name)  # the schema of a relation
     found: list[Entry] = []
     for page in pages:
@@ -326,7 +326,7 @@ def _sections_named(name: str, page: Page, lines: list[str]) -> Iterator[Entry]:
 
 
 def _paragraphs_named(name: str, page: Page, lines: list[str]) -> Iterator[Entry]:
-    """Yield paragraphs that begin with the name: what is too small for a section."""
+    """Yield paragraphs that begin with the name, which are too small for a section."""
     for place, line in enumerate(lines):
         if line.lower().startswith(f"`{name}`: "):
             ends = next((number for number in range(place, len(lines)) if not lines[number]), len(lines))
@@ -335,12 +335,12 @@ def _paragraphs_named(name: str, page: Page, lines: list[str]) -> Iterator[Entry
 
 
 def _is_name(heading: str) -> bool:
-    """Return whether a heading is the name of a relation, a command or a statement, and not one of many like it."""
+    """Return whether a heading is the name of a relation, a command or a statement, and not a common heading."""
     return "_" in heading or heading.startswith("sinkql ") or heading == heading.upper()
 
 
 def _rows_named(name: str, page: Page, lines: list[str]) -> Iterator[Entry]:
-    """Yield the rows of this name, those of one table together, with rows below them that have no name."""
+    """Yield the rows of this name, all rows of one table together, with following rows that have no name."""
     head: list[str] = []
     rows: list[str] = []
     follows = False
@@ -390,7 +390,7 @@ def _heading_lines(lines: list[str]) -> Iterator[tuple[int, int, str]]:
 
 
 def _spellings(text: str) -> set[str]:
-    """Return what a heading or cell may be called by: `f(a) → b` is f, `sinkql status` status, `mz_x.y` also y."""
+    """Return the possible names of a heading or cell: `f(a) → b` is f, `sinkql status` status, `mz_x.y` also y."""
     name = re.split(r"[(→]| in `?WITH", text)[0].strip().lower()
     found = {text.lower(), name, name.removeprefix("sinkql ")}
     if re.fullmatch(r"[a-z_]+\.[a-z_]+", name):

@@ -1,7 +1,7 @@
-"""Words with a meaning of their own: those of the language, and those that connectors add to it.
+"""Words with a special meaning: the words of the language, and the words that connectors add.
 
-The parser, the printer and the masks know no connector. What they must know of the installed ones is a value of
-`Keywords`, which `sinkql.connector_api.registry` makes of the connectors' dataclasses.
+The parser, the printer and the redaction know no connector. Their knowledge of the installed connectors is a value of
+`Keywords`, which `sinkql.connector_api.registry` builds from the connectors' dataclasses.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ QUOTED = RESERVED | frozenset(
         "MAP", "SESSION", "LOCAL", "PRIMARY", "CONSTRAINT", "FOREIGN", "ON", "AT",
     }
 )  # fmt: skip
-"""Words that are printed in quotes: reserved, or a keyword somewhere where a name may stand too."""
+"""Words that are printed in quotes: reserved words, and keywords at a place where a name is possible too."""
 
 SHOWN = frozenset(
     {
@@ -38,10 +38,10 @@ SHOWN = frozenset(
         "TRANSACTION", "TYPES", "VIEWS",
     }
 )  # fmt: skip
-"""Words that after SHOW begin something else than a variable's name."""
+"""Words after SHOW that are not the name of a variable."""
 
 SET = frozenset({"NAMES", "SCHEMA", "TIME", "TRANSACTION"})
-"""Words that after SET begin something else than a variable's name."""
+"""Words after SET that are not the name of a variable."""
 
 SECRET_FUNCTIONS = {
     "env_var": ("NAME",),
@@ -51,7 +51,7 @@ SECRET_FUNCTIONS = {
     "aws_secret": ("id", "field"),
     "decode": ("…", "base64"),
 }
-"""What CREATE SECRET … AS may call, and its arguments as hints show them; the field of `aws_secret` may be left out."""
+"""The functions of CREATE SECRET … AS, with their arguments for hints; the field of `aws_secret` is optional."""
 
 OPTION_NAMES = frozenset(
     {
@@ -65,16 +65,16 @@ OPTION_NAMES = frozenset(
         "VALIDATE", "VERSION",
     }
 )  # fmt: skip
-"""Names of the language's own options after which `=` may be left out before a bare word: `SIZE small`."""
+"""Names of the language's options after which `=` may be omitted before a bare word: `SIZE small`."""
 
 PLAIN_NAME = r"[^\x00-^`{-\x7f][^\x00-#%-/:-^`{-\x7f]*"
-"""A name that its characters leave unquoted, as a regular expression: small letters, and all beyond ASCII.
+"""A name that needs no quotes because of its characters, as a regular expression: small letters, and all above ASCII.
 
-It names the characters that it does not take: a range up to the last one takes forty times as long to compile.
+It excludes ASCII characters: a range up to the last character takes forty times as long to compile.
 """
 
 ODD_CHARACTERS = "\u0085\u00a0\u00ab\u00b4\u00bb\u1680\u2000-\u206f\u2212\u3000\ufeff\uff08\uff09\uff0c\uff1b\uff1d"
-"""Characters, as in a regular expression's brackets, that word processors put for quotes, dashes and spaces."""
+"""Characters that word processors use as quotes, dashes and spaces, for a regular expression's brackets."""
 
 QUERY = RESERVED | frozenset(
     {
@@ -93,13 +93,13 @@ RUNS = {
     "PARTITION_BY": "PARTITION BY",
     "VALUE_STRATEGY": "VALUE STRATEGY",
 }
-"""Words that are one terminal of the grammar: what begins alike is told apart by more than one word ahead."""
+"""Groups of words that are one terminal; several words decide between groups with the same beginning."""
 
 
 # --- what connectors add --------------------------------------------------------------------------------------------
 
 Role = Literal["CONNECTION", "SOURCE", "SINK", "FORMAT"]
-"""What a kind is a kind of: CREATE CONNECTION … TO kind, CREATE SOURCE … FROM kind, INTO kind, FORMAT kind."""
+"""The role of a kind: CREATE CONNECTION … TO kind, CREATE SOURCE … FROM kind, INTO kind, FORMAT kind."""
 
 _SECRET_WORDS = frozenset(
     {
@@ -107,20 +107,20 @@ _SECRET_WORDS = frozenset(
         "SECRETS", "TOKEN",
     }
 )  # fmt: skip
-"""Words that make an option that nobody knows one that may hold a secret."""
+"""Words in the name of an unknown option that suggest a secret."""
 
 _LONG_SECRET_WORDS = tuple(each for each in sorted(_SECRET_WORDS) if len(each) > 4)
 _OF_ROWS = frozenset({"CLUSTER", "FOREIGN", "MESSAGE", "ORDER", "PARTITION", "PRIMARY", "ROW", "SORT", "UNIQUE"})
-"""Words before KEY that make it a key of rows, not one that opens something."""
+"""Words before KEY that mean the key of rows, not a secret key."""
 
 
 @dataclass(frozen=True, slots=True)
 class OptionWords:
-    """What a kind's options are called, in upper case with single spaces.
+    """The names of a kind's options, in upper case with single spaces.
 
-    Of `labels`, the names of all, the literals of those in `secrets` are shown to nobody, and those in `references`
-    take the name of a connection. Those of `secrets` in `paired` are secrets only together with another option. Of
-    options that take one of some words, `choices` has each label with each word.
+    `labels` are all names. The literals of options in `secrets` are never shown; an option in `paired` is a secret only
+    together with another option. Options in `references` take the name of a connection. `choices` has each label with
+    each of its possible words.
     """
 
     labels: frozenset[str] = frozenset()
@@ -132,10 +132,10 @@ class OptionWords:
 
 @dataclass(frozen=True, eq=False)
 class Keywords:
-    """The kinds that connectors offer, by the words that SQL uses, each with its options.
+    """The kinds that connectors offer, by their words in SQL, each with its options.
 
-    What is printed as `TO kind (label = value, …)` is read the same under any vocabulary: so are the items of a catalog
-    without the connectors that they were made with. Where `=` is left out, the labels tell where a value begins.
+    Text printed as `TO kind (label = value, …)` parses with any keywords, so that the items of a catalog parse without
+    the connectors that created them. If `=` is omitted, the labels decide where a value begins.
     """
 
     kinds: Mapping[Role, Mapping[str, OptionWords]] = field(default_factory=dict)
@@ -152,14 +152,14 @@ class Keywords:
         object.__setattr__(self, "words", frozenset(kind for kinds in self.kinds.values() for kind in kinds))
 
     def options(self, role: Role, kind: str) -> OptionWords | None:
-        """Return what is known of a kind's options; None for a kind that nobody offers."""
+        """Return the words of a kind's options; None for an unknown kind."""
         return self.kinds.get(role, {}).get(kind)
 
     def hides(self, role: Role, kind: str | None, label: str) -> bool:
-        """Say whether the literals of an option are secrets, or may be.
+        """Return whether the literals of an option are secrets, or may be.
 
-        The type of the option decides. Of a kind that nobody offers all literals may be secrets; of an option that its
-        kind does not have, those whose name says so. `kind` None is a kind that the text does not tell.
+        The type of the option decides. All literals of an unknown kind may be secrets; of an unknown option, if its
+        name suggests it. `kind` is None if the text does not name a kind.
         """
         options = self.options(role, kind) if kind is not None else OptionWords(self.labels, self.secrets)
         if options is None:
@@ -169,7 +169,7 @@ class Keywords:
         return self.suspects(label)
 
     def suspects(self, label: str) -> bool:
-        """Say whether an option that its kind does not have may be meant as one that takes a secret."""
+        """Return whether an unknown option may be meant as an option that takes a secret."""
         if label.replace("_", " ") in self.secrets:
             return True
         if label in self.labels:
@@ -183,7 +183,7 @@ class Keywords:
 
 
 LANGUAGE = Keywords()
-"""No connector: enough for what was printed from a statement."""
+"""The words without connectors: enough for text printed from a statement."""
 
 
 def quoted(name: str) -> str:
@@ -192,18 +192,18 @@ def quoted(name: str) -> str:
 
 
 def qualified_name(*parts: str) -> str:
-    """Return the full name of these parts; one with a dot or a quote in it stands in quotes."""
+    """Return the full name of these parts; a part with a dot or a quote is quoted."""
     return ".".join(quoted(part) if not part or '"' in part or "." in part else part for part in parts)
 
 
 @cache
 def longest_phrase(known: frozenset[str]) -> int:
-    """Return how many words the longest of some names has."""
+    """Return the number of words in the longest of the names."""
     return max((each.count(" ") + 1 for each in known), default=0)
 
 
 def longest_match(run: Iterable[str], known: frozenset[str]) -> int:
-    """Return how many words the longest known name takes that a run of words begins with; 0 for none."""
+    """Return the number of words in the longest known name at the start of a run of words; 0 for none."""
     words = tuple(islice(run, longest_phrase(known)))
     return max((count for count in range(1, len(words) + 1) if " ".join(words[:count]) in known), default=0)
 
@@ -217,5 +217,5 @@ _SECRET_SETTING = re.compile(
 
 
 def secret_setting(key: str) -> bool:
-    """Tell whether a setting of Spark is a secret: a password, a key or a token of Hadoop's file systems or its own."""
+    """Return whether a setting of Spark is a secret: a password, key or token of Spark or of a Hadoop file system."""
     return _SECRET_SETTING.fullmatch(key) is not None

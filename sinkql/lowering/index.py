@@ -20,7 +20,7 @@ from sinkql.planner.name import short_name
 
 _NAME_LENGTH = 8
 _KEY, _ROW = "$k", "$x"
-"""How columns are called that are computed for a key, and those that have what the view's rows have."""
+"""The names of columns that are computed for a key, and of columns that contain the view's rows."""
 
 
 @dataclass(frozen=True, slots=True)

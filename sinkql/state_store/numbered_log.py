@@ -1,8 +1,7 @@
-"""Numbered files (`sinkql.storage.numbered_log`) that a store has, and a folder here as far as they were made or read
-here.
+"""Numbered files (`sinkql.storage.numbered_log`) in a store, with a local folder for the files made or read here.
 
-A file is made in the store first, where its name decides between hosts, and then here. So who reads on the host of the
-one that writes sees each at once, and others when they look at the store again.
+A file is created in the store first, where its name decides between hosts, and then in the local folder. So a reader on
+the writer's host sees each file immediately, and readers on other hosts when they list the store again.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ _LOOK_SECONDS = 2.0
 
 @dataclass(slots=True)
 class _Listing:
-    """The numbers that a store had when it was asked, and those `made` here since, by when that was.
+    """The numbers in a store at the time of a listing, and the numbers `made` here since then.
 
-    It is asked for again where somebody `wanted` it later. None is below `first`.
+    The store is listed again if a reader `wanted` it later. No number is below `first`.
     """
 
     numbers: list[int]
@@ -37,7 +36,7 @@ class _Listing:
 
 
 _listings: dict[tuple[str, str], _Listing] = {}
-"""What this process knows of each folder: many readers ask."""
+"""This process's listing of each folder, which many readers share."""
 _turn = threading.Lock()
 
 
@@ -62,7 +61,7 @@ class StoredNumbered:
         return str(self.home.folder), self.part
 
     def look(self) -> None:
-        """Ask the store the next time."""
+        """List the store for the next question."""
         with _turn:
             _listings.setdefault(self._key, _Listing([], -math.inf)).wanted = time.monotonic()
 
@@ -71,7 +70,7 @@ class StoredNumbered:
         return [*listed, *self._newer(listed)]
 
     def _newer(self, listed: list[int]) -> list[int]:
-        """Return the numbers here that follow those of the store: they were made since it was asked."""
+        """Return the local numbers after those of the store, which were made since the listing."""
         here, following = set(self._here.numbers()), max(listed, default=0) + 1
         return list(takewhile(here.__contains__, count(following)))
 
@@ -79,13 +78,13 @@ class StoredNumbered:
         found, now = _listings.get(self._key), time.monotonic()
         if found is None or found.wanted >= found.at or now > found.at + _LOOK_SECONDS:
             names = [name.removeprefix(f"{self.part}/") for name, _ in self._store.list(f"{self.part}/")]
-            # those in `first` come last: an entry is seen no later than that it is below
+            # read `first` last: an entry is never seen after it is known to be below the first
             first = first_in(name.removeprefix(f"{FIRST}/") for name in names if name.startswith(f"{FIRST}/"))
             found = self._take(numbers_in(name for name in names if "/" not in name), first, now)
         return found.numbers
 
     def _take(self, listed: list[int], first: int, asked_at: float) -> _Listing:
-        """Take what the store had: others may have asked it later, and made files since, which are there as well."""
+        """Store a listing: other threads may have listed the store later, or have made files that it lacks."""
         with _turn:
             before = _listings.get(self._key) or _Listing([], -math.inf)
             if before.at > asked_at:

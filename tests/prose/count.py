@@ -23,7 +23,7 @@ def rates(found: Iterable[Text]) -> dict[str, dict[str, float]]:
     for text in found:
         words[text.kind] += len(text.text.split())
         for phrase in PHRASES:
-            if text.kind in phrase.kinds:
+            if phrase.is_counted(text):
                 counts[text.kind, phrase.name] += len(phrase.pattern.findall(text.text))
     return {
         phrase.name: {kind: 1e4 * counts[kind, phrase.name] / words[kind] for kind in phrase.kinds if words[kind]}
@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> None:
             print(f"{name:20}", *(f"{kind} {rate:.1f}" for kind, rate in of_kinds.items()))
         return
     for text in found:
-        for phrase in (phrase for phrase in PHRASES if text.kind in phrase.kinds):
+        for phrase in (phrase for phrase in PHRASES if phrase.is_counted(text)):
             for match in phrase.pattern.finditer(text.text):
                 line = text.line + text.text.count("\n", 0, match.start())
                 print(f"{text.path}:{line}: {match.group().strip()!r}: {phrase.instead}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from prose.texts import KINDS
+from prose.texts import KINDS, Text
 
 
 @dataclass(frozen=True)
@@ -20,10 +20,16 @@ class Phrase:
     limit: float
     instead: str
     kinds: tuple[str, ...]
+    ordinary: tuple[str, ...] = ()
+    """Folders where the word has its ordinary meaning, and is not counted."""
+
+    def is_counted(self, text: Text) -> bool:
+        """Return whether the phrase counts in a text."""
+        return text.kind in self.kinds and not any(f"/{folder}/" in text.path.as_posix() for folder in self.ordinary)
 
 
-def _phrase(name: str, pattern: str, limit: float, instead: str) -> Phrase:
-    return Phrase(name, re.compile(pattern, re.IGNORECASE), limit, instead, KINDS)
+def _phrase(name: str, pattern: str, limit: float, instead: str, ordinary: tuple[str, ...] = ()) -> Phrase:
+    return Phrase(name, re.compile(pattern, re.IGNORECASE), limit, instead, KINDS, ordinary)
 
 
 def _verb(name: str, limit: float, instead: str) -> Phrase:
@@ -31,6 +37,8 @@ def _verb(name: str, limit: float, instead: str) -> Phrase:
     return Phrase(f"{name} …", re.compile(rf"\A{name}\b"), limit, instead, ("docstrings",))
 
 
+_OF_TEXT = ("sinkql/evaluate", "sinkql/logical", "sinkql/lowering", "sinkql/parser", "docs/functions", "docs/errors")
+"""Folders that are about texts and their letters."""
 PHRASES = (
     _phrase("what is", r"\bwhat (?:is|are|was|were|has|have)\b", 2, "name the thing: a noun of the glossary"),
     _phrase("what it", r"\bwhat (?:it|there)\b", 1, "name the thing: a noun of the glossary"),
@@ -75,7 +83,7 @@ PHRASES = (
     _phrase("it is … that", r"\bit is [^.\n]{1,30} (?:that|who)\b", 0, "subject, verb, object"),
     _phrase("who", r"(?:\A|(?<=[,.;:\n] ))who\b", 0.5, "name the process, reader or user"),
     # words that mean little to a stranger, for which the glossary has a term
-    _phrase("letters", r"\b(?<!dead )letters?\b(?! case)", 0.5, "dead letter; character"),
+    _phrase("letters", r"\b(?<!dead )letters?\b(?! case)", 0.5, "dead letter; character", _OF_TEXT),
     _phrase("conservation", r"\bconservation\b", 0, "record accounting"),
     _phrase("era", r"\beras?\b", 0.3, "capture epoch"),
     _phrase("desk, roll, seat", r"\b(?:desk|roster|seats?|lane|lanes)\b", 0, "capture, scheduled sink, worker"),

@@ -8,10 +8,12 @@ import pytest
 
 from sinkql.connector_api.option_help import offered
 from sinkql.connector_api.registry import discover
+from sinkql.documentation import Documentation
 from sinkql.errors import SinkqlError
 from sinkql.parser import parse
 from sinkql.parser.assist import syntax_help as grammar
 from sinkql.shell.command.help import Topic, help_on_statement, topics
+from sinkql.shell.screen import document
 
 _REGISTRY = discover()
 
@@ -84,3 +86,31 @@ def test_a_statement_of_connectors_names_their_kinds_and_options() -> None:
     assert "CATALOG TYPE" in one
     assert "ACCESS KEY ID" not in one
     assert "in WITH (…)\n      COMMIT INTERVAL " in _help("CREATE SINK")
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        ("SQ2204", "# SQ2204: "),
+        ("date_trunc", "`date_trunc(unit text, timestamp) → timestamp`"),
+        ("small files", "See"),
+    ],
+)
+def test_other_words_show_the_documentation(words: str, shown: str) -> None:
+    answer = Documentation().find(words)
+    text = _help(words)
+    assert shown in text
+    assert document.markdown_of(answer) in text
+    assert all(line in text.splitlines() for line in document.further_pages(answer))
+
+
+def test_a_misspelled_statement_is_not_looked_up_in_the_documentation() -> None:
+    with pytest.raises(SinkqlError) as raised:
+        _help("crate sink")
+    assert raised.value.hint == "Did you mean \\h CREATE SINK?"
+
+
+def test_a_terminal_shows_a_page_without_marks_of_markdown() -> None:
+    text = help_on_statement("SQ2204", _REGISTRY, terminal=True)
+    assert "SQ2204: column" in text
+    assert "# SQ2204" not in text

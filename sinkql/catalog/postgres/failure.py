@@ -54,11 +54,9 @@ def failure(error: psycopg.Error, url: ServerUrl) -> SinkqlError:
     if (error.sqlstate is None and isinstance(error, psycopg.ProgrammingError)) or message.startswith("invalid "):
         return _invalid_url_error(message, url)
     if error.sqlstate is None:
-        for pattern in _FAILURES:
-            if re.search(pattern.pattern, message, re.IGNORECASE | re.DOTALL):
-                return SinkqlError(
-                    pattern.code, f'{pattern.message} (catalog "{url}")', detail=message, hint=pattern.hint
-                )
+        for entry in _FAILURES:
+            if re.search(entry.pattern, message, re.IGNORECASE | re.DOTALL):
+                return SinkqlError(entry.code, f'{entry.message} (catalog "{url}")', detail=message, hint=entry.hint)
     match error:
         case errors.LockNotAvailable() | errors.SerializationFailure() | errors.DeadlockDetected():
             return busy(url, message)

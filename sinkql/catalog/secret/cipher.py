@@ -107,11 +107,11 @@ class Cipher:
             raise self._decryption_error(f'item "{name}"') from None
 
     def _decryption_error(self, what: str) -> SinkqlError:
-        where = KEY_VARIABLE if self._key_path is None else f"file {self._key_path} or the {KEY_VARIABLE}"
+        where = KEY_VARIABLE if self._key_path is None else f"file {self._key_path} or in {KEY_VARIABLE}"
         return SinkqlError(
             "SQ4108",
             f"cannot decrypt {what} with the current key",
-            hint=f"Restore the {where} with the key it was created with, or drop it.",
+            hint=f"Restore the original key in {where}, or drop {what}.",
         )
 
     def _binding(self, item_id: str, version: int | str) -> bytes:
@@ -125,7 +125,7 @@ class Cipher:
         if self._key_path is None:
             raise SinkqlError(
                 "SQ4118",
-                f"{KEY_VARIABLE} is not set, which must contain the key of a catalog in Postgres",
+                f"{KEY_VARIABLE} is not set, but a catalog in Postgres requires it",
                 hint=_NEW_KEY if create else f"Set {KEY_VARIABLE} to the key that the secrets were stored with.",
             )
         try:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import io
-import re
-import shutil
 import sys
-from collections.abc import Iterator
 
 import click
 
 from sinkql.cli.output import Output
 from sinkql.documentation import Documentation, Entry, Found, Page
+from sinkql.shell.screen import document
 
-_WIDEST = 100
 _NOT_FOUND = 1
 _GROUPS = {
     "": "Start",
@@ -59,10 +55,7 @@ def help_(context: click.Context, words: tuple[str, ...]) -> int:
         for listed in found.listed:
             output.line("", **_data(listed))
         return 0
-    texts = [found.page.body] if found.page is not None else []
-    texts += [f"{entry.text}\nMore: `sinkql help {entry.page.command}`\n" for entry in found.entries]
-    lines = list(_lines(found.listed))
-    _show("\n".join(texts), ["See also:" if texts else "Pages about this:", *lines] if lines else [])
+    _show(document.markdown_of(found), document.further_pages(found))
     return 0
 
 
@@ -75,7 +68,7 @@ def _list_pages(output: Output, documentation: Documentation) -> None:
     for folder, title in _GROUPS.items():
         inside = [page for page in documentation.pages if page.path.rpartition("/")[0] == folder and not page.is_error]
         if inside:
-            texts += [title, *_lines(inside), ""]
+            texts += [title, *document.page_lines(inside), ""]
     texts += ["sinkql help WORDS shows a page, or looks WORDS up: an error code, a function, an option, a symptom."]
     _show("", texts)
 
@@ -96,48 +89,15 @@ def _data(shown: Page | Entry) -> dict[str, str]:
     return {"page": shown.page.path, "title": shown.name, "in": shown.title, "summary": shown.summary}
 
 
-def _lines(listed: tuple[Page | Entry, ...] | list[Page]) -> Iterator[str]:
-    titles = [each.title if isinstance(each, Page) else f"{each.name} ({each.title})" for each in listed]
-    width = min(max(map(len, titles), default=0), _WIDEST // 2)
-    for title, each in zip(titles, listed, strict=True):
-        page = each if isinstance(each, Page) else each.page
-        shown = title if len(title) <= width else f"{title[: width - 1]}…"
-        yield f"  {shown:<{width}}  sinkql help {page.command}"
-
-
-def _show(text: str, lines: list[str]) -> None:
+def _show(markdown: str, lines: list[str]) -> None:
     """Print Markdown and the lines below it: rendered and paged on a terminal, unchanged elsewhere."""
-    below = "".join(f"{line}\n" for line in lines)
+    text = document.joined(markdown, lines, terminal=sys.stdout.isatty())
     if not sys.stdout.isatty():
-        click.echo(f"{text}\n{below}" if text and below else text or below, nl=False)
+        click.echo(text, nl=False)
         return
     from sinkql.shell.screen import pager  # loads only for a terminal
 
-    shown = f"{_drawn(text)}\n{below}" if text and below else _drawn(text) if text else below
-    if pager.fits(shown):
-        click.echo(shown, nl=False)
+    if pager.fits(text):
+        click.echo(text, nl=False)
     else:
-        pager.show(shown)
-
-
-def _drawn(text: str) -> str:
-    """Return Markdown rendered for a terminal."""
-    from rich.console import Console
-    from rich.markdown import Markdown
-
-    console = Console(file=io.StringIO(), force_terminal=True, width=min(shutil.get_terminal_size().columns, _WIDEST))
-    console.print(Markdown(_without_links(text), code_theme="ansi_dark", hyperlinks=False))
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
-
-
-def _without_links(text: str) -> str:
-    """Return Markdown with the texts of its links alone: `sinkql help` finds the texts, a terminal follows no links."""
-    parts = re.split(r"(^ *```.*?^ *```$|`[^`\n]+`)", text, flags=re.MULTILINE | re.DOTALL)
-    for place in range(0, len(parts), 2):
-        parts[place] = re.sub(r"!\[[^\]]*\]\([^)]*\)\n?", "", parts[place])
-        parts[place] = re.sub(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\([^)]*\)", r"\1", parts[place])
-        parts[place] = re.sub(
-            r"^(> *)\[!(\w+)\]", lambda match: f"{match[1]}**{match[2].title()}**  ", parts[place], flags=re.M
-        )
-    return "".join(parts)
+        pager.show(text)

@@ -106,7 +106,7 @@ CODES = {
         "Create one with CREATE SINK.",
     ),
     "SQ4037": _code(
-        "\\h names a statement that does not exist.",
+        "The documentation has nothing about the words after \\h.",
         "Run \\h to list the statements.",
     ),
     "SQ4038": _code(

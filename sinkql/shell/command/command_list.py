@@ -13,7 +13,12 @@ _Row = tuple[tuple[str, ...], str, str, Callable[[Shell, Command, str | None], N
 _GROUPS: dict[str, tuple[_Row, ...]] = {
     "General": (
         (("?",), "\\?", "this list", general.list_commands),
-        (("h", "help"), "\\h [STATEMENT]", "list the statements, or show the help on one", general.show_help),
+        (
+            ("h", "help"),
+            "\\h [WORDS]",
+            "list the statements, or help on one, a code or a function",
+            general.show_help,
+        ),
         (("q", "quit"), "\\q [detach]", "leave; detach leaves the sinks running", general.leave),
         (("conninfo",), "\\conninfo", "the catalog, and what it contains", catalog.conninfo),
         (("!",), "\\! [COMMAND]", "run a command of the operating system", general.system),

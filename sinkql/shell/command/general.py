@@ -212,5 +212,6 @@ def list_commands(shell: Shell, command: Command, _: str | None) -> None:
 
 
 def show_help(shell: Shell, command: Command, _: str | None) -> None:
-    """Explain a statement, or list the statements."""
-    shell.screen.page(help_on_statement(command.rest, shell.session.catalog.registry))
+    """Explain a statement or other words from the documentation, or list the statements."""
+    terminal = shell.screen.interactive and shell.screen.target is None
+    shell.screen.page(help_on_statement(command.rest, shell.session.catalog.registry, terminal=terminal))

@@ -10,8 +10,10 @@ from importlib.resources import files
 
 from sinkql.connector_api.option_help import OptionHelp, offered
 from sinkql.connector_api.registry import Registry
+from sinkql.documentation import Documentation, Found
 from sinkql.errors import SinkqlError, nearest
 from sinkql.parser.assist.syntax_help import syntax
+from sinkql.shell.screen import document
 from sinkql.shell.shell import BackslashCommand
 
 
@@ -55,11 +57,12 @@ def help_on_commands(actions: Iterable[BackslashCommand]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def help_on_statement(text: str, registry: Registry) -> str:
-    """Return the help on a statement, or without a text the list of statements; raises SQ4037 for an unknown statement.
+def help_on_statement(text: str, registry: Registry, *, terminal: bool = False) -> str:
+    """Return the help on a statement, or without a text the list of statements.
 
-    The kinds that connectors add to the statement follow with their options: all kinds, or those named after the
-    statement, as in `CREATE CONNECTION ICEBERG CATALOG`.
+    The kinds that connectors add to the statement follow with their options: all kinds, or the kinds named after the
+    statement, as in `CREATE CONNECTION ICEBERG CATALOG`. Other words are looked up in the documentation, which is
+    rendered for a `terminal`. Raises SQ4037 if it has nothing about them.
     """
     wanted = " ".join(text.upper().rstrip(";").split())
     if not wanted:
@@ -77,6 +80,9 @@ def help_on_statement(text: str, registry: Registry) -> str:
     if begun:
         return _list(begun)
     near = nearest(wanted, tuple(named))
+    answer = Documentation().find(text) if near is None else Found()
+    if answer:
+        return document.joined(document.markdown_of(answer), document.further_pages(answer), terminal=terminal)
     hint = f"Did you mean \\h {near}?" if near else "Run \\h to list the statements."
     raise SinkqlError("SQ4037", f"no help is available for {wanted}", hint=hint)
 

@@ -4,6 +4,7 @@
 * `table`: Format columns and rows in each output format.
 * `grid`: Draw tables with rich.
 * `value`: Format values as text.
+* `document`: Show pages of the documentation.
 * `pager`: Show a long text in the user's pager.
 * `keyboard`: Set the terminal between two prompts, and for other programs.
 """

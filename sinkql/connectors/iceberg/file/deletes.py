@@ -189,8 +189,8 @@ def write_vectors(
     """Write one Puffin file with a vector for each data file, and return the entries of the vectors.
 
     `name` has no suffix. The file has the folder and the suffix of statistics files, because some stores accept no
-    other Puffin files in a table's folder. `dead` holds all dead positions of each file, including its older
-    vector's, which the new one replaces.
+    other Puffin files in a table's folder. `dead` holds all dead positions of each file, because its vector
+    replaces an older one.
     """
     data = bytearray(_PUFFIN)
     blobs, vectors = [], {}
