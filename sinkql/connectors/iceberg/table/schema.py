@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
@@ -33,6 +32,7 @@ from pyiceberg.types import (
 
 from sinkql import ast, physical
 from sinkql.connector_api.types import parse_type
+from sinkql.connectors.iceberg.plan.options import IcebergSink
 from sinkql.logical.nested import leaf
 from sinkql.logical.range import SUBTYPES
 from sinkql.logical.type import BIGINT, INTEGER, Type
@@ -71,11 +71,11 @@ class Layout:
     sort_by: tuple[Sorting, ...] = ()
 
     @classmethod
-    def of(cls, options: Mapping[str, Any]) -> Layout:
+    def from_options(cls, options: IcebergSink) -> Layout:
         """Return the layout in a sink's planned options."""
         return cls(
-            tuple(Term(**term) for term in options.get("partition_by", ())),
-            tuple(Sorting(**term) for term in options.get("sort_by", ())),
+            tuple(Term(**term) for term in options.partition_by),
+            tuple(Sorting(**term) for term in options.sort_by),
         )
 
     def spec(self, schema: Schema) -> PartitionSpec:

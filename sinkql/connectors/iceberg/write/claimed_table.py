@@ -10,7 +10,7 @@ from pyiceberg.table import Table
 
 from sinkql import physical
 from sinkql.connector_api.stream import Checkpoint, Context, JobOffsets, PlanChange, StaleFilesError
-from sinkql.connectors.iceberg.commit import checkpoint as markers
+from sinkql.connectors.iceberg.commit import checkpoint as checkpoints
 from sinkql.connectors.iceberg.commit.committer import (
     check_still_ours,
     commit_proposal,
@@ -46,7 +46,7 @@ class ClaimedTable:
             write.columns,
             changelog=write.changelog,
             upsert=write.mode == "upsert",
-            layout=Layout.of(write.options),
+            layout=Layout.from_options(self.planned),
             version=self.planned.format_version,
         )
         self.sink = context.sink_id
@@ -54,7 +54,7 @@ class ClaimedTable:
         self._context = context
         self._target: TargetTable | None = None
         self._table: Table | None = None
-        self._stored: markers.StoredCheckpoint | None = None
+        self._stored: checkpoints.StoredCheckpoint | None = None
         self._claim: Checkpoint | None = None
 
     @property
@@ -75,7 +75,7 @@ class ClaimedTable:
         return self._table
 
     @property
-    def current(self) -> tuple[Table, markers.StoredCheckpoint]:
+    def current(self) -> tuple[Table, checkpoints.StoredCheckpoint]:
         """Return the last load, and the sink's checkpoint in it."""
         assert self._stored is not None, "not claimed"
         return self.loaded, self._stored
@@ -103,7 +103,7 @@ class ClaimedTable:
         )
         claimed_id = None if planned.letters else self._read_claim()  # a dropped dead-letter table is recreated
         table = ensure(self._target, self.expected, sink_id=self.sink, claimed=claimed_id is not None)
-        stored = markers.find(table, self.sink)
+        stored = checkpoints.find(table, self.sink)
         if stored is None and claimed_id not in (None, str(table.metadata.table_uuid)):
             raise recreated(table)
         if stored is None and not own_empty(table, self.sink):  # else the claim checks it, and may change its columns
@@ -124,13 +124,13 @@ class ClaimedTable:
 
     def load_checkpoint(self) -> Checkpoint | None:
         """Return the sink's checkpoint in the present table; raises SQ3501 if the table was rolled back."""
-        stored = markers.find(self.load(), self.sink)
+        stored = checkpoints.find(self.load(), self.sink)
         failpoint.point("read-marker")
         return stored.marker if stored else None
 
     def claim(
         self, initial: JobOffsets, *, epoch: int, switch: PlanChange | None, renew: Callable[[], None] | None
-    ) -> markers.StoredCheckpoint:
+    ) -> checkpoints.StoredCheckpoint:
         """Claim the table with an epoch above the table's and not below `epoch`."""
         claim = Claim(
             self.sink,
@@ -143,13 +143,13 @@ class ClaimedTable:
         )
         self._claim = None
         self._table = take(self.target, self.load(), claim)
-        stored = markers.find(self._table, self.sink)
+        stored = checkpoints.find(self._table, self.sink)
         assert stored is not None
         self._write_claim(self._table)
         self._claim, self._stored = stored.marker, stored
         return stored
 
-    def check(self, table: Table, schema: Schema | None = None) -> markers.StoredCheckpoint:
+    def check(self, table: Table, schema: Schema | None = None) -> checkpoints.StoredCheckpoint:
         """Return the sink's checkpoint in a new load; raises SQ5101 if fenced, SQ3501, SQ3503 and SQ3504.
 
         `schema` is the schema that the table will get with the next commit, if it changes.
@@ -167,14 +167,14 @@ class ClaimedTable:
 
     def next_schema(self, table: Table, switch: PlanChange) -> Schema | None:
         """Return the schema that a change of plan gives the table, if it changes it."""
-        stored = markers.find(table, self.sink)
+        stored = checkpoints.find(table, self.sink)
         return schema_of_claim(table, self.expected, stored, sink=self.sink, switch=switch)
 
-    def adopt(self, table: Table, stored: markers.StoredCheckpoint) -> None:
+    def adopt(self, table: Table, stored: checkpoints.StoredCheckpoint) -> None:
         """Continue with a new load of the table."""
         self._table, self._stored = table, stored
 
-    def commit(self, batch: BatchCommit) -> markers.StoredCheckpoint:
+    def commit(self, batch: BatchCommit) -> checkpoints.StoredCheckpoint:
         """Commit a snapshot at most once, and return its checkpoint; delete the files of an attempt that cannot land.
 
         Raises StaleFilesError if the attempt must be written again, SQ5101 (fenced), SQ35xx, and SQ42xx if the catalog
@@ -188,8 +188,8 @@ class ClaimedTable:
                 delete_files(table, batch.files.add)
             raise
         # Others may have committed since: the index and the new checkpoint are true of this commit's snapshot.
-        stored = markers.written_by(self._table, batch.marker.sink, batch.marker.commit)
-        self._stored = stored or markers.StoredCheckpoint(batch.marker, batch.timestamp, snapshot=0, sequence=0)
+        stored = checkpoints.written_by(self._table, batch.marker.sink, batch.marker.commit)
+        self._stored = stored or checkpoints.StoredCheckpoint(batch.marker, batch.timestamp, snapshot=0, sequence=0)
         return self._stored
 
     def continue_from(self, checkpoint: Checkpoint) -> None:

@@ -10,7 +10,7 @@ from uuid import uuid4
 from pyiceberg.table import Table
 
 from sinkql.connector_api.stream import Compacted, StaleFilesError
-from sinkql.connectors.iceberg.commit import checkpoint as markers
+from sinkql.connectors.iceberg.commit import checkpoint as checkpoints
 from sinkql.connectors.iceberg.commit.committer import commit_proposal, retries_exhausted
 from sinkql.connectors.iceberg.commit.proposal import CompactionCommit
 from sinkql.connectors.iceberg.compact.compaction import Attempt, Compaction, Scope, Steps, delete_files
@@ -67,8 +67,8 @@ class CompactionSchedule:
         return self._unknown_at is not None and self._unknown_at == table.metadata.current_snapshot_id
 
     def compact_next(
-        self, table: Table, stored: markers.StoredCheckpoint, *, go_on: Callable[[bool], bool], whole: bool = False
-    ) -> tuple[Table, markers.StoredCheckpoint, list[Compacted]]:
+        self, table: Table, stored: checkpoints.StoredCheckpoint, *, go_on: Callable[[bool], bool], whole: bool = False
+    ) -> tuple[Table, checkpoints.StoredCheckpoint, list[Compacted]]:
         """Compact while `go_on` allows it; return the table, its checkpoint, and the compactions that ended.
 
         With `whole`, compact all files that the table had at the first call with `whole`. Raises SinkqlError if the
@@ -119,7 +119,7 @@ class CompactionSchedule:
                 break
         return table, stored, compactions
 
-    def _step(self, stored: markers.StoredCheckpoint, *, whole: bool) -> Compaction | bool | None:
+    def _step(self, stored: checkpoints.StoredCheckpoint, *, whole: bool) -> Compaction | bool | None:
         """Run one step.
 
         Return the compaction if it is ready to commit. Otherwise return whether more steps can run before the next
@@ -139,7 +139,7 @@ class CompactionSchedule:
             compaction: Compaction | None = ended.value
             return compaction
 
-    def _compact_beside(self, stored: markers.StoredCheckpoint) -> tuple[str, Compaction | None]:
+    def _compact_beside(self, stored: checkpoints.StoredCheckpoint) -> tuple[str, Compaction | None]:
         """Compact small files beside an unfinished compaction; return its id, and the compaction if files are due."""
         id_ = uuid4().hex
         steps = self._compactor.compact(Attempt(id_, self._present, lambda: True, beside=True), stored)
@@ -158,8 +158,8 @@ class CompactionSchedule:
         return self._table
 
     def _commit(
-        self, id_: str, compaction: Compaction, table: Table, stored: markers.StoredCheckpoint
-    ) -> tuple[Table, markers.StoredCheckpoint]:
+        self, id_: str, compaction: Compaction, table: Table, stored: checkpoints.StoredCheckpoint
+    ) -> tuple[Table, checkpoints.StoredCheckpoint]:
         checkpoint = replace(stored.marker, index=compaction.index or stored.marker.index)
         proposal = CompactionCommit(
             id_, compaction.change, compaction.deletes, checkpoint, stored.timestamp, self._expected
@@ -172,8 +172,8 @@ class CompactionSchedule:
                 delete_files(table, compaction.change.add)
             raise
         failpoint.point("compacted")
-        written = markers.compacted(after, checkpoint.sink, id_)
-        now = written or markers.StoredCheckpoint(checkpoint, stored.timestamp, snapshot=0, sequence=0)
+        written = checkpoints.compacted(after, checkpoint.sink, id_)
+        now = written or checkpoints.StoredCheckpoint(checkpoint, stored.timestamp, snapshot=0, sequence=0)
         self._compactor.on_compacted(compaction, now.snapshot)
         return after, now
 
