@@ -121,7 +121,7 @@ class _Subscription:
                     if self.options.progress:
                         yield self._progress(followed.at + 1)
                 if number > before or time.monotonic() > pinned_at + _PIN_SECONDS:
-                    log.pin(reader, number, passing=True)
+                    log.set_position(reader, number, passing=True)
                     pinned_at = time.monotonic()
                 if last == log.last():
                     time.sleep(_POLL_SECONDS)
@@ -129,7 +129,7 @@ class _Subscription:
         except FileNotFoundError:  # a drop deletes the runs
             raise self._ended_error("was dropped") from None
         finally:
-            log.pins.forget(reader)
+            log.positions.forget(reader)
 
     def _check_columns(self, entry: Entry | None) -> Entry:
         """Return an entry, which must exist and have the columns of the subscription."""
@@ -150,7 +150,7 @@ class _Subscription:
         while self.is_present():
             newest = self.contents.ready(self.plan)
             if newest is not None:
-                self.contents.log.pin(reader, newest[0], passing=True)
+                self.contents.log.set_position(reader, newest[0], passing=True)
                 if self.contents.log.entry(newest[0]) is not None:
                     return newest
             time.sleep(_POLL_SECONDS)
