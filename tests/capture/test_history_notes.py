@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import pytest
 
 from sinkql.capture.log_store import FencedLogError
-from sinkql.connectors.mysql import history_check as mysql
-from sinkql.connectors.postgres import history_check as postgres
+from sinkql.connector_api.read_history import ReadHistory
+from sinkql.connectors.mysql.gtid import ReadTransaction as MySqlTransaction
+from sinkql.connectors.postgres.history_check import ReadTransaction as PostgresTransaction
 from sinkql.errors import SinkqlError
 from support.notes import MemoryNotes
 
@@ -27,15 +28,15 @@ class _Notes(MemoryNotes):
 
 
 def _of_mysql(notes: _Notes) -> tuple[Callable[[], None], Callable[[], object], object]:
-    own, last = mysql.ReadHistories(notes), mysql.ReadHistory("1", "2", "u:2", 3, "s")
-    own.received.append(last)
-    return lambda: own.save("s"), lambda: own.last("2"), last
+    history, last = ReadHistory(MySqlTransaction, notes), MySqlTransaction("1", "2", "u:2", 3, "s")
+    history.received.append(last)
+    return history.save, lambda: history.last("2"), last
 
 
 def _of_postgres(notes: _Notes) -> tuple[Callable[[], None], Callable[[], object], object]:
-    own, last = postgres.ReadHistories(notes), postgres.ReadHistory(1, 2, 3, 4)
-    own.received.append(last)
-    return own.save, lambda: own.last(2), last
+    history, last = ReadHistory(PostgresTransaction, notes), PostgresTransaction(1, 2, 3, 4)
+    history.received.append(last)
+    return history.save, lambda: history.last(2), last
 
 
 @pytest.mark.parametrize("of", [_of_mysql, _of_postgres])

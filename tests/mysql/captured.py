@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from sinkql import physical
 from sinkql.connector_api.cdc import CapturedSource, CapturedTable, Event, PositionAdvanced, RowsChanged
 from sinkql.connectors.mysql.stream import MySqlStream, open_stream
-from sinkql.connectors.mysql.type import declared, sql_type
+from sinkql.connectors.mysql.type import parse_declaration, sql_type
 from support.mariadb import PASSWORD, MariaDb
 from support.patience import Deadline
 
@@ -19,7 +19,9 @@ def table_of(server: MariaDb, database: str, name: str, *, text: Sequence[str] =
         "SELECT column_name, column_type, is_nullable, column_key FROM information_schema.columns "
         f"WHERE table_schema = '{database}' AND table_name = '{name}' ORDER BY ordinal_position"
     )
-    types = {column: "text" if column in text else sql_type(declared(type_)) for column, type_, _, _ in columns}
+    types = {
+        column: "text" if column in text else sql_type(parse_declaration(type_)) for column, type_, _, _ in columns
+    }
     key = server.rows(
         "SELECT column_name FROM information_schema.key_column_usage WHERE constraint_name = 'PRIMARY' "
         f"AND table_schema = '{database}' AND table_name = '{name}' ORDER BY ordinal_position"

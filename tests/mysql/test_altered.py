@@ -23,9 +23,9 @@ _ALTERED = {
     "dropped": ("SQ3433", "DROP COLUMN v, ADD COLUMN v varchar(20) DEFAULT 'new'", "was dropped or renamed"),
     "swapped": ("SQ3433", "RENAME COLUMN v TO w, RENAME COLUMN w TO v", "was dropped or renamed"),
     "nullable": ("SQ3433", "MODIFY w varchar(20) NULL", 'column "w" of table "{d}.nullable" may be NULL'),
-    "keyless": ("SQ3440", "DROP PRIMARY KEY", 'has no unique key of "id" any more'),
+    "keyless": ("SQ3440", "DROP PRIMARY KEY", 'no longer has a unique key of "id"'),
     "renamed": ("SQ3440", "RENAME TO gone", "was dropped or renamed"),
-    "loosened": ("SQ3440", "MODIFY v varchar(20) NOT NULL", "by a statement that the log has no rows of"),
+    "loosened": ("SQ3440", "MODIFY v varchar(20) NOT NULL", "by a statement without rows in the log"),
     "wider": (None, "MODIFY v varchar(200)", ""),
 }
 """What is done to a table of that name, and what its sink says of it; None where it goes on."""

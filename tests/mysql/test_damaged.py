@@ -8,6 +8,7 @@ import pytest
 
 from sinkql.connectors.mysql.binlog import INCIDENT, BinlogReader
 from sinkql.connectors.mysql.gtid import DomainTransactions
+from sinkql.connectors.mysql.table_map import WatchedTables
 from sinkql.errors import SinkqlError
 
 
@@ -16,7 +17,8 @@ def _event(code: int, body: bytes = b"") -> bytes:
 
 
 def _walk(*events: bytes) -> Any:
-    log = BinlogReader(DomainTransactions(), {("d", "t"): "t1"}, lambda table, layout: True, maria=True)
+    tables = WatchedTables({("d", "t"): "t1"}, lambda table, layout: True, maria=True)
+    log = BinlogReader(DomainTransactions(), tables, maria=True)
     raw, frames, at = b"".join(events), [], 0
     for each in events:
         frames.append((at, at + len(each)))

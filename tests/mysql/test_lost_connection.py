@@ -13,7 +13,8 @@ import pytest
 from sinkql.connector_api import dead_connection
 from sinkql.connectors.mysql import connection as connection_module
 from sinkql.connectors.mysql.connection import connect, rows
-from sinkql.connectors.mysql.snapshot import _packets
+from sinkql.connectors.mysql.options import MySqlConnection
+from sinkql.connectors.mysql.snapshot import _read_packets
 from sinkql.errors import SinkqlError
 from support.front import Front, front, noting
 from support.mariadb import PASSWORD, MariaDb
@@ -43,12 +44,12 @@ def before(server: MariaDb) -> Iterator[Front]:
 
 
 def _connected(port: int) -> Any:
-    options = {"host": "127.0.0.1", "port": port, "user": text("reader"), "password": text(PASSWORD)}
-    return connect({**options, "ssl_mode": "disabled"}, lambda name: name, name="my")
+    options = MySqlConnection("127.0.0.1", port, text("reader"), "disabled", text(PASSWORD))
+    return connect(options, lambda name: name, name="my")
 
 
 _BY_ROWS_OR_PACKETS = pytest.mark.parametrize(
-    "ask", [rows, lambda connection, query: list(_packets(connection, query))], ids=["rows", "packets"]
+    "ask", [rows, lambda connection, query: list(_read_packets(connection, query))], ids=["rows", "packets"]
 )
 
 

@@ -14,12 +14,13 @@ import pytest
 
 from sinkql import physical
 from sinkql.connector_api.cdc import CapturedTable
-from sinkql.connectors.mysql.binlog import BinlogReader, TransactionPart
-from sinkql.connectors.mysql.binlog_client import prepare_session
-from sinkql.connectors.mysql.gtid import DomainTransactions, NumberedTransactions, set_bytes, tagged
-from sinkql.connectors.mysql.snapshot import _owned
+from sinkql.connectors.mysql.binlog import BinlogReader
+from sinkql.connectors.mysql.binlog_client import wait_readable
+from sinkql.connectors.mysql.binlog_sections import TransactionPart
+from sinkql.connectors.mysql.gtid import DomainTransactions, NumberedTransactions, read_tagged_gtid, set_bytes
+from sinkql.connectors.mysql.snapshot import _read_owned
 from sinkql.connectors.mysql.table import changed_rows, match
-from sinkql.connectors.mysql.table_map import TableMap
+from sinkql.connectors.mysql.table_map import TableMap, WatchedTables
 from sinkql.connectors.mysql.value import BinaryJsonError, json_text
 from sinkql.decode.columnar import Block
 from support.patience import PATIENCE_S
@@ -106,7 +107,7 @@ def _fits(table: str, layout: TableMap) -> bool:
 
 
 def _log(after: str = "") -> BinlogReader:
-    return BinlogReader(NumberedTransactions(after), {("d", "t"): "t1"}, _fits)
+    return BinlogReader(NumberedTransactions(after), WatchedTables({("d", "t"): "t1"}, _fits))
 
 
 _DOCUMENT = b"\x04\x01"
@@ -192,9 +193,9 @@ def test_positions_sort_as_commits_do() -> None:
 
 def test_a_set_covers_what_is_in_it() -> None:
     whole = NumberedTransactions(f"{_SERVER}:1-5:8-9:tag:1-2")
-    assert whole.covers(NumberedTransactions(f"{_SERVER}:2-3:9:tag:2"))
+    assert whole.covers(NumberedTransactions(f"{_SERVER}:2-3:9:tag:2").position())
     for text in (f"{_SERVER}:5-8", f"{_SERVER}:tag:3", f"{_OTHER}:1"):
-        assert not whole.covers(NumberedTransactions(text))
+        assert not whole.covers(NumberedTransactions(text).position())
     assert f"{_SERVER}:1-5:8-9,{_SERVER}:tag:1-2" == whole.text()
 
 
@@ -215,15 +216,15 @@ def test_an_id_with_a_tag_is_read() -> None:
         "509b056b2a0100000053000000230d000000000278000000028903ad029d035503a1032022c503b902750204f10300000002040806"
         "0a68656c6c6f08300a380c7f7842284d0661061095041283120b"
     )
-    assert tagged(event, 0, len(event)) == ("e2abe7d5-e810-11f1-ae9d-02fc00000001:hello:2", 1795529552446072)
-    with pytest.raises(ValueError, match="cut"):
-        tagged(event, 0, len(event) - 30)
+    assert read_tagged_gtid(event, 0, len(event)) == ("e2abe7d5-e810-11f1-ae9d-02fc00000001:hello:2", 1795529552446072)
+    with pytest.raises(ValueError, match="truncated"):
+        read_tagged_gtid(event, 0, len(event) - 30)
 
 
 def test_transactions_that_are_about_to_commit_are_listed() -> None:
-    assert [f"{_SERVER}:6", f"{_SERVER}:tag:7"] == _owned(f"{_SERVER}:6#12:tag:7#13")
-    assert [f"{_SERVER}:6", f"{_SERVER}:7", f"{_OTHER}:1"] == _owned(f"{_SERVER}:6#12:7#13,\n{_OTHER}:1#9")
-    assert _owned("") == []
+    assert [f"{_SERVER}:6", f"{_SERVER}:tag:7"] == _read_owned(f"{_SERVER}:6#12:tag:7#13")
+    assert [f"{_SERVER}:6", f"{_SERVER}:7", f"{_OTHER}:1"] == _read_owned(f"{_SERVER}:6#12:7#13,\n{_OTHER}:1#9")
+    assert _read_owned("") == []
 
 
 # --- JSON -------------------------------------------------------------------------------------------------------------
@@ -283,6 +284,6 @@ def test_a_damaged_document_is_an_error(data: bytes) -> None:
 def test_a_connection_with_a_high_number_is_waited_for() -> None:
     one, other = socket.socketpair()
     with one, other, socket.socket(fileno=fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, 1100)) as high:
-        assert not prepare_session(high, 0)
+        assert not wait_readable(high, 0)
         other.send(b"x")
-        assert prepare_session(high, PATIENCE_S)
+        assert wait_readable(high, PATIENCE_S)

@@ -15,7 +15,7 @@ import pytest
 from mysql.captured import received, source_of, table_of
 from sinkql import codec
 from sinkql.connector_api.cdc import Event, RowsChanged, TableRows
-from sinkql.connectors.mysql.history_check import ReadHistory
+from sinkql.connectors.mysql.gtid import ReadTransaction
 from sinkql.connectors.mysql.stream import MySqlStream, open_stream
 from sinkql.errors import SinkqlError
 from support.mariadb import MariaDb, mariadb
@@ -55,11 +55,11 @@ def _insert(server: MariaDb, *ids: int) -> None:
     server.run(*(f"INSERT INTO d.t VALUES ({each})" for each in ids))
 
 
-def _noted(notes: MemoryNotes) -> ReadHistory:
-    return codec.decoder(list[ReadHistory]).decode(notes.noted("standing.json") or b"")[-1]
+def _noted(notes: MemoryNotes) -> ReadTransaction:
+    return codec.decoder(list[ReadTransaction]).decode(notes.noted("standing.json") or b"")[-1]
 
 
-def _wait_past(last: ReadHistory) -> None:
+def _wait_past(last: ReadTransaction) -> None:
     """Wait until what is committed has another time than what was read last: MariaDB knows seconds only."""
     deadline = Deadline()
     while time.time() < last.at / 1_000_000 + 1:

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from sinkql.connectors.mysql.connection import connect
+from sinkql.connectors.mysql.options import MySqlConnection
 from sinkql.errors import SinkqlError
 from support.authority import authority
 
@@ -119,7 +120,7 @@ def _refused(rogue: _Rogue, **more: Any) -> SinkqlError:
         "password": {"secret_text": [_PASSWORD]}, "ssl_mode": "preferred", **more,
     }  # fmt: skip
     with pytest.raises(SinkqlError) as raised:
-        connect(options, lambda name: name, name="m")
+        connect(MySqlConnection.from_plan(options), lambda name: name, name="m")
     return raised.value
 
 
@@ -146,8 +147,9 @@ def test_password_itself_goes_to_nobody_whose_certificate_is_not_checked(way: st
 def test_tls_that_cannot_be_agreed_on_is_no_matter_of_certificates(mode: str) -> None:
     with _rogue("clear", ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)) as rogue:  # without a certificate no cipher suits
         error = _refused(rogue, ssl_mode=mode)
-    assert (error.code, error.message) == ("SQ4462", f"cannot agree on TLS with MySQL server 127.0.0.1:{rogue.port}")
-    assert error.hint == "Update the server's TLS, or write SSL MODE = 'disabled'."
+    message = f"could not negotiate TLS with MySQL server 127.0.0.1:{rogue.port}"
+    assert (error.code, error.message) == ("SQ4462", message)
+    assert error.hint == "Update the server's TLS, or set SSL MODE = 'disabled'."
 
 
 def _context(folder: Path) -> ssl.SSLContext:

@@ -12,7 +12,7 @@ import pytest
 from mysql.captured import received, stream_of, table_of
 from mysql.vectors import BAD, TEXTS, VECTORS
 from sinkql.connector_api.cdc import Event, RowsChanged, TableRows
-from sinkql.connectors.mysql.type import declared
+from sinkql.connectors.mysql.type import parse_declaration
 from sinkql.connectors.mysql.value import SINGLE, decoder
 from support.mariadb import MariaDb
 
@@ -89,7 +89,7 @@ def _values(parts: Sequence[TableRows]) -> dict[int, Any]:
 
 def printed(type_: str, column: str = "v", *, text: bool = False) -> str:
     """Return the query of a column that `expected` understands, or of its text."""
-    kind = declared(type_).kind
+    kind = parse_declaration(type_).kind
     if text:
         return f"CAST({column} AS CHAR CHARACTER SET utf8mb4)"
     if kind == "float":
@@ -105,7 +105,7 @@ def printed(type_: str, column: str = "v", *, text: bool = False) -> str:
 
 def expected(type_: str, shown: Any) -> Any:
     """Return the value that the server's text means."""
-    kind = declared(type_).kind
+    kind = parse_declaration(type_).kind
     if shown is None:
         return None
     if kind.endswith(("char", "text", "enum", "set")):

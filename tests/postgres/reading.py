@@ -21,8 +21,9 @@ from sinkql.connector_api.cdc import (
     TableRows,
 )
 from sinkql.connectors.postgres.client import Login, failure
+from sinkql.connectors.postgres.connection import PostgresConnection
 from sinkql.connectors.postgres.facts import find
-from sinkql.connectors.postgres.publication import found_of
+from sinkql.connectors.postgres.publication import publication_facts
 from sinkql.connectors.postgres.stream import PostgresStream
 from sinkql.connectors.postgres.type import ServerTable, table_json
 from support.patience import Deadline
@@ -35,12 +36,13 @@ def login(server: Postgres, database: str, **more: Any) -> Login:
 
 def login_at(port: int, database: str, **more: Any) -> Login:
     options = {"host": "127.0.0.1", "port": port, "database": database, "user": {"secret_text": ["postgres"]}}
-    return Login("c", {**options, "ssl_mode": "disable", **more}, lambda name: name)
+    planned = PostgresConnection.from_plan({**options, "ssl_mode": "disable", **more})
+    return Login("c", planned, lambda name: name)
 
 
 def tables(server: Postgres, database: str, as_text: Iterable[str] = ()) -> dict[str, CapturedTable]:
     """Return the tables of publication p by their names; columns of these names are read as text."""
-    found = found_of(find(login(server, database), "p"))
+    found = publication_facts(find(login(server, database), "p"))
     assert found is not None
     return {each.name: captured(each, frozenset(as_text)) for each in found.tables}
 

@@ -46,7 +46,8 @@ def session(
     tmp_path: Path, postgres: Postgres, postgres_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Session]:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sinkql.connectors.postgres.stream._WATCH_S", 0.0)  # of processes that are forked, too
+    monitor = "sinkql.connectors.postgres.publication_monitor"
+    monkeypatch.setattr(f"{monitor}._WATCH_S", 0.0)  # of processes that are forked, too
     postgres.execute(_SERVER, postgres_database)
     with Session(tmp_path / "catalog.db") as session:
         session.execute(_SQL.format(port=postgres.port, database=postgres_database))

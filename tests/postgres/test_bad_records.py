@@ -54,7 +54,7 @@ def test_rows_that_do_not_fit_are_left_out_kept_or_stop_the_sink(
         for name in ("a_skip", "b_dead"):
             assert _rows(name, "id, d") == [(1, date(2024, 1, 1)), (3, date(2024, 1, 3))]
         letters = [(message, json.loads(raw)["new"]["id"]) for message, raw in _rows("b_dead__errors", "message, raw")]
-        why = 'column "d": only the years 1 to 9999 are supported, and no infinity'
+        why = 'column "d": only the years 1 to 9999 are supported, not infinity'
         assert sorted(letters) == [(why, 1), (why, 2)]
         assert not Path("lake/n/a_skip__errors").exists()
         assert _rows("c_fail", "id") == []

@@ -75,7 +75,7 @@ def test_rows_of_a_chunk_that_do_not_fit_are_told_by_their_key(
     with found.stream.chunk(found.tables["t"]) as chunk:
         (rows,) = chunk.read(None, 1 << 20).rows
     assert [(row["id"], row["d"]) for row in shown(rows.rows)] == [(1, date(2024, 1, 1)), (5, None)]
-    years = 'column "d": only the years 1 to 9999 are supported, and no infinity'
+    years = 'column "d": only the years 1 to 9999 are supported, not infinity'
     assert [(each.position, each.message) for each in rows.errors] == [
         ("the first snapshot, id = 2", years),
         ("the first snapshot, id = 3", years),

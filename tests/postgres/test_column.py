@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sinkql.connector_api.types import arrow_type
 from sinkql.connectors.postgres import column as columns
-from sinkql.connectors.postgres.column import Places
+from sinkql.connectors.postgres.column import ValuePlaces
 from sinkql.connectors.postgres.type import ServerColumn, ServerType, sql_type
 from sinkql.connectors.postgres.value import UnfitError
 from sinkql.decode.columnar import Block
@@ -31,7 +31,9 @@ def _decoded(type_: ServerType, values: list[bytes | None], *, binary: bool) -> 
         lengths.append(len(each or b""))
         raw += each or b""
     valid = np.array([each is not None for each in values], bool)
-    places = Places(Block(raw), np.array(starts, np.int64), np.array(lengths, np.int64), None if valid.all() else valid)
+    places = ValuePlaces(
+        Block(raw), np.array(starts, np.int64), np.array(lengths, np.int64), None if valid.all() else valid
+    )
     found, bad = columns.decode(ServerColumn("c", type_), places, binary=binary)
     assert found.type == arrow_type(str(sql_type(type_)))
     wrong = [False] * len(values) if bad is None else bad.tolist()

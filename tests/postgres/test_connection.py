@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from sinkql.connectors.postgres.client import failure
+from sinkql.connectors.postgres.connection import PostgresConnection
 from sinkql.errors import SinkqlError
 from sinkql.session import Session
 from support.authority import authority
@@ -148,7 +149,8 @@ def test_a_user_without_replication_is_told_so_where_a_source_is_created(session
     ],
 )
 def test_what_the_server_says_is_told_by_its_words(code: str, told: str) -> None:
-    error = failure(psycopg.OperationalError(told), {"host": "h", "port": 1, "database": "d"}, user="u")
+    options = PostgresConnection("h", 1, "d", {}, "disable")
+    error = failure(psycopg.OperationalError(told), options, user="u")
     assert (error.code, '"u"' in str(error)) == (code, False)
     assert error.retryable
 

@@ -135,7 +135,7 @@ def test_slots_are_those_of_sources_or_nobodys(
     captured: Session, doctor: Doctor, postgres: Postgres, postgres_database: str
 ) -> None:
     found = doctor()
-    assert (found["slot of s"]["state"], "nobody reads it now" in found["slot of s"]["found"]) == ("ok", True)
+    assert (found["slot of s"]["state"], "no process reads it now" in found["slot of s"]["found"]) == ("ok", True)
     assert (found["lake"]["state"], found["lake"]["found"]) == ("ok", "it answers")
     postgres.execute("SELECT pg_create_logical_replication_slot('sinkql_gone', 'pgoutput')", postgres_database)
     orphan = doctor()["slot sinkql_gone"]
@@ -172,5 +172,5 @@ def test_a_slot_that_has_lost_changes_is_wrong(doctor: Doctor, tmp_path: Path) -
             server.execute("SELECT pg_switch_wal(); INSERT INTO t SELECT coalesce(max(id), 0) + 1 FROM t")
             server.execute("CHECKPOINT")
         found = doctor()["slot of s"]
-    assert (found["state"], found["found"]) == ("wrong", "the server has removed changes that were not read yet")
+    assert (found["state"], found["found"]) == ("wrong", "the server has removed unread changes")
     assert "ALTER SOURCE s SKIP" in found["fix"]

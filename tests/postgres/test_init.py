@@ -113,7 +113,7 @@ def test_a_publication_that_is_missing_is_told(
         capsys.readouterr()
         assert run_command(["init", "--from", address, "-o", "-"]) == 0
     printed = capsys.readouterr().out
-    assert "-- The publication has each partition of public.parted as a table of its own.\n" in printed
+    assert "-- The publication has each partition of public.parted as a separate table.\n" in printed
     assert "-- ALTER PUBLICATION sinkql SET (publish_via_partition_root = true);\n" in printed
 
 

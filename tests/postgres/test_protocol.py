@@ -311,7 +311,7 @@ def own() -> Iterator[Postgres]:
 @pytest.fixture
 def stepped(own: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Stepped]]:
     monkeypatch.setattr("sinkql.connectors.postgres.chunk._FIRST_ROWS", 2)
-    monkeypatch.setattr("sinkql.connectors.postgres.chunk.PostgresChunkRead._wanted", lambda self, size: 2)
+    monkeypatch.setattr("sinkql.connectors.postgres.chunk.PostgresChunkRead._row_limit", lambda self, size: 2)
     made: list[Stepped] = []
 
     def make() -> Stepped:

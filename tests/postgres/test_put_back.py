@@ -37,8 +37,8 @@ def _read(server: Postgres, notes: MemoryNotes, after: str | None, *, confirmed:
     try:
         reading.begin(after)
         ids = [row["id"] for row in reading.rows("t")]
-        end = reading.stream._known().position(reading.stream._to)
-        reading.stream._standings.save()
+        end = reading.stream._server_timelines().position(reading.stream._to)
+        reading.stream._history.save()
         if confirmed:
             reading.stream.confirm(end)
             reading.stream.receive(0.1)
@@ -116,7 +116,8 @@ def test_where_nothing_follows_what_comes_again_the_reader_goes_on(server: Postg
     again = _reading(server, notes)
     try:
         again.begin(end)
-        assert again.stream._comparing is not None
+        assert again.stream._replication is not None
+        assert again.stream._replication._check is not None
         deadline = Deadline()
         while again.stream._to < place:
             again.stream.receive(0.1)
@@ -133,7 +134,7 @@ def test_what_the_earlier_run_confirms_as_it_ends_counts(server: Postgres) -> No
     with server.connect() as connection:
         before = find_slot(connection, slot_name("0a"))
         assert before is not None
-        first.stream.confirm(first.stream._known().position(first.stream._to))
+        first.stream.confirm(first.stream._server_timelines().position(first.stream._to))
         deadline = Deadline()
         while find_slot(connection, slot_name("0a")) == before:
             deadline.check("what the slot has confirmed")

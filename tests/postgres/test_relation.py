@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sinkql.connectors.postgres.relation import SentColumn, fitting
+from sinkql.connectors.postgres.relation import SentColumn, match_columns
 from sinkql.connectors.postgres.type import ServerColumn, ServerTable, ServerType
 
 
@@ -26,4 +26,4 @@ def test_digits_are_shown_where_they_alone_differ(
 ) -> None:
     was, is_ = (-1 if each is None else _digits(*each) for each in (before, now))
     planned = ServerTable("s", "t", 1, "default", (ServerColumn("n", ServerType(1700, "numeric", modifier=was)),))
-    assert fitting(planned, [SentColumn("n", 1700, is_, in_key=False)])[1] == [f'the type of column "n" {said}']
+    assert match_columns(planned, [SentColumn("n", 1700, is_, in_key=False)])[1] == [f'the type of column "n" {said}']

@@ -108,7 +108,7 @@ def test_column_renamed_while_its_table_is_read(
         return chunk(stream, table)
 
     monkeypatch.setattr(PostgresStream, "chunk", reading)
-    monkeypatch.setattr(PostgresChunkRead, "_wanted", lambda *_: 2)
+    monkeypatch.setattr(PostgresChunkRead, "_row_limit", lambda *_: 2)
     with capturing(session), ThreadPoolExecutor() as pool:
         others = pool.submit(run_once, session, "reads_not")
         assert reads.wait(PATIENCE_S)

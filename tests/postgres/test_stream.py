@@ -222,7 +222,7 @@ def test_a_table_that_is_made_anew_is_not_the_same(postgres: Postgres, postgres_
         changed, told, *_ = stream.read()
         assert isinstance(changed, RowsChanged)
         assert isinstance(told, SchemaChanged)
-        assert (told.problem or "").startswith('table "public.t" was dropped and created again')
+        assert (told.problem or "").startswith('table "public.t" was dropped and recreated')
         assert told.table.columns == ()
 
 
@@ -280,7 +280,7 @@ def test_a_stop_before_a_transaction_that_comes_in_parts_is_told(
         again = Reading(postgres, postgres_database, found.tables, found.source.id)
         run("INSERT INTO t SELECT * FROM generate_series(1, 1000)")
         found.stream.close()
-        monkeypatch.setattr("sinkql.connectors.postgres.stream._BLOCK", 2000)
+        monkeypatch.setattr("sinkql.connectors.postgres.replication._BLOCK", 2000)
         again.begin(stops=[stop])
         again.read()
         again.stream.close()

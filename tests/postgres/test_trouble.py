@@ -158,13 +158,13 @@ def test_messages_that_are_not_those_of_the_protocol(
     with reading(postgres, postgres_database) as found:
         postgres.execute("INSERT INTO t VALUES (1)", postgres_database)
         stream = found.stream
-        deadline = Deadline()
-        while not stream._whole:
-            assert stream._receiving is not None
-            stream._receive(stream._receiving, 0)
+        replication, deadline = stream._replication, Deadline()
+        assert replication is not None
+        while not replication._complete:
+            replication.receive(0)
             deadline.check("the change")
-        place = next(number for number, each in enumerate(stream._parts) if each[HEADER] == ord("I"))
-        stream._parts[place] = bytes(stream._parts[place])[:-1]
+        place = next(number for number, each in enumerate(replication._messages) if each[HEADER] == ord("I"))
+        replication._messages[place] = bytes(replication._messages[place])[:-1]
         with _raises("SQ3713"):
             stream.receive(0)
 

@@ -41,7 +41,7 @@ INSERT INTO t VALUES (1, 'one', 1, '{good}');
 
 @pytest.fixture(autouse=True)
 def _always(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sinkql.connectors.postgres.stream._WATCH_S", 0.0)
+    monkeypatch.setattr("sinkql.connectors.postgres.publication_monitor._WATCH_S", 0.0)
 
 
 @pytest.fixture
@@ -53,8 +53,10 @@ def _told(stream: Reading) -> list[tuple[str, str | None, bool]]:
     """Return what is said of tables up to now, by two looks at them at least."""
     found: list[tuple[str, str | None, bool]] = []
     for _ in range(2):
-        before, deadline = stream.stream._seen, Deadline()
-        while (seen := stream.stream._seen) is None or seen is before or not seen.told:
+        monitor, deadline = stream.stream._monitor, Deadline()
+        assert monitor is not None
+        before = monitor._last_look
+        while (seen := monitor._last_look) is None or seen is before or not seen.reported:
             said = [each for each in stream.stream.receive(0.01) if isinstance(each, SchemaChanged)]
             found += [(each.table.id, each.problem, each.lost) for each in said]
             deadline.check("a look at the publication")
@@ -62,9 +64,9 @@ def _told(stream: Reading) -> list[tuple[str, str | None, bool]]:
 
 
 _LOST = {
-    "taken out": (_PLAIN, "ALTER PUBLICATION p DROP TABLE t", "no longer has the table: to put it back, run ALTER"),
+    "taken out": (_PLAIN, "ALTER PUBLICATION p DROP TABLE t", "no longer has the table: run ALTER PUBLICATION"),
     "fewer changes": (_PLAIN, "ALTER PUBLICATION p SET (publish = 'insert')", "does not publish update and delete"),
-    "a filter": (_PLAIN, "ALTER PUBLICATION p SET TABLE u, t WHERE (id > 1)", "another row filter of the table"),
+    "a filter": (_PLAIN, "ALTER PUBLICATION p SET TABLE u, t WHERE (id > 1)", "has a row filter of the table"),
     "another schema": (
         "CREATE SCHEMA a; CREATE TABLE a.t (id int PRIMARY KEY); CREATE PUBLICATION p FOR TABLES IN SCHEMA a",
         "ALTER TABLE a.t SET SCHEMA public",
@@ -76,7 +78,7 @@ _LOST = {
     "the root": (
         _PARTED.replace("FOR TABLE t WITH (publish_via_partition_root = true)", "FOR TABLE t"),
         "ALTER PUBLICATION p SET (publish_via_partition_root = true)",
-        "has the table that it is a partition of",
+        "has the parent of the table",
     ),
 }
 """Tables, what is altered, and what is said as long as that is so."""
@@ -192,7 +194,7 @@ _PARTITIONS = {
     ),
     "detached": ("ALTER TABLE t DETACH PARTITION low", 'table "public.t" has lost partitions'),
     "dropped": ("DROP TABLE low", 'table "public.t" has lost partitions'),
-    "truncated": ("TRUNCATE low; INSERT INTO t VALUES (3)", 'partition "low" was truncated by itself'),
+    "truncated": ("TRUNCATE low; INSERT INTO t VALUES (3)", 'partition "low" was truncated alone'),
 }
 
 
@@ -219,7 +221,7 @@ _ANEW = {
     "an enum": (
         _STORED,
         "ALTER TYPE mood RENAME VALUE 'bad' TO 'poor'",
-        'the value "bad" of an enum in table "public.t" is called "poor" now',
+        'the value "bad" of an enum in table "public.t" is now called "poor"',
     ),
 }
 
@@ -275,7 +277,8 @@ def test_changes_while_there_is_no_publication_are_told(postgres: Postgres, post
         run("DROP PUBLICATION p")
         run("INSERT INTO t VALUES (1)")
         run("CREATE PUBLICATION p FOR TABLE t, u")
-        if stream.stream._ordinary().info.server_version >= 180000:  # earlier ones fail where they send the change
+        version = stream.stream._query_connection().info.server_version
+        if version >= 180000:  # earlier ones fail where they send the change
             assert [name for name, *_ in _told(stream)] == ["t", "t", "u", "u"]
         else:
             with pytest.raises(SinkqlError, match="SQ3704"):

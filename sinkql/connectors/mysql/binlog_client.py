@@ -1,6 +1,6 @@
-"""The binary log of a server, from a position on, as the events' bytes.
+"""Stream the binary log of a server from a position, as raw events.
 
-PyMySQL opens the connection; what follows the command to dump the log is read from its socket, many events at a time.
+PyMySQL opens the connection and sends the dump command. The events are then read from its socket, many together.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sinkql.connectors.mysql.connection import Connection, failing, rows
 from sinkql.connectors.mysql.gtid import NumberedTransactions, set_bytes
 
 BLOCK = 8 << 20
-"""About how many bytes are decoded at once."""
+"""Approximate bytes that are decoded together."""
 
 _HEARTBEAT_S = 5
 _DEAD_S = 30.0
@@ -30,11 +30,11 @@ _PAUSE_S = 0.002
 _DUMP_GTID = 0x1E
 _ERROR, _END = 0xFF, 0xFE
 WHOLE = 0xFFFFFF
-"""A packet of so many bytes goes on in the next one."""
+"""The size of a packet that continues in the next one."""
 
 
 class BinlogDump:
-    """A connection that gets the log's events as they are written."""
+    """A connection that receives new events of the binary log."""
 
     def __init__(self, connection: Connection, *, name: str, where: str) -> None:
         self._connection = connection
@@ -44,11 +44,11 @@ class BinlogDump:
         self._summed = False
 
     def begin_mariadb(self, position: str, *, server_id: int) -> None:
-        """Ask for what comes after a set of transactions."""
+        """Request the events after a set of transactions."""
         with failing(**self._named):
             cursor = self._connection.cursor()
             cursor.execute("SET @mariadb_slave_capability = 4, @master_binlog_checksum = @@GLOBAL.binlog_checksum")
-            self._summed = _checksums(self._connection)
+            self._summed = _has_checksums(self._connection)
             cursor.execute("SET @master_heartbeat_period = %s", (_HEARTBEAT_S * 1_000_000_000,))
             cursor.execute("SET @slave_connect_state = %s", (position,))
             cursor.execute("SET @slave_gtid_strict_mode = 0, @slave_gtid_ignore_duplicates = 0")
@@ -56,34 +56,36 @@ class BinlogDump:
             self._connection._execute_command(COMMAND.COM_BINLOG_DUMP, struct.pack("<IHI", 4, 0, server_id))
 
     def begin_mysql(self, position: NumberedTransactions, *, server_id: int) -> None:
-        """Ask for what comes after a set of transactions."""
+        """Request the events after a set of transactions."""
         with failing(**self._named):
             cursor = self._connection.cursor()
-            for prefix in ("master", "source"):  # the older name, and the newer one
+            for prefix in ("master", "source"):  # the old and the new name
                 cursor.execute(f"SET @{prefix}_binlog_checksum = @@GLOBAL.binlog_checksum")
-            self._summed = _checksums(self._connection)
+            self._summed = _has_checksums(self._connection)
             heartbeat = _HEARTBEAT_S * 1_000_000_000
             cursor.execute("SET @master_heartbeat_period = %s, @source_heartbeat_period = %s", (heartbeat, heartbeat))
-            cursor.execute("SET @slave_uuid = %s, @replica_uuid = %s", (_uuid(server_id), _uuid(server_id)))
+            cursor.execute(
+                "SET @slave_uuid = %s, @replica_uuid = %s", (_replica_uuid(server_id), _replica_uuid(server_id))
+            )
             data = set_bytes(position)
             head = struct.pack("<HIIQI", 4, server_id, 0, 4, len(data))
             self._connection._execute_command(_DUMP_GTID, head + data)
 
     def fill(self, seconds: float, stop: Callable[[], bool] = lambda: False) -> bool:
-        """Wait up to so long for bytes, and take what is there, up to a block; tell whether something came."""
+        """Wait for bytes, read the available ones up to a block, and return whether any arrived."""
         end, before = time.monotonic() + seconds, len(self._buffer)
         raw: socket.socket = self._connection._sock
         with failing(**self._named):
             while len(self._buffer) < BLOCK or len(self._buffer) == before:
-                came = len(self._buffer) > before
-                wait = _PAUSE_S if came else max(0.0, end - time.monotonic())
-                if not prepare_session(raw, wait):
-                    if came or time.monotonic() >= end or stop():
+                has_bytes = len(self._buffer) > before
+                wait = _PAUSE_S if has_bytes else max(0.0, end - time.monotonic())
+                if not wait_readable(raw, wait):
+                    if has_bytes or time.monotonic() >= end or stop():
                         break
                     continue
                 part = raw.recv(1 << 20)
                 if not part:
-                    if self._buffer:  # which may say why
+                    if self._buffer:  # it may contain the reason
                         return True
                     raise ConnectionError("the server has closed the connection")
                 self._buffer += part
@@ -93,12 +95,12 @@ class BinlogDump:
         return len(self._buffer) > before
 
     def events(self) -> tuple[bytes, list[tuple[int, int]]]:
-        """Take the whole events that came: bytes, and where each starts and ends. Raises what the server sent."""
-        buffer, found, at = self._buffer, [], 0
+        """Return the bytes of the complete events, and the start and end of each; raise an error of the server."""
+        buffer, frames, at = self._buffer, [], 0
         while at + 4 <= len(buffer):
             size = buffer[at] | buffer[at + 1] << 8 | buffer[at + 2] << 16
             if size == WHOLE:
-                joined = self._packet(at)
+                joined = self._join_packets(at)
                 if joined is None:
                     break
                 size = joined
@@ -110,15 +112,15 @@ class BinlogDump:
                     raise_mysql_exception(bytes(buffer[at + 4 : at + 4 + size]))
             if first == _END and size < 9:
                 with failing(**self._named):
-                    raise ConnectionError("the server has ended the log")
-            found.append(self._event(at + 5, at + 4 + size))
+                    raise ConnectionError("the server ended the binary log")
+            frames.append(self._strip_checksum(at + 5, at + 4 + size))
             at += 4 + size
         raw = bytes(buffer[:at])
         del buffer[:at]
-        return raw, found
+        return raw, frames
 
-    def _event(self, start: int, end: int) -> tuple[int, int]:
-        """Return where an event starts and ends, without its checksum, which is compared."""
+    def _strip_checksum(self, start: int, end: int) -> tuple[int, int]:
+        """Return the start and end of an event without its checksum, which is verified."""
         if self._buffer[start + 4] == FORMAT:
             self._summed = self._buffer[end - 5] == 1
         if not self._summed:
@@ -127,8 +129,8 @@ class BinlogDump:
             raise ValueError("the checksum of an event is wrong")
         return start, end - 4
 
-    def _packet(self, at: int) -> int | None:
-        """Return the size of the packet there, made one with those that go on with it; None where some is missing."""
+    def _join_packets(self, at: int) -> int | None:
+        """Join a packet with its continuations and return the size; None if a part is missing."""
         place, more = at, []
         while place + 4 <= len(self._buffer):
             size = int.from_bytes(self._buffer[place : place + 3], "little")
@@ -139,51 +141,51 @@ class BinlogDump:
                 continue
             if place > len(self._buffer):
                 return None
-            for each in reversed(more):
-                del self._buffer[each : each + 4]
+            for header in reversed(more):
+                del self._buffer[header : header + 4]
             return place - at - 4 - 4 * len(more)
         return None
 
     def close(self) -> None:
-        """Leave the server at once."""
+        """Close the connection without waiting for the server."""
         self._connection._force_close()
 
 
-def prepare_session(raw: socket.socket, seconds: float) -> bool:
-    """Tell whether a server has sent something, or is gone; wait for it for so long."""
+def wait_readable(raw: socket.socket, seconds: float) -> bool:
+    """Wait until the server has sent bytes or closed the connection; return whether it has."""
     pending = getattr(raw, "pending", None)
     if pending is not None and pending():
         return True
-    coming = select.poll()  # `select.select` takes no file whose number is above 1,023
+    coming = select.poll()  # `select.select` accepts no file descriptor above 1,023
     coming.register(raw, select.POLLIN)
     return bool(coming.poll(max(0.0, seconds) * 1000))
 
 
-def _checksums(connection: Connection) -> bool:
+def _has_checksums(connection: Connection) -> bool:
     return str(rows(connection, "SELECT @@GLOBAL.binlog_checksum")[0][0]).upper() == "CRC32"
 
 
-def _uuid(server_id: int) -> str:
+def _replica_uuid(server_id: int) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_OID, f"sinkql {server_id}"))
 
 
 def server_id(source: str) -> int:
-    """Return the number by which a source is known as a replica: the server ends an older connection of it."""
+    """Return the replica id of a source: the server ends an older connection with the same id."""
     return 1 << 31 | crc32(source.encode()) >> 1
 
 
 def current_position(connection: Connection, *, maria: bool) -> str:
-    """Return the set of all transactions that a server has committed."""
-    found: Any = rows(connection, "SELECT @@GLOBAL." + ("gtid_binlog_pos" if maria else "gtid_executed"))[0][0]
-    return str(found).replace("\n", "")
+    """Return the set of all transactions that the server has committed."""
+    gtids: Any = rows(connection, "SELECT @@GLOBAL." + ("gtid_binlog_pos" if maria else "gtid_executed"))[0][0]
+    return str(gtids).replace("\n", "")
 
 
 def binlog_end(connection: Connection) -> tuple[str, int]:
-    """Return the file that the server writes its log to, and where that ends."""
+    """Return the file of the binary log that the server writes, and its end."""
     try:
-        found = rows(connection, "SHOW MASTER STATUS")
+        status = rows(connection, "SHOW MASTER STATUS")
     except Exception as error:
         if getattr(error, "args", (0,))[0] != ER.PARSE_ERROR:
             raise
-        found = rows(connection, "SHOW BINARY LOG STATUS")
-    return str(found[0][0]), int(found[0][1])
+        status = rows(connection, "SHOW BINARY LOG STATUS")
+    return str(status[0][0]), int(status[0][1])

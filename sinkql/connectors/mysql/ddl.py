@@ -1,4 +1,4 @@
-"""The text of a statement in the log → which tables it empties, takes away, alters, or changes without rows in it."""
+"""Parse a statement of the log and return its effects on tables: emptied, dropped, altered or changed without rows."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 What = Literal["emptied", "dropped", "altered", "columns", "versioned", "unlogged", "database", "anything"]
-"""`altered`: it has, or may have, another definition; `columns`: some are gone, or have another name; `unlogged`: rows
-of it may be other ones, and the log has none of them; `database` and `anything`: all of a database are dropped, or may
-have other rows.
+"""`altered`: the definition changed, or may have. `columns`: columns were dropped or renamed. `unlogged`: rows may have
+changed, and the log has none of them. `database`: the whole database was dropped. `anything`: any row of the
+database may have changed.
 """
 
 _TOKEN = re.compile(
@@ -25,7 +25,7 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a statement does to a table, by database and name; to all of a database where the name is empty."""
+    """The effect of a statement on a table, by database and name; an empty name means the whole database."""
 
     what: What
     database: str
@@ -40,39 +40,39 @@ class _Token:
 
     @property
     def word(self) -> str:
-        """The upper-case word that it is; empty for anything else."""
+        """The word in upper case; empty for other tokens."""
         return self.text.upper() if self.kind == "word" else ""
 
 
-def _tokens(text: str) -> list[_Token]:
-    found = []
+def _tokenize(text: str) -> list[_Token]:
+    tokens = []
     for match in _TOKEN.finditer(text):
         kind = match.lastgroup
         if kind == "quoted":
-            found.append(_Token("name", match[0][1:-1].replace("``", "`")))
+            tokens.append(_Token("name", match[0][1:-1].replace("``", "`")))
         elif kind == "double":
-            found.append(_Token("name", match[0][1:-1].replace('""', '"')))
+            tokens.append(_Token("name", match[0][1:-1].replace('""', '"')))
         elif kind is not None:
-            found.append(_Token(kind, match[0]))
-    return found
+            tokens.append(_Token(kind, match[0]))
+    return tokens
 
 
 def control(text: str) -> str:
-    """Return the first two words of a statement, in upper case: enough for BEGIN, COMMIT, ROLLBACK TO, XA START."""
-    return " ".join(each.word for each in _tokens(text[:200])[:2]).strip()
+    """Return the first two words of a statement in upper case, as in BEGIN, COMMIT, ROLLBACK TO and XA START."""
+    return " ".join(token.word for token in _tokenize(text[:200])[:2]).strip()
 
 
 def savepoint(text: str) -> str:
     """Return the name in SAVEPOINT name and ROLLBACK TO [SAVEPOINT] name."""
-    return _tokens(text)[-1].text
+    return _tokenize(text)[-1].text
 
 
 def effects(text: str, database: str, *, strict: bool = True) -> list[Effect]:
-    """Return what a statement that is logged as text does to rows.
+    """Return the effects of a statement that is logged as text.
 
-    One that was not `strict` may have changed values that did not fit a column's new definition.
+    A statement that was not `strict` may have changed values that did not fit a column's new definition.
     """
-    reader = _Reader(_tokens(text), database)
+    reader = _Reader(_tokenize(text), database)
     first = reader.word()
     reader.next()
     if first == "SET" and reader.word() == "STATEMENT":
@@ -86,76 +86,78 @@ def effects(text: str, database: str, *, strict: bool = True) -> list[Effect]:
             reader.skip("TABLE")
             return [Effect("emptied", *reader.name())]
         case "DROP":
-            return list(_dropped(reader))
+            return list(_drop_effects(reader))
         case "RENAME":
-            return [Effect("dropped", *name) for name in _renamed(reader)]
+            return [Effect("dropped", *name) for name in _renamed_tables(reader)]
         case "ALTER":
-            return list(_altered(reader, strict=strict))
+            return list(_alter_effects(reader, strict=strict))
         case "CREATE":
-            return list(_created(reader))
+            return list(_create_effects(reader))
         case "INSERT" | "REPLACE":
             reader.skip("LOW_PRIORITY", "DELAYED", "HIGH_PRIORITY", "IGNORE", "INTO")
-            return list(_written([reader.name()]))
+            return list(_written_effects([reader.name()]))
         case "UPDATE" | "LOAD" | "WITH":
-            return list(_written(reader.names()))
+            return list(_written_effects(reader.names()))
         case "DELETE":
-            return list(_deleted(reader))
-        case "SELECT" | "DO":  # which call a function that changes rows, or would not be in the log
-            return [Effect("anything", name, "") for name in sorted({database, *(each for each, _ in reader.names())})]
+            return list(_delete_effects(reader))
+        case "SELECT" | "DO":  # logged only if it calls a function that changes rows
+            return [
+                Effect("anything", name, "") for name in sorted({database, *(schema for schema, _ in reader.names())})
+            ]
     return []
 
 
-def _written(names: Iterable[tuple[str, str]]) -> Iterator[Effect]:
-    """Yield the effects on tables that are named, and on those that views and triggers beside them may change."""
-    found = list(names)
-    yield from (Effect("unlogged", *name) for name in found)
-    yield from (Effect("anything", database, "") for database in sorted({each for each, _ in found}))
+def _written_effects(names: Iterable[tuple[str, str]]) -> Iterator[Effect]:
+    """Yield the effects on the named tables, and on tables that views and triggers of their databases may change."""
+    tables = list(names)
+    yield from (Effect("unlogged", *name) for name in tables)
+    yield from (Effect("anything", database, "") for database in sorted({schema for schema, _ in tables}))
 
 
-def _deleted(reader: _Reader) -> Iterator[Effect]:
-    """Yield the effects of DELETE; of all rows it is what the server says of tables in memory as it starts."""
+def _delete_effects(reader: _Reader) -> Iterator[Effect]:
+    """Yield the effects of DELETE. The server logs a DELETE of all rows for MEMORY tables when it starts."""
     names = list(reader.names())
     if len(names) == 2 and names[0][1].upper() == "FROM":
         yield Effect("unlogged", *names[1])
     else:
-        yield from _written(names)
+        yield from _written_effects(names)
 
 
 class _Reader:
-    """Tokens, and how far they are read."""
+    """A cursor over tokens."""
 
     def __init__(self, tokens: list[_Token], database: str) -> None:
-        self._tokens = tokens
+        self._tokenize = tokens
         self._database = database
         self._at = 0
 
     def word(self) -> str:
-        return self._tokens[self._at].word if self._at < len(self._tokens) else ""
+        return self._tokenize[self._at].word if self._at < len(self._tokenize) else ""
 
     def mark(self) -> str:
-        token = self._tokens[self._at] if self._at < len(self._tokens) else _Token("mark", "")
+        token = self._tokenize[self._at] if self._at < len(self._tokenize) else _Token("mark", "")
         return token.text if token.kind == "mark" else ""
 
     def done(self) -> bool:
-        return self._at >= len(self._tokens)
+        return self._at >= len(self._tokenize)
 
     def next(self) -> None:
         self._at += 1
 
     def skip(self, *words: str) -> bool:
-        """Go over some words, wherever they come; tell whether there was one."""
+        """Skip the words wherever they occur next; return whether there were any."""
         before = self._at
         while self.word() in words:
             self.next()
         return self._at > before
 
     def skip_mark(self, mark: str) -> None:
-        """Go over a mark, if it is there."""
+        """Skip a mark if it is next."""
         if self.mark() == mark:
             self.next()
 
     def name(self) -> tuple[str, str]:
-        """Return the name of a table here, with its database."""
+        """Read the name of a table, and return it with its database."""
         first = self._part()
         if self.mark() != ".":
             return self._database, first
@@ -165,22 +167,22 @@ class _Reader:
     def _part(self) -> str:
         if self.done():
             return ""
-        token = self._tokens[self._at]
+        token = self._tokenize[self._at]
         self.next()
         return token.text
 
     def names(self) -> Iterator[tuple[str, str]]:
-        """Yield whatever may be the name of a table from here on."""
+        """Yield all names from here on that may be tables."""
         while not self.done():
-            if self._tokens[self._at].kind in ("word", "name"):
+            if self._tokenize[self._at].kind in ("word", "name"):
                 yield self.name()
             else:
                 self.next()
 
     def clauses(self) -> Iterator[_Reader]:
-        """Yield what is from here on, parted at the commas that are in no parentheses."""
+        """Yield the remaining clauses, split at commas outside parentheses."""
         depth, clause = 0, list[_Token]()
-        for token in self._tokens[self._at :]:
+        for token in self._tokenize[self._at :]:
             mark = token.text if token.kind == "mark" else ""
             depth += (mark == "(") - (mark == ")")
             if mark == "," and not depth:
@@ -191,17 +193,17 @@ class _Reader:
         yield _Reader(clause, self._database)
 
     def has(self, *words: str) -> bool:
-        """Tell whether one of some words comes from here on."""
-        return any(each.word in words for each in self._tokens[self._at :])
+        """Return whether any of the words remains."""
+        return any(token.word in words for token in self._tokenize[self._at :])
 
     def engine(self, first: str) -> str:
-        """Return the engine that options of a table name, of which the first word is read; empty where none does."""
-        words = [first, *(each.text.upper() for each in self._tokens[self._at :] if each.text != "=")]
+        """Return the engine in table options whose first word was read; empty without an engine."""
+        words = [first, *(token.text.upper() for token in self._tokenize[self._at :] if token.text != "=")]
         place = words.index("ENGINE") if "ENGINE" in words else len(words)
         return words[place + 1] if place + 1 < len(words) else ""
 
 
-def _dropped(reader: _Reader) -> Iterator[Effect]:
+def _drop_effects(reader: _Reader) -> Iterator[Effect]:
     if reader.word() in ("DATABASE", "SCHEMA"):
         reader.skip("DATABASE", "SCHEMA", "IF", "EXISTS")
         yield Effect("database", reader.name()[1], "")
@@ -215,14 +217,14 @@ def _dropped(reader: _Reader) -> Iterator[Effect]:
         yield Effect("dropped", *reader.name())
 
 
-def _renamed(reader: _Reader) -> Iterator[tuple[str, str]]:
+def _renamed_tables(reader: _Reader) -> Iterator[tuple[str, str]]:
     if reader.word() not in ("TABLE", "TABLES"):
         return
     reader.skip("TABLE", "TABLES", "IF", "EXISTS")
     yield from reader.names()
 
 
-def _altered(reader: _Reader, *, strict: bool) -> Iterator[Effect]:
+def _alter_effects(reader: _Reader, *, strict: bool) -> Iterator[Effect]:
     reader.skip("ONLINE", "IGNORE")
     if reader.word() != "TABLE":
         return
@@ -255,7 +257,7 @@ def _altered(reader: _Reader, *, strict: bool) -> Iterator[Effect]:
                     columns.append(name)
                 if not strict or clause.has("AS", "GENERATED"):
                     yield Effect("unlogged", *table)
-            case "CONVERT" if clause.skip("TABLE"):  # which becomes a partition
+            case "CONVERT" if clause.skip("TABLE"):  # the table becomes a partition
                 yield Effect("unlogged", *table)
                 yield Effect("dropped", *clause.name())
             case "CONVERT" if clause.word() == "TO":
@@ -281,10 +283,10 @@ def _altered(reader: _Reader, *, strict: bool) -> Iterator[Effect]:
 _NO_COLUMN = frozenset({
     "PARTITION", "INDEX", "KEY", "PRIMARY", "FOREIGN", "CONSTRAINT", "CHECK", "SYSTEM", "PERIOD",
 })  # fmt: skip
-"""What ALTER TABLE … DROP is followed by where it drops something else."""
+"""Words after ALTER TABLE … DROP that do not introduce a column."""
 
 
-def _created(reader: _Reader) -> Iterator[Effect]:
+def _create_effects(reader: _Reader) -> Iterator[Effect]:
     replaced = reader.skip("OR", "REPLACE")
     if reader.word() != "TABLE":
         return

@@ -1,4 +1,4 @@
-"""A server that sources read, or may read → what may keep them from running, now or later, and what to do."""
+"""Check a server for problems that would stop its sources, now or later."""
 
 from __future__ import annotations
 
@@ -8,75 +8,76 @@ from sinkql import logical
 from sinkql.connector_api.database_options import encryption
 from sinkql.connector_api.health_check import CheckContext, HealthCheck, SourceUnderCheck
 from sinkql.connector_api.planning import OutsideAccess
-from sinkql.connectors.mysql.connection import Connection, failing, mariadb, rows, variables
+from sinkql.connectors.mysql.connection import Connection, failing, is_mariadb, rows, variables
 from sinkql.connectors.mysql.facts import Table, listed
-from sinkql.connectors.mysql.purify import check_privileges, connected, read_tables, settings
+from sinkql.connectors.mysql.options import MySqlConnection
+from sinkql.connectors.mysql.purify import check_privileges, open_connection, read_tables, settings
 from sinkql.errors import SinkqlError
 
 _DAY_S = 86_400
 _WEEK_S = 7 * _DAY_S
-_KEPT_S = "binlog_expire_logs_seconds"
-_KEPT_DAYS = "expire_logs_days"
+_RETENTION_S = "binlog_expire_logs_seconds"
+_RETENTION_DAYS = "expire_logs_days"
 
 
 def examine(planned: logical.Connection, examined: CheckContext, access: OutsideAccess) -> Iterator[HealthCheck]:
-    """Yield what is found; raises SQ446x where the server does not let the user in."""
-    where = f"{planned.options['host']}:{planned.options['port']}"
-    connection = connected(planned, access)
+    """Yield the health checks; raise SQ446x if the server rejects the user."""
+    options = MySqlConnection.from_plan(planned.options)
+    where = options.address
+    connection = open_connection(planned, access)
     try:
         with failing(name=planned.name, where=where):
-            maria = mariadb(connection)
+            maria = is_mariadb(connection)
             yield HealthCheck("version", "ok", str(rows(connection, "SELECT VERSION()")[0][0]))
             cipher = rows(connection, "SHOW STATUS LIKE 'Ssl_version'")
-            mode = planned.options.get("ssl_mode", "disabled")
-            yield encryption(str(cipher[0][1]) if cipher else "", mode, "verify_identity")
-            for each in settings(connection, maria=maria, where=where):
-                yield _judged(each.name, each.found, each.problem)
-            yield _number(connection)
-            yield _kept(connection)
-            yield _privileges(connection, where)
-            yield from _tables(tuple(read_tables(connection, maria=maria)), examined.readings)
+            yield encryption(str(cipher[0][1]) if cipher else "", options.ssl_mode, "verify_identity")
+            for setting in settings(connection, maria=maria, where=where):
+                yield _check_setting(setting.name, setting.value, setting.problem)
+            yield _check_server_id(connection)
+            yield _check_retention(connection)
+            yield _check_user(connection, where)
+            yield from _check_tables(tuple(read_tables(connection, maria=maria)), examined.readings)
     finally:
         connection.close()
 
 
-def _judged(name: str, found: str, problem: SinkqlError | None) -> HealthCheck:
+def _check_setting(name: str, value: str, problem: SinkqlError | None) -> HealthCheck:
     if problem is not None:
         return HealthCheck(name, "wrong", problem.message, problem.hint)
-    return HealthCheck(name, "ok", found)
+    return HealthCheck(name, "ok", value)
 
 
-def _number(connection: Connection) -> HealthCheck:
+def _check_server_id(connection: Connection) -> HealthCheck:
     number = variables(connection, "server_id").get("server_id", "0")
     if number == "0":
         return HealthCheck(
             "server_id",
             "wrong",
-            "it is 0, with which the server sends its log to nobody",
+            "it is 0, so the server sends its log to no replica",
             "Run SET GLOBAL server_id = 1; on the server, and in its configuration.",
         )
     return HealthCheck("server_id", "ok", number)
 
 
-def _kept(connection: Connection) -> HealthCheck:
-    """Check for how long the server keeps its log, which is how long a capture may stand still."""
-    found = variables(connection, _KEPT_S, _KEPT_DAYS)
-    seconds = int(found.get(_KEPT_S, "0")) or int(float(found.get(_KEPT_DAYS, "0")) * _DAY_S)
-    name = _KEPT_S if _KEPT_S in found else _KEPT_DAYS
+def _check_retention(connection: Connection) -> HealthCheck:
+    """Check how long the server retains its log, which limits how long a capture may be down."""
+    settings = variables(connection, _RETENTION_S, _RETENTION_DAYS)
+    seconds = int(settings.get(_RETENTION_S, "0")) or int(float(settings.get(_RETENTION_DAYS, "0")) * _DAY_S)
+    name = _RETENTION_S if _RETENTION_S in settings else _RETENTION_DAYS
     if not seconds:
-        return HealthCheck(name, "ok", "the log is kept until somebody deletes it")
+        return HealthCheck(name, "ok", "the server never deletes the log automatically")
     shown = f"{seconds / _DAY_S:.1f} days" if seconds >= _DAY_S else f"{seconds / 3600:.1f} hours"
     if seconds >= _DAY_S:
-        return HealthCheck(name, "ok", f"the log is kept for {shown}")
+        return HealthCheck(name, "ok", f"the server keeps the log for {shown}")
     return HealthCheck(
         name,
         "warning",
-        f"the log is kept for {shown}: a source that is not read for so long loses changes",
-        f"Run SET GLOBAL {name} = {_WEEK_S if name == _KEPT_S else 7}; on the server, and in its configuration.",
+        f"the server keeps the log for {shown}: a source that is unread for longer loses changes",
+        f"Run SET GLOBAL {name} = {_WEEK_S if name == _RETENTION_S else 7}; on the server, and in its configuration.",
     )
 
 
-def _privileges(connection: Connection, where: str) -> HealthCheck:
+def _check_user(connection: Connection, where: str) -> HealthCheck:
     try:
         check_privileges(connection, where)
     except SinkqlError as error:
@@ -84,36 +85,43 @@ def _privileges(connection: Connection, where: str) -> HealthCheck:
     return HealthCheck("privileges", "ok", "the user may read the server's log")
 
 
-def _tables(tables: Sequence[Table], readings: Sequence[SourceUnderCheck]) -> Iterator[HealthCheck]:
-    """Yield what is found of tables: of all that are read, and of those that cannot be read where nobody reads any."""
-    for each in tables:
-        name, read = f"table {each.database}.{each.name}", [r for r in readings if r.reads(each.database, each.name)]
+def _check_tables(tables: Sequence[Table], readings: Sequence[SourceUnderCheck]) -> Iterator[HealthCheck]:
+    """Yield the checks of tables: of tables that sources read, or of unreadable tables if no source exists."""
+    for table in tables:
+        name, read = (
+            f"table {table.database}.{table.name}",
+            [r for r in readings if r.reads(table.database, table.name)],
+        )
         if not read and readings:
             continue
         state = "wrong" if read else "warning"
-        unread = [column for column in each.columns if column.problem is not None]
-        if each.problem is not None:
-            yield HealthCheck(name, state, f"it {each.problem}", each.hint)  # type: ignore[arg-type]  # one of the two
-        elif each.cascades:
+        unread = [column for column in table.columns if column.problem is not None]
+        if table.problem is not None:
+            yield HealthCheck(name, state, f"it {table.problem}", table.hint)  # type: ignore[arg-type]  # one of the two
+        elif table.cascades:
             yield HealthCheck(
                 name,
                 "warning",
-                f"foreign key {listed(each.cascades)} changes rows of it, of which the server logs nothing",
+                f"foreign key {listed(table.cascades)} changes its rows, and the server does not log these changes",
                 "Give the foreign key ON DELETE RESTRICT ON UPDATE RESTRICT on the server, or create the source WITH "
-                "(IGNORE CASCADES = true) if no rows go that way.",
+                "(IGNORE CASCADES = true) if it never changes rows.",
             )
         elif unread:
-            columns = ", ".join(f"{each.database}.{each.name}.{column.name}" for column in unread)
+            columns = ", ".join(f"{table.database}.{table.name}.{column.name}" for column in unread)
             types = ", ".join(dict.fromkeys(str(column.problem) for column in unread))
-            found = f"columns of type {types} are not supported"
-            yield HealthCheck(name, "warning", found, f"Create the source with EXCLUDE COLUMNS ({columns}).")
+            message = f"columns of type {types} are not supported"
+            yield HealthCheck(name, "warning", message, f"Create the source with EXCLUDE COLUMNS ({columns}).")
         elif read:
             yield HealthCheck(
-                name, "ok", f"key {', '.join(each.key)}" if each.key else "it has no key: rows come and go"
+                name,
+                "ok",
+                f"key {', '.join(table.key)}" if table.key else "the table has no key: rows are inserted and deleted",
             )
-    there = [(each.database, each.name) for each in tables]
-    for reference in dict.fromkeys(each for reading in readings for each in reading.references):
-        if not any(table[-len(reference) :] == reference for table in there):
+    visible = [(table.database, table.name) for table in tables]
+    for reference in dict.fromkeys(name_parts for reading in readings for name_parts in reading.references):
+        if not any(table[-len(reference) :] == reference for table in visible):
             written = ".".join("`" + part.replace("`", "``") + "`" for part in reference)
             fix = f"Create it, or run GRANT SELECT ON {written} TO the user on the server."
-            yield HealthCheck(f"table {'.'.join(reference)}", "wrong", "the user sees no such table", fix)
+            yield HealthCheck(
+                f"table {'.'.join(reference)}", "wrong", "the table does not exist, or the user may not see it", fix
+            )

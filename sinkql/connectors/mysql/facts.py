@@ -1,4 +1,4 @@
-"""What is known of a server and its tables, as it is stored with a source."""
+"""The stored facts of a server and its tables."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from sinkql import codec, logical
 
 
 class Server(msgspec.Struct, frozen=True):
-    """A server: of MariaDB or MySQL, and its version."""
+    """A server: MariaDB or MySQL, and its version."""
 
     mariadb: bool
     version: str
 
 
 class Column(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A column; `type` is its declaration, `problem` what the type is called where it cannot be read."""
+    """A column; `type` is its declaration, and `problem` names the type if it cannot be read."""
 
     name: str
     type: str
@@ -26,9 +26,9 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Table(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A table: `key` is its primary key, or else a unique one without NULL; `unique` are the other ones.
+    """A table: `key` is its primary key, or a unique key without NULL; `unique` are its other unique keys.
 
-    `cascades` are foreign keys that change its rows without a word in the log. A `problem` keeps it from being read.
+    `cascades` are foreign keys that change its rows without a log entry. A table with a `problem` cannot be read.
     """
 
     database: str
@@ -41,19 +41,19 @@ class Table(msgspec.Struct, frozen=True, omit_defaults=True):
     hint: str | None = None
 
 
-class Found(msgspec.Struct, frozen=True):
-    """What a server was found to have."""
+class ServerFacts(msgspec.Struct, frozen=True):
+    """The facts of a server."""
 
     mariadb: bool
     version: str
     tables: tuple[Table, ...]
 
 
-def found_of(facts: logical.Facts) -> Found | None:
-    """Return what is among the facts of a source."""
-    return codec.convert(facts["mysql"], Found, strict=False) if "mysql" in facts else None
+def server_facts(facts: logical.Facts) -> ServerFacts | None:
+    """Return the server's facts among the facts of a source."""
+    return codec.convert(facts["mysql"], ServerFacts, strict=False) if "mysql" in facts else None
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return names as messages have them."""
-    return ", ".join(f'"{each}"' for each in names)
+    """Return names as messages show them."""
+    return ", ".join(f'"{name}"' for name in names)

@@ -1,74 +1,68 @@
-"""Transactions that were read last → whether a server still has them: one that was put back from a copy has others.
+"""Detect a server that was restored from a backup, by the last transaction that was read.
 
-Its transactions have the same numbers after a while, with other changes. So the log is asked for the last transaction
-once more, and its id and time are compared.
+Its transactions get the same ids after a while, with other changes. So the stream requests the last transaction once
+more, and compares its id and its time.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from contextlib import suppress
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable
 
-import msgspec
-
-from sinkql import codec
-from sinkql.connector_api.cdc import LogFiles, Position
+from sinkql.connector_api.cdc import SKIP, Position
+from sinkql.connectors.mysql.binlog import read_begin
+from sinkql.connectors.mysql.binlog_client import BinlogDump
+from sinkql.connectors.mysql.connection import Connection, variables
+from sinkql.connectors.mysql.gtid import ReadTransaction
 from sinkql.errors import SinkqlError
 
-_FILE = "standing.json"
-_RECEIVED, _KEPT = 65_536, 16
+_WAIT_S = 60.0
+_PAUSE_S = 0.1
 
 
-class ReadHistory(msgspec.Struct, frozen=True, array_like=True):
-    """A transaction: the positions before and after it, its id, when it was, and the server that told that."""
-
-    before: Position
-    after: Position
-    id: str
-    at: int
-    server: str = ""
+def server_name(connection: Connection, *, maria: bool) -> str:
+    """Return the id of a server; other servers may have committed its transactions in another order."""
+    variable = "server_id" if maria else "server_uuid"
+    return str(variables(connection, variable).get(variable, ""))
 
 
-@dataclass(slots=True)
-class ReadHistories:
-    """What was received last, and what of it the `notes` have: the last one of each time that it is kept."""
+def check_history(
+    last: ReadTransaction | None, server: str, open_dump: Callable[[Position], BinlogDump], *, where: str
+) -> None:
+    """Raise SQ4467 if the server does not have the last transaction that was read.
 
-    notes: LogFiles | None
-    received: deque[ReadHistory] = field(default_factory=lambda: deque(maxlen=_RECEIVED))
-    _noted: list[ReadHistory] | None = None
+    Another server, or a server that deleted this part of its log, is not compared. `open_dump` requests the log after
+    a position.
+    """
+    if last is None or last.server != server:
+        return
+    dump = open_dump(last.before.partition(";")[0])  # from its set: the log then begins with the transaction
+    try:
+        transaction = _first_transaction(dump)
+    except SinkqlError as error:
+        if not error.of_loss:
+            raise
+        return  # the log may still have the next changes
+    finally:
+        dump.close()
+    if transaction == (last.id, last.at):
+        return
+    raise SinkqlError(
+        "SQ4467",
+        f"MySQL server {where} does not have the transactions that were read last",
+        detail=f"{last.id} is not the transaction that was read: the server was restored from a backup.",
+        hint=SKIP,
+    )
 
-    def last(self, position: Position) -> ReadHistory | None:
-        """Return the last one up to a position, as far as it is known."""
-        return next((each for each in reversed(self._known()) if each.after <= position), None)
 
-    def save(self, server: str) -> None:
-        """Take note of the last one that was received, durably; where that fails, the next time does it.
-
-        Nothing but a comparison is lost by then. That another capture has taken over is told.
-        """
-        if self.notes is None or not self.received:
-            return
-        with suppress(SinkqlError, OSError):
-            known, last = self._known(), self.received[-1]
-            if not known or known[-1].after < last.after:
-                noted = [*known, msgspec.structs.replace(last, server=server)][-_KEPT:]
-                self.notes.note(_FILE, msgspec.json.encode(noted))
-                self._noted = noted
-            self.received.clear()
-
-    def _known(self) -> list[ReadHistory]:
-        if self._noted is None:
-            data = self.notes.noted(_FILE) if self.notes is not None else None
-            try:
-                self._noted = [] if data is None else codec.decoder(list[ReadHistory]).decode(data)
-            except msgspec.MsgspecError:
-                self._noted = []
-        return self._noted
-
-    def clear(self) -> None:
-        """Forget all: a user accepts what is lost."""
-        self.received.clear()
-        self._noted = []
-        if self.notes is not None:
-            self.notes.unnote(_FILE)
+def _first_transaction(dump: BinlogDump) -> tuple[str, int]:
+    """Return the id and time of the first transaction in a log."""
+    until = time.monotonic() + _WAIT_S
+    while time.monotonic() < until:
+        if dump.fill(_PAUSE_S):
+            raw, frames = dump.events()
+            for start, end in frames:
+                transaction = read_begin(raw, start, end)
+                if transaction is not None:
+                    return transaction
+    raise ConnectionError("the server does not send its log")

@@ -1,9 +1,10 @@
-"""How a user logs in at a MySQL server → what of the password the server gets.
+"""Restrict how a user's password is sent when it logs in at a MySQL server.
 
-A server says how it wants the password, and whoever answers at an address may say so. Without TLS nobody gets what the
-password is found from, not even encrypted with a key of his own; with TLS whose certificate is not checked nobody gets
-the password itself by plugins made for that. Through such TLS caching_sha2_password and sha256_password do send it, as
-MySQL's own client does: only a certificate that is checked protects from one who stands between.
+The server chooses the authentication plugin, and an impostor at its address may choose one too. Without TLS, SinkQL
+sends nothing from which the password can be computed, not even encrypted with a key from the server. Over TLS without a
+verified certificate, it does not use plugins that send the password itself. Only caching_sha2_password and
+sha256_password may send it there, as in MySQL's own client. Only a verified certificate protects against a man in the
+middle.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ import pymysql.connections
 from sinkql.errors import SinkqlError
 
 _CLEAR = ("mysql_clear_password", "dialog", "mysql_old_password")
-"""Ways in which the server gets the password itself, or what it is soon found from."""
+"""Plugins that send the password itself, or something from which it is easily computed."""
 
 
 class GuardedConnection(pymysql.connections.Connection):  # type: ignore[misc]  # PyMySQL publishes no types
-    """A connection that does not give its password in each way that a stranger may ask for.
+    """A connection that refuses to send its password in unsafe ways.
 
-    `verified` tells that the server's certificate is checked, `refused` makes the error of a way that is not taken.
+    `verified` is whether the server's certificate is checked. `refused` makes the error of a refused plugin.
     """
 
     verified = False
@@ -31,12 +32,12 @@ class GuardedConnection(pymysql.connections.Connection):  # type: ignore[misc]  
 
     @property
     def server_public_key(self) -> bytes | None:
-        """Return the key that the password is encrypted with where there is no TLS."""
+        """Return the key that encrypts the password without TLS."""
         return self._key
 
     @server_public_key.setter
     def server_public_key(self, key: bytes | None) -> None:
-        """Take no key that the server sends."""
+        """Refuse any key that the server sends."""
         if key is not None:
             self._refuse(self._auth_plugin_name or "sha256_password", encrypted=True)
         self._key = key
@@ -53,18 +54,18 @@ class GuardedConnection(pymysql.connections.Connection):  # type: ignore[misc]  
 
 
 def login_refused_error(name: str, where: str) -> Callable[[str, bool], SinkqlError]:
-    """Return what makes the error of a way to log in that connection `name` does not take."""
+    """Return a factory of errors for plugins that connection `name` refuses."""
 
-    def made(plugin: str, encrypted: bool) -> SinkqlError:
-        asks = "to be encrypted with a key that it sends" if encrypted else "itself"
+    def refusal(plugin: str, encrypted: bool) -> SinkqlError:
+        asks = "encrypted with a key that it sends" if encrypted else "in clear text"
         return SinkqlError(
             "SQ4471",
-            f'MySQL server {where} wants the password of connection "{name}" {asks}, which could be anybody\'s wish',
-            detail=f"It asks for it by the authentication plugin {plugin}; nothing was sent.",
+            f'MySQL server {where} asks for the password of connection "{name}" {asks}, as an impostor could',
+            detail=f"It asks by the authentication plugin {plugin}. The password was not sent.",
             hint="Add SSL MODE = 'required' to the connection."
             if encrypted
-            else "Add SSL MODE = 'verify_identity' with SSL CERTIFICATE AUTHORITY, or have the user log in by "
-            "caching_sha2_password or ed25519. If the server should not ask for that, somebody else answers at HOST.",
+            else "Add SSL MODE = 'verify_identity' with SSL CERTIFICATE AUTHORITY, or let the user authenticate by "
+            "caching_sha2_password or ed25519. If the server does not use this plugin, an impostor answers at HOST.",
         )
 
-    return made
+    return refusal

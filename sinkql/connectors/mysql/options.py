@@ -1,11 +1,12 @@
-"""The options of CREATE CONNECTION … TO MYSQL and CREATE SOURCE … FROM MYSQL, as their dataclasses."""
+"""The options of CREATE CONNECTION … TO MYSQL and CREATE SOURCE … FROM MYSQL."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from sinkql import ast
+from sinkql import ast, codec
 from sinkql.connector_api.options import SecretOnly, SecretPart, option_field
 from sinkql.connector_api.source_options import CaptureOptions
 from sinkql.logical import SecretText
@@ -37,6 +38,34 @@ class MySqlOptions:
     ssh_tunnel: ast.Name | None = option_field("the SSH tunnel connection to reach the server", default=None)
     aws_privatelink: ast.Name | None = option_field("not supported yet", default=None)
     aws_connection: ast.Name | None = option_field("not supported yet", default=None)
+
+
+Secret = Mapping[str, Any]
+"""A text with references to secrets, as `sinkql.connector_api.options.secret_data` returns it."""
+
+
+@dataclass(frozen=True, slots=True)
+class MySqlConnection:
+    """The options of a planned connection. The field names are the keys in jobs."""
+
+    host: str
+    port: int
+    user: Secret
+    ssl_mode: str = "disabled"
+    password: Secret | None = None
+    ssl_certificate: Secret | None = None
+    ssl_key: Secret | None = None
+    ssl_certificate_authority: Secret | None = None
+
+    @classmethod
+    def from_plan(cls, options: Mapping[str, Any]) -> MySqlConnection:
+        """Return the options of a planned connection."""
+        return codec.convert(options, cls)
+
+    @property
+    def address(self) -> str:
+        """The address of the server."""
+        return f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""A server's address → a connection, and a source of its tables, as `sinkql init` writes them."""
+"""Turn the address of a server into the connection and the source that `sinkql init` writes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from sinkql.connector_api.scaffold import (
     relation_name,
 )
 from sinkql.connectors.mysql.facts import Table
+from sinkql.connectors.mysql.options import MySqlConnection
 from sinkql.errors import SinkqlError
 from sinkql.printer.clause import ident
 
 _SSL = {"REQUIRED": "required", "VERIFY_CA": "verify_ca", "VERIFY_IDENTITY": "verify_identity"}
 
 
-def draft_connection(address: Address) -> ConnectionScaffold:
-    """Return the connection of an address, of whose database alone tables are meant; raises SQ4039 for more hosts."""
+def scaffold_connection(address: Address) -> ConnectionScaffold:
+    """Return the connection of an address, whose path selects the database; raise SQ4039 for several hosts."""
     host, port = address.hosts[0]
     if len(address.hosts) > 1:
         raise SinkqlError("SQ4039", "the address has several hosts", hint="Write mysql://user@host:3306.")
@@ -33,24 +34,26 @@ def draft_connection(address: Address) -> ConnectionScaffold:
     return ConnectionScaffold("MYSQL", "my", tuple(options), "PASSWORD", "MYSQL_PWD", address.path)
 
 
-def draft_sources(
+def scaffold_sources(
     planned: logical.Connection, wanted: ScaffoldRequest, access: OutsideAccess
 ) -> Iterator[SourceScaffold]:
     """Yield a source of all tables that the user may read."""
     clauses = f"FROM MYSQL CONNECTION {wanted.connection}"
-    yield SourceScaffold(relation_name("mysql_source"), planned.options["host"], (clauses,), whole=True)
+    yield SourceScaffold(
+        relation_name("mysql_source"), MySqlConnection.from_plan(planned.options).host, (clauses,), whole=True
+    )
 
 
 def table_options(table: logical.SourceTable) -> str:
-    """Return the clause that leaves out columns whose types are not supported."""
+    """Return the clause that leaves out columns of unsupported types."""
     server = codec.convert(table.options["server"], Table, strict=False)
-    columns = [ident(ast.Ident(each.name)) for each in server.columns if each.problem is not None]
+    columns = [ident(ast.Ident(column.name)) for column in server.columns if column.problem is not None]
     return f" WITH (EXCLUDE COLUMNS ({', '.join(columns)}))" if columns else ""
 
 
 def sample(statement: ast.CreateSource, planning: PlanningContext, access: OutsideAccess | None) -> logical.Facts:
-    """Return the facts of all tables that the user may read, whether the server logs their changes or not."""
-    from sinkql.connectors.mysql.purify import find_all  # PyMySQL, only where a server is asked
+    """Return the facts of all tables that the user may read, even if the server does not log their changes."""
+    from sinkql.connectors.mysql.purify import find_all  # PyMySQL is loaded only to connect
 
     if statement.connection is None or access is None:
         return {}

@@ -1,4 +1,4 @@
-"""The stream of a MySQL or MariaDB server: its binary log as changes of the captured tables, and reads of them."""
+"""Stream the changes of captured tables from the binary log of a MySQL or MariaDB server, and read their chunks."""
 
 from __future__ import annotations
 
@@ -21,76 +21,80 @@ from sinkql.connector_api.cdc import (
     TableRows,
     Transactions,
 )
+from sinkql.connector_api.read_history import ReadHistory
 from sinkql.connector_api.tunnel import carried_tunnel
-from sinkql.connectors.mysql.binlog import Altered, BinlogReader, TransactionPart, begun, log_place
+from sinkql.connectors.mysql.binlog import BinlogReader, log_place
 from sinkql.connectors.mysql.binlog_client import BLOCK, BinlogDump, binlog_end, current_position, server_id
+from sinkql.connectors.mysql.binlog_sections import TransactionPart
 from sinkql.connectors.mysql.connection import (
     Connection,
     Reveal,
     charsets,
     connect,
     failing,
-    mariadb,
+    is_mariadb,
     rows,
     variables,
 )
 from sinkql.connectors.mysql.gtid import (
     DomainTransactions,
     NumberedTransactions,
-    count_of,
-    set_of,
-    since,
-    transactions,
+    ReadTransaction,
+    count_transactions,
+    read_position,
+    scan_start,
+    set_text,
 )
-from sinkql.connectors.mysql.history_check import ReadHistories
-from sinkql.connectors.mysql.purify import check_settings, keyed
-from sinkql.connectors.mysql.snapshot import ServerSnapshot, TableRead, begin
-from sinkql.connectors.mysql.table import Matched, changed_rows, match, without
-from sinkql.connectors.mysql.table_map import TableMap
+from sinkql.connectors.mysql.history_check import check_history, server_name
+from sinkql.connectors.mysql.options import MySqlConnection
+from sinkql.connectors.mysql.purify import check_settings, has_unique_key
+from sinkql.connectors.mysql.snapshot import ServerSnapshot, TableRead, begin_snapshot
+from sinkql.connectors.mysql.table import TableMatcher, changed_rows, without
+from sinkql.connectors.mysql.table_map import AlteredTable, TableMap, WatchedTables
 from sinkql.decode.columnar import Block
 from sinkql.errors import SinkqlError
 
-_LOOK_S = 60.0
+_WAIT_S = 60.0
 _PAUSE_S = 0.1
 _UNBOUNDED = 1 << 62
-_UNTOLD = {ER.SPECIFIC_ACCESS_DENIED_ERROR, ER.XAER_RMERR}
-"""What a server says to those who may not know of distributed transactions; MySQL the second."""
+_MAY_NOT_LIST = {ER.SPECIFIC_ACCESS_DENIED_ERROR, ER.XAER_RMERR}
+"""The server's errors for users who may not list distributed transactions; MySQL returns the second one."""
 
 
 class MySqlStream:
-    """Read one server; `begin` opens a connection for its log, other questions go through a second one."""
+    """Reads one server.
+
+    `begin` opens a connection for the binary log. Queries go through a second connection.
+    """
 
     unit = "transactions"
 
     def __init__(self, source: CapturedSource, secret: Reveal) -> None:
         assert source.connection is not None
         self._source = source
-        self._options = source.connection.options
+        self._options = MySqlConnection.from_plan(source.connection.options)
         self._tunnel = carried_tunnel(source.connection)
         self._secret = secret
-        self._where = f"{self._options['host']}:{self._options['port']}"
+        self._where = self._options.address
         self._named = {"name": source.connection.name, "where": self._where}
-        self._asking: Connection = None
+        self._connection: Connection = None
         self._maria = False
         self._dump: BinlogDump | None = None
         self._log: BinlogReader
-        self._tables: dict[str, CapturedTable] = {}
-        self._charsets: dict[int, str] = {}
-        self._matched: dict[tuple[str, int], Matched] = {}
-        self._held: tuple[bytes, list[tuple[int, int]]] = b"", []
-        self._standings = ReadHistories(source.notes)
-        self._server = ""
+        self._matcher: TableMatcher
+        self._pending: tuple[bytes, list[tuple[int, int]]] = b"", []
+        self._history = ReadHistory(ReadTransaction, source.notes)
 
     def _connect(self) -> Connection:
         return connect(self._options, self._secret, name=self._named["name"], tunnel=self._tunnel)
 
     def _ask(self) -> Connection:
-        """Return the connection for questions."""
-        if self._asking is None:
-            self._asking = self._connect()
+        """Return the connection for queries."""
+        if self._connection is None:
+            self._connection = self._connect()
             with failing(**self._named):
-                self._maria = mariadb(self._asking)
-        return self._asking
+                self._maria = is_mariadb(self._connection)
+        return self._connection
 
     def check(self) -> None:
         connection = self._ask()
@@ -98,44 +102,45 @@ class MySqlStream:
             check_settings(connection, maria=self._maria, where=self._where)
 
     def create(self) -> Position:
-        """Return the present end; nothing is made on the server. Raises SQ4470.
+        """Return the present end of the log; raise SQ4470. The server stores nothing for the source.
 
-        Snapshots see all that was prepared in the log before it, as nothing is read of that: it has ended.
+        It waits until all transactions that were prepared before have ended, because the log is not read before the
+        end. Then every snapshot sees all of them.
         """
-        found = self.end()
-        deadline = time.monotonic() + _LOOK_S
+        end = self.end()
+        deadline = time.monotonic() + _WAIT_S
         with failing(**self._named):
-            prepared = before = self._prepared()
+            prepared = before = self._list_prepared()
             while prepared:
                 if time.monotonic() > deadline:
-                    raise _undecided(self._where, len(prepared))
+                    raise _undecided_error(self._where, len(prepared))
                 time.sleep(_PAUSE_S)
-                prepared = before & self._prepared()
+                prepared = before & self._list_prepared()
             if self._maria:
                 target = log_place(*binlog_end(self._ask()))
                 while not self.look().sees(target):
                     if time.monotonic() > deadline:
-                        raise ConnectionError("its snapshots do not see what it has committed")
-        return found
+                        raise ConnectionError("the server's snapshots do not see committed changes")
+        return end
 
-    def _prepared(self) -> frozenset[tuple[Any, ...]]:
-        """Return the distributed transactions that may be committed or not; none where the user may not know."""
+    def _list_prepared(self) -> frozenset[tuple[Any, ...]]:
+        """Return the prepared distributed transactions; none if the user may not list them."""
         try:
             return frozenset(rows(self._ask(), "XA RECOVER"))
         except pymysql.OperationalError as error:
-            if error.args[0] not in _UNTOLD:
+            if error.args[0] not in _MAY_NOT_LIST:
                 raise
             return frozenset()
 
     def follows(self, after: Position) -> bool:
-        """Tell whether the server's files begin early enough: it says so at once."""
+        """Return whether the server's log still has all changes after a position, which it reports immediately."""
         try:
             with failing(**self._named):
                 self._check_position(after)
-            dump = self._dumped(after)
+            dump = self._open_dump(after)
             try:
                 with failing(**self._named):
-                    if not dump.fill(_LOOK_S):
+                    if not dump.fill(_WAIT_S):
                         raise ConnectionError("the server does not send its log")
                 dump.events()
             finally:
@@ -147,71 +152,37 @@ class MySqlStream:
         return True
 
     def begin(self, after: Position, tables: Sequence[CapturedTable], stops: Sequence[Position] = ()) -> None:
+        """Start to receive the changes after a position; raise SQ4467."""
         connection = self._ask()
-        self._tables = {table.id: table for table in tables}
         with failing(**self._named):
-            self._charsets = charsets(connection, maria=self._maria)
+            self._matcher = TableMatcher(tables, charsets(connection, maria=self._maria), self._has_key)
             self._check_position(after)
-        self._check_last(after)
-        position = transactions(after, mariadb=self._maria)
+            server = server_name(connection, maria=self._maria)
+        check_history(self._history.last(after), server, self._open_dump, where=self._where)
+        position = read_position(after, mariadb=self._maria)
         watched = {(table.name[0], table.name[1]): table.id for table in tables}
-        start = since(after) or set_of(after)
+        start = scan_start(after) or set_text(after)
         first = DomainTransactions(start) if self._maria else NumberedTransactions(start)
+        folded = self._is_case_folded()
         self._log = BinlogReader(
-            position, watched, self._fits, begun=first, stops=stops, maria=self._maria, folded=self._folded()
+            position,
+            WatchedTables(watched, self._matcher.fits, maria=self._maria, folded=folded),
+            scanned=first,
+            stops=stops,
+            maria=self._maria,
+            received=self._history.received,
+            server=server,
         )
-        self._log.standings = self._standings.received
-        self._dump = self._dumped(after)
+        self._dump = self._open_dump(after)
 
-    def _folded(self) -> bool:
-        """Tell whether the case of tables' names says nothing: the log has them in one case, statements in any."""
+    def _is_case_folded(self) -> bool:
+        """Return whether the case of table names is irrelevant: the log has one case, statements any."""
         with failing(**self._named):
             return variables(self._ask(), "lower_case_table_names").get("lower_case_table_names", "0") != "0"
 
-    def _check_last(self, after: Position) -> None:
-        """See that the transaction that was read last is the one that the server has; raises SQ4467.
-
-        Another server may have committed those that it got from the first one in another order, at other times.
-        """
-        name = "server_id" if self._maria else "server_uuid"
-        with failing(**self._named):
-            self._server = str(variables(self._ask(), name).get(name, ""))
-        last = self._standings.last(after)
-        if last is None or last.server != self._server:
-            return
-        dump = self._dumped(last.before.partition(";")[0])  # that is behind which it is to come first
-        try:
-            found = self._first(dump)
-        except SinkqlError as error:
-            if not error.of_loss:
-                raise
-            return  # it has deleted that part of the log, and may have what follows
-        finally:
-            dump.close()
-        if found == (last.id, last.at):
-            return
-        raise SinkqlError(
-            "SQ4467",
-            f"MySQL server {self._where} does not have the transactions that were read last",
-            detail=f"Another transaction than the one that was read is {last.id}: the server was put back from a copy.",
-            hint=SKIP,
-        )
-
-    def _first(self, dump: BinlogDump) -> tuple[str, int]:
-        """Return id and time of the first transaction that a log has."""
-        until = time.monotonic() + _LOOK_S
-        while time.monotonic() < until:
-            if dump.fill(_PAUSE_S):
-                raw, frames = dump.events()
-                for start, end in frames:
-                    found = begun(raw, start, end)
-                    if found is not None:
-                        return found
-        raise ConnectionError("the server does not send its log")
-
-    def _dumped(self, after: Position) -> BinlogDump:
-        """Ask for the log, from a position on."""
-        dump, start = BinlogDump(self._connect(), **self._named), since(after) or set_of(after)
+    def _open_dump(self, after: Position) -> BinlogDump:
+        """Request the log after a position."""
+        dump, start = BinlogDump(self._connect(), **self._named), scan_start(after) or set_text(after)
         number = server_id(f"{self._source.id} {self._source.name}")
         if self._maria:
             dump.begin_mariadb(start, server_id=number)
@@ -220,43 +191,27 @@ class MySqlStream:
         return dump
 
     def _check_position(self, after: Position) -> None:
-        """See that the server has what was read, as it has not after a failover to one that was behind."""
-        wanted = transactions(after, mariadb=self._maria)
-        there = DomainTransactions if self._maria else NumberedTransactions
-        if not there(current_position(self._ask(), maria=self._maria)).covers(wanted):
+        """Check that the server has the transactions that were read; after a failover it may lack some."""
+        set_type = DomainTransactions if self._maria else NumberedTransactions
+        if not set_type(current_position(self._ask(), maria=self._maria)).covers(after):
             raise SinkqlError(
                 "SQ4467",
                 f"MySQL server {self._where} does not have the transactions that were read last",
-                detail=f"They are {wanted.text()}.",
+                detail=f"The transactions are {set_text(after)}.",
                 hint=f"Another server may have taken over. {SKIP}",
             )
 
-    def _fits(self, table: str, layout: TableMap) -> bool:
-        return self._match(table, layout).problem is None
+    def _has_key(self, table: CapturedTable, layout: TableMap) -> bool:
+        """Return whether a table has its key.
 
-    def _match(self, table: str, layout: TableMap) -> Matched:
-        """Return how a table's columns stand in a layout; layouts are kept as long as the stream is."""
-        found = self._matched.get((table, id(layout)))
-        if found is None:
-            captured = self._tables[table]
-            found = match(captured, layout, self._charsets)
-            if found.columns and not self._keyed(captured, layout):
-                columns = ", ".join(f'"{each}"' for each in captured.key)
-                problem = f'table "{layout.database}.{layout.table}" has no unique key of {columns} any more'
-                found = Matched(without(captured), problem=problem, lost=True)
-            self._matched[table, id(layout)] = found
-        return found
-
-    def _keyed(self, table: CapturedTable, layout: TableMap) -> bool:
-        """Tell whether a table has its key; the server is asked where that is not the one that the log tells of.
-
-        By then it may have another one: the log tells of one wherever there is any of whole columns.
+        If the log reports another key, the server is asked. It may have got a new key since the layout was logged: the
+        log reports a key whenever there is one of complete columns.
         """
         if not table.key or (layout.primary and layout.primary <= set(table.key)):
             return True
         connection = self._ask()
         with failing(**self._named):
-            return keyed(connection, table.name, table.key, whole=bool(layout.primary))
+            return has_unique_key(connection, table.name, table.key, whole=bool(layout.primary))
 
     def end(self) -> Position:
         with failing(**self._named):
@@ -267,14 +222,14 @@ class MySqlStream:
         return self.end()
 
     def number(self, position: Position) -> int:
-        return count_of(position)
+        return count_transactions(position)
 
     def look(self) -> ServerSnapshot:
         connection = self._ask()
         with failing(**self._named):
-            found, _ = begin(connection, maria=self._maria)
+            snapshot, _ = begin_snapshot(connection, maria=self._maria)
             connection.rollback()
-        return found
+        return snapshot
 
     def receive(self, seconds: float) -> Sequence[Event]:
         dump = self._dump
@@ -282,17 +237,17 @@ class MySqlStream:
         if not dump.fill(seconds):
             return []
         raw, frames = dump.events()
-        held, places = self._held
-        if held:
-            places = [*places, *((start + len(held), end + len(held)) for start, end in frames)]
-            raw = held + raw
+        pending, places = self._pending
+        if pending:
+            places = [*places, *((start + len(pending), end + len(pending)) for start, end in frames)]
+            raw = pending + raw
         else:
             places = frames
         try:
-            block, found, done = self._log.walk(raw, places, whole=len(raw) < BLOCK)
+            block, sections, done = self._log.walk(raw, places, whole=len(raw) < BLOCK)
             rest = places[done][0] if done < len(places) else len(raw)
-            self._held = raw[rest:], [(start - rest, end - rest) for start, end in places[done:]]
-            return self._events(Block(block), found)
+            self._pending = raw[rest:], [(start - rest, end - rest) for start, end in places[done:]]
+            return self._events(Block(block), sections)
         except (ValueError, IndexError) as error:
             raise SinkqlError(
                 "SQ4469",
@@ -301,58 +256,56 @@ class MySqlStream:
                 hint=SKIP,
             ) from error
 
-    def _events(self, block: Block, found: Sequence[TransactionPart | Altered]) -> list[Event]:
+    def _events(self, block: Block, sections: Sequence[TransactionPart | AlteredTable]) -> list[Event]:
         events: list[Event] = []
-        for each in found:
-            if isinstance(each, Altered):
-                events += self._reshaped(each)
-            elif each.parts or each.emptied:
-                events.append(self._changed(block, each))
-            elif each.ends:
-                assert each.to is not None
-                events.append(PositionAdvanced(each.to))
+        for section in sections:
+            if isinstance(section, AlteredTable):
+                events += self._schema_changes(section)
+            elif section.parts or section.emptied:
+                events.append(self._rows_changed(block, section))
+            elif section.ends:
+                events.append(PositionAdvanced(section.to))
         return events
 
-    def _changed(self, block: Block, section: TransactionPart) -> RowsChanged:
-        assert section.to is not None
+    def _rows_changed(self, block: Block, section: TransactionPart) -> RowsChanged:
         tables: dict[str, list[TableRows]] = {}
         for id_, parts in section.parts.items():
             for part in parts:
-                matched = self._match(id_, part.layout)
-                if matched.columns:  # of others a `SchemaChanged` tells
+                matched = self._matcher.match(id_, part.layout)
+                if matched.columns:  # a `SchemaChanged` reports any other table
                     tables.setdefault(id_, []).append(changed_rows(block, part, matched))
         done = Transactions(section.ends, section.ids)
         return RowsChanged(section.to, tables, done, frozenset(section.emptied), section.open)
 
-    def _reshaped(self, altered: Altered) -> list[SchemaChanged]:
-        """Return what is to be said of a table: after a statement it is one again that may be read anew."""
-        table = self._tables[altered.table]
-        if altered.layout is not None:
-            found = self._match(altered.table, altered.layout)
-            return [SchemaChanged(found.table, found.problem, lost=found.lost)]
-        assert altered.effect is not None
+    def _schema_changes(self, altered: AlteredTable) -> list[SchemaChanged]:
+        """Return the schema changes of an altered table; after a statement, a full refresh can read it again."""
+        table = self._matcher.tables[altered.table]
+        change = altered.change
+        if isinstance(change, TableMap):
+            matched = self._matcher.match(altered.table, change)
+            return [SchemaChanged(matched.table, matched.problem, lost=matched.lost)]
         name = ".".join(table.name)
-        match altered.effect.what:
+        match change.what:
             case "altered":
                 return [SchemaChanged(table)]
             case "columns":
-                gone = {each.lower() for each in altered.effect.columns}
-                lost = [each.name for each in table.columns if each.name.lower() in gone]
+                dropped = {name.lower() for name in change.columns}
+                lost = [column.name for column in table.columns if column.name.lower() in dropped]
                 if not lost:
                     return []
-                problem = "; ".join(f'column "{each}" of table "{name}" was dropped or renamed' for each in lost)
+                problem = "; ".join(f'column "{column}" of table "{name}" was dropped or renamed' for column in lost)
                 return [SchemaChanged(without(table, lost), problem), SchemaChanged(table)]
             case "dropped" | "database":
                 problem = f'table "{name}" was dropped or renamed'
             case "versioned":
                 problem = f'table "{name}" has system versioning, which is not supported yet'
             case _:
-                problem = f'rows of table "{name}" were changed by a statement that the log has no rows of'
+                problem = f'rows of table "{name}" were changed by a statement without rows in the log'
         return [SchemaChanged(without(table), problem, lost=True), SchemaChanged(table)]
 
     def confirm(self, position: Position) -> None:
-        """Take note of what was read last: the server keeps its log for as long as it is set to."""
-        self._standings.save(self._server)
+        """Record the last transaction that was read. The retention of the log depends only on the server's settings."""
+        self._history.save()
 
     def looked_since(self, moment: float) -> bool:
         return True
@@ -368,35 +321,33 @@ class MySqlStream:
         return TableRead(table, self._connect, maria=self._maria, **self._named)
 
     def flush(self) -> None:
-        """Do nothing: what a chunk's `high` names is in the log."""
+        """Do nothing: the log already contains the high watermark of each chunk."""
 
     def complete(self, table: CapturedTable, rows: TableRows, ids: Sequence[Any]) -> tuple[TableRows, Position | None]:
-        """Return the rows as they are: the log has all columns."""
+        """Return the rows unchanged: the log has all columns."""
         return rows, None
 
     def renew(self) -> None:
-        """Forget what was read last: the server keeps nothing for anybody."""
-        self._standings.clear()
+        """Delete the recorded history: the server stores nothing for a source."""
+        self._history.clear()
 
     def close(self) -> None:
         if self._dump is not None:
             self._dump.close()
-        if self._asking is not None:
-            self._asking.close()
-            self._asking = None
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
 
-def _undecided(where: str, count: int) -> SinkqlError:
-    one = count == 1
+def _undecided_error(where: str, count: int) -> SinkqlError:
     return SinkqlError(
         "SQ4470",
-        f"MySQL server {where} has {count} distributed transaction{'' if one else 's'} that {'is' if one else 'are'} "
-        "prepared, and neither committed nor rolled back",
-        hint="Reading begins once they have ended. XA RECOVER on the server lists them; see to it that who began them "
-        "ends them, or run XA COMMIT or XA ROLLBACK.",
+        f"MySQL server {where} has {count} prepared distributed transaction{'' if count == 1 else 's'}",
+        hint="Reading begins when they have ended. XA RECOVER on the server lists them. Let their clients end them, or "
+        "run XA COMMIT or XA ROLLBACK.",
     )
 
 
 def open_stream(source: CapturedSource, secret: Reveal) -> MySqlStream:
-    """Return a stream that has not connected."""
+    """Return a stream that has not connected yet."""
     return MySqlStream(source, secret)

@@ -1,4 +1,4 @@
-"""A column's declaration, as information_schema has it ↔ SinkQL's type, and whether the log's columns still fit it."""
+"""Convert column declarations to SQL types, and check that a column of the log still fits its declaration."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sinkql.connectors.mysql import table_map
-from sinkql.connectors.mysql.table_map import Wire
+from sinkql.connectors.mysql.table_map import LogColumn
 from sinkql.connectors.mysql.value import WIDEST
 
 _INTEGERS = {"tinyint": 1, "smallint": 2, "mediumint": 3, "int": 4, "bigint": 8}
@@ -21,16 +21,16 @@ _OTHERS = {
     "inet6": "text", **dict.fromkeys(_TEXTS, "text"), **dict.fromkeys(_BYTES, "bytea"),
 }  # fmt: skip
 AS_TEXT = frozenset({*_INTEGERS, "decimal", "date", "datetime", "timestamp", "time", "year", "json", "uuid"})
-"""Kinds that TEXT COLUMNS reads as the server prints them."""
+"""Kinds that TEXT COLUMNS can read as the server prints them."""
 
 _MOST_DIGITS = 38
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
-    """A column's declaration: its kind, such as `varchar`, numbers in parentheses, and its sign.
+class ColumnDeclaration:
+    """The declaration of a column: its kind, for example `varchar`, the numbers in parentheses, and its sign.
 
-    With `zerofill` the server prints zeros before a number.
+    With `zerofill` the server pads a number with zeros.
     """
 
     kind: str
@@ -40,38 +40,38 @@ class Declared:
 
     @property
     def filled(self) -> int:
-        """How many characters the text of a number has at least."""
+        """The least number of characters in the text of a number."""
         if not self.zerofill or not (self.sizes or self.kind == "decimal"):
             return 0
-        precision, scale = _digits(self) if self.kind == "decimal" else (self.sizes[0], 0)
+        precision, scale = _decimal_digits(self) if self.kind == "decimal" else (self.sizes[0], 0)
         return precision + 1 if scale else precision
 
 
-def declared(text: str) -> Declared:
-    """Return what a column type of information_schema says, such as `decimal(12,2) unsigned`."""
+def parse_declaration(text: str) -> ColumnDeclaration:
+    """Parse a column type of information_schema, for example `decimal(12,2) unsigned`."""
     lower = text.lower()
     kind = re.match(r"\w+", lower)
     sizes = re.search(r"\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)", lower)
-    numbers = tuple(int(each) for each in sizes.groups() if each is not None) if sizes else ()
+    numbers = tuple(int(number) for number in sizes.groups() if number is not None) if sizes else ()
     name = kind[0] if kind else lower
     rest = re.sub(r"'(?:[^'\\]|''|\\.)*'", "", lower)
     words = rest.split()
     sized = numbers if name not in ("enum", "set") else ()
-    return Declared(name, sized, "unsigned" in words, "zerofill" in words and name != "year")
+    return ColumnDeclaration(name, sized, "unsigned" in words, "zerofill" in words and name != "year")
 
 
-def sql_type(column: Declared) -> str | None:
-    """Return the SQL type of a column; None for one that cannot be read."""
+def sql_type(column: ColumnDeclaration) -> str | None:
+    """Return the SQL type of a column; None if it cannot be read."""
     if column.kind in _INTEGERS:
         return (_UNSIGNED if column.unsigned else _SIGNED)[column.kind]
     if column.kind == "decimal":
-        precision, scale = _digits(column)
+        precision, scale = _decimal_digits(column)
         return f"numeric({min(precision, _MOST_DIGITS)},{scale})" if scale <= _MOST_DIGITS else None
     return _OTHERS.get(column.kind)
 
 
-def _digits(column: Declared) -> tuple[int, int]:
-    """Return precision and scale of a decimal."""
+def _decimal_digits(column: ColumnDeclaration) -> tuple[int, int]:
+    """Return the precision and scale of a decimal."""
     match column.sizes:
         case (precision, scale):
             return precision, scale
@@ -101,65 +101,67 @@ _FITTING: Mapping[str, frozenset[int]] = {
 }  # fmt: skip
 
 
-def fits(column: Declared, found: Wire, charset: str | None) -> bool:
-    """Tell whether the log's column holds what was declared, or more that the SQL type holds as well.
+def fits(column: ColumnDeclaration, wire: LogColumn, charset: str | None) -> bool:
+    """Return whether the column of the log still fits the declared SQL type.
 
-    And whether none of its values is another one since it was altered, of which the log would have nothing.
+    It must also hold the same values: an ALTER TABLE that changes values logs none of them.
     """
-    if found.type not in _FITTING.get(column.kind, frozenset()):
+    if wire.type not in _FITTING.get(column.kind, frozenset()):
         return False
     if column.kind in _INTEGERS:
-        return found.unsigned == column.unsigned and found.width == _INTEGERS[column.kind]
+        return wire.unsigned == column.unsigned and wire.width == _INTEGERS[column.kind]
     if column.kind == "decimal":
-        precision, scale = _digits(column)
-        return found.scale == scale and found.precision >= precision
+        precision, scale = _decimal_digits(column)
+        return wire.scale == scale and wire.precision >= precision
     if column.kind in ("time", "datetime", "timestamp"):
-        return found.scale >= (column.sizes[0] if column.sizes else 0)
+        return wire.scale >= (column.sizes[0] if column.sizes else 0)
     if column.kind == "bit":
-        return found.size >= (column.sizes or (1,))[0]
+        return wire.size >= (column.sizes or (1,))[0]
     if column.kind in ("enum", "set"):
         return True
     if column.kind == "binary":
-        return found.collation == table_map.BINARY and found.size == (column.sizes or (1,))[0]  # values would be padded
+        return (
+            wire.collation == table_map.BINARY and wire.size == (column.sizes or (1,))[0]
+        )  # another size would pad the values
     if column.kind in _TEXTS:
-        return found.collation != table_map.BINARY and _long_enough(column, found, WIDEST.get(charset or "", 1))
+        return wire.collation != table_map.BINARY and _is_long_enough(column, wire, WIDEST.get(charset or "", 1))
     if column.kind in _BYTES:
-        return found.collation == table_map.BINARY and _long_enough(column, found, 1)
+        return wire.collation == table_map.BINARY and _is_long_enough(column, wire, 1)
     return True
 
 
-def holds(was: Declared, now: Declared) -> bool:
-    """Tell whether a column as it is declared now holds what was declared before, by the same rules as `fits`."""
-    if was.kind in _INTEGERS:
-        return now.kind == was.kind and now.unsigned == was.unsigned
-    if was.kind == "decimal":
-        (precision, scale), (now_precision, now_scale) = _digits(was), _digits(now)
-        return now.kind == was.kind and now_scale == scale and now_precision >= precision
-    if was.kind in ("time", "datetime", "timestamp"):
-        return now.kind == was.kind and now.sizes[:1] >= was.sizes[:1]
-    if was.kind == "bit":
-        return now.kind == was.kind and (now.sizes or (1,)) >= (was.sizes or (1,))
-    if was.kind == "json":
+def holds(before: ColumnDeclaration, now: ColumnDeclaration) -> bool:
+    """Return whether the present declaration holds all values of the earlier one, by the rules of `fits`."""
+    if before.kind in _INTEGERS:
+        return now.kind == before.kind and now.unsigned == before.unsigned
+    if before.kind == "decimal":
+        (precision, scale), (now_precision, now_scale) = _decimal_digits(before), _decimal_digits(now)
+        return now.kind == before.kind and now_scale == scale and now_precision >= precision
+    if before.kind in ("time", "datetime", "timestamp"):
+        return now.kind == before.kind and now.sizes[:1] >= before.sizes[:1]
+    if before.kind == "bit":
+        return now.kind == before.kind and (now.sizes or (1,)) >= (before.sizes or (1,))
+    if before.kind == "json":
         return now.kind == "json" or now.kind.endswith("text")
-    if was.kind == "binary":
-        return now == was
-    if was.kind.endswith(("char", "varbinary")):
-        long = "blob" if was.kind == "varbinary" else "text"
+    if before.kind == "binary":
+        return now == before
+    if before.kind.endswith(("char", "varbinary")):
+        long = "blob" if before.kind == "varbinary" else "text"
         if now.kind.endswith(long):
-            return (1 << 8 * _BLOBS[now.kind[:-4]]) > (was.sizes or (1,))[0] * (4 if long == "text" else 1)
-        longer = now.kind in (was.kind, f"var{was.kind.removeprefix('var')}")  # a char has no blanks at its end
-        return longer and (now.sizes or (1,)) >= (was.sizes or (1,))
-    if was.kind.endswith(("text", "blob")):
-        suffix = was.kind[-4:]
-        return now.kind.endswith(suffix) and _BLOBS[now.kind[:-4]] >= _BLOBS[was.kind[:-4]]
-    return now.kind == was.kind
+            return (1 << 8 * _BLOBS[now.kind[:-4]]) > (before.sizes or (1,))[0] * (4 if long == "text" else 1)
+        longer = now.kind in (before.kind, f"var{before.kind.removeprefix('var')}")  # a char has no trailing blanks
+        return longer and (now.sizes or (1,)) >= (before.sizes or (1,))
+    if before.kind.endswith(("text", "blob")):
+        suffix = before.kind[-4:]
+        return now.kind.endswith(suffix) and _BLOBS[now.kind[:-4]] >= _BLOBS[before.kind[:-4]]
+    return now.kind == before.kind
 
 
 _BLOBS = {"tiny": 1, "": 2, "medium": 3, "long": 4}
 
 
-def _long_enough(column: Declared, found: Wire, widest: int) -> bool:
-    """Tell whether a string has not become shorter, which may have cut values."""
+def _is_long_enough(column: ColumnDeclaration, wire: LogColumn, widest: int) -> bool:
+    """Return whether a string column did not become shorter, which may have cut values."""
     if column.kind.endswith(("text", "blob")):
-        return found.type == table_map.BLOB and found.prefix >= _BLOBS[column.kind[:-4]]
-    return found.size >= (column.sizes[0] if column.sizes else 1) * widest
+        return wire.type == table_map.BLOB and wire.prefix >= _BLOBS[column.kind[:-4]]
+    return wire.size >= (column.sizes[0] if column.sizes else 1) * widest

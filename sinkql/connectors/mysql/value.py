@@ -1,11 +1,10 @@
-"""MySQL's binary JSON → text.
+"""Decode single values of the log: binary JSON, texts of a character set, and decimals.
 
-The layout is that of the server's json_binary.h: a type, then a tree of objects and arrays whose entries point to keys
-and values by offsets of two or four bytes.
+The layout of binary JSON is that of the server's json_binary.h: a type, then a tree of objects and arrays whose entries
+point to keys and values by offsets of two or four bytes.
 
-Bytes of a server's character set → text, character by character what the server itself makes of them.
-
-A decimal's bytes in the log → its value: groups of nine digits in four bytes, and what is left in fewer.
+Texts are decoded character by character as the server does. A decimal has groups of nine digits in four bytes; the
+remaining digits have fewer bytes.
 """
 
 from __future__ import annotations
@@ -26,101 +25,101 @@ _NUMBERS = {_INT16: "<h", _UINT16: "<H", _INT32: "<i", _UINT32: "<I", _INT64: "<
 _LITERALS = {0: "null", 1: "true", 2: "false"}
 _DECIMAL, _DATE, _TIME, _DATETIME, _TIMESTAMP = 246, 10, 11, 12, 7
 _DEEPEST = 100
-"""How deeply the server lets documents be nested."""
+"""The deepest nesting of documents that the server allows."""
 
 
 class BinaryJsonError(ValueError):
-    """A document that is not as the server writes it."""
+    """A document that violates the server's layout."""
 
 
 def json_text(data: bytes) -> str:
-    """Return a document as text; raises BinaryJsonError."""
+    """Return a document as text; raise BinaryJsonError."""
     if not data:
-        return "null"  # what the server makes of a column that got no value
+        return "null"  # the server reads a column without a value so
     try:
-        return _value(data[0], data, 1, _DEEPEST)
+        return _value_text(data[0], data, 1, _DEEPEST)
     except (IndexError, struct.error, UnicodeDecodeError, KeyError) as error:
         raise BinaryJsonError(f"the document is damaged: {error}") from error
 
 
-def _value(kind: int, data: bytes, at: int, levels: int) -> str:
+def _value_text(kind: int, data: bytes, at: int, levels: int) -> str:
     if kind <= _LARGE_ARRAY:
         if not levels:
             raise BinaryJsonError(f"the document has more than {_DEEPEST} levels")
-        return _container(kind, data[at:], levels - 1)
+        return _container_text(kind, data[at:], levels - 1)
     if kind == _LITERAL:
         return _LITERALS[data[at]]
     if kind in _NUMBERS:
         number = struct.unpack_from(_NUMBERS[kind], data, at)[0]
         return repr(number) if kind == _DOUBLE else str(number)
     if kind == _STRING:
-        size, at = _length(data, at)
-        return _quoted(data[at : at + size].decode())
+        size, at = _read_length(data, at)
+        return _quote(data[at : at + size].decode())
     if kind == _OPAQUE:
-        size, start = _length(data, at + 1)
-        return _opaque(data[at], data[start : start + size])
-    raise BinaryJsonError(f"the document has a value of the type {kind}, which is unknown")
+        size, start = _read_length(data, at + 1)
+        return _opaque_text(data[at], data[start : start + size])
+    raise BinaryJsonError(f"the document has a value of the unknown type {kind}")
 
 
-def _container(kind: int, data: bytes, levels: int) -> str:
-    """Return an object or array; offsets count from its own first byte."""
+def _container_text(kind: int, data: bytes, levels: int) -> str:
+    """Return an object or array; its offsets count from its first byte."""
     width = 4 if kind in (_LARGE_OBJECT, _LARGE_ARRAY) else 2
     form = "<I" if width == 4 else "<H"
-    count, size = _number(form, data, 0), _number(form, data, width)
+    count, size = _read_number(form, data, 0), _read_number(form, data, width)
     if size > len(data):
-        raise BinaryJsonError("the document is cut")
+        raise BinaryJsonError("the document is truncated")
     at, keys = 2 * width, []
     if kind in (_SMALL_OBJECT, _LARGE_OBJECT):
         for _ in range(count):
-            start, length = _number(form, data, at), _number("<H", data, at + width)
-            keys.append(_quoted(data[start : start + length].decode()))
+            start, length = _read_number(form, data, at), _read_number("<H", data, at + width)
+            keys.append(_quote(data[start : start + length].decode()))
             at += width + 2
     values = []
     for number in range(count):
         place = at + number * (1 + width)
-        values.append(_entry(data[place], data, place + 1, form, levels))
+        values.append(_entry_text(data[place], data, place + 1, form, levels))
     if kind in (_SMALL_ARRAY, _LARGE_ARRAY):
         return f"[{', '.join(values)}]"
     return f"{{{', '.join(f'{key}: {value}' for key, value in zip(keys, values, strict=True))}}}"
 
 
-def _entry(kind: int, data: bytes, at: int, form: str, levels: int) -> str:
-    """Return a value whose entry is there: a short one stands in it, another is pointed to."""
+def _entry_text(kind: int, data: bytes, at: int, form: str, levels: int) -> str:
+    """Return the value of an entry: a short value is inline, another one is referenced."""
     inline = kind in (_LITERAL, _INT16, _UINT16) or (form == "<I" and kind in (_INT32, _UINT32))
-    return _value(kind, data, at if inline else _number(form, data, at), levels)
+    return _value_text(kind, data, at if inline else _read_number(form, data, at), levels)
 
 
-def _number(form: str, data: bytes, at: int) -> int:
-    found: Any = struct.unpack_from(form, data, at)[0]
-    return int(found)
+def _read_number(form: str, data: bytes, at: int) -> int:
+    number: Any = struct.unpack_from(form, data, at)[0]
+    return int(number)
 
 
-def _length(data: bytes, at: int) -> tuple[int, int]:
-    """Return a length of seven bits a byte, the lowest first, and where it ends."""
-    found = shift = 0
+def _read_length(data: bytes, at: int) -> tuple[int, int]:
+    """Return a length of seven bits per byte, the lowest first, and its end."""
+    length = shift = 0
     while True:
         byte = data[at]
-        found, at = found | (byte & 0x7F) << shift, at + 1
+        length, at = length | (byte & 0x7F) << shift, at + 1
         if not byte & 0x80:
-            return found, at
+            return length, at
         shift += 7
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _opaque(kind: int, data: bytes) -> str:
-    """Return a value of an SQL type, as the server prints it."""
+def _opaque_text(kind: int, data: bytes) -> str:
+    """Return a value of an SQL type as the server prints it."""
     if kind == _DECIMAL:
         return f"{decimal_of(data[2:], data[0], data[1]):f}"
     if kind in (_DATE, _TIME, _DATETIME, _TIMESTAMP):
-        return _quoted(_moment(kind, int.from_bytes(data[:8], "little", signed=True)))
-    return _quoted(f"base64:type{kind}:{base64.b64encode(data).decode()}")
+        return _quote(_temporal_text(kind, int.from_bytes(data[:8], "little", signed=True)))
+    return _quote(f"base64:type{kind}:{base64.b64encode(data).decode()}")
 
 
-def _moment(kind: int, packed: int) -> str:
-    """Return a time of day, a date or both, which are packed as in rows, with microseconds in 24 bits."""
+def _temporal_text(kind: int, packed: int) -> str:
+    """Return a time of day, a date or both, packed as in rows, with microseconds in 24 bits."""
     size = abs(packed)
     micros, whole = size & 0xFFFFFF, size >> 24
     clock = f"{whole >> 12 & (0x3FF if kind == _TIME else 31):02}:{whole >> 6 & 63:02}:{whole & 63:02}.{micros:06}"
@@ -151,54 +150,62 @@ _OTHERWISE = {
     "koi8u": {0x95: "•"},
     "latin1": {byte: chr(byte) for byte in (0x81, 0x8D, 0x8F, 0x90, 0x9D)},
 }
-"""Where the servers' tables differ from those of Python."""
+"""Characters for which the server's tables differ from Python's."""
 
 UTF8 = frozenset({"utf8mb4", "utf8mb3", "utf8", "ascii"})
-"""Character sets whose bytes are those of UTF-8."""
+"""Character sets whose bytes are UTF-8."""
 
 ASCII_TOO = UTF8 | _SINGLE.keys() | {"gbk", "gb2312", "euckr", "cp932"}
-"""Character sets in which bytes below 128 are those of ASCII."""
+"""Character sets in which bytes below 128 are ASCII."""
 
 SINGLE = tuple(_SINGLE)
-"""Character sets in which every byte is a character."""
+"""Character sets with one byte per character."""
 
 
 WIDEST = {
     "utf8mb4": 4, "utf8mb3": 3, "utf8": 3, "ucs2": 2, "utf16": 4, "utf16le": 4, "utf32": 4, "gbk": 2, "gb2312": 2,
     "euckr": 2, "cp932": 2,
 }  # fmt: skip
-"""How many bytes a character may have, where that is more than one."""
+"""The most bytes of a character, for character sets with more than one."""
 
 
 def decoder(charset: str) -> Decode | None:
-    """Return what decodes a character set's bytes, raising ValueError; None for one that is not known."""
+    """Return the decoder of a character set, which raises ValueError; None for an unknown character set."""
     if charset in _SAME:
         name = _SAME[charset]
         return lambda data: data.decode(name)
     if charset not in _SINGLE:
         return None
-    table = "".join(_character(charset, byte) for byte in range(256))
+    table = "".join(_decode_character(charset, byte) for byte in range(256))
     return lambda data: codecs.charmap_decode(data, "strict", table)[0]
 
 
-def _character(charset: str, byte: int) -> str:
-    found = _OTHERWISE.get(charset, {}).get(byte)
-    if found is not None:
-        return found
+def _decode_character(charset: str, byte: int) -> str:
+    character = _OTHERWISE.get(charset, {}).get(byte)
+    if character is not None:
+        return character
     try:
         return bytes((byte,)).decode(_SINGLE[charset])
     except ValueError:
-        return "\ufffe"  # which says that there is none
+        return "\ufffe"  # charmap_decode treats it as undefined
+
+
+def text_decoder(charset: str) -> Decode:
+    """Return the decoder of a known character set; raise LookupError for any other one."""
+    decode = decoder(charset)
+    if decode is None:
+        raise LookupError(f"unknown character set {charset}")
+    return decode
 
 
 def groups(precision: int, scale: int) -> list[int]:
-    """Return how many digits each group of bytes has."""
+    """Return the number of digits in each group of bytes."""
     whole, part = divmod(precision - scale, 9), divmod(scale, 9)
     return [*filter(None, [whole[1]]), *[9] * (whole[0] + part[0]), *filter(None, [part[1]])]
 
 
 def decimal_of(data: bytes, precision: int, scale: int) -> Decimal:
-    """Return the value of bytes, in which the first bit tells the sign, and all bits of a negative one are turned."""
+    """Return the value of a decimal: the first bit is the sign, and negative values have all bits inverted."""
     turned = bytearray(data)
     negative = turned[0] < 0x80
     turned[0] ^= 0x80

@@ -1,18 +1,27 @@
-"""Postgres: connections, and sources that read a publication's tables and their changes.
+"""Postgres: connections, and sources that read the tables of a publication and their changes.
 
-* `connection`: the words of connections, sources and tables.
-* `connection`, `client`: a connection's options, and an open connection; what keeps it from opening.
-* `type`, `publication`: tables, columns and types as the server has them; what is known of a publication.
-* `facts`, `type_catalog`: the server is asked → what planning must know.
-* `scaffold`: an address → a connection and a source, as `sinkql init` writes them.
-* `doctor`: the server is asked → what may keep sources from running.
-* `plan`: a statement and the facts → what each table reads.
-* `gap_detection`, `gap_detection`: the server's catalog, now and then → the tables of which it has not sent all
-  changes.
-* `stream`, `slot`: a source's slot → the changes of its tables; positions in the server's log, and snapshots.
-* `pgoutput`, `relation`, `rows`, `rows`: what is received, a block at a time → rows, a table and a column at a time.
-* `column`, `value`: values of a type → an Arrow column; one value exactly, and why it does not fit.
-* `chunk`, `copy`: parts of a table as one transaction sees them.
+* `connection`: The options of connections, sources and tables, and the planning of a connection.
+* `scaffold`: Turns the address of a database into the connection and the source that `sinkql init` writes.
+* `plan`: Plans a source and its tables from the facts of its publication.
+* `facts`: Reads a publication's tables, columns, keys and problems from the server's catalog.
+* `type_catalog`: Reads types and their parts from the server's catalog.
+* `publication`: The facts of a publication, as stored with the source.
+* `type`: Tables, columns and types of the server, and the SQL types of their values.
+* `doctor`: Checks a server for problems that would stop its sources.
+* `client`: Opens connections and explains why one fails.
+* `stream`: Streams the changes of a source's tables from its replication slot.
+* `slot`: Replication slots, positions in the server's log, and snapshots.
+* `replication`: Receives the messages of a slot, and reports the confirmed place.
+* `history_check`: Detects a server that was restored from a backup, by the last transaction that was read.
+* `publication_monitor`: Looks at the publication regularly, and reports gaps.
+* `gap_detection`: Compares states of the server's catalog to find changes that were not sent.
+* `pgoutput`: Decodes blocks of replication messages into capture events.
+* `relation`: Matches the layout that the stream describes with the planned table.
+* `rows`: Decodes the changes of one table, all rows of a block together.
+* `chunk`: Reads parts of a table in one transaction, and values that the stream omits.
+* `copy`: Decodes the binary format of COPY into rows.
+* `column`: Decodes the values of a column into an Arrow array.
+* `value`: Decodes single values exactly, and says why one does not fit.
 """
 
 from __future__ import annotations
@@ -35,16 +44,16 @@ from sinkql.connectors.postgres.connection import (
     plan_connection,
 )
 from sinkql.connectors.postgres.plan import ask, plan, plan_table
-from sinkql.connectors.postgres.scaffold import draft_connection, draft_sources, sample, table_options
+from sinkql.connectors.postgres.scaffold import sample, scaffold_connection, scaffold_sources, table_options
 
 _PASSWORDS = """\
-As libpq does, a connection gives the password in the way that the server asks for, in clear text too if it asks for
-that. With `SSL MODE = 'verify_full'` only the server itself can ask. Where the network is not trusted and there is no
-TLS, set `PGREQUIREAUTH=scram-sha-256` in the environment of SinkQL: libpq then refuses a server that asks for less."""
+As libpq does, a connection sends the password in the way that the server asks for, even in clear text. With
+`SSL MODE = 'verify_full'` only the server itself can ask. In an untrusted network without TLS, set
+`PGREQUIREAUTH=scram-sha-256` in the environment of SinkQL: libpq then refuses a server that asks for less."""
 
 
 def _validate(planned: logical.Connection, access: OutsideAccess) -> None:
-    from sinkql.connectors.postgres.client import Login  # psycopg, only where a server is asked
+    from sinkql.connectors.postgres.client import Login  # psycopg is loaded only to connect
 
     Login.planned(planned, access).connect().close()
 
@@ -71,8 +80,8 @@ def _forget(source: CapturedSource, secret: Reveal) -> None:
     forget(Login.of(source.connection, secret), source, failure)
 
 
-def _progress(committed: Sequence[Offsets], captured: str | None) -> list[tuple[Decimal]]:
-    """Return up to where the log of the server is read, in bytes as `pg_lsn` counts them."""
+def _report_progress(committed: Sequence[Offsets], captured: str | None) -> list[tuple[Decimal]]:
+    """Return the position up to which the server's log is read, in bytes as `pg_lsn` counts them."""
     return [] if not captured else [(Decimal(int(captured[8:], 16)),)]
 
 
@@ -101,12 +110,17 @@ connector = Connector(
             table=plan_table,
             stream=_open_stream,
             forget=_forget,
-            progress=Progress((logical.Column("lsn", logical.Type("uint8"), nullable=False),), _progress),
+            progress=Progress((logical.Column("lsn", logical.Type("uint8"), nullable=False),), _report_progress),
         ),
     ),
     addresses=(
         AddressKind(
-            ("postgres", "postgresql"), draft_connection, draft_sources, table_options, source="POSTGRES", sample=sample
+            ("postgres", "postgresql"),
+            scaffold_connection,
+            scaffold_sources,
+            table_options,
+            source="POSTGRES",
+            sample=sample,
         ),
     ),
 )

@@ -1,4 +1,4 @@
-"""A planned connection → an open one of psycopg; what keeps it from opening, as an error with a way out."""
+"""Open psycopg connections from planned ones, and explain why one fails."""
 
 from __future__ import annotations
 
@@ -19,21 +19,17 @@ from sinkql.connector_api.dead_connection import GuardedConnection, ResponseWatc
 from sinkql.connector_api.options import reveal
 from sinkql.connector_api.planning import OutsideAccess
 from sinkql.connector_api.tunnel import Tunnel, carried_tunnel, planned_tunnel
+from sinkql.connectors.postgres.connection import PostgresConnection
 from sinkql.errors import SinkqlError
 
 _TIMEOUT_S = 10
 _SILENCE_S = 60
-"""For how long a server's machine, or what is between, may not answer before a connection is taken for broken."""
-_FILES = {
-    "ssl_certificate": "sslcert",
-    "ssl_key": "sslkey",
-    "ssl_certificate_authority": "sslrootcert",
-}
+"""Seconds without an answer from the server's machine after which a connection counts as broken."""
 APPLICATION = "sinkql"
 
 
 class _Connection(GuardedConnection):
-    """A connection, and the tunnel that it goes through, which is closed with it."""
+    """A connection that closes the tunnel that it uses."""
 
     tunnel: Tunnel | None = None
 
@@ -45,35 +41,37 @@ class _Connection(GuardedConnection):
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """Where a database is, and who connects; secrets are asked for whenever a connection is opened."""
+    """Where a database is, and which user connects. Secrets are read each time that a connection is opened."""
 
     name: str
-    options: Mapping[str, Any]
+    options: PostgresConnection
     secret: Callable[[str], str] = field(repr=False)
     tunnel: Mapping[str, Any] | None = None
 
     @classmethod
     def planned(cls, connection: logical.Connection, access: OutsideAccess) -> Login:
-        """Return that of a planned connection."""
-        return cls(connection.name, connection.options, access.secret, planned_tunnel(connection, access))
+        """Return the login of a planned connection."""
+        options = PostgresConnection.from_plan(connection.options)
+        return cls(connection.name, options, access.secret, planned_tunnel(connection, access))
 
     @classmethod
     def of(cls, connection: physical.Connection, secret: Callable[[str], str]) -> Login:
-        """Return that of a connection as a job carries it."""
-        return cls(connection.name, connection.options, secret, carried_tunnel(connection))
+        """Return the login of a connection as a job carries it."""
+        options = PostgresConnection.from_plan(connection.options)
+        return cls(connection.name, options, secret, carried_tunnel(connection))
 
     def connect(
         self, *, replication: bool = False, application: str = APPLICATION
     ) -> psycopg.Connection[tuple[Any, ...]]:
-        """Open a connection in which each statement is a transaction; raises SQ44… with the option to blame."""
+        """Open a connection in autocommit mode; raise SQ44… with the option that caused the failure."""
         options = self.options
-        with _files(options, self.secret) as files:
-            given: dict[str, Any] = {
-                "host": options["host"],
-                "port": options["port"],
-                "dbname": options["database"],
-                "user": reveal(options["user"], self.secret),
-                "sslmode": options["ssl_mode"].replace("_", "-"),
+        with _write_files(options, self.secret) as files:
+            parameters: dict[str, Any] = {
+                "host": options.host,
+                "port": options.port,
+                "dbname": options.database,
+                "user": reveal(options.user, self.secret),
+                "sslmode": options.ssl_mode.replace("_", "-"),
                 "application_name": application,
                 "connect_timeout": _TIMEOUT_S,
                 "client_encoding": "UTF8",
@@ -84,46 +82,50 @@ class Login:
                 "gssencmode": "disable",
                 **files,
             }
-            if "password" in options:
-                given["password"] = reveal(options["password"], self.secret)
+            if options.password is not None:
+                parameters["password"] = reveal(options.password, self.secret)
             if replication:
-                given["replication"] = "database"
+                parameters["replication"] = "database"
             tunnel = None
             if self.tunnel is not None:
-                tunnel = Tunnel(self.tunnel, self.secret, options["host"], options["port"])
-                given |= {"hostaddr": "127.0.0.1", "port": tunnel.port}
+                tunnel = Tunnel(self.tunnel, self.secret, options.host, options.port)
+                parameters |= {"hostaddr": "127.0.0.1", "port": tunnel.port}
             try:
-                found = _Connection.connect(**given, autocommit=True)
+                connection = _Connection.connect(**parameters, autocommit=True)
             except psycopg.Error as error:
                 if tunnel is not None:
                     tunnel.close()
-                raise failure(error, options, user=given["user"]) from None  # its text may have the user's name
-            found.tunnel = tunnel
-            found.silence = ResponseWatch(found.fileno, partial(self._works, self._session(found)))
-            return found
+                raise failure(
+                    error, options, user=parameters["user"]
+                ) from None  # the cause's text may contain the user's name
+            connection.tunnel = tunnel
+            connection.silence = ResponseWatch(
+                connection.fileno, partial(self._is_working, self._session_pid(connection))
+            )
+            return connection
 
-    def _session(self, connection: psycopg.Connection[tuple[Any, ...]]) -> int | None:
-        """Return the number of the connection's process on the server; None where a pooler is between."""
+    def _session_pid(self, connection: psycopg.Connection[tuple[Any, ...]]) -> int | None:
+        """Return the server's process id of a connection; None behind a pooler."""
         try:
             return backend_pid(connection)
         except psycopg.Error as error:
             connection.close()
             raise failure(error, self.options) from error
 
-    def _works(self, session: int | None) -> bool:
-        """Ask the server over a new connection whether it works on what a session has asked for."""
+    def _is_working(self, session: int | None) -> bool:
+        """Return whether the server works on the request of a session, over a new connection."""
         with closing(self.connect()) as connection:
             return is_backend_active(connection, session)
 
 
 def guarded(connection: psycopg.Connection[tuple[Any, ...]]) -> AbstractContextManager[None]:
-    """Return a block for calls of libpq that wait for the server without psycopg."""
+    """Return a context for calls of libpq that wait for the server without psycopg."""
     silence = connection.silence if isinstance(connection, _Connection) else None
     return silence or nullcontext()
 
 
-def works(connection: psycopg.Connection[tuple[Any, ...]]) -> bool:
-    """Ask the server over a new connection whether it works on what this one wants."""
+def is_working(connection: psycopg.Connection[tuple[Any, ...]]) -> bool:
+    """Return whether the server works on the request of this connection, over a new connection."""
     silence = connection.silence if isinstance(connection, _Connection) else None
     try:
         return silence is None or silence.alive()
@@ -132,20 +134,25 @@ def works(connection: psycopg.Connection[tuple[Any, ...]]) -> bool:
 
 
 @contextmanager
-def _files(options: Mapping[str, Any], secret: Callable[[str], str]) -> Iterator[dict[str, str]]:
-    """Put certificates and keys where libpq reads them, only as long as it does.
+def _write_files(options: PostgresConnection, secret: Callable[[str], str]) -> Iterator[dict[str, str]]:
+    """Write certificates and keys to temporary files for libpq.
 
-    Those of the user's own folder are not taken: a connection is what its options say.
+    Files of the user's home folder are ignored: only the options describe a connection.
     """
     with tempfile.TemporaryDirectory(prefix="sinkql-") as folder:
-        found = {parameter: os.path.join(folder, "absent") for parameter in _FILES.values()}
-        for name, parameter in _FILES.items():
-            if name in options:
+        files = {
+            "sslcert": options.ssl_certificate,
+            "sslkey": options.ssl_key,
+            "sslrootcert": options.ssl_certificate_authority,
+        }
+        parameters = {parameter: os.path.join(folder, "absent") for parameter in files}
+        for parameter, text in files.items():
+            if text is not None:
                 path = Path(folder, parameter)
                 path.touch(mode=0o600)
-                path.write_text(reveal(options[name], secret))
-                found[parameter] = str(path)
-        yield found
+                path.write_text(reveal(text, secret))
+                parameters[parameter] = str(path)
+        yield parameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,18 +167,18 @@ class _Failure:
 _FAILURES = (
     _Failure(
         r"failed to resolve host|could not translate host name",
-        "SQ4401", 'host "{host}" is not known', "HOST",
-        "Correct HOST: it is looked up from the machine that runs SinkQL.",
+        "SQ4401", 'host "{host}" is unknown', "HOST",
+        "Correct HOST: the machine that runs SinkQL must be able to resolve it.",
     ),
     _Failure(
         r"Connection refused",
         "SQ4402", "nothing listens on port {port} of {host}", "PORT",
-        "Start the server, or correct HOST and PORT; the server's listen_addresses must take in connections from here.",
+        "Start the server, or correct HOST and PORT. The server's listen_addresses must allow connections from here.",
     ),
     _Failure(
         r"timeout expired|timed out|No route to host|Network is unreachable",
         "SQ4403", "{host} does not answer on port {port}", "HOST",
-        "Open the port in the firewall between, or reach the server through an SSH TUNNEL.",
+        "Open the port in the firewall, or connect through an SSH TUNNEL.",
     ),
     _Failure(
         r"no password supplied",
@@ -181,11 +188,11 @@ _FAILURES = (
     _Failure(
         r"password authentication failed",
         "SQ4404", "the server rejects the user or the password", "PASSWORD",
-        "Correct the secret with ALTER SECRET name AS '…', or USER; psql with the same values tells whether they hold.",
+        "Correct USER, or the secret with ALTER SECRET name AS '…'. Check the values with psql.",
     ),
     _Failure(
         r"role .* is not permitted to log in",
-        "SQ4404", "the server does not let the user log in", "USER",
+        "SQ4404", "the user may not log in to the server", "USER",
         "Run ALTER ROLE name LOGIN on the server.",
     ),
     _Failure(
@@ -195,12 +202,12 @@ _FAILURES = (
     ),
     _Failure(
         r"no pg_hba\.conf entry.*no encryption|requires? SSL|SSL required",
-        "SQ4405", "the server takes no connections of this user from here without SSL, or none at all", "USER",
+        "SQ4405", "the server accepts no connections of this user from here, at least without SSL", "USER",
         "Add SSL MODE = require, or a line for the user and this machine to the server's pg_hba.conf.",
     ),
     _Failure(
         r"no pg_hba\.conf entry|pg_hba\.conf rejects",
-        "SQ4405", "the server takes no connections of this user from here", "USER",
+        "SQ4405", "the server accepts no connections of this user from here", "USER",
         "Add a line for the user and this machine to the server's pg_hba.conf, and run SELECT pg_reload_conf() there.",
     ),
     _Failure(
@@ -211,31 +218,31 @@ _FAILURES = (
     _Failure(
         r"server does not support SSL",
         "SQ4407", "the server does not support SSL", "SSL MODE",
-        "Set ssl = on in the server's postgresql.conf, with a certificate; or leave out SSL MODE in a safe network.",
+        "Set ssl = on in the server's postgresql.conf, with a certificate. In a safe network, leave out SSL MODE.",
     ),
     _Failure(
         r"does not match host name",
-        "SQ4409", 'the server\'s certificate is not one for "{host}"', "HOST",
-        "Write as HOST a name that the certificate has, or use SSL MODE = verify_ca.",
+        "SQ4409", 'the server\'s certificate is not valid for "{host}"', "HOST",
+        "Use a name of the certificate as HOST, or set SSL MODE = verify_ca.",
     ),
     _Failure(
         r"certificate verify failed|self.signed certificate|SSL error: .*signature",
         "SQ4408", "the server's certificate has expired, or was not signed by SSL CERTIFICATE AUTHORITY",
         "SSL CERTIFICATE AUTHORITY",
-        "Renew it on the server, or give the certificate of the authority that signed it: openssl s_client -starttls "
-        "postgres -connect host:port shows its dates and its issuer. With SSL MODE = require none is checked.",
+        "Renew it on the server, or set the certificate of the authority that signed it. openssl s_client -starttls "
+        "postgres -connect host:port shows its dates and its issuer. SSL MODE = require checks no certificate.",
     ),
     _Failure(
         r"alert .*(certificate|unknown ca|decrypt error|handshake failure)|valid client certificate"
         r"|certificate authentication failed",
-        "SQ4415", "the server does not accept the connection's certificate, or asks for one", "SSL CERTIFICATE",
-        "Give one that has not expired, of an authority that the server trusts and for the connection's user, as SSL "
-        "CERTIFICATE and SSL KEY: ALTER CONNECTION and ALTER SECRET replace them.",
+        "SQ4415", "the server rejects the connection's certificate, or requires one", "SSL CERTIFICATE",
+        "Set SSL CERTIFICATE and SSL KEY to a valid certificate of the user, from an authority that the server trusts. "
+        "ALTER CONNECTION and ALTER SECRET replace them.",
     ),
     _Failure(
         r"could not (read|load).*(certificate|key|root)|root certificate file|no start line|bad (end|base64)",
         "SQ4410", "a certificate or key of the connection is not PEM text", "SSL CERTIFICATE AUTHORITY",
-        "Give the text from -----BEGIN …----- to -----END …-----, as in CREATE SECRET name AS file('ca.pem').",
+        "Use the text from -----BEGIN …----- to -----END …-----, for example CREATE SECRET name AS file('ca.pem').",
     ),
     _Failure(
         r"permission denied to start WAL sender|must be superuser or replication role",
@@ -245,45 +252,52 @@ _FAILURES = (
     _Failure(
         r"too many (clients|connections)|remaining connection slots|max_wal_senders|number of requested standby",
         "SQ4412", "the server has no connection left", "HOST",
-        "Raise max_connections, and max_wal_senders for sources, or end what is connected; it is tried again.",
+        "Raise max_connections, and max_wal_senders for sources, or end other connections. SinkQL retries "
+        "automatically.",
     ),
     _Failure(
         r"is (starting up|shutting down|in recovery mode|not accepting|not yet accepting)|terminating connection",
         "SQ4413", "the server is starting or stopping", "HOST",
-        "Wait until it is up; a running source tries again by itself.",
+        "Wait until it is up. A running source retries automatically.",
     ),
     _Failure(
         r"expected authentication request|invalid response to (SSL|GSSAPI) negotiation",
-        "SQ4414", "what listens on port {port} of {host} is not a Postgres server", "PORT",
+        "SQ4414", "the program on port {port} of {host} is not a Postgres server", "PORT",
         "Correct HOST and PORT.",
     ),
     _Failure(
         r"server closed the connection unexpectedly",
         "SQ4414", "{host} closed the connection on port {port}", "PORT",
-        "Look at the server's log. If it says nothing of this, see whether Postgres is what listens on the port.",
+        "Check the server's log. If it has no entry, check that Postgres listens on the port.",
     ),
 )  # fmt: skip
 
 
-def failure(error: psycopg.Error, options: Mapping[str, Any], *, user: str = "") -> SinkqlError:
-    """Return why a connection does not open, or broke; the server's own words are its detail, but for the user's name.
+def failure(error: psycopg.Error, options: PostgresConnection, *, user: str = "") -> SinkqlError:
+    """Return the error that explains why a connection does not open or broke.
 
-    USER may be a secret.
+    The server's own message is the detail, without the user's name: USER may be a secret.
     """
-    told = _told(error).replace(f'"{user}"', "…") if user else _told(error)
-    for each in _FAILURES:
-        if re.search(each.pattern, told, re.IGNORECASE | re.DOTALL):
-            message = each.message.format(host=options["host"], port=options["port"], database=options["database"])
-            return SinkqlError(each.code, message, detail=_detail(told), hint=each.hint, option=each.option)
-    hint = "Look at the detail, and at the server's log. A running source tries again by itself."
-    message = f"the connection to Postgres at {options['host']} fails"
-    return SinkqlError("SQ4414", message, detail=_detail(told), hint=hint, option="HOST")
+    text = _error_text(error).replace(f'"{user}"', "…") if user else _error_text(error)
+    for known_failure in _FAILURES:
+        if re.search(known_failure.pattern, text, re.IGNORECASE | re.DOTALL):
+            message = known_failure.message.format(host=options.host, port=options.port, database=options.database)
+            return SinkqlError(
+                known_failure.code,
+                message,
+                detail=_first_line(text),
+                hint=known_failure.hint,
+                option=known_failure.option,
+            )
+    hint = "Check the detail and the server's log. A running source retries automatically."
+    message = f"the connection to Postgres at {options.host} failed"
+    return SinkqlError("SQ4414", message, detail=_first_line(text), hint=hint, option="HOST")
 
 
-def _told(error: psycopg.Error) -> str:
+def _error_text(error: psycopg.Error) -> str:
     return str(error).strip() or type(error).__name__
 
 
-def _detail(told: str) -> str:
-    """Return the first line of what was told, without what libpq puts before it."""
-    return re.sub(r"^(connection failed: )?(connection to server at .*? failed: )?", "", told.splitlines()[0])
+def _first_line(text: str) -> str:
+    """Return the first line of a message, without the prefix of libpq."""
+    return re.sub(r"^(connection failed: )?(connection to server at .*? failed: )?", "", text.splitlines()[0])

@@ -1,7 +1,4 @@
-"""CREATE CONNECTION … TO POSTGRES → where the database is, who connects, and how it is encrypted.
-
-The options of CREATE CONNECTION … TO POSTGRES and CREATE SOURCE … FROM POSTGRES, as their dataclasses.
-"""
+"""The options of connections, sources and tables, and the planning of CREATE CONNECTION … TO POSTGRES."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sinkql import ast
+from sinkql import ast, codec
 from sinkql.connector_api.database_options import check_certificate, check_encryption, check_host, check_port
 from sinkql.connector_api.options import SecretOnly, SecretPart, bind, option_field, option_span, secret_data
 from sinkql.connector_api.planning import PlanningContext
@@ -17,11 +14,11 @@ from sinkql.errors import SinkqlError
 from sinkql.logical import SecretText
 
 PLACE = ("DATABASE",)
-"""What cannot change: a server may move, and is known by its system id then."""
+"""The options that cannot change. A server may move: its system identifier proves that it is the same."""
 
 
 def plan_connection(statement: ast.CreateConnection, planning: PlanningContext) -> Mapping[str, Any]:
-    """Return host, port, database, who connects, and how it is encrypted; raises SQ2550 to SQ2553."""
+    """Return the planned options of a connection; raise SQ2550 to SQ2553."""
     options = bind(
         statement.options, PostgresOptions, owner=CONNECTION_OWNER, span=statement.kind_span, secret=planning.secret
     )
@@ -47,13 +44,37 @@ def _check(statement: ast.CreateConnection, options: PostgresOptions) -> None:
             "SQ2903",
             "AWS PRIVATELINK of Postgres connections is not supported yet",
             option_span(statement.options, "AWS PRIVATELINK", statement.kind_span),
-            hint="Leave it out, and write the address of the endpoint as HOST.",
+            hint="Leave it out, and use the address of the endpoint as HOST.",
         )
     written, otherwise = statement.options, statement.kind_span
     check_host(written, options.host, otherwise)
     check_port(written, options.port, usual=5432, otherwise=otherwise)
     check_certificate(written, otherwise)
     check_encryption(written, options.ssl_mode, off="disable", on="verify_full, or require", otherwise=otherwise)
+
+
+Secret = Mapping[str, Any]
+"""A text with references to secrets, as `sinkql.connector_api.options.secret_data` returns it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresConnection:
+    """The options of a planned connection. The field names are the keys in jobs."""
+
+    host: str
+    port: int
+    database: str
+    user: Secret
+    ssl_mode: str
+    password: Secret | None = None
+    ssl_certificate: Secret | None = None
+    ssl_key: Secret | None = None
+    ssl_certificate_authority: Secret | None = None
+
+    @classmethod
+    def from_plan(cls, options: Mapping[str, Any]) -> PostgresConnection:
+        """Return the options of a planned connection."""
+        return codec.convert(options, cls)
 
 
 CONNECTION_OWNER = "Postgres connections"

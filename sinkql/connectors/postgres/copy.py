@@ -1,4 +1,4 @@
-"""Rows of COPY … (FORMAT binary), as the server sends them → rows of a table as a capture has them."""
+"""Decode the rows of COPY … (FORMAT binary) into rows of a captured table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sinkql.connector_api.cdc import CapturedTable, TableRows
 from sinkql.connector_api.stream import RowError
 from sinkql.connector_api.types import arrow_type
 from sinkql.connectors.postgres.client import guarded
-from sinkql.connectors.postgres.column import Places, decode, read
+from sinkql.connectors.postgres.column import ValuePlaces, decode, read
 from sinkql.connectors.postgres.rows import AT, GarbledError
 from sinkql.connectors.postgres.type import ServerColumn
 from sinkql.connectors.postgres.value import UnfitError
@@ -28,11 +28,11 @@ Message = bytes | memoryview
 
 
 @dataclass(frozen=True, slots=True)
-class Copied:
-    """Rows in a block, and where each column's values stand."""
+class CopiedRows:
+    """Rows in a block, and the places of each column's values."""
 
     block: Block
-    columns: tuple[Places, ...]
+    columns: tuple[ValuePlaces, ...]
     count: int
 
     def value(self, column: int, row: int) -> bytes | None:
@@ -43,8 +43,10 @@ class Copied:
         return self.block.slice(int(places.starts[row]), int(places.lengths[row]))
 
 
-def copy_out(connection: psycopg.Connection[tuple[object, ...]], query: str, columns: Sequence[ServerColumn]) -> Copied:
-    """Return the rows of a query, whose columns are those of `columns`; raises psycopg.Error."""
+def copy_out(
+    connection: psycopg.Connection[tuple[object, ...]], query: str, columns: Sequence[ServerColumn]
+) -> CopiedRows:
+    """Return the rows of a query whose columns are `columns`; raise psycopg.Error."""
     link = connection.pgconn
     with guarded(connection):
         result = link.exec_(f"COPY ({query}) TO STDOUT (FORMAT binary)".encode())
@@ -56,7 +58,7 @@ def copy_out(connection: psycopg.Connection[tuple[object, ...]], query: str, col
         while size > 0:
             parts.append(data)
             size, data = get(0)
-        result = link.get_result()  # type: ignore[assignment]  # there is one, since the copy has ended
+        result = link.get_result()  # type: ignore[assignment]  # not None after the end of a copy
         while (more := link.get_result()) is not None:
             more.clear()
         if size != -1 or result.status != psycopg.pq.ExecStatus.COMMAND_OK:
@@ -64,25 +66,25 @@ def copy_out(connection: psycopg.Connection[tuple[object, ...]], query: str, col
     return read_copy(parts, columns)
 
 
-def read_copy(parts: Sequence[Message], columns: Sequence[ServerColumn]) -> Copied:
-    """Return the rows of a whole copy, each part of which is a row; raises GarbledError.
+def read_copy(parts: Sequence[Message], columns: Sequence[ServerColumn]) -> CopiedRows:
+    """Return the rows of a complete copy; raise GarbledError.
 
-    The first part begins with the header, the last one is the end.
+    Each part is a row. The first part begins with the header, and the last part is the trailer.
     """
     if not parts or parts[0][: len(_SIGNATURE)] != _SIGNATURE or bytes(parts[-1][-2:]) != _TRAILER:
-        raise GarbledError("a copy does not begin and end as one does")
+        raise GarbledError("a copy lacks its header or its trailer")
     lengths = np.fromiter(map(len, parts), np.int64, len(parts))
     ends = np.cumsum(lengths)
     block = Block(b"".join(parts))
     starts = ends - lengths
     starts[0] += _HEADER
-    kept = ends - starts > 2
-    return _walked(block, starts[kept], ends[kept], len(columns))
+    has_row = ends - starts > 2
+    return _split_columns(block, starts[has_row], ends[has_row], len(columns))
 
 
-def _walked(block: Block, starts: Offsets, ends: Offsets, count: int) -> Copied:
+def _split_columns(block: Block, starts: Offsets, ends: Offsets, count: int) -> CopiedRows:
     if (block.i2[starts] != count).any():
-        raise GarbledError("a row of a copy has not as many columns as were asked for")
+        raise GarbledError("a row of a copy has another number of columns than its query")
     at = starts + 2
     columns = []
     for _ in range(count):
@@ -92,38 +94,38 @@ def _walked(block: Block, starts: Offsets, ends: Offsets, count: int) -> Copied:
             sent = None
         else:
             lengths = np.maximum(lengths, 0)
-        columns.append(Places(block, at + 4, lengths, sent))
+        columns.append(ValuePlaces(block, at + 4, lengths, sent))
         at = at + 4 + lengths
     if (at != ends).any():
         raise GarbledError("a row of a copy does not end where its message does")
-    return Copied(block, tuple(columns), len(starts))
+    return CopiedRows(block, tuple(columns), len(starts))
 
 
-def copied_rows(
-    table: CapturedTable, columns: Sequence[ServerColumn], key: Sequence[int], copied: Copied, *, at: int
+def build_rows(
+    table: CapturedTable, columns: Sequence[ServerColumn], key: Sequence[int], copied: CopiedRows, *, at: int
 ) -> TableRows:
-    """Return rows that are there (`$diff` 1), as of a time in microseconds since 1970."""
+    """Return copied rows as inserted rows (`$diff` 1) at a time in microseconds since 1970."""
     bad: Mask | None = None
     arrays = []
     for column, places in zip(columns, copied.columns, strict=True):
         array, wrong = decode(column, places, binary=True)
         arrays.append(array)
         bad = mask_or(bad, wrong)
-    errors = [] if bad is None else [_error(columns, key, copied, each) for each in np.flatnonzero(bad).tolist()]
+    errors = [] if bad is None else [_row_error(columns, key, copied, row) for row in np.flatnonzero(bad).tolist()]
     if bad is not None:
-        arrays = [each.filter(pa.array(~bad)) for each in arrays]
+        arrays = [array.filter(pa.array(~bad)) for array in arrays]
     count = copied.count - len(errors)
-    rows = dict(zip((each.name for each in table.columns), arrays, strict=True))
+    rows = dict(zip((column.name for column in table.columns), arrays, strict=True))
     rows["$diff"] = pa.array(np.ones(count, np.int64))
     rows["$at"] = pa.array(np.full(count, at, np.int64)).view(AT)
     if table.holes:
-        named = {each.name: each for each in table.columns}
+        named = {column.name: column for column in table.columns}
         struct = pa.struct([(name, arrow_type(named[name].type)) for name in table.key])
         rows |= {"$hole": pa.nulls(count, pa.binary()), "$from": pa.nulls(count, struct)}
     return TableRows(pa.record_batch(rows), errors)
 
 
-def _error(columns: Sequence[ServerColumn], key: Sequence[int], copied: Copied, row: int) -> RowError:
+def _row_error(columns: Sequence[ServerColumn], key: Sequence[int], copied: CopiedRows, row: int) -> RowError:
     why, shown = "", dict[str, object]()
     for number, column in enumerate(columns):
         raw = copied.value(number, row)
@@ -132,6 +134,6 @@ def _error(columns: Sequence[ServerColumn], key: Sequence[int], copied: Copied, 
         except UnfitError as error:
             why = why or f'column "{column.name}": {error}'
             shown[column.name] = "\\x" + (raw or b"")[:_SHOWN].hex()
-    values = ", ".join(f"{columns[each].name} = {shown[columns[each].name]}" for each in key)
+    values = ", ".join(f"{columns[place].name} = {shown[columns[place].name]}" for place in key)
     position = f"the first snapshot, {values or f'row {row + 1}'}"
     return RowError(position, "SQ3101", why, json.dumps({"new": shown}, default=str).encode())

@@ -1,4 +1,4 @@
-"""A publication, asked of its server → what planning must know: its tables, their columns and keys, what is wrong."""
+"""Read the facts of a publication from its server: tables, columns, keys and problems."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import psycopg
 
 from sinkql import logical
 from sinkql.connectors.postgres.client import Login, failure
-from sinkql.connectors.postgres.publication import UNKNOWN, Found, Problem, quoted
+from sinkql.connectors.postgres.publication import UNKNOWN, Problem, PublicationFacts, quoted
+from sinkql.connectors.postgres.slot import Connection, query_row
 from sinkql.connectors.postgres.type import ServerColumn, ServerTable, ServerType, json_lists
 from sinkql.connectors.postgres.type_catalog import read_types, with_modifier
 from sinkql.errors import SinkqlError, nearest
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 OLDEST = 13
-"""The first version that is read: before it a partitioned table cannot be published as one."""
+"""The oldest supported version: earlier ones cannot publish a partitioned table as one table."""
 _COLUMN_LISTS = 150000
 _CHANGES = ("insert", "update", "delete", "truncate")
 _IDENTITIES = {"d": "default", "i": "index", "f": "full", "n": "nothing"}
@@ -27,41 +27,40 @@ _SHORT_RANGES = (3904, 3912)  # of integers and of dates
 
 
 def find(login: Login, publication: str) -> logical.Facts:
-    """Return the facts of a publication; raises SQ44… for the connection and SQ28… for what the server lacks."""
+    """Return the facts of a publication; raise SQ44… for the connection and SQ28… for the server."""
     try:
         with login.connect() as connection, connection.transaction():
-            version = _server(connection)
+            version = _read_server(connection)
             published = check_publication(connection, publication)
             tables = Tables.read(connection, publication, version)
         with login.connect(replication=True) as walsender:
-            system = walsender.execute("IDENTIFY_SYSTEM").fetchone()
+            system, *_ = query_row(walsender, "IDENTIFY_SYSTEM")
     except psycopg.Error as error:
         raise failure(error, login.options) from error
-    assert system is not None
-    return _facts(Found(version, system[0], *tables.found(roots=published), tables.generated()))
+    return _encode_facts(PublicationFacts(version, system, *tables.describe(roots=published), tables.find_generated()))
 
 
 def find_all(login: Login) -> logical.Facts:
-    """Return the facts of all tables, for who only looks at them: the server need not send any changes.
+    """Return the facts of all tables for a preview: the server need not send changes.
 
-    So what keeps changes from being read is no problem.
+    Problems that only prevent the reading of changes are left out.
     """
     try:
         with login.connect() as connection, connection.transaction():
             version = connection.info.server_version
-            tables, problems, _, _ = Tables.read(connection, None, version).found(roots=True)
+            tables, problems, _, _ = Tables.read(connection, None, version).describe(roots=True)
     except psycopg.Error as error:
         raise failure(error, login.options) from error
-    unreadable = {name: each for name, each in problems.items() if each.rows}
-    return _facts(Found(version, UNKNOWN, tables, unreadable))
+    unreadable = {name: problem for name, problem in problems.items() if problem.rows}
+    return _encode_facts(PublicationFacts(version, UNKNOWN, tables, unreadable))
 
 
-def _facts(found: Found) -> logical.Facts:
-    return {"postgres": json_lists(msgspec.to_builtins(found))}
+def _encode_facts(publication: PublicationFacts) -> logical.Facts:
+    return {"postgres": json_lists(msgspec.to_builtins(publication))}
 
 
-def publications(connection: Connection) -> list[str]:
-    """Return the names of the publications, the one with the most tables first."""
+def list_publications(connection: Connection) -> list[str]:
+    """Return the names of the publications, with the most tables first."""
     query = (
         "SELECT p.pubname FROM pg_publication AS p LEFT JOIN pg_publication_tables AS t ON t.pubname = p.pubname "
         "GROUP BY p.pubname ORDER BY count(t.tablename) DESC, p.pubname"
@@ -69,8 +68,8 @@ def publications(connection: Connection) -> list[str]:
     return [name for (name,) in connection.execute(query)]
 
 
-def unpublished(connection: Connection, publication: str) -> list[tuple[str, str]]:
-    """Return the tables of the database that a publication does not have."""
+def find_unpublished(connection: Connection, publication: str) -> list[tuple[str, str]]:
+    """Return the tables of the database that a publication lacks."""
     query = (
         f"SELECT n.nspname, c.relname {_EVERY} AND c.relkind = 'r' AND NOT EXISTS (SELECT 1 FROM pg_publication_tables "
         "AS p WHERE p.pubname = %s AND p.schemaname = n.nspname AND p.tablename = c.relname) ORDER BY 1, 2"
@@ -78,8 +77,8 @@ def unpublished(connection: Connection, publication: str) -> list[tuple[str, str
     return [(schema, name) for schema, name in connection.execute(query, [publication])]
 
 
-def partitioned(connection: Connection, publication: str) -> list[tuple[str, str]]:
-    """Return the partitioned tables whose partitions a publication has, each as a table of its own."""
+def find_partitioned(connection: Connection, publication: str) -> list[tuple[str, str]]:
+    """Return the partitioned tables whose partitions a publication has as separate tables."""
     return sorted({(schema, name) for schema, name, _ in connection.execute(_ROOTS, [publication])})
 
 
@@ -92,16 +91,14 @@ SELECT current_setting('server_version_num')::int, current_setting('wal_level'),
 """
 
 
-def _server(connection: Connection) -> int:
-    row = connection.execute(SERVER).fetchone()
-    assert row is not None
-    return check_server(*row)
+def _read_server(connection: Connection) -> int:
+    return check_server(*query_row(connection, SERVER))
 
 
 def check_server(
     version: int, level: str, standby: bool, slots: int, used_slots: int, senders: int, used_senders: int, /
 ) -> int:
-    """Return a server's version; raises SQ2802 to SQ2805 where it cannot send changes."""
+    """Return the server's version; raise SQ2802 to SQ2805 if it cannot send changes."""
     if version < OLDEST * 10000:
         raise SinkqlError(
             "SQ2802",
@@ -119,7 +116,7 @@ def check_server(
         raise SinkqlError(
             "SQ2804",
             f"all {slots} replication slots of the server are in use",
-            hint="Raise max_replication_slots and restart the server, or drop a slot that nobody reads: "
+            hint="Raise max_replication_slots and restart the server, or drop an unused slot: "
             "SELECT slot_name FROM pg_replication_slots WHERE NOT active;",
         )
     if used_senders >= senders:
@@ -131,39 +128,44 @@ def check_server(
     if standby and version < 160000:
         raise SinkqlError(
             "SQ2805",
-            "the server is a standby, which sends the changes of tables from Postgres 16 on",
+            "the server is a standby, and standbys send the changes of tables only since Postgres 16",
             hint="Connect to the primary.",
         )
     return version
 
 
 def check_publication(connection: Connection, name: str) -> bool:
-    """Tell whether it has partitioned tables as one; raises SQ2806 where it is not there, SQ2807 for changes."""
+    """Return whether a publication sends partitioned tables as one.
+
+    Raise SQ2806 if the publication does not exist, and SQ2807 if it does not send all changes.
+    """
     query = "SELECT pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot FROM pg_publication WHERE pubname = %s"
     row = connection.execute(query, [name]).fetchone()
     if row is None:
-        others = [each for (each,) in connection.execute("SELECT pubname FROM pg_publication ORDER BY 1")]
+        others = [other for (other,) in connection.execute("SELECT pubname FROM pg_publication ORDER BY 1")]
         near = nearest(name, others)
-        listed = f"The publications are {', '.join(others)}." if others else f"Run {creation(name)} on the server."
+        listed = (
+            f"The publications are {', '.join(others)}." if others else f"Run {creation_statement(name)} on the server."
+        )
         raise SinkqlError(
             "SQ2806",
             f'the database has no publication "{name}"',
             hint=f'Did you mean "{near}"?' if near else listed,
             option="PUBLICATION",
         )
-    lacks = [change for change, has in zip(_CHANGES, row, strict=False) if not has]
-    if lacks:
+    missing = [change for change, has in zip(_CHANGES, row, strict=False) if not has]
+    if missing:
         raise SinkqlError(
             "SQ2807",
-            f'publication "{name}" does not publish {" and ".join(lacks)}',
+            f'publication "{name}" does not publish {" and ".join(missing)}',
             hint=f"Run ALTER PUBLICATION {quoted(name)} SET (publish = '{', '.join(_CHANGES)}'); on the server.",
             option="PUBLICATION",
         )
     return bool(row[4])
 
 
-def creation(name: str) -> str:
-    """Return what creates a publication of all tables."""
+def creation_statement(name: str) -> str:
+    """Return the statement that creates a publication of all tables."""
     return f"CREATE PUBLICATION {quoted(name)} FOR ALL TABLES WITH (publish_via_partition_root = true);"
 
 
@@ -237,7 +239,7 @@ class _Row(msgspec.Struct, frozen=True):
 
 
 class Tables(msgspec.Struct, frozen=True):
-    """What the server's catalog says of a publication's tables."""
+    """The catalog rows of a publication's tables."""
 
     rows: list[_Row]
     columns: dict[int, list[tuple[Any, ...]]]
@@ -248,83 +250,87 @@ class Tables(msgspec.Struct, frozen=True):
 
     @classmethod
     def read(cls, connection: Connection, publication: str | None, version: int) -> Tables:
-        """Read what there is of a publication's tables; of all tables without one."""
+        """Read the tables of a publication, or all tables without one."""
         lists = publication is not None and version >= _COLUMN_LISTS
         head = _TABLES.format(more="p.attnames::text[], p.rowfilter" if lists else "NULL, NULL")
-        asked = [publication] if publication is not None else []
+        parameters = [publication] if publication is not None else []
         query = head + (_PUBLISHED if publication is not None else f"{_EVERY} ORDER BY 2, 3")
-        rows = [_Row(*row) for row in connection.execute(query, asked)]
+        rows = [_Row(*row) for row in connection.execute(query, parameters)]
         oids = [row.oid for row in rows]
-        columns = _by_first(connection.execute(_COLUMNS, [oids]))
-        named = {column[1] for each in columns.values() for column in each}
+        columns = _group_by_first(connection.execute(_COLUMNS, [oids]))
+        named = {column[1] for table_columns in columns.values() for column in table_columns}
         roots = {f"{schema}.{name}": leaf for schema, name, leaf in connection.execute(_ROOTS, [publication])}
-        partitioned = [row.oid for row in rows if row.kind == "p"]
+        find_partitioned = [row.oid for row in rows if row.kind == "p"]
         return cls(
             rows,
             columns,
-            _by_first(connection.execute(_KEYS, [oids])),
-            _by_first(connection.execute(_LEAVES, [partitioned])) if partitioned else {},
+            _group_by_first(connection.execute(_KEYS, [oids])),
+            _group_by_first(connection.execute(_LEAVES, [find_partitioned])) if find_partitioned else {},
             read_types(connection, named),
             roots,
         )
 
-    def found(
+    def describe(
         self, *, roots: bool
     ) -> tuple[tuple[ServerTable, ...], dict[str, Problem], dict[str, tuple[str, ...]], dict[str, str]]:
-        """Return the tables, what is wrong with some, the columns that the server does not send, partitioned tables."""
+        """Return the tables, their problems, the columns that the server does not send, and partitioned tables."""
         tables, problems, left_out = [], {}, {}
         for row in self.rows:
-            table, problem = self._table(row)
+            table, problem = self._build_table(row)
             tables.append(table)
             called = f"{row.schema}.{row.name}"
             if problem is not None:
                 problems[called] = problem
-            sent = {each.name for each in table.columns}
-            missing = tuple(each[0] for each in self.columns.get(row.oid, ()) if each[0] not in sent)
+            sent = {column.name for column in table.columns}
+            missing = tuple(attribute[0] for attribute in self.columns.get(row.oid, ()) if attribute[0] not in sent)
             if missing:
                 left_out[called] = missing
         return tuple(tables), problems, left_out, {} if roots else self.roots
 
-    def generated(self) -> dict[str, tuple[str, ...]]:
-        """Return the columns that the server computes, and does not send."""
-        found = {}
+    def find_generated(self) -> dict[str, tuple[str, ...]]:
+        """Return the generated columns, which the server does not send."""
+        find_generated = {}
         for row in self.rows:
-            sent = {each.name for each in self._columns(row)}
-            names = tuple(each[0] for each in self.columns.get(row.oid, ()) if each[6] and each[0] not in sent)
+            sent = {column.name for column in self._sent_columns(row)}
+            names = tuple(
+                attribute[0] for attribute in self.columns.get(row.oid, ()) if attribute[6] and attribute[0] not in sent
+            )
             if names:
-                found[f"{row.schema}.{row.name}"] = names
-        return found
+                find_generated[f"{row.schema}.{row.name}"] = names
+        return find_generated
 
-    def _table(self, row: _Row) -> tuple[ServerTable, Problem | None]:
-        columns = tuple(self._columns(row))
-        key, unique = self._keys_of(row)
+    def _build_table(self, row: _Row) -> tuple[ServerTable, Problem | None]:
+        columns = tuple(self._sent_columns(row))
+        key, unique = self._choose_keys(row)
         table = ServerTable(
             row.schema, row.name, row.oid, _IDENTITIES[row.identity],  # type: ignore[arg-type]  # one of the four
             columns, key, unique, row.filter, row.kind == "p",
         )  # fmt: skip
-        return table, self._problem(row, table)
+        return table, self._find_problem(row, table)
 
-    def _columns(self, row: _Row) -> Iterable[ServerColumn]:
-        for name, oid, modifier, dimensions, nullable, varies, generated in self.columns.get(row.oid, ()):
-            if name in row.columns if row.columns is not None else not generated:
+    def _sent_columns(self, row: _Row) -> Iterable[ServerColumn]:
+        for name, oid, modifier, dimensions, nullable, varies, find_generated in self.columns.get(row.oid, ()):
+            if name in row.columns if row.columns is not None else not find_generated:
                 type_ = with_modifier(self.types[oid], modifier, dimensions)
-                long = varies and (row.toasts or row.kind == "p") and not _short(type_.bare)
+                long = varies and (row.toasts or row.kind == "p") and not _is_short(type_.bare)
                 yield ServerColumn(name, type_, nullable=nullable, long=long)
 
-    def _keys_of(self, row: _Row) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    def _choose_keys(self, row: _Row) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
         keys = self.keys.get(row.oid, ())
         unique = tuple(tuple(columns) for _, _, columns, certain in keys if certain)
         wanted = 1 if row.identity == "i" else 0
-        key = next((tuple(each[2]) for each in keys if each[wanted]), ())
+        key = next((tuple(key_row[2]) for key_row in keys if key_row[wanted]), ())
         return (() if row.identity == "n" else key), unique
 
-    def _problem(self, row: _Row, table: ServerTable) -> Problem | None:
+    def _find_problem(self, row: _Row, table: ServerTable) -> Problem | None:
         called, written = f"{row.schema}.{row.name}", f"{quoted(row.schema)}.{quoted(row.name)}"
         if not row.usable or not row.readable:
             schema = quoted(row.schema)
-            others = any(not each.readable and each.schema == row.schema for each in self.rows if each is not row)
+            others = any(not other.readable and other.schema == row.schema for other in self.rows if other is not row)
             grant = f"GRANT SELECT ON TABLE {written}" if row.usable else f"GRANT USAGE ON SCHEMA {schema}"
-            more = f" GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO name; does it for all." if others else ""
+            more = (
+                f" GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO name; grants it for all tables." if others else ""
+            )
             message = f'the user of the connection may not read table "{called}"'
             return Problem(
                 "SQ2808", message, f"Run {grant} TO name; on the server, with the user's name.{more}", rows=True
@@ -335,22 +341,24 @@ class Tables(msgspec.Struct, frozen=True):
             return Problem("SQ2808", hidden, hint, rows=True)
         full = f"ALTER TABLE {written} REPLICA IDENTITY FULL;"
         if row.identity == "n" or (not table.key and row.identity != "f"):
-            lacks = "replica identity NOTHING" if row.identity == "n" else "no primary key"
+            identity = "replica identity NOTHING" if row.identity == "n" else "no primary key"
             return Problem(
                 "SQ2809",
-                f'table "{called}" has {lacks}, so its changes do not say which row they are of',
+                f'table "{called}" has {identity}, so its changes do not identify their rows',
                 f"Run {full} on the server{'' if row.identity == 'n' else ', or give the table a PRIMARY KEY'}.",
             )
-        sent = {each.name for each in table.columns}
-        unsent = [each[0] for each in self.columns.get(row.oid, ()) if each[0] not in sent and not each[6]]
+        sent = {column.name for column in table.columns}
+        unsent = [
+            attribute[0] for attribute in self.columns.get(row.oid, ()) if attribute[0] not in sent and not attribute[6]
+        ]
         if row.identity == "f" and unsent:
-            return _short_list(called, unsent, "REPLICA IDENTITY FULL takes all columns")
+            return _column_list_problem(called, unsent, "REPLICA IDENTITY FULL requires all columns")
         absent = [name for name in table.key if name not in sent]
         if absent:
-            return _short_list(called, absent, "the table's key has them")
-        return self._leaf_problem(row, called)
+            return _column_list_problem(called, absent, "they belong to the table's key")
+        return self._find_leaf_problem(row, called)
 
-    def _leaf_problem(self, row: _Row, called: str) -> Problem | None:
+    def _find_leaf_problem(self, row: _Row, called: str) -> Problem | None:
         for schema, name, identity in self.leaves.get(row.oid, ()):
             if identity == "n" or (row.identity == "f" and identity != "f"):
                 leaf = f"{quoted(schema)}.{quoted(name)}"
@@ -364,7 +372,7 @@ class Tables(msgspec.Struct, frozen=True):
         return None
 
 
-def _short_list(called: str, columns: Sequence[str], why: str) -> Problem:
+def _column_list_problem(called: str, columns: Sequence[str], why: str) -> Problem:
     return Problem(
         "SQ2810",
         f'the publication\'s column list of table "{called}" lacks {", ".join(columns)}: {why}',
@@ -372,15 +380,15 @@ def _short_list(called: str, columns: Sequence[str], why: str) -> Problem:
     )
 
 
-def _by_first(rows: Iterable[tuple[Any, ...]]) -> dict[int, list[tuple[Any, ...]]]:
-    found: dict[int, list[tuple[Any, ...]]] = {}
+def _group_by_first(rows: Iterable[tuple[Any, ...]]) -> dict[int, list[tuple[Any, ...]]]:
+    groups: dict[int, list[tuple[Any, ...]]] = {}
     for first, *rest in rows:
-        found.setdefault(first, []).append(tuple(rest))
-    return found
+        groups.setdefault(first, []).append(tuple(rest))
+    return groups
 
 
-def _short(type_: ServerType) -> bool:
-    """Tell whether no value of a type is ever moved out of its row: only longer ones than a pointer are."""
+def _is_short(type_: ServerType) -> bool:
+    """Return whether no value of a type is ever stored outside its row: only values longer than a pointer are."""
     if type_.oid in _SHORT_RANGES or type_.modifier < 0:
         return type_.oid in _SHORT_RANGES
     if type_.oid == 1700:

@@ -1,4 +1,4 @@
-"""What is known of a publication: its server, its tables, and what is wrong with some. It is kept as facts."""
+"""The stored facts of a publication."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ _RESERVED = QUERY | QUOTED | frozenset(_MORE.split())
 
 
 UNKNOWN = ""
-"""The id of a server that was only looked at: it tells its own to whom may read its changes."""
+"""The system identifier of a server that was only previewed: the server shows it only to replication users."""
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why a table's changes cannot be read, or not even its `rows`: an error raised where somebody wants them."""
+    """Why a table's changes cannot be read, as an error for statements that use the table.
+
+    With `rows`, its rows cannot be read either.
+    """
 
     code: str
     message: str
@@ -25,11 +28,11 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     rows: bool = False
 
 
-class Found(msgspec.Struct, frozen=True):
-    """What was found of a publication: its server, and its tables, with the problem of each that cannot be read.
+class PublicationFacts(msgspec.Struct, frozen=True):
+    """The facts of a publication: its server, its tables, and the problems of tables that cannot be read.
 
-    `left_out` has the columns that the server does not send, `generated` those of them that it computes, `partitioned`
-    the tables whose partitions it sends instead, each with one of them.
+    `left_out` has the columns that the server does not send, and `generated` the generated ones among them.
+    `partitioned` has each table whose partitions are sent instead, with one partition.
     """
 
     version: int
@@ -41,9 +44,9 @@ class Found(msgspec.Struct, frozen=True):
     generated: dict[str, tuple[str, ...]] = {}
 
 
-def found_of(facts: logical.Facts) -> Found | None:
-    """Read the facts that `find` gave; None where nobody asked."""
-    return codec.convert(facts["postgres"], Found) if "postgres" in facts else None
+def publication_facts(facts: logical.Facts) -> PublicationFacts | None:
+    """Return the facts that `find` stored; None if the server was not asked."""
+    return codec.convert(facts["postgres"], PublicationFacts) if "postgres" in facts else None
 
 
 def quoted(name: str) -> str:

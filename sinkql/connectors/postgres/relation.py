@@ -1,7 +1,7 @@
-"""What the server says of a table in its stream, against the table that was planned → how its rows are read.
+"""Match a table as the stream describes it with the planned table, and decide how its rows are read.
 
-A table may gain columns while it is read, and have its own in another order. A column that is dropped, renamed or of
-another type is left out from there on, and a problem says so.
+A table may gain columns while it is read, and the order of its columns may change. A column that was dropped, renamed
+or given another type is left out from there on, and a problem reports it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class SentColumn:
 
 @dataclass(frozen=True, slots=True)
 class SentTable:
-    """A table as the server sends it: `identity` is its replica identity, d, i, f or n."""
+    """A table as the server sends it; `identity` is its replica identity: d, i, f or n."""
 
     oid: int
     name: tuple[str, str]
@@ -45,7 +45,7 @@ class SentTable:
 
 
 def read_relation(message: bytes) -> SentTable:
-    """Read a Relation message."""
+    """Decode a Relation message."""
     oid = int.from_bytes(message[1:5], "big")
     schema, name, rest = message[5:].split(b"\0", 2)
     columns, at = [], 3
@@ -60,10 +60,10 @@ def read_relation(message: bytes) -> SentTable:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """How a table's rows are read: `columns` and their `places` in what the server sends, those of the key, in order.
+    """How a table's rows are read: the columns, their `places` among the sent values, and the places of the key.
 
-    `reshaped` is what is to be said where the table is not as it was planned; one without columns is not read.
-    `planned` has all columns, also those that `table` is without by now.
+    `reshaped` is the schema change if the table differs from the planned one; a table without columns is not read.
+    `planned` has all columns, also the lost ones.
     """
 
     planned: CapturedTable
@@ -76,104 +76,115 @@ class Relation:
 
 
 def relate(table: CapturedTable, sent: SentTable) -> Relation:
-    """Match a table to what the server sends of it."""
+    """Match a table with its description in the stream."""
     planned = server_table(table.options)
     if planned.oid and sent.oid != planned.oid:
-        anew = f"table {called(planned)} was dropped and created again: the rows that it had are not in the changes"
-        return _without(table, planned, (), sent, SchemaChanged(table, anew))
-    problem = _identity_problem(planned, table, sent)
+        recreated = f"table {quoted_name(planned)} was dropped and recreated: the changes do not contain its rows"
+        return _reshaped_relation(table, planned, (), sent, SchemaChanged(table, recreated))
+    problem = _find_identity_problem(planned, table, sent)
     if problem is not None:
-        return _without(table, planned, (), sent, SchemaChanged(table, problem, lost=True))
-    columns, problems = fitting(planned, sent.columns)
+        return _reshaped_relation(table, planned, (), sent, SchemaChanged(table, problem, lost=True))
+    columns, problems = match_columns(planned, sent.columns)
     if not problems:
-        places = {each.name: place for place, each in enumerate(sent.columns)}
-        indexes = {each.name: number for number, each in enumerate(columns)}
+        places = {column.name: place for place, column in enumerate(sent.columns)}
+        indexes = {column.name: number for number, column in enumerate(columns)}
         key = tuple(indexes[name] for name in table.key)
-        return Relation(table, table, tuple(columns), tuple(places[each.name] for each in columns), key, sent)
-    kept = {each.name for each in columns}
-    if not kept.issuperset(table.key):
+        return Relation(table, table, tuple(columns), tuple(places[column.name] for column in columns), key, sent)
+    remaining = {column.name for column in columns}
+    if not remaining.issuperset(table.key):
         columns = []
-    return _without(table, planned, columns, sent, SchemaChanged(table, lacking(planned, problems)))
+    return _reshaped_relation(
+        table, planned, columns, sent, SchemaChanged(table, missing_columns_text(planned, problems))
+    )
 
 
-def fitting(planned: ServerTable, sent: Sequence[SentColumn]) -> tuple[list[ServerColumn], list[str]]:
-    """Return those of a table's columns that have values of their types, as they are by now; and what others lack."""
-    there = {each.name: each for each in sent}
+def match_columns(planned: ServerTable, sent: Sequence[SentColumn]) -> tuple[list[ServerColumn], list[str]]:
+    """Return the present state of columns that still have values of their types, and the problems of all others."""
+    sent_columns = {column.name: column for column in sent}
     columns, problems = [], []
     for column in planned.columns:
-        now = there.get(column.name)
-        found = None if now is None else _retyped(column, now)
-        if found is not None:
-            columns.append(found)
+        now = sent_columns.get(column.name)
+        retyped = None if now is None else _retyped_column(column, now)
+        if retyped is not None:
+            columns.append(retyped)
         elif now is None:
             problems.append(f'column "{column.name}" was dropped or renamed')
         else:
-            was, is_ = column.type.name, _type_name(now.oid)
-            if was == is_:
-                was, is_ = was + _shown(column.type.oid, column.type.modifier), is_ + _shown(now.oid, now.modifier)
-            problems.append(f'the type of column "{column.name}" was {was} and is {is_} now')
+            planned_type, sent_type = column.type.name, _type_name(now.oid)
+            if planned_type == sent_type:
+                planned_type, sent_type = (
+                    planned_type + _format_modifier(column.type.oid, column.type.modifier),
+                    sent_type + _format_modifier(now.oid, now.modifier),
+                )
+            problems.append(f'the type of column "{column.name}" was {planned_type} and is {sent_type} now')
     return columns, problems
 
 
-def lacking(table: ServerTable, problems: Sequence[str]) -> str:
-    """Return what a sink is told that needs a column that is not there any more."""
-    return f"of table {called(table)} {'; '.join(problems)}"
+def missing_columns_text(table: ServerTable, problems: Sequence[str]) -> str:
+    """Return the message for sinks that need a missing column."""
+    return f"of table {quoted_name(table)} {'; '.join(problems)}"
 
 
-def called(table: ServerTable) -> str:
-    """Return a table's name as messages have it."""
+def quoted_name(table: ServerTable) -> str:
+    """Return a table's name as messages show it."""
     return f'"{table.schema}.{table.name}"'
 
 
-def _without(
+def _reshaped_relation(
     table: CapturedTable, planned: ServerTable, columns: Sequence[ServerColumn], sent: SentTable, why: SchemaChanged
 ) -> Relation:
-    """Return a table of which some columns are left, and why."""
-    left = left_of(table, planned, columns)
-    places = {each.name: place for place, each in enumerate(sent.columns)}
-    indexes = {each.name: number for number, each in enumerate(columns)}
+    """Return the relation of a table with only some of its columns."""
+    left = keep_columns(table, planned, columns)
+    places = {column.name: place for place, column in enumerate(sent.columns)}
+    indexes = {column.name: number for number, column in enumerate(columns)}
     key = tuple(indexes[name] for name in table.key) if columns else ()
     reshaped = replace(why, table=left)
-    return Relation(table, left, tuple(columns), tuple(places[each.name] for each in columns), key, sent, reshaped)
+    return Relation(table, left, tuple(columns), tuple(places[column.name] for column in columns), key, sent, reshaped)
 
 
-def left_of(table: CapturedTable, planned: ServerTable, columns: Sequence[ServerColumn]) -> CapturedTable:
-    """Return a table with those of its columns that are left on the server."""
-    kept = {each.name for each in columns}
-    captured = [each for each, own in zip(table.columns, planned.columns, strict=True) if own.name in kept]
+def keep_columns(table: CapturedTable, planned: ServerTable, columns: Sequence[ServerColumn]) -> CapturedTable:
+    """Return a captured table with only the columns that the server still has."""
+    remaining = {column.name for column in columns}
+    captured = [
+        captured_column
+        for captured_column, server_column in zip(table.columns, planned.columns, strict=True)
+        if server_column.name in remaining
+    ]
     return replace(table, columns=tuple(captured))
 
 
-def _identity_problem(planned: ServerTable, table: CapturedTable, sent: SentTable) -> str | None:
-    flagged = {each.name for each in sent.columns if each.in_key}
-    long = [each.name for each in planned.columns if each.long]
+def _find_identity_problem(planned: ServerTable, table: CapturedTable, sent: SentTable) -> str | None:
+    flagged = {column.name for column in sent.columns if column.in_key}
+    long = [column.name for column in planned.columns if column.long]
     if sent.identity == "f":
         return None
     if sent.identity in "di" and table.key and flagged == set(table.key):
         if planned.identity != "full" or not long:
             return None
         return (
-            f"table {called(planned)} no longer has REPLICA IDENTITY FULL, so the server does not send {long[0]} where "
-            "it has not changed: run ALTER TABLE … REPLICA IDENTITY FULL; on the server, or ALTER SOURCE … REFRESH "
-            "REFERENCES; here, which has sinks keep such values"
+            f"table {quoted_name(planned)} no longer has REPLICA IDENTITY FULL, so the server omits unchanged values "
+            f"of {long[0]}: run ALTER TABLE … REPLICA IDENTITY FULL; on the server, or ALTER SOURCE … REFRESH "
+            "REFERENCES; in SinkQL, after which sinks store these values"
         )
     if not table.key:
-        return f"table {called(planned)} no longer has REPLICA IDENTITY FULL, which a table without a key must have"
-    return f"the replica identity of table {called(planned)} is no longer its key {', '.join(table.key)}"
+        return (
+            f"table {quoted_name(planned)} no longer has REPLICA IDENTITY FULL, which a table without a key must have"
+        )
+    return f"the replica identity of table {quoted_name(planned)} is no longer its key {', '.join(table.key)}"
 
 
-def _retyped(column: ServerColumn, sent: SentColumn) -> ServerColumn | None:
-    """Return a column of the type that the server sends, if its values have the same type here; else None."""
+def _retyped_column(column: ServerColumn, sent: SentColumn) -> ServerColumn | None:
+    """Return a column with the type that the server sends, if its SQL type is the same; else None."""
     if sent.oid == column.type.oid:
-        found = column.type
-        if found.kind == "base":
-            found = ServerType(found.oid, found.name, modifier=sent.modifier)
+        type_ = column.type
+        if type_.kind == "base":
+            type_ = ServerType(type_.oid, type_.name, modifier=sent.modifier)
     elif sent.oid in _NAMES:
-        found = ServerType(sent.oid, _NAMES[sent.oid], modifier=sent.modifier)
+        type_ = ServerType(sent.oid, _NAMES[sent.oid], modifier=sent.modifier)
     else:
         return None
-    retyped = ServerColumn(column.name, found, column.nullable, as_text=column.as_text, long=column.long)
-    return retyped if column.as_text or sql_type(found) == sql_type(column.type) else None
+    retyped = ServerColumn(column.name, type_, column.nullable, as_text=column.as_text, long=column.long)
+    return retyped if column.as_text or sql_type(type_) == sql_type(column.type) else None
 
 
 _NAMES = {
@@ -184,12 +195,12 @@ _NAMES = {
 }  # fmt: skip
 
 
-def _shown(oid: int, modifier: int) -> str:
-    """Return what a column's declaration has in brackets."""
+def _format_modifier(oid: int, modifier: int) -> str:
+    """Return the part of a column's declaration in parentheses."""
     if modifier < 0 or oid not in (NUMERIC_OID, BLANKED, 1043):
         return ""
     return f"({(modifier - 4) >> 16},{numeric_scale(modifier)})" if oid == NUMERIC_OID else f"({modifier - 4})"
 
 
 def _type_name(oid: int) -> str:
-    return _NAMES.get(oid, "another one")
+    return _NAMES.get(oid, "another type")

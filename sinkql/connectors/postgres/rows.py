@@ -1,6 +1,6 @@
-"""The changes of one table in a block, all at once → its rows with `$diff`, and the changes that do not decode.
+"""Decode the changes of one table in a block into rows with `$diff`, all rows together.
 
-Tuples of one table in a block, all at once → where each column's values stand.
+The values are located first, column by column over all tuples.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sinkql.connector_api.cdc import TableRows
 from sinkql.connector_api.stream import RowError
 from sinkql.connector_api.types import arrow_type
-from sinkql.connectors.postgres.column import Places, decode, read
+from sinkql.connectors.postgres.column import ValuePlaces, decode, read
 from sinkql.connectors.postgres.relation import Relation
 from sinkql.connectors.postgres.value import UnfitError
 from sinkql.decode import columnar
@@ -29,24 +29,24 @@ NULL, UNCHANGED, TEXT, BINARY = b"nutb"
 
 @dataclass(slots=True)
 class Cells:
-    """One column of tuples: the kind of each value, where it stands, and whether it is there (None: all are)."""
+    """One column of tuples: the kind and place of each value, and the mask of values that were sent (None: all)."""
 
     kinds: NDArray[np.uint8]
     starts: Offsets
     lengths: Offsets
     sent: Mask | None
 
-    def places(self, block: Block) -> Places:
-        """Return where the values stand."""
-        return Places(block, self.starts, self.lengths, self.sent)
+    def places(self, block: Block) -> ValuePlaces:
+        """Return the places of the values."""
+        return ValuePlaces(block, self.starts, self.lengths, self.sent)
 
-    def taken(self, which: Offsets | Mask) -> Cells:
-        """Return those of some of the tuples, in their order."""
+    def select(self, which: Offsets | Mask) -> Cells:
+        """Return the cells of some of the tuples, in that order."""
         sent = None if self.sent is None else self.sent[which]
         return Cells(self.kinds[which], self.starts[which], self.lengths[which], sent)
 
     def fill(self, where: Offsets, other: Cells, which: Offsets) -> None:
-        """Have some of the values be those of another column of tuples, each of which stands before its own."""
+        """Replace some of the values by values of earlier tuples."""
         self.kinds[where], self.lengths[where] = other.kinds[which], other.lengths[which]
         self.starts[where] = other.starts[which]
         sent = np.ones(len(self.starts), bool) if self.sent is None else self.sent
@@ -55,41 +55,41 @@ class Cells:
 
 
 class GarbledError(Exception):
-    """What was received is not what the protocol says."""
+    """The received bytes violate the protocol."""
 
 
-def walk(block: Block, starts: Offsets, widths: Sequence[int]) -> tuple[list[Cells], Offsets]:
-    """Return the columns of the tuples that begin at `starts`, and where each tuple ends.
+def locate_columns(block: Block, starts: Offsets, widths: Sequence[int]) -> tuple[list[Cells], Offsets]:
+    """Return the columns of the tuples that begin at `starts`, and the end of each tuple.
 
-    `widths` says how many bytes the binary form of each column has, 0 where that differs.
+    `widths` has the bytes of each column's binary form, or 0 if they vary.
     """
     if (block.i2[starts] != len(widths)).any():
-        raise GarbledError("a row has not as many columns as its table")
+        raise GarbledError("a row has another number of columns than its table")
     at = starts + 2
-    found = []
+    columns = []
     for width in widths:
         kinds = block.bytes[at]
         if width and (kinds == BINARY).all():
             cells = Cells(kinds, at + 5, np.broadcast_to(np.int64(width), len(at)), None)
         else:
-            cells = _cells(block, at, kinds)
+            cells = _locate_cells(block, at, kinds)
         at = cells.starts + cells.lengths
-        found.append(cells)
-    return found, at
+        columns.append(cells)
+    return columns, at
 
 
-def _cells(block: Block, at: Offsets, kinds: NDArray[np.uint8]) -> Cells:
+def _locate_cells(block: Block, at: Offsets, kinds: NDArray[np.uint8]) -> Cells:
     sent = (kinds == TEXT) | (kinds == BINARY)
     if sent.all():
         return Cells(kinds, at + 5, block.i4[at + 1].astype(np.int64), None)
     if not (sent | (kinds == NULL) | (kinds == UNCHANGED)).all():
-        raise GarbledError("a value is of no kind that is known")
+        raise GarbledError("a value has an unknown kind")
     lengths = np.where(sent, block.i4[at + 1], 0).astype(np.int64)
     return Cells(kinds, np.where(sent, at + 5, at + 1), lengths, sent)
 
 
 def is_binary(cells: Cells) -> bool:
-    """Tell whether values are in binary, and not texts; raises GarbledError for some of both."""
+    """Return whether the values are binary rather than text; raise GarbledError for a mixture."""
     binary = bool((cells.kinds == BINARY).any())
     if binary and (cells.kinds == TEXT).any():
         raise GarbledError("a column has values in binary and as text")
@@ -97,20 +97,20 @@ def is_binary(cells: Cells) -> bool:
 
 
 WIDTHS = {16: 1, 20: 8, 21: 2, 23: 4, 26: 4, 700: 4, 701: 8, 1082: 4, 1083: 8, 1114: 8, 1184: 8, 1186: 16, 2950: 16}
-"""How many bytes the binary forms of types have whose values all have as many."""
+"""Bytes of the binary form, for types whose values all have the same size."""
 
 
 INSERT, UPDATE, DELETE = b"IUD"
 _KEY, _OLD = b"KO"
 _SHOWN = 200
 _TOAST_POINTER = 24
-"""Values of so many bytes at most always stand in their row: the server sends them with each change."""
+"""The size up to which a value always stays in its row: the server sends it with each change."""
 AT = pa.timestamp("us", "UTC")
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
-    """Messages of one table: where they begin and end in the block, their kinds, when each was committed, by whom."""
+class TableChanges:
+    """The messages of one table: their places in the block, kinds, commit times and transactions."""
 
     block: Block
     starts: Offsets
@@ -124,35 +124,35 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class _Tuples:
-    """Tuples of some of the messages, by their numbers, and their columns, in the order of the table's own."""
+    """The tuples of some of the messages: the messages' numbers, and the columns in the table's order."""
 
     messages: Offsets
     cells: list[Cells]
 
 
-def table_rows(relation: Relation, changes: Changes) -> TableRows:
-    """Return the rows of changes; raises GarbledError."""
-    new, old, keyed = _tuples(relation, changes)
-    _fill_unchanged(relation, changes, new, old, keyed)
+def table_rows(relation: Relation, changes: TableChanges) -> TableRows:
+    """Return the rows of changes; raise GarbledError."""
+    new, old, key_only = _locate_tuples(relation, changes)
+    _fill_unchanged(relation, changes, new, old, key_only)
     reader = _Reader(relation, changes, new, old)
-    found = reader.keyed() if relation.key else reader.keyless()
-    return found if relation.reshaped is None else _with_all_columns(relation, found)
+    decoded = reader.read_keyed() if relation.key else reader.read_keyless()
+    return decoded if relation.reshaped is None else _add_missing_columns(relation, decoded)
 
 
-def _with_all_columns(relation: Relation, found: TableRows) -> TableRows:
-    """Return rows with NULL in the columns that the table is without: sinks that read others go on."""
-    rows, planned = found.rows, relation.planned.columns
-    own = {each.name: rows.column(each.name) for each in relation.table.columns}
-    whole = {each.name: own.get(each.name, pa.nulls(len(rows), arrow_type(each.type))) for each in planned}
-    rest = {name: rows.column(name) for name in rows.schema.names if name not in own}
+def _add_missing_columns(relation: Relation, decoded: TableRows) -> TableRows:
+    """Add NULL for columns that the table has lost, so that sinks that read other columns continue."""
+    rows, planned = decoded.rows, relation.planned.columns
+    present = {column.name: rows.column(column.name) for column in relation.table.columns}
+    whole = {column.name: present.get(column.name, pa.nulls(len(rows), arrow_type(column.type))) for column in planned}
+    rest = {name: rows.column(name) for name in rows.schema.names if name not in present}
     if "$hole" in rest:
-        left = [number for number, each in enumerate(planned) if each.name in own]
-        rest["$hole"] = pa.array([_moved_bits(each, left) for each in rest["$hole"].to_pylist()], pa.binary())
-    return replace(found, rows=pa.record_batch({**whole, **rest}))
+        left = [number for number, column in enumerate(planned) if column.name in present]
+        rest["$hole"] = pa.array([_move_bits(bits, left) for bits in rest["$hole"].to_pylist()], pa.binary())
+    return replace(decoded, rows=pa.record_batch({**whole, **rest}))
 
 
-def _moved_bits(bits: bytes | None, to: Sequence[int]) -> bytes | None:
-    """Return bits at other places: the first one at the first of them, and so on."""
+def _move_bits(bits: bytes | None, to: Sequence[int]) -> bytes | None:
+    """Return the bits at other places: the first bit at the first of them, and so on."""
     if bits is None:
         return None
     number = int.from_bytes(bits, "little")
@@ -160,212 +160,225 @@ def _moved_bits(bits: bytes | None, to: Sequence[int]) -> bytes | None:
     return moved.to_bytes(max(to) // 8 + 1, "little")
 
 
-def _tuples(relation: Relation, changes: Changes) -> tuple[_Tuples, _Tuples, Mask]:
-    """Return the new and the old tuples of messages, and which of the old ones have the key alone."""
+def _locate_tuples(relation: Relation, changes: TableChanges) -> tuple[_Tuples, _Tuples, Mask]:
+    """Return the new and the old tuples of messages, and the mask of old tuples with the key only."""
     block, starts = changes.block, changes.starts
     sub = block.bytes[starts + 5]
     has_old = (sub == _KEY) | (sub == _OLD)
     has_new = changes.kinds != DELETE
-    widths = [WIDTHS.get(each.oid, 0) for each in relation.sent.columns]
+    widths = [WIDTHS.get(column.oid, 0) for column in relation.sent.columns]
     before, after = np.flatnonzero(has_old), np.flatnonzero(has_new)
     places = starts + 6
     ends = places
     old_cells: list[Cells] = []
     if len(before):
-        old_cells, found = walk(block, places[before], widths)
-        places[before] = found + 1
+        old_cells, tuple_ends = locate_columns(block, places[before], widths)
+        places[before] = tuple_ends + 1
         ends = np.where(has_old, places - 1, 0)
     new_cells: list[Cells] = []
     if len(after):
-        new_cells, found = walk(block, places[after], widths)
-        ends[after] = found
+        new_cells, tuple_ends = locate_columns(block, places[after], widths)
+        ends[after] = tuple_ends
     if (ends != changes.ends).any():
         raise GarbledError("a change does not end where its message does")
-    keyed = sub[before] == _KEY
-    return _Tuples(after, _own(relation, new_cells)), _Tuples(before, _own(relation, old_cells)), keyed
+    key_only = sub[before] == _KEY
+    return (
+        _Tuples(after, _table_cells(relation, new_cells)),
+        _Tuples(before, _table_cells(relation, old_cells)),
+        key_only,
+    )
 
 
-def _own(relation: Relation, cells: list[Cells]) -> list[Cells]:
+def _table_cells(relation: Relation, cells: list[Cells]) -> list[Cells]:
     return [cells[place] for place in relation.places] if cells else []
 
 
-def _fill_unchanged(relation: Relation, changes: Changes, new: _Tuples, old: _Tuples, keyed: Mask) -> None:
-    """Take values that did not change, and were not sent again, from the old tuple where it has them."""
+def _fill_unchanged(relation: Relation, changes: TableChanges, new: _Tuples, old: _Tuples, key_only: Mask) -> None:
+    """Fill unchanged values that were not sent from the old tuple, if it has them."""
     if not new.cells or not old.cells:
         return
     before = np.full(len(changes.starts), -1, np.int64)
     before[old.messages] = np.arange(len(old.messages))
-    whose = before[new.messages]
+    old_numbers = before[new.messages]
     for number, cells in enumerate(new.cells):
         if not (cells.kinds == UNCHANGED).any():
             continue
-        known = whose >= 0
+        has_old = old_numbers >= 0
         if not relation.sent.columns[relation.places[number]].in_key:
-            known &= ~keyed[whose]
-        where = np.flatnonzero((cells.kinds == UNCHANGED) & known)
-        if len(where):
+            has_old &= ~key_only[old_numbers]
+        filled = np.flatnonzero((cells.kinds == UNCHANGED) & has_old)
+        if len(filled):
             cells.kinds, cells.starts = cells.kinds.copy(), cells.starts.copy()
             cells.lengths = cells.lengths.copy()
-            cells.fill(where, old.cells[number], whose[where])
+            cells.fill(filled, old.cells[number], old_numbers[filled])
 
 
 class _Reader:
-    """Decode the tuples of one table's changes, and put them in order.
+    """Decodes the tuples of one table's changes, and puts the rows in order.
 
-    `_unfit` are the messages of which the new tuple does not decode, `_unfit_old` those of which the old one does not:
-    where the row that goes decodes, it goes, though the one that comes in its place has none.
+    `_unfit` are messages whose new tuple does not decode, `_unfit_old` those whose old tuple does not. If only the old
+    row decodes, it is deleted and no row replaces it.
     """
 
-    def __init__(self, relation: Relation, changes: Changes, new: _Tuples, old: _Tuples) -> None:
+    def __init__(self, relation: Relation, changes: TableChanges, new: _Tuples, old: _Tuples) -> None:
         self._relation = relation
         self._changes = changes
         self._new = new
         self._old = old
-        self._types = [arrow_type(each.type) for each in relation.table.columns]
+        self._types = [arrow_type(column.type) for column in relation.table.columns]
         self._unfit = np.zeros(len(changes.starts), bool)
         self._unfit_old = np.zeros(len(changes.starts), bool)
 
-    def keyed(self) -> TableRows:
-        """Return rows that are overwritten by their key."""
+    def read_keyed(self) -> TableRows:
+        """Return changes of rows that have a key."""
         new, old, key = self._new, self._old, self._relation.key
-        arrays = self._decoded(new, range(len(self._types)), self._unfit)
-        before = self._decoded(old, key, self._unfit_old)
-        forgets = self._forgets(arrays)
-        self._check_holes()
+        arrays = self._decode_columns(new, range(len(self._types)), self._unfit)
+        before = self._decode_columns(old, key, self._unfit_old)
+        forgets = self._find_forgotten(arrays)
+        self._check_unchanged()
         kinds, count = self._changes.kinds, len(self._changes.starts)
-        gone = np.zeros(count, bool)  # the old key has no row any more
-        gone[old.messages] = True
-        moved = np.flatnonzero(gone & (kinds == UPDATE))
+        deleted = np.zeros(count, bool)  # messages whose old key has no row afterwards
+        deleted[old.messages] = True
+        moved = np.flatnonzero(deleted & (kinds == UPDATE))
         if len(moved):
-            gone[moved] = self._other_key(moved, arrays, before)
-        came = (kinds != DELETE) & (~self._unfit | forgets)
-        gone &= ~self._unfit_old
-        places, diffs, messages = _ordered(gone, came, _numbers(old, count), _numbers(new, count) + len(old.messages))
+            deleted[moved] = self._changes_key(moved, arrays, before)
+        inserted = (kinds != DELETE) & (~self._unfit | forgets)
+        deleted &= ~self._unfit_old
+        places, diffs, messages = _order_rows(
+            deleted, inserted, _number_tuples(old, count), _number_tuples(new, count) + len(old.messages)
+        )
         columns = []
         for number, type_ in enumerate(self._types):
             parts = [before[number]] if number in key else [pa.nulls(len(old.messages), type_)]
-            columns.append(_taken([*parts, arrays[number]], places, len(old.messages), len(new.messages)))
+            columns.append(_take_rows([*parts, arrays[number]], places, len(old.messages), len(new.messages)))
         if forgets.any():
             forgotten = (diffs > 0) & forgets[messages]
             diffs[forgotten] = -1
-            columns = [each if number in key else _without(each, forgotten) for number, each in enumerate(columns)]
-        more = self._holes(messages, diffs, gone, before) if self._relation.table.holes else {}
-        return self._rows(columns, diffs, messages, more)
+            columns = [
+                column if number in key else _mask_values(column, forgotten) for number, column in enumerate(columns)
+            ]
+        more = self._unchanged_arrays(messages, diffs, deleted, before) if self._relation.table.holes else {}
+        return self._build_rows(columns, diffs, messages, more)
 
-    def keyless(self) -> TableRows:
-        """Return rows that come and go."""
+    def read_keyless(self) -> TableRows:
+        """Return inserted and deleted rows of a table without a key."""
         new, old, count = self._new, self._old, len(self._changes.starts)
-        lacks = self._changes.kinds != INSERT
-        lacks[old.messages] = False
-        self._unfit |= lacks
+        misses_old = self._changes.kinds != INSERT
+        misses_old[old.messages] = False
+        self._unfit |= misses_old
         everything = range(len(self._types))
-        arrays = self._decoded(new, everything, self._unfit)
-        before = self._decoded(old, everything, self._unfit_old)
-        self._check_holes()
-        gone, came = np.zeros(count, bool), self._changes.kinds != DELETE
-        gone[old.messages] = True
-        gone, came = gone & ~self._unfit_old, came & ~self._unfit
-        places, diffs, messages = _ordered(gone, came, _numbers(old, count), _numbers(new, count) + len(old.messages))
+        arrays = self._decode_columns(new, everything, self._unfit)
+        before = self._decode_columns(old, everything, self._unfit_old)
+        self._check_unchanged()
+        deleted, inserted = np.zeros(count, bool), self._changes.kinds != DELETE
+        deleted[old.messages] = True
+        deleted, inserted = deleted & ~self._unfit_old, inserted & ~self._unfit
+        places, diffs, messages = _order_rows(
+            deleted, inserted, _number_tuples(old, count), _number_tuples(new, count) + len(old.messages)
+        )
         columns = [
-            _taken([before[number], arrays[number]], places, len(old.messages), len(new.messages))
+            _take_rows([before[number], arrays[number]], places, len(old.messages), len(new.messages))
             for number in everything
         ]
-        found = self._rows(columns, diffs, messages, {})
-        return replace(found, transactions=self._changes.transactions[messages])
+        decoded = self._build_rows(columns, diffs, messages, {})
+        return replace(decoded, transactions=self._changes.transactions[messages])
 
-    def _decoded(self, tuples: _Tuples, wanted: Sequence[int], unfit: Mask) -> dict[int, pa.Array]:
-        """Return columns by their numbers, and tell of messages whose tuple does not fit."""
-        found = {}
+    def _decode_columns(self, tuples: _Tuples, wanted: Sequence[int], unfit: Mask) -> dict[int, pa.Array]:
+        """Return columns by their numbers, and mark messages whose tuple does not fit in `unfit`."""
+        arrays = {}
         for number in wanted:
             if not tuples.cells:
-                found[number] = pa.nulls(0, self._types[number])
+                arrays[number] = pa.nulls(0, self._types[number])
                 continue
             cells = tuples.cells[number]
             column = self._relation.columns[number]
             array, bad = decode(column, cells.places(self._changes.block), binary=is_binary(cells))
-            found[number] = array
+            arrays[number] = array
             if bad is not None:
                 unfit[tuples.messages[bad]] = True
-        return found
+        return arrays
 
-    def _forgets(self, arrays: dict[int, pa.Array]) -> Mask:
-        """Return the messages that do not fit, and have a long value that later ones may leave out.
+    def _find_forgotten(self, arrays: dict[int, pa.Array]) -> Mask:
+        """Return the misfit messages that have a long value which later changes may omit.
 
-        The row that a key had must not give its own value to these: the key has no row until it comes whole.
+        The key then has no row until it is sent completely. Otherwise later changes would get the long value of the old
+        row.
         """
-        found = np.zeros(len(self._changes.starts), bool)
+        forgets = np.zeros(len(self._changes.starts), bool)
         if not self._relation.table.holes or not self._unfit.any():
-            return found
+            return forgets
         for column, cells in zip(self._relation.columns, self._new.cells, strict=True):
             if column.long:
-                found[self._new.messages[(cells.kinds != UNCHANGED) & (cells.lengths > _TOAST_POINTER)]] = True
+                forgets[self._new.messages[(cells.kinds != UNCHANGED) & (cells.lengths > _TOAST_POINTER)]] = True
         for number in self._relation.key:
-            found[self._new.messages[np.asarray(arrays[number].is_null())]] = False
-        return found & self._unfit
+            forgets[self._new.messages[np.asarray(arrays[number].is_null())]] = False
+        return forgets & self._unfit
 
-    def _check_holes(self) -> None:
-        """Tell of values that were not sent where they must be: those of keys, and of tables that never miss any."""
+    def _check_unchanged(self) -> None:
+        """Mark messages that omit a value of a key, or of a table whose values are always sent."""
         for number, cells in enumerate(self._new.cells):
             if number in self._relation.key or not self._relation.table.holes:
                 missing = cells.kinds == UNCHANGED
                 if missing.any():
                     self._unfit[self._new.messages[missing]] = True
 
-    def _other_key(self, moved: Offsets, arrays: dict[int, pa.Array], before: dict[int, pa.Array]) -> Mask:
-        """Return which of the messages change their row's key."""
+    def _changes_key(self, moved: Offsets, arrays: dict[int, pa.Array], before: dict[int, pa.Array]) -> Mask:
+        """Return the mask of the messages that change their row's key."""
         count = len(self._changes.starts)
-        olds = pa.array(_numbers(self._old, count)[moved])
-        news = pa.array(_numbers(self._new, count)[moved])
-        same = [pc.equal(before[each].take(olds), arrays[each].take(news)) for each in self._relation.key]
+        olds = pa.array(_number_tuples(self._old, count)[moved])
+        news = pa.array(_number_tuples(self._new, count)[moved])
+        same = [pc.equal(before[place].take(olds), arrays[place].take(news)) for place in self._relation.key]
         return ~np.asarray(pc.fill_null(reduce(pc.and_, same), False).to_numpy(zero_copy_only=False))
 
-    def _holes(
+    def _unchanged_arrays(
         self,
         messages: Offsets,
         diffs: NDArray[np.int64],
-        gone: Mask,
+        deleted: Mask,
         before: dict[int, pa.Array],
     ) -> dict[str, pa.Array]:
-        """Return `$hole` and `$from`."""
+        """Return the columns `$hole` and `$from`."""
         table, count = self._relation.table, len(self._changes.starts)
-        struct = pa.struct([(table.columns[each].name, self._types[each]) for each in self._relation.key])
-        came = diffs > 0
-        holes: Mask | None = None
+        struct = pa.struct([(table.columns[place].name, self._types[place]) for place in self._relation.key])
+        inserted = diffs > 0
+        unchanged: Mask | None = None
         for number, cells in enumerate(self._new.cells):
             missing = cells.kinds == UNCHANGED
             if missing.any():
-                if holes is None:
-                    holes = np.zeros((count, len(self._types)), bool)
-                holes[self._new.messages, number] = missing
-        if holes is None:
+                if unchanged is None:
+                    unchanged = np.zeros((count, len(self._types)), bool)
+                unchanged[self._new.messages, number] = missing
+        if unchanged is None:
             return {"$hole": pa.nulls(len(messages), pa.binary()), "$from": pa.nulls(len(messages), struct)}
-        rows = holes[messages] & came[:, None]
-        moved = came & gone[messages] & rows.any(axis=1)
-        olds = pa.array(_numbers(self._old, count)[messages], mask=~moved)
-        parts = [before[each].take(olds) for each in self._relation.key]
+        rows = unchanged[messages] & inserted[:, None]
+        moved = inserted & deleted[messages] & rows.any(axis=1)
+        olds = pa.array(_number_tuples(self._old, count)[messages], mask=~moved)
+        parts = [before[place].take(olds) for place in self._relation.key]
         origin = pa.StructArray.from_arrays(parts, fields=list(struct), mask=pa.array(~moved))
-        return {"$hole": _bits(rows), "$from": origin}
+        return {"$hole": _pack_bits(rows), "$from": origin}
 
-    def _rows(
+    def _build_rows(
         self, columns: list[pa.Array], diffs: NDArray[np.int64], messages: Offsets, more: dict[str, pa.Array]
     ) -> TableRows:
-        names = [each.name for each in self._relation.table.columns]
+        names = [column.name for column in self._relation.table.columns]
         at = pa.array(self._changes.at[messages], pa.int64()).view(AT)
-        given = {**dict(zip(names, columns, strict=True)), "$diff": pa.array(diffs), "$at": at, **more}
-        return TableRows(pa.record_batch(given), self._errors())
+        by_name = {**dict(zip(names, columns, strict=True)), "$diff": pa.array(diffs), "$at": at, **more}
+        return TableRows(pa.record_batch(by_name), self._row_errors())
 
-    # --- what does not decode -----------------------------------------------------------------------------------------
+    # --- row errors -----------------------------------------------------------------------------------------
 
-    def _errors(self) -> list[RowError]:
+    def _row_errors(self) -> list[RowError]:
         unfit = self._unfit | self._unfit_old
         if not unfit.any():
             return []
         count = len(self._changes.starts)
-        new, old = _numbers(self._new, count), _numbers(self._old, count)
-        return [self._error(each, int(new[each]), int(old[each])) for each in np.flatnonzero(unfit).tolist()]
+        new, old = _number_tuples(self._new, count), _number_tuples(self._old, count)
+        return [
+            self._row_error(message, int(new[message]), int(old[message])) for message in np.flatnonzero(unfit).tolist()
+        ]
 
-    def _error(self, message: int, new: int, old: int) -> RowError:
-        """Return what is wrong with a change, and what can be read of it as JSON."""
+    def _row_error(self, message: int, new: int, old: int) -> RowError:
+        """Return the error of a change, with its readable values as JSON."""
         why, shown = "", dict[str, object]()
         for tuples, number, what in ((self._old, old, "old"), (self._new, new, "new")):
             if number < 0 or not tuples.cells:
@@ -376,7 +389,7 @@ class _Reader:
                 if cells.sent is not None and not cells.sent[number]:
                     if cells.kinds[number] == UNCHANGED:
                         must = place in self._relation.key or not self._relation.table.holes
-                        why = why or (self._not_sent(name) if must else "")
+                        why = why or (self._missing_value_reason(name) if must else "")
                         continue
                     values[name] = None
                     continue
@@ -388,46 +401,48 @@ class _Reader:
                     values[name] = "\\x" + raw[:_SHOWN].hex()
             shown[what] = values
         if not why:
-            why = "the server did not send the row that was changed: run ALTER TABLE … REPLICA IDENTITY FULL there"
+            why = "the server did not send the old row: run ALTER TABLE … REPLICA IDENTITY FULL on the server"
         return RowError(self._changes.named(message), "SQ3101", why, json.dumps(shown, default=str).encode())
 
-    def _not_sent(self, name: str) -> str:
+    def _missing_value_reason(self, name: str) -> str:
         return (
-            f'column "{name}": the server does not send a long value that did not change: '
-            "run ALTER TABLE … REPLICA IDENTITY FULL there"
+            f'column "{name}": the server does not send unchanged long values: '
+            "run ALTER TABLE … REPLICA IDENTITY FULL on the server"
         )
 
 
-def _numbers(tuples: _Tuples, count: int) -> Offsets:
-    """Return the number of each message's tuple, -1 where it has none."""
-    found = np.full(count, -1, np.int64)
-    found[tuples.messages] = np.arange(len(tuples.messages))
-    return found
+def _number_tuples(tuples: _Tuples, count: int) -> Offsets:
+    """Return the number of each message's tuple, or -1."""
+    numbers = np.full(count, -1, np.int64)
+    numbers[tuples.messages] = np.arange(len(tuples.messages))
+    return numbers
 
 
-def _ordered(gone: Mask, came: Mask, old: Offsets, new: Offsets) -> tuple[Offsets, NDArray[np.int64], Offsets]:
-    """Return where rows come from, their diffs, and their messages: what goes stands before what comes."""
-    messages = np.repeat(np.arange(len(gone)), gone.astype(np.int64) + came)
+def _order_rows(
+    deleted: Mask, inserted: Mask, old: Offsets, new: Offsets
+) -> tuple[Offsets, NDArray[np.int64], Offsets]:
+    """Return the sources of rows, their diffs, and their messages; a deleted row precedes the inserted one."""
+    messages = np.repeat(np.arange(len(deleted)), deleted.astype(np.int64) + inserted)
     first = np.ones(len(messages), bool)
     first[1:] = messages[1:] != messages[:-1]
-    leaves = first & gone[messages]
+    leaves = first & deleted[messages]
     return np.where(leaves, old[messages], new[messages]), np.where(leaves, -1, 1).astype(np.int64), messages
 
 
-def _taken(parts: list[pa.Array], places: Offsets, old: int, new: int) -> pa.Array:
-    """Return values of two arrays, one after the other, at places; the second as it is where that are just its own."""
+def _take_rows(parts: list[pa.Array], places: Offsets, old: int, new: int) -> pa.Array:
+    """Return the values at places in the concatenation of two arrays; the second array itself if it is all of them."""
     if len(places) == new and not (places != np.arange(old, old + new)).any():
         return parts[1]
     return pa.concat_arrays(parts).take(pa.array(places))
 
 
-def _without(values: pa.Array, where: Mask) -> pa.Array:
+def _mask_values(values: pa.Array, where: Mask) -> pa.Array:
     """Return values with NULL at some places."""
     return values.take(pa.array(np.arange(len(values)), mask=where))
 
 
-def _bits(rows: NDArray[np.bool_]) -> pa.Array:
-    """Return a bit a column from the lowest of the first byte on, NULL for rows that have none."""
+def _pack_bits(rows: NDArray[np.bool_]) -> pa.Array:
+    """Return a bit per column, from the lowest bit of the first byte; NULL for rows without a set bit."""
     packed = np.packbits(rows, axis=1, bitorder="little")
     offsets = pa.py_buffer(np.arange(0, packed.size + 1, packed.shape[1], dtype=np.int32))
     some = columnar.bitmap(np.asarray(rows.any(axis=1)))

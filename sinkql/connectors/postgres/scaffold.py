@@ -1,4 +1,4 @@
-"""A database's address → a connection, and a source of a publication, as `sinkql init` writes them."""
+"""Turn the address of a database into the connection and the source that `sinkql init` writes."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from sinkql.errors import SinkqlError
 from sinkql.printer.clause import ident, text
 
 _NEW = "sinkql"
-"""The publication that is proposed where there is none."""
+"""The publication to propose if the database has none."""
 _SSL = ("disable", "require", "verify-ca", "verify-full")
 _LISTED = 20
 
 
-def draft_connection(address: Address) -> ConnectionScaffold:
-    """Return the connection of an address; raises SQ4039 where it has no database."""
+def scaffold_connection(address: Address) -> ConnectionScaffold:
+    """Return the connection of an address; raise SQ4039 if the address has no database or several hosts."""
     host, port = address.hosts[0]
     if not address.path or len(address.hosts) > 1:
         why = "has no database" if not address.path else "has several hosts"
@@ -40,41 +40,42 @@ def draft_connection(address: Address) -> ConnectionScaffold:
     return ConnectionScaffold("POSTGRES", "pg", tuple(options), "PASSWORD", "PGPASSWORD")
 
 
-def draft_sources(
+def scaffold_sources(
     planned: logical.Connection, wanted: ScaffoldRequest, access: OutsideAccess
 ) -> Iterator[SourceScaffold]:
-    """Yield a source of the publication that has the most tables; of a new one where there is none."""
-    from sinkql.connectors.postgres.client import Login  # psycopg, only where a server is asked
-    from sinkql.connectors.postgres.facts import partitioned, publications, unpublished
+    """Yield a source of the publication with the most tables, or of a new publication."""
+    from sinkql.connectors.postgres.client import Login  # psycopg is loaded only to connect
+    from sinkql.connectors.postgres.facts import find_partitioned, find_unpublished, list_publications
 
-    with Login.planned(planned, access).connect() as connection:
-        found = publications(connection)
-        name = found[0] if found else _NEW
-        left = unpublished(connection, name) if found else []
-        roots = partitioned(connection, name) if found else []
+    login = Login.planned(planned, access)
+    with login.connect() as connection:
+        names = list_publications(connection)
+        name = names[0] if names else _NEW
+        left = find_unpublished(connection, name) if names else []
+        roots = find_partitioned(connection, name) if names else []
     notes = []
-    if found[1:]:
-        notes.append(f"Other publications of the database: {', '.join(found[1:])}.")
+    if names[1:]:
+        notes.append(f"Other publications of the database: {', '.join(names[1:])}.")
     if roots:
         listed = ", ".join(quoted(schema) + "." + quoted(table) for schema, table in roots)
-        notes.append(f"The publication has each partition of {listed} as a table of its own.")
-        notes.append("To have partitioned tables as one, run on the server")
+        notes.append(f"The publication has each partition of {listed} as a separate table.")
+        notes.append("To publish partitioned tables as one table, run on the server")
         notes.append(f"ALTER PUBLICATION {quoted(name)} SET (publish_via_partition_root = true);")
     if left:
         more = f" and {len(left) - _LISTED} more" if len(left) > _LISTED else ""
         written = ", ".join(quoted(schema) + "." + quoted(table) for schema, table in left[:_LISTED])
-        notes.append(f"The publication does not have {written}{more}. To read one, run on the server")
+        notes.append(f"The publication does not have {written}{more}. To add one, run on the server")
         first = ".".join(map(quoted, left[0]))
         notes.append(f"ALTER PUBLICATION {quoted(name)} ADD TABLE {first};")
-    database = planned.options["database"]
+    database = login.options.database
     clauses = f"FROM POSTGRES CONNECTION {wanted.connection} (PUBLICATION {text(name)})"
     yield SourceScaffold(relation_name(f"{database}_source"), database, (clauses,), tuple(notes), whole=True)
 
 
 def table_options(table: logical.SourceTable) -> str:
-    """Return the clause that reads columns as text whose types are not supported."""
+    """Return the clause that reads columns of unsupported types as text."""
     server = codec.convert(table.options["server"], ServerTable)
-    columns = [ident(ast.Ident(each.name)) for each in server.columns if each.sql_type is None]
+    columns = [ident(ast.Ident(column.name)) for column in server.columns if column.sql_type is None]
     return f" WITH (TEXT COLUMNS ({', '.join(columns)}))" if columns else ""
 
 

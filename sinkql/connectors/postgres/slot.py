@@ -1,7 +1,7 @@
-"""What a server keeps for a source: its replication slot, and places in the server's log as positions.
+"""Replication slots, positions in the server's log, and snapshots.
 
-A position is a timeline of the server and a place in its log, in hexadecimal digits: after a failover places go on from
-where the timelines part, so that positions sort as commits do, and one of changes that a failover lost is known.
+A position is a timeline and a place in the log, in hexadecimal digits. After a failover, places continue from the point
+at which the timelines part. So positions sort as commits do, and a position of a lost change is recognized.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import psycopg
+from psycopg import sql
 
-from sinkql.connector_api.cdc import Position
+from sinkql.connector_api.cdc import SKIP, Position
 from sinkql.errors import SinkqlError
 
 Connection = psycopg.Connection[tuple[Any, ...]]
+Query = str | sql.Composed
 _PATIENCE_S = 60
 _BREATH_S = 0.02
 _FAILOVER_VERSION = 170000
@@ -28,8 +30,19 @@ def slot_name(source_id: str) -> str:
 
 
 def application_name(source_id: str) -> str:
-    """Return what connections of a source are called on the server."""
+    """Return the application name of a source's connections."""
     return f"sinkql {source_id}"
+
+
+def query_row(connection: Connection, query: Query, *values: object) -> tuple[Any, ...]:
+    """Return the row of a query that always has one."""
+    (row,) = connection.execute(query, values or None)
+    return row
+
+
+def query_value(connection: Connection, query: Query, *values: object) -> Any:
+    """Return the value of a query with one row of one column."""
+    return query_row(connection, query, *values)[0]
 
 
 # --- positions --------------------------------------------------------------------------------------------------------
@@ -37,7 +50,7 @@ def application_name(source_id: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Timelines:
-    """The server's timeline, and the earlier ones that it came from, with the places at which they ended."""
+    """The server's timeline, and its earlier timelines with the places at which they ended."""
 
     current: int
     earlier: tuple[tuple[int, int], ...] = ()
@@ -50,24 +63,34 @@ class Timelines:
         return f"{self.current:08x}{place:016x}"
 
     def place(self, position: Position) -> int | None:
-        """Return the place of a position; None where the server has no such part of its log."""
+        """Return the place of a position; None if the server's log does not contain it."""
         place = int(position[8:], 16)
         return place if self.position(place) == position else None
 
 
+def identify_server(replication: Connection) -> tuple[str, Timelines]:
+    """Return the system identifier of the server of a replication connection, and its timelines."""
+    system, timeline, *_ = query_row(replication, "IDENTIFY_SYSTEM")
+    timeline = int(timeline)
+    if timeline == 1:
+        return system, Timelines(timeline)
+    _, content = query_row(replication, f"TIMELINE_HISTORY {timeline}")
+    return system, Timelines(timeline, read_history(content if isinstance(content, str) else bytes(content).decode()))
+
+
 def read_history(content: str) -> tuple[tuple[int, int], ...]:
-    """Return the timelines of a history file, and where each ended."""
+    """Return the timelines of a history file, and the places at which they ended."""
     lines = [line.split() for line in content.splitlines() if line.strip() and not line.startswith("#")]
     return tuple((int(timeline), read_place(place)) for timeline, place, *_ in lines)
 
 
 def read_place(text: str) -> int:
-    """Return a place in the log that Postgres has written."""
+    """Return a place in the log from its text."""
     high, low = text.split("/")
     return int(high, 16) << 32 | int(low, 16)
 
 
-def shown(place: int) -> str:
+def format_place(place: int) -> str:
     """Return a place in the log as Postgres writes it."""
     return f"{place >> 32:X}/{place & 0xFFFFFFFF:X}"
 
@@ -77,7 +100,7 @@ def shown(place: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ServerSnapshot:
-    """What pg_current_snapshot says: transactions before `first` have ended, those from `last` on have not begun."""
+    """A result of pg_current_snapshot: transactions before `first` have ended, those from `last` on have not begun."""
 
     first: int
     last: int
@@ -85,20 +108,20 @@ class ServerSnapshot:
 
     @classmethod
     def read(cls, text: str) -> ServerSnapshot:
-        """Read what Postgres prints."""
+        """Parse the text that Postgres prints."""
         first, last, running = text.split(":")
-        return cls(int(first), int(last), frozenset(int(each) for each in running.split(",") if each))
+        return cls(int(first), int(last), frozenset(int(number) for number in running.split(",") if number))
 
     def unseen(self, ids: Sequence[Any]) -> int | None:
-        """Return the place of the first of these transactions that it does not see; None where it sees all."""
-        return next((place for place, each in enumerate(ids) if not self._sees(each)), None)
+        """Return the place of the first transaction that the snapshot does not see; None if it sees all."""
+        return next((place for place, id_ in enumerate(ids) if not self._sees_transaction(id_)), None)
 
     def certain(self, ids: Sequence[Any]) -> bool:
-        """Tell that it is known of all transactions whether it sees them."""
+        """Return True: the visibility of each transaction is known."""
         return True
 
-    def _sees(self, id_: int) -> bool:
-        """Tell of a transaction by the lower 32 bits of its number, which the stream has."""
+    def _sees_transaction(self, id_: int) -> bool:
+        """Return whether the snapshot sees a transaction, by the lower 32 bits of its id, as in the stream."""
         number = self.last - ((self.last - id_ + _HALF) % _ALL - _HALF)
         return number < self.first or (number < self.last and number not in self.running)
 
@@ -110,9 +133,9 @@ _ALL, _HALF = 1 << 32, 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A replication slot: what is confirmed, None while it is being made, and who reads it.
+    """A replication slot: its confirmed place (None during its creation), and the process that reads it.
 
-    `lost` says why it is of no use any more, and what keeps the next one from that.
+    `lost` is the reason and the remedy if the slot is no longer usable.
     """
 
     name: str
@@ -125,11 +148,11 @@ class Slot:
 _REASONS_VERSION = 170000
 _REASONS = {
     "idle_timeout": (
-        "nobody read its slot for longer than the server's idle_replication_slot_timeout",
+        "its slot was unread for longer than the server's idle_replication_slot_timeout",
         "Raise that setting, or set it to 0.",
     ),
     "rows_removed": (
-        "the server is a standby, and rows of its catalog that the slot needed were removed on the primary",
+        "the server is a standby, and the primary removed catalog rows that the slot needed",
         "Set hot_standby_feedback = on on the standby.",
     ),
     "wal_level_insufficient": (
@@ -137,7 +160,7 @@ _REASONS = {
         "Set wal_level = 'logical' on the primary, and restart it.",
     ),
 }
-_REMOVED = ("the server has removed changes that were not read yet", "Raise max_slot_wal_keep_size on the server.")
+_REMOVED = ("the server has removed unread changes", "Raise max_slot_wal_keep_size on the server.")
 _SLOT = """
 SELECT s.confirmed_flush_lsn::text, s.wal_status, s.active_pid, a.application_name, {reason}
 FROM pg_replication_slots AS s LEFT JOIN pg_stat_activity AS a ON a.pid = s.active_pid
@@ -157,29 +180,30 @@ def find_slot(connection: Connection, name: str) -> Slot | None:
 
 
 def make_slot(connection: Connection, name: str, source: str) -> int:
-    """Return what the slot has confirmed, made where there is none; all before it is seen by every later snapshot.
+    """Return the confirmed place of a slot, creating the slot if it is missing.
 
-    To make one, the server waits for transactions that run. One whose commit waits for a standby is in no snapshot yet,
-    though it may be before the slot: so all that have begun are waited for, too. One that is being made, perhaps for a
-    process that has died by now, is waited for as well.
+    Every later snapshot sees all changes before that place. To create a slot, the server waits for running
+    transactions. A transaction whose commit waits for a standby is in no snapshot yet, though it may be before the
+    slot. So this function waits for all transactions that have begun. It also waits for a slot in creation, perhaps by
+    a process that died.
     """
     until = time.monotonic() + _PATIENCE_S
     while True:
-        found = find_slot(connection, name)
-        if found is not None and found.confirmed is not None:
+        slot = find_slot(connection, name)
+        if slot is not None and slot.confirmed is not None:
             break
-        if found is None:
+        if slot is None:
             _create_slot(connection, name, source)
             continue
         if time.monotonic() > until:
-            raise _waiting(source)
+            raise _waiting_error(source)
         time.sleep(_BREATH_S)
     last = _next_transaction(connection)
     while server_snapshot(connection).first < last:
         if time.monotonic() > until:
-            raise _waiting(source)
+            raise _waiting_error(source)
         time.sleep(_BREATH_S)
-    return found.confirmed
+    return slot.confirmed
 
 
 def _create_slot(connection: Connection, name: str, source: str) -> None:
@@ -188,74 +212,101 @@ def _create_slot(connection: Connection, name: str, source: str) -> None:
         connection.execute(f"SET statement_timeout = '{_PATIENCE_S}s'")
         connection.execute(f"SELECT pg_create_logical_replication_slot(%s, 'pgoutput'{more})", [name])
     except psycopg.errors.DuplicateObject:
-        pass  # another process was faster
+        pass  # another process created it
     except psycopg.errors.QueryCanceled as error:
-        raise _waiting(source) from error
+        raise _waiting_error(source) from error
     except psycopg.errors.ConfigurationLimitExceeded as error:
         raise SinkqlError(
             "SQ3707",
             "all replication slots of the server are in use",
-            hint="Raise max_replication_slots and restart the server, or drop a slot that nobody reads: "
+            hint="Raise max_replication_slots and restart the server, or drop an unused slot: "
             "SELECT slot_name FROM pg_replication_slots WHERE NOT active;",
         ) from error
     finally:
         connection.execute("SET statement_timeout = 0")
 
 
-def _next_transaction(connection: Connection) -> int:
-    """Return a number that no transaction has which has begun to write.
+def retained_bytes(connection: Connection, name: str, end: str) -> int:
+    """Return the bytes of the log before `end` that the server retains for a slot."""
+    query = f"SELECT pg_wal_lsn_diff(({end})::pg_lsn, restart_lsn) FROM pg_replication_slots WHERE slot_name = %s"
+    return int(query_value(connection, f"SELECT coalesce(({query}), 0)::int8", name))
 
-    It is not what a snapshot ends with: one that still runs may be beyond that. A standby has no numbers to give.
+
+def _next_transaction(connection: Connection) -> int:
+    """Return an id that is higher than that of any transaction that has begun to write.
+
+    The end of a snapshot may be lower than a running transaction. A standby assigns no ids.
     """
     query = "CASE WHEN pg_is_in_recovery() THEN pg_snapshot_xmax(pg_current_snapshot()) ELSE pg_current_xact_id() END"
-    row = connection.execute(f"SELECT ({query})::text").fetchone()
-    assert row is not None
-    return int(row[0])
+    return int(query_value(connection, f"SELECT ({query})::text"))
 
 
 def server_snapshot(connection: Connection) -> ServerSnapshot:
-    """Return what a snapshot sees now, or in the transaction of the connection."""
-    row = connection.execute("SELECT pg_current_snapshot()::text").fetchone()
-    assert row is not None
-    return ServerSnapshot.read(row[0])
+    """Return the present snapshot, or that of the connection's transaction."""
+    return ServerSnapshot.read(query_value(connection, "SELECT pg_current_snapshot()::text"))
 
 
-def _waiting(source: str) -> SinkqlError:
+def _waiting_error(source: str) -> SinkqlError:
     return SinkqlError(
         "SQ3708",
-        f'source "{source}" waits for transactions of its server that began before it',
-        hint="Wait, or end those that were forgotten: SELECT pid, query FROM pg_stat_activity ORDER BY xact_start; on "
-        "the server lists them. It is tried again.",
+        f'source "{source}" waits for earlier transactions of its server',
+        hint="Wait, or end idle transactions: SELECT pid, query FROM pg_stat_activity ORDER BY xact_start; on the "
+        "server lists them. SinkQL retries automatically.",
     )
 
 
 def free_slot(connection: Connection, slot: Slot, application: str, source: str) -> Slot | None:
-    """End a reader of the slot that is an earlier one of the same source; raises SQ3706 for another one.
+    """End an earlier reader of the same source; raise SQ3706 for any other reader.
 
-    Return the slot as it is then: until it ended, the reader may have confirmed more. None where it is gone.
+    Return the slot afterwards, because the reader may have confirmed more. None if the slot was dropped.
     """
     until = time.monotonic() + _PATIENCE_S
-    found: Slot | None = slot
-    while found is not None and found.reader is not None:
-        if found.application not in (application, None) or time.monotonic() > until:
+    current: Slot | None = slot
+    while current is not None and current.reader is not None:
+        if current.application not in (application, None) or time.monotonic() > until:
             raise SinkqlError(
                 "SQ3706",
-                f'another program reads the replication slot of source "{source}": {found.application or "unknown"}',
-                hint=f"End it on the server with SELECT pg_terminate_backend({found.reader}); It is tried again.",
+                f'another program reads the replication slot of source "{source}": {current.application or "unknown"}',
+                hint=f"End it on the server with SELECT pg_terminate_backend({current.reader}); SinkQL then retries.",
             )
-        connection.execute("SELECT pg_terminate_backend(%s)", [found.reader])
+        connection.execute("SELECT pg_terminate_backend(%s)", [current.reader])
         time.sleep(_BREATH_S)
-        found = find_slot(connection, slot.name)
-    return found
+        current = find_slot(connection, slot.name)
+    return current
+
+
+def acquire_slot(connection: Connection, source_id: str, source: str, place: int) -> int | None:
+    """Check that a source's slot has the changes after a place, end an earlier reader, and return the confirmed place.
+
+    Raise SQ3701 if the slot is missing, SQ3702 if it has lost changes, and SQ3706 if another program reads it.
+    """
+    name = slot_name(source_id)
+    slot = find_slot(connection, name)
+    if slot is not None:
+        slot = free_slot(connection, slot, application_name(source_id), source)
+    if slot is None:
+        message = f'the replication slot "{name}" of source "{source}" is no longer on the server'
+        raise SinkqlError("SQ3701", message, hint=SKIP)
+    if slot.lost is not None:
+        message = f'source "{source}" has lost changes: {slot.lost[0]}'
+        raise SinkqlError("SQ3702", message, hint=f"{SKIP} {slot.lost[1]}")
+    if slot.confirmed is not None and slot.confirmed > place:
+        raise SinkqlError(
+            "SQ3702",
+            f'source "{source}" has lost changes: the server has none before {format_place(slot.confirmed)}, '
+            f"and the source needs those from {format_place(place)} on",
+            hint=SKIP,
+        )
+    return slot.confirmed
 
 
 def drop_slot(connection: Connection, source_id: str, source: str) -> None:
-    """Drop a source's slot, if there is one."""
-    found = find_slot(connection, slot_name(source_id))
-    if found is None:
+    """Drop a source's slot if it exists."""
+    slot = find_slot(connection, slot_name(source_id))
+    if slot is None:
         return
-    free_slot(connection, found, application_name(source_id), source)
+    free_slot(connection, slot, application_name(source_id), source)
     try:
-        connection.execute("SELECT pg_drop_replication_slot(%s)", [found.name])
+        connection.execute("SELECT pg_drop_replication_slot(%s)", [slot.name])
     except psycopg.errors.UndefinedObject:
         return

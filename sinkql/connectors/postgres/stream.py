@@ -1,19 +1,14 @@
-"""A source's slot on a server → the changes of its tables (`sinkql.connector_api.cdc.Stream`)."""
+"""Stream the changes of a source's tables from its replication slot (`sinkql.connector_api.cdc.Stream`)."""
 
 from __future__ import annotations
 
-import select
-import struct
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import psycopg
-from psycopg import sql
 
-from sinkql.connector_api import dead_connection
 from sinkql.connector_api.cdc import (
     SKIP,
     CapturedSource,
@@ -21,73 +16,62 @@ from sinkql.connector_api.cdc import (
     Event,
     Position,
     PositionAdvanced,
-    SchemaChanged,
     Snapshot,
     TableRows,
 )
-from sinkql.connectors.postgres.chunk import END, Connect, DroppedError, PostgresChunkRead, Query, complete
-from sinkql.connectors.postgres.client import guarded, works
+from sinkql.connector_api.read_history import ReadHistory
+from sinkql.connectors.postgres.chunk import END, ConnectionOpener, DroppedError, PostgresChunkRead, Query, complete
 from sinkql.connectors.postgres.column import binary_as_text
-from sinkql.connectors.postgres.gap_detection import PublicationWatch, SentTables, forget_known, read_publication
-from sinkql.connectors.postgres.history_check import HistoryCheck, OtherServerError, ReadHistories
+from sinkql.connectors.postgres.connection import PostgresConnection
+from sinkql.connectors.postgres.gap_detection import PublicationWatch, forget_known
+from sinkql.connectors.postgres.history_check import HistoryCheck, OtherServerError, ReadTransaction
 from sinkql.connectors.postgres.pgoutput import HEADER, Messages
 from sinkql.connectors.postgres.publication import UNKNOWN
+from sinkql.connectors.postgres.publication_monitor import PublicationMonitor
+from sinkql.connectors.postgres.replication import Replication
 from sinkql.connectors.postgres.rows import GarbledError
 from sinkql.connectors.postgres.slot import (
     Connection,
     Timelines,
+    acquire_slot,
     application_name,
     drop_slot,
     find_slot,
-    free_slot,
+    format_place,
+    identify_server,
     make_slot,
-    read_history,
+    query_value,
     read_place,
+    retained_bytes,
     server_snapshot,
-    shown,
     slot_name,
 )
 from sinkql.connectors.postgres.type import server_table
 from sinkql.errors import SinkqlError
 
-_BLOCK = 8 << 20
-_FEEDBACK_S = 1.0
-_QUESTION_S = 0.2
-_LAST_CHANCE_MS = 1000
-_WATCH_S = 1.0
-_WATCH_TIMES = 20
-"""What looking at many tables, or at a server that is slow to answer, takes of the time at most is one in so many."""
-_DATA, _KEEPALIVE = b"wk"
-_COMMIT = ord("C")
-_BINARY_VERSION = 140000
 _MOST_RETAINED = 10 << 30
-_SETTINGS = (
-    "SET DateStyle = 'ISO'", "SET IntervalStyle = 'postgres'", "SET TimeZone = 'UTC'", "SET extra_float_digits = 3",
-    "SET bytea_output = 'hex'", "SET statement_timeout = 0", "SET idle_session_timeout = 0",
-)  # fmt: skip
-"""How values are written where they are sent as text."""
-
-
-_SENT_TO = END.replace("_insert_", "_flush_")
-"""Up to where the server sends."""
 
 
 class Server(Protocol):
-    """Where a source's database is."""
+    """The server with a source's database."""
 
     @property
-    def options(self) -> Mapping[str, Any]:
+    def options(self) -> PostgresConnection:
         """Return the options of its connection."""
 
     def connect(self, *, replication: bool = False, application: str = ...) -> Connection:
-        """Open a connection; raises SinkqlError."""
+        """Open a connection; raise SinkqlError."""
 
 
-Failed = Callable[[psycopg.Error, Mapping[str, Any]], SinkqlError]
+Failed = Callable[[psycopg.Error, PostgresConnection], SinkqlError]
 
 
 class PostgresStream:
-    """Read one source's slot, and parts of its tables."""
+    """Reads the slot of one source, and chunks of its tables.
+
+    `begin` opens the replication connection. All queries go through a second connection, and each chunk opens another
+    one.
+    """
 
     unit = "bytes"
 
@@ -97,28 +81,22 @@ class PostgresStream:
         self._failed = failed
         self._slot = slot_name(source.id)
         self._application = application_name(source.id)
-        self._asking: Connection | None = None
-        self._receiving: Connection | None = None
+        self._connection: Connection | None = None
         self._timelines: Timelines | None = None
+        self._replication: Replication | None = None
         self._messages: Messages | None = None
+        self._monitor: PublicationMonitor | None = None
         self._stops: tuple[Position, ...] = ()
-        self._parts: list[bytes | memoryview] = []
-        self._size = self._whole = 0
-        self._moved = self._to = self._confirmed = 0
-        self._told_at = self._heard = 0.0
+        self._to = self._confirmed = 0
         self._widths: dict[str, float] = {}
-        self._watch: PublicationWatch | None = None
-        self._seen: _Seen | None = None
-        self._watch_again_at = self._looked_at = float("-inf")
-        self._standings = ReadHistories(source.notes)
-        self._comparing: HistoryCheck | None = None
+        self._history = ReadHistory(ReadTransaction, source.notes)
 
     # --- the server ---------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Check that the server still is the one that was read, and has what is needed."""
-        with self._failures():
-            self._known()
+        """Check that the server is the one that was read, and can send changes."""
+        with self._translate_errors():
+            self._server_timelines()
             level = self._ask("SELECT current_setting('wal_level')")
             if level != "logical":
                 raise SinkqlError(
@@ -127,422 +105,257 @@ class PostgresStream:
                     hint="Run ALTER SYSTEM SET wal_level = 'logical' on the server, and restart it.",
                 )
             if not self._ask("SELECT count(*) FROM pg_publication WHERE pubname = %s", self._publication):
-                raise self._unpublished()
+                raise self._unpublished_error()
 
     @property
     def _publication(self) -> str:
         name: str = self._source.options["publication"]
         return name
 
-    def _unpublished(self) -> SinkqlError:
+    def _unpublished_error(self) -> SinkqlError:
         return SinkqlError(
             "SQ3704",
-            f'publication "{self._publication}" of source "{self._source.name}" is not in the database, or was not '
+            f'the database has no publication "{self._publication}" of source "{self._source.name}", or had none '
             "when rows changed",
-            hint=f'Run CREATE PUBLICATION "{self._publication}" FOR TABLE … on the server, unless it is there '
-            f"again. What changed in between is not sent: {SKIP[0].lower()}{SKIP[1:]}",
+            hint=f'If it is missing, run CREATE PUBLICATION "{self._publication}" FOR TABLE … on the server. The '
+            f"server does not send the changes made without it: {SKIP[0].lower()}{SKIP[1:]}",
         )
 
-    def _known(self) -> Timelines:
-        """Return the server's timelines; raises SQ3703 for another server."""
-        expected = self._source.options.get("tuning", {}).get("system")
-        if self._timelines is None and expected != UNKNOWN:
-            self._timelines = self._identified(expected)
+    def _server_timelines(self) -> Timelines:
+        """Return the server's timelines; raise SQ3703 for another server."""
+        if self._timelines is None and self._system != UNKNOWN:
+            self._timelines = self._identify_server()
         return self._timelines or Timelines(1)
 
-    def _identified(self, expected: str | None) -> Timelines:
-        with self._server.connect(replication=True, application=self._application) as link:
-            row = link.execute("IDENTIFY_SYSTEM").fetchone()
-            assert row is not None
-            system, timeline = row[0], int(row[1])
-            if expected not in (None, system):
-                raise SinkqlError(
-                    "SQ3703",
-                    f'the server of source "{self._source.name}" is not the one that was read: '
-                    f"its system identifier is {system}, and was {expected}",
-                    hint="Correct HOST and PORT of the connection, or put the server back. If the tables have moved "
-                    "to this one, as after pg_upgrade, run ALTER SOURCE … REFRESH REFERENCES, and start the sinks: if "
-                    f"they report that the slot is not there, {SKIP[0].lower()}{SKIP[1:]}",
-                )
-            earlier: tuple[tuple[int, int], ...] = ()
-            if timeline > 1:
-                history = link.execute(f"TIMELINE_HISTORY {timeline}").fetchone()
-                assert history is not None
-                content = history[1]
-                earlier = read_history(content if isinstance(content, str) else bytes(content).decode())
-        return Timelines(timeline, earlier)
+    @property
+    def _system(self) -> str | None:
+        """The system identifier of the server that was read."""
+        system: str | None = self._source.options.get("tuning", {}).get("system")
+        return system
+
+    def _identify_server(self) -> Timelines:
+        with self._server.connect(replication=True, application=self._application) as connection:
+            system, timelines = identify_server(connection)
+        if self._system in (None, system):
+            return timelines
+        raise SinkqlError(
+            "SQ3703",
+            f'the server of source "{self._source.name}" is not the one that was read: its system identifier is '
+            f"{system}, and was {self._system}",
+            hint="Correct HOST and PORT of the connection, or restore the server. If the tables have moved to this "
+            "server, for example by pg_upgrade, run ALTER SOURCE … REFRESH REFERENCES and start the sinks. If they "
+            f"report a missing slot, {SKIP[0].lower()}{SKIP[1:]}",
+        )
 
     def create(self) -> Position:
-        """Have the server keep changes for this source from now on, unless it does, and return from where on."""
-        with self._failures():
-            return self._known().position(make_slot(self._ordinary(), self._slot, self._source.name))
+        """Create the source's slot if it is missing, and return the position from which it has changes."""
+        with self._translate_errors():
+            return self._server_timelines().position(make_slot(self._query_connection(), self._slot, self._source.name))
 
     def end(self) -> Position:
-        """Return the server's present end: what has committed by now is received up to there."""
-        with self._failures():
-            place = read_place(self._ask(f"SELECT {END}"))
+        """Return the present end of the server's log, up to which all committed changes will be received."""
+        position = self.known()
         self.flush()
-        return self._known().position(place)
+        return position
 
     def known(self) -> Position:
         """Return the end of the server's log."""
-        with self._failures():
-            return self._known().position(read_place(self._ask(f"SELECT {END}")))
+        with self._translate_errors():
+            return self._server_timelines().position(read_place(self._ask(f"SELECT {END}")))
 
     def number(self, position: Position) -> int:
         """Return a position's place in the server's log."""
         return int(position[8:] or "0", 16)
 
     def look(self) -> Snapshot:
-        """Return what a snapshot sees now."""
-        with self._failures():
-            return server_snapshot(self._ordinary())
+        """Return the present snapshot."""
+        with self._translate_errors():
+            return server_snapshot(self._query_connection())
 
     def flush(self) -> None:
-        """Have the server's log reach the last `high`, also where nobody writes.
+        """Advance the server's log past the last high watermark, even on an idle server.
 
-        A transaction that has a number and changes nothing: it waits for no standby.
+        An empty transaction with an id does that: its commit waits for no standby.
         """
-        with self._failures():
+        with self._translate_errors():
             if not self._ask("SELECT pg_is_in_recovery()"):
                 self._ask("SELECT pg_current_xact_id()::text")
 
     def retained(self) -> int:
-        """Return how many bytes the server keeps for this reader."""
-        with self._failures():
-            return int(
-                self._ask(
-                    f"SELECT coalesce((SELECT pg_wal_lsn_diff(({END})::pg_lsn, restart_lsn) FROM pg_replication_slots "
-                    "WHERE slot_name = %s), 0)::int8",
-                    self._slot,
-                )
-            )
+        """Return the bytes of its log that the server retains for this source."""
+        with self._translate_errors():
+            return retained_bytes(self._query_connection(), self._slot, END)
 
     def most_retained(self) -> int:
-        """Return how many bytes it may keep before that harms the server."""
-        with self._failures():
+        """Return the bytes that the server can retain without harm."""
+        with self._translate_errors():
             setting = "SELECT setting::int8 FROM pg_settings WHERE name = 'max_slot_wal_keep_size'"
             megabytes = int(self._ask(setting) or -1)
         return _MOST_RETAINED if megabytes < 0 else min(_MOST_RETAINED, (megabytes << 20) // 2)
 
     def chunk(self, table: CapturedTable) -> PostgresChunkRead:
-        """Return a read of a table, that has not begun; it goes through a connection of its own."""
-        opener = Connect(lambda: self._server.connect(application=self._application), self._failure)
-        return PostgresChunkRead(Query.of(table), self._source.name, opener, self._known().position, self._widths)
+        """Return a read of a table that has not begun; it opens a separate connection."""
+        opener = ConnectionOpener(lambda: self._server.connect(application=self._application), self._translate)
+        position = self._server_timelines().position
+        return PostgresChunkRead(Query.of(table), self._source.name, opener, position, self._widths)
 
     def complete(self, table: CapturedTable, rows: TableRows, ids: Sequence[Any]) -> tuple[TableRows, Position | None]:
-        """Fill the holes of rows whose key changed from the server, by the new key; a table that is gone has no row."""
+        """Fill the unchanged values of rows whose key changed, by the new key; a dropped table has no rows."""
         try:
             return complete(lambda: self.chunk(table), rows, ids)
         except DroppedError:
             return rows, self.end()
 
     def renew(self) -> None:
-        """Drop the slot."""
-        with self._failures():
-            drop_slot(self._ordinary(), self._source.id, self._source.name)
+        """Drop the slot, and delete all that is recorded of the server."""
+        with self._translate_errors():
+            drop_slot(self._query_connection(), self._source.id, self._source.name)
         forget_known(self._source.notes)
-        self._standings.clear()
+        self._history.clear()
 
     def close(self) -> None:
-        """Leave the server."""
-        for each in (self._asking, self._receiving):
-            if each is not None:
-                each.close()
-        self._asking = self._receiving = None
+        """Close the connections."""
+        if self._connection is not None:
+            self._connection.close()
+        if self._replication is not None:
+            self._replication.close()
+        self._connection = self._replication = None
 
     # --- changes ------------------------------------------------------------------------------------------------------
 
     def follows(self, after: Position) -> bool:
-        """Tell whether the slot is there, and has confirmed nothing of it."""
-        with self._failures():
-            place, slot = self._known().place(after), find_slot(self._ordinary(), self._slot)
+        """Return whether the slot still has all changes after a position."""
+        with self._translate_errors():
+            place, slot = self._server_timelines().place(after), find_slot(self._query_connection(), self._slot)
         if place is None or slot is None or slot.lost is not None:
             return False
         return slot.confirmed is not None and slot.confirmed <= place
 
     def begin(self, after: Position, tables: Sequence[CapturedTable], stops: Sequence[Position] = ()) -> None:
-        """Start to receive what comes after a position."""
-        with self._failures():
-            timelines = self._known()
+        """Start to receive the changes after a position."""
+        with self._translate_errors():
+            timelines = self._server_timelines()
             place = timelines.place(after)
             if place is None:
-                raise self._lost_at_failover(after)
-            confirmed = self._free_slot(place)
-            self._messages = Messages(tables, timelines.position, after)
-            self._messages.standings = self._standings.received
-            last = self._standings.last(place)
+                raise self._lost_error(after)
+            confirmed = acquire_slot(self._query_connection(), self._source.id, self._source.name, place)
+            self._messages = Messages(tables, timelines.position, after, self._history.received)
+            last = self._history.last(place)
+            check = None
             if last is not None and confirmed is not None and confirmed < last.end:
-                self._comparing = HistoryCheck(last, place, HEADER)
+                check = HistoryCheck(last, place, HEADER)
             self._stops, self._to = tuple(stops), place
-            self._watch = PublicationWatch.of(self._publication, self._source.notes, tables)
-            self._start(place, binary=all(map(self._takes_binary, tables)))
+            watch = PublicationWatch.of(self._publication, self._source.notes, tables)
+            self._monitor = PublicationMonitor(watch, self._unpublished_error)
+            connection = self._server.connect(replication=True, application=self._application)
+            self._replication = Replication(connection, self._confirmed, check)
+            binary = all(map(_can_take_binary, tables))
+            self._replication.start(self._slot, self._publication, place, binary=binary)
             self._check_end(after, place)
 
-    def _takes_binary(self, table: CapturedTable) -> bool:
-        """Tell whether each column that is read as text is text in its binary form."""
-        return all(not each.as_text or binary_as_text(each.type) for each in server_table(table.options).columns)
-
-    def _free_slot(self, place: int) -> int | None:
-        """Check that the slot is there with what comes after a place, and that no other process reads it.
-
-        Return what it has confirmed.
-        """
-        name, connection = self._source.name, self._ordinary()
-        slot = find_slot(connection, self._slot)
-        if slot is not None:
-            slot = free_slot(connection, slot, self._application, name)
-        if slot is None:
-            raise SinkqlError(
-                "SQ3701",
-                f'the replication slot "{self._slot}" of source "{name}" is not on the server any more',
-                hint=SKIP,
-            )
-        if slot.lost is not None:
-            raise SinkqlError(
-                "SQ3702",
-                f'source "{name}" has lost changes: {slot.lost[0]}',
-                hint=f"{SKIP} {slot.lost[1]}",
-            )
-        if slot.confirmed is not None and slot.confirmed > place:
-            raise SinkqlError(
-                "SQ3702",
-                f'source "{name}" has lost changes: the server has none before {shown(slot.confirmed)}, '
-                f"and {shown(place)} is wanted",
-                hint=SKIP,
-            )
-        return slot.confirmed
-
     def _check_end(self, after: Position, place: int) -> None:
-        """Check that the server that sends what follows a place has what is before it.
+        """Check that the server's log contains the place from which it sends.
 
-        It would wait until its log comes there, with other changes. One that was a standby when it was asked for its
-        timeline may have taken over since.
+        Otherwise the server would wait until its log reaches the place, with other changes. A standby may have been
+        promoted since its timeline was read.
         """
-        expected = self._source.options.get("tuning", {}).get("system")
-        moved = expected != UNKNOWN and self._identified(expected) != self._timelines
-        follows = self._ask("SELECT pg_is_in_recovery()")
+        moved = self._system != UNKNOWN and self._identify_server() != self._timelines
+        is_standby = self._ask("SELECT pg_is_in_recovery()")
         if not moved and read_place(self._ask(f"SELECT {END}")) >= place:
             return
-        if moved or follows:
+        if moved or is_standby:
             raise SinkqlError(
                 "SQ4413",
-                "the server is a standby that has not received all, or takes over",
-                hint="Wait until it has; it is tried again.",
+                "the server is a standby that is still catching up or being promoted",
+                hint="Wait until it has finished. SinkQL retries automatically.",
             )
-        raise self._lost_at_failover(after)
+        raise self._lost_error(after)
 
-    def _lost_at_failover(self, after: Position) -> SinkqlError:
+    def _lost_error(self, after: Position) -> SinkqlError:
         return SinkqlError(
             "SQ3709",
-            f'the server of source "{self._source.name}" does not have the changes up to '
-            f"{shown(int(after[8:], 16))}, which were read already",
-            detail="It was put back from a copy, or replaced by a standby that lacks them.",
+            f'the server of source "{self._source.name}" lacks changes up to {format_place(self.number(after))} that '
+            "were already read",
+            detail="It was restored from a backup, or replaced by a standby that lacks them.",
             hint=SKIP,
         )
 
-    def _start(self, place: int, *, binary: bool) -> None:
-        link = self._receiving = self._server.connect(replication=True, application=self._application)
-        for setting in _SETTINGS:
-            if "idle_session" not in setting or link.info.server_version >= _BINARY_VERSION:
-                link.execute(setting)
-        options = ["proto_version '1'", "publication_names {}"]
-        if binary and link.info.server_version >= _BINARY_VERSION:
-            options.append("binary 'true'")
-        names = sql.Literal('"' + self._publication.replace('"', '""') + '"')
-        begin = place if self._comparing is None else self._comparing.wanted.commit
-        command = sql.SQL(f"START_REPLICATION SLOT {self._slot} LOGICAL {shown(begin)} ({', '.join(options)})")
-        with guarded(link):
-            result = link.pgconn.exec_(command.format(names).as_bytes(link))
-        if result.status != psycopg.pq.ExecStatus.COPY_BOTH:
-            raise psycopg.errors.error_from_result(result)
-        self._heard = time.monotonic()
-
     def receive(self, seconds: float) -> Sequence[Event]:
-        """Wait up to so long, and return what came: up to about 8 MB, whole transactions where they are shorter."""
-        assert self._receiving is not None, "it has not begun"
-        assert self._messages is not None
-        with self._failures():
+        """Wait for changes up to a number of seconds, and return their events.
+
+        The events contain complete transactions, or parts of about 8 MB of a longer one.
+        """
+        replication, messages, monitor = self._replication, self._messages, self._monitor
+        assert replication is not None, "the stream has not begun"
+        assert messages is not None
+        assert monitor is not None
+        with self._translate_errors():
             try:
-                self._receive(self._receiving, time.monotonic() + seconds)
+                replication.receive(time.monotonic() + seconds)
             except OtherServerError:
-                raise self._lost_at_failover(self._known().position(self._to)) from None
-        count = self._whole or (len(self._parts) if self._size >= _BLOCK else 0)
+                raise self._lost_error(self._server_timelines().position(self._to)) from None
         events: list[Event] = []
-        if count:
-            taken, self._parts = self._parts[:count], self._parts[count:]
-            self._size, self._whole = sum(map(len, self._parts)), 0
+        if parts := replication.take():
             try:
-                events += self._messages.decode(taken, self._stops)
+                events += messages.decode(parts, self._stops)
             except GarbledError as error:
                 raise SinkqlError(
                     "SQ3713",
-                    f'what the server of source "{self._source.name}" sends is not understood: {error}',
-                    hint="Report it, with the version of the server.",
+                    f'the server of source "{self._source.name}" sent messages that SinkQL cannot decode: {error}',
+                    hint="Report this as a bug and include the server version.",
                 ) from error
-            self._to = max(self._to, self._messages.place)
-        if self._moved > self._to and not self._parts and not self._messages.within:
-            self._to = self._moved
-            events.append(PositionAdvanced(self._known().position(self._moved)))
-        return [*events, *self._watched()]
-
-    def _watched(self) -> Sequence[SchemaChanged]:
-        """Return what is to be said of tables of which the server has not sent all, once all before has come.
-
-        What was said before is in the log by now, so that what is known since may be kept.
-        """
-        assert self._watch is not None
-        assert self._messages is not None
-        seen, now = self._seen, time.monotonic()
-        if seen is not None and seen.told:
-            self._watch.keep(seen.tables)
-            del self._messages.truncations[: seen.truncations]
-            seen = self._seen = None
-        if seen is None:
-            if now < self._watch_again_at:
-                return ()
-            seen = self._seen = self._look_at_tables(now)
-            self._watch_again_at = now + max(_WATCH_S, _WATCH_TIMES * (time.monotonic() - now))
-        if self._to < seen.end or self._parts or self._messages.within:
-            return ()
-        seen.told, self._looked_at = True, seen.at
-        with self._failures():
-            return self._watch.compare(self._ordinary(), seen.tables, self._messages.truncations)
+            self._to = max(self._to, messages.place)
+        is_complete = replication.is_empty and not messages.within
+        if replication.idle_place > self._to and is_complete:
+            self._to = replication.idle_place
+            events.append(PositionAdvanced(self._server_timelines().position(self._to)))
+        with self._translate_errors():
+            received = self._to if is_complete else None
+            events += monitor.schema_changes(self._query_connection, messages.truncations, received)
+        return events
 
     def looked_since(self, moment: float) -> bool:
-        last = self._looked_at if self._seen is None else self._seen.at
-        if last < moment:
-            self._watch_again_at = float("-inf")
-        return self._looked_at >= moment
-
-    def _look_at_tables(self, at: float) -> _Seen:
-        assert self._watch is not None
-        assert self._messages is not None
-        with self._failures():
-            found = read_publication(self._ordinary(), self._publication, self._watch.tables, self._watch.known)
-            if found is None:
-                raise self._unpublished()
-            return _Seen(found, read_place(self._ask(f"SELECT {_SENT_TO}")), len(self._messages.truncations), at)
-
-    def _receive(self, connection: Connection, until: float) -> None:
-        link, parts = connection.pgconn, self._parts
-        get, poll = link.get_copy_data, select.poll()
-        poll.register(link.socket, select.POLLIN)
-        size, whole, most, heard = self._size, self._whole, _BLOCK, False
-        while size < most:
-            length, data = get(1)
-            if length > 0:
-                heard = True
-                if data[0] == _DATA:
-                    comparing = self._comparing
-                    if comparing is not None and not self._takes(comparing, data):
-                        continue
-                    parts.append(data)
-                    size += length
-                    if data[HEADER] == _COMMIT or (comparing is not None and comparing.is_skipping):
-                        whole = len(parts)
-                elif data[0] == _KEEPALIVE:
-                    self._keepalive(data, idle=len(parts) == whole)
-                continue
-            if length < 0:
-                self._broken(link)
-            self._size, self._whole = size, whole
-            left = max(until - time.monotonic(), 0)
-            self._tell(ask=not parts)
-            if not poll.poll(min(left, _QUESTION_S) * 1000) and not left:
-                break
-            link.consume_input()
-        self._size, self._whole = size, whole
-        if heard:
-            self._heard = time.monotonic()
-        elif time.monotonic() - self._heard > dead_connection.SILENCE_S:  # it was asked each second how far it is
-            if not works(connection) and not poll.poll(_LAST_CHANCE_MS):
-                raise psycopg.OperationalError("the server closed the connection unexpectedly: it sends nothing")
-            self._heard = time.monotonic()
-
-    def _takes(self, comparing: HistoryCheck, data: bytes | memoryview) -> bool:
-        """Tell whether a message is new where what was read last comes once more."""
-        taken = comparing.accepts(data)
-        if comparing.is_done:
-            self._comparing = None
-        return taken
-
-    def _keepalive(self, data: bytes | memoryview, *, idle: bool) -> None:
-        place, _, wanted = struct.unpack_from(">qqB", data, 1)
-        if self._comparing is not None:
-            self._comparing.on_position(place)
-        if idle:
-            self._moved = max(self._moved, place)
-        if wanted:
-            self._tell(ask=False, now=True)
-
-    def _broken(self, link: Any) -> None:
-        result = link.get_result()
-        if result is not None and result.status == psycopg.pq.ExecStatus.FATAL_ERROR:
-            raise psycopg.errors.error_from_result(result)
-        raise psycopg.OperationalError("the server closed the connection unexpectedly")
+        """Return whether the publication was compared since a moment; else request a comparison."""
+        return self._monitor is not None and self._monitor.looked_since(moment)
 
     def confirm(self, position: Position) -> None:
-        """Let the server forget what is up to a position."""
-        place = self._known().place(position)
+        """Allow the server to delete its log up to a position."""
+        place = self._server_timelines().place(position)
         if place is not None and place > self._confirmed:
             self._confirmed = place
-            if self._receiving is not None:
-                with self._failures():
-                    self._tell(ask=False, now=True)
-        self._standings.save()
+            if self._replication is not None:
+                with self._translate_errors():
+                    self._replication.confirm(place)
+        self._history.save()
 
-    def _tell(self, *, ask: bool, now: bool = False) -> None:
-        """Tell the server what is confirmed, but not all the time; with `ask` it answers with how far it is."""
-        at = time.monotonic()
-        due = self._told_at + (_QUESTION_S if ask else _FEEDBACK_S)
-        if self._receiving is None or (not now and at < due):
-            return
-        self._told_at = at
-        place = self._confirmed
-        link = self._receiving.pgconn
-        link.put_copy_data(struct.pack(">cqqqqB", b"r", place, place, place, 0, ask))
-        link.flush()
+    # --- queries ------------------------------------------------------------------------------------------------------
 
-    # --- asking -------------------------------------------------------------------------------------------------------
-
-    def _ordinary(self) -> Connection:
-        if self._asking is None:
-            self._asking = self._server.connect(application=self._application)
-        return self._asking
+    def _query_connection(self) -> Connection:
+        if self._connection is None:
+            self._connection = self._server.connect(application=self._application)
+        return self._connection
 
     def _ask(self, query: str, *values: object) -> Any:
-        row = self._ordinary().execute(query, values or None).fetchone()
-        assert row is not None
-        return row[0]
+        return query_value(self._query_connection(), query, *values)
 
-    def _failure(self, error: psycopg.Error) -> SinkqlError:
+    def _translate(self, error: psycopg.Error) -> SinkqlError:
         return self._failed(error, self._server.options)
 
     @contextmanager
-    def _failures(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except psycopg.errors.UndefinedObject as error:
-            if "publication" in str(error):  # as it was when a change was made that is to be sent
-                raise self._unpublished() from error
-            raise self._failure(error) from error
+            if "publication" in str(error):  # it did not exist when a change was made
+                raise self._unpublished_error() from error
+            raise self._translate(error) from error
         except psycopg.Error as error:
-            raise self._failure(error) from error
+            raise self._translate(error) from error
 
 
-@dataclass(slots=True)
-class _Seen:
-    """How the publication had the tables `at` a time, when the server's end was before `end`; whether that was `told`.
-
-    So many `truncations` had come by then.
-    """
-
-    tables: Mapping[str, SentTables]
-    end: int
-    truncations: int
-    at: float
-    told: bool = False
+def _can_take_binary(table: CapturedTable) -> bool:
+    """Return whether the binary form of each column that is read as text contains its text."""
+    return all(not column.as_text or binary_as_text(column.type) for column in server_table(table.options).columns)
 
 
 def forget(server: Server, source: CapturedSource, failed: Failed) -> None:

@@ -1,6 +1,6 @@
-"""Tables, columns and types as Postgres has them → the SQL types of their values here.
+"""Tables, columns and types of Postgres, and the SQL types of their values.
 
-A column's type has none where it can only be read as text, or left out.
+A column whose type is not supported can be read as text or left out.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ Kind = Literal["base", "enum", "array", "composite", "domain"]
 
 
 class ServerType(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A type by its id, its name as the server writes it, and what it is made of.
+    """A type: its id, its name as the server writes it, and its parts.
 
-    `modifier` is that of a column (atttypmod), -1 for none. An array has the type of its elements, and as many
-    `dimensions` as its column declares; a domain the type that it is over, a composite type fields. Ranges are base
-    types: only the built-in ones have a type here.
+    `modifier` is the atttypmod of a column, or -1. An array has the type of its elements, and the `dimensions` that its
+    column declares; a domain has its base type, and a composite type its fields. Ranges are base types, because only
+    the built-in ones are supported.
     """
 
     oid: int
@@ -36,14 +36,14 @@ class ServerType(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def bare(self) -> ServerType:
-        """Return what a domain is over, through all domains; other types as they are."""
+        """Return the base type under all domains; other types are returned unchanged."""
         return self.element.bare if self.kind == "domain" and self.element is not None else self
 
 
 class ServerColumn(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A column of a table as Postgres has it; one `as_text` is read as text whatever its type is.
+    """A column of a table; with `as_text` it is read as text, whatever its type is.
 
-    `long` is one whose value the server may leave out of an update that does not change it.
+    `long` is whether the server may omit its value from an update that does not change it.
     """
 
     name: str
@@ -54,16 +54,16 @@ class ServerColumn(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def sql_type(self) -> Type | None:
-        """Return the type that the column has here; None for one that must be read as text, or left out."""
+        """Return the SQL type of the column; None if it must be read as text or left out."""
         return TEXT if self.as_text else sql_type(self.type)
 
 
 class ServerTable(msgspec.Struct, frozen=True, omit_defaults=True):
     """A table of a publication, with the columns that the server sends.
 
-    `identity` is its replica identity: default, index or full. `key` are the columns by which rows are told apart, none
-    for one whose rows are not. `unique` are all keys whose columns are never NULL. `filter` is the publication's WHERE
-    as SQL. A partitioned table has its partitions' rows. `CapturedTable.options` are one of these, as JSON.
+    `identity` is its replica identity. `key` are the columns of the key; empty without a key. `unique` are all keys
+    whose columns are never NULL. `filter` is the publication's WHERE as SQL. A partitioned table has its partitions'
+    rows. `CapturedTable.options` holds a table as JSON.
     """
 
     schema: str
@@ -78,31 +78,33 @@ class ServerTable(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def table_json(table: ServerTable) -> dict[str, Any]:
-    """Return what `server_table` reads. Which rows it has, its id alone decides: the rest is under "tuning".
+    """Return the options that `server_table` reads. Only the id identifies the rows: the rest is under "tuning".
 
-    How values of a column are read, where that has changed since earlier releases, is said by column.
+    If the decoding of a column has changed since earlier releases, "by column" says so.
     """
-    known = json_lists(msgspec.to_builtins(msgspec.structs.replace(table, unique=())))
-    unblanked = {each.name: "unblanked" for each in table.columns if not each.as_text and _has_blanks(each.type)}
-    return {"oid": known.pop("oid"), **({"by column": unblanked} if unblanked else {}), "tuning": known}
+    fields = json_lists(msgspec.to_builtins(msgspec.structs.replace(table, unique=())))
+    unblanked = {
+        column.name: "unblanked" for column in table.columns if not column.as_text and _has_blanks(column.type)
+    }
+    return {"oid": fields.pop("oid"), **({"by column": unblanked} if unblanked else {}), "tuning": fields}
 
 
 def _has_blanks(type_: ServerType) -> bool:
-    """Tell whether a type is a char(n), or has one in it."""
-    parts = [each for _, each in type_.fields] + ([type_.element] if type_.element is not None else [])
+    """Return whether a type is or contains a char(n)."""
+    parts = [field_type for _, field_type in type_.fields] + ([type_.element] if type_.element is not None else [])
     return type_.oid == BLANKED or any(map(_has_blanks, parts))
 
 
 def server_table(options: Mapping[str, Any]) -> ServerTable:
-    """Read the options of a captured table: the columns are those that are taken, in their order."""
+    """Return the table in the options of a captured table, with its captured columns in order."""
     return codec.convert({**options.get("tuning", {}), "oid": options["oid"]}, ServerTable)
 
 
 def json_lists(value: Any) -> Any:
-    """Return the same with lists for tuples, as it comes back from JSON."""
+    """Return the value with lists instead of tuples, as JSON returns it."""
     if isinstance(value, dict):
-        return {name: json_lists(each) for name, each in value.items()}
-    return [json_lists(each) for each in value] if isinstance(value, list | tuple) else value
+        return {name: json_lists(item) for name, item in value.items()}
+    return [json_lists(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 _BASE: Mapping[int, str] = MappingProxyType(
@@ -113,42 +115,57 @@ _BASE: Mapping[int, str] = MappingProxyType(
         3904: "int4range", 3906: "numrange", 3908: "tsrange", 3910: "tstzrange", 3912: "daterange", 3926: "int8range",
     }
 )  # fmt: skip
-"""Types here by the ids that are the same on every server."""
+"""SQL types by the ids that are the same on every server."""
 
 NUMERIC_OID = 1700
 BLANKED = 1042
-"""char(n), whose values are filled up with blanks that mean nothing: they are left out, as `value::text` does."""
+"""char(n): its padding is removed, as `value::text` does."""
 _MOST_SCALE = 38
 
 
 def sql_type(type_: ServerType) -> Type | None:
-    """Return the SQL type of a type's values; None for one that has none here."""
+    """Return the SQL type of a type's values; None if it is not supported."""
     bare = type_.bare
     match bare.kind:
         case "enum":
             return TEXT
         case "array":
-            return _array(bare)
+            return _array_type(bare)
         case "composite":
-            found = [(name, sql_type(each)) for name, each in bare.fields]
-            fields = [Field(name, each) for name, each in found if each is not None]
-            return record_type(fields) if len(fields) == len(found) and fields else None
+            types = [(name, sql_type(field_type)) for name, field_type in bare.fields]
+            fields = [Field(name, field_type) for name, field_type in types if field_type is not None]
+            return record_type(fields) if len(fields) == len(types) and fields else None
         case _ if bare.oid == NUMERIC_OID:
-            return _numeric(bare.modifier)
+            return _numeric_type(bare.modifier)
         case _:
             name = _BASE.get(bare.oid)
             return Type(name) if name else None
 
 
-def _array(type_: ServerType) -> Type | None:
-    found = sql_type(type_.element) if type_.element is not None else None
+def supported_type(type_: ServerType) -> Type:
+    """Return the SQL type of the values of a supported type; raise TypeError for any other type."""
+    supported = sql_type(type_)
+    if supported is None:
+        raise TypeError(f"{type_.name} has no SQL type")
+    return supported
+
+
+def element_type(type_: ServerType) -> ServerType:
+    """Return the type of an array's elements; raise TypeError for any other type."""
+    if type_.element is None:
+        raise TypeError(f"{type_.name} is not an array")
+    return type_.element
+
+
+def _array_type(type_: ServerType) -> Type | None:
+    nested = sql_type(type_.element) if type_.element is not None else None
     for _ in range(max(type_.dimensions, 1)):
-        found = nested_type("array", found)
-    return found
+        nested = nested_type("array", nested)
+    return nested
 
 
-def _numeric(modifier: int) -> Type | None:
-    """Return a numeric of all digits that there are, with the scale of a modifier."""
+def _numeric_type(modifier: int) -> Type | None:
+    """Return a numeric with the most digits and the scale of a modifier."""
     if modifier < 0:
         return NUMERIC
     scale = numeric_scale(modifier)
@@ -156,5 +173,5 @@ def _numeric(modifier: int) -> Type | None:
 
 
 def numeric_scale(modifier: int) -> int:
-    """Return the scale that a column's modifier says: eleven bits with a sign, as numerics have them."""
+    """Return the scale in a column's modifier: eleven bits with a sign."""
     return (((modifier - 4) & 0x7FF) ^ 1024) - 1024

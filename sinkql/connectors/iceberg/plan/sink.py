@@ -276,7 +276,7 @@ def _check_paths(statement: ast.CreateSink, columns: tuple[logical.Column, ...])
             "SQ2349",
             f'two fields of the table would have the name "{twice}"',
             statement.relation.span,
-            hint="Rename one of them without dots in a materialized view.",
+            hint="In a materialized view, give one of them a name without dots.",
         )
 
 
