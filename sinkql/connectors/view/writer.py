@@ -18,7 +18,6 @@ from sinkql.connector_api.stream import (
     Committed,
     Compacted,
     Context,
-    FileKeeper,
     JobOffsets,
     Maintainable,
     PlanChange,
@@ -32,6 +31,7 @@ from sinkql.connector_api.stream import (
     WriteTask,
     claim_checkpoint,
 )
+from sinkql.connectors.view.attached_files import AttachedFiles
 from sinkql.connectors.view.log import (
     Contents,
     Entry,
@@ -60,7 +60,7 @@ _RUN_NAME = re.compile(r"(\d+)-[0-9a-f]{32}")
 
 
 @dataclass(slots=True)
-class ViewWriter(Writer, RefreshableWriter, FileKeeper, Maintainable, ViewLogWriter):
+class ViewWriter(Writer, RefreshableWriter, Maintainable, ViewLogWriter):
     """The writer of a view's log. Changes are retained for `retain_ms`, or longer if a reader needs them.
 
     The state of each batch has the `indexes`.
@@ -94,9 +94,9 @@ class ViewWriter(Writer, RefreshableWriter, FileKeeper, Maintainable, ViewLogWri
         return self
 
     @property
-    def files(self) -> FileKeeper:
-        """Return the writer, which keeps copies of source files beside the log."""
-        return self
+    def files(self) -> AttachedFiles:
+        """Return the copies of source files beside the log."""
+        return AttachedFiles(self.log)
 
     @property
     def maintenance(self) -> Maintainable:
@@ -286,26 +286,6 @@ class ViewWriter(Writer, RefreshableWriter, FileKeeper, Maintainable, ViewLogWri
         named = ((entry.marker.state, entry.indexes) for entry in entries if entry is not None and entry.indexes)
         return {state: indexes for state, indexes in named if state is not None}
 
-    # --- files of readers --------------------------------------------------------------------------------------------
-
-    def store_file(self, name: str, data: bytes) -> None:
-        """Store a reader's file beside the log."""
-        files.write_atomic(self.directory.folder / _attached(name), data)
-        self.directory.ensure_uploaded([_attached(name)])  # another host may have deleted it from the store
-
-    def load_file(self, name: str) -> bytes | None:
-        """Return a file that `store_file` stored."""
-        return self.directory.read_small(_attached(name))
-
-    def delete_file(self, name: str) -> bool:
-        """Delete a file that `store_file` stored."""
-        with suppress(SinkqlError, OSError):  # a file that stays is harmless: no reader reads it
-            self.log.delete_file(_attached(name))
-        return True
-
-    def refresh_files(self, files: Mapping[str, bytes]) -> None:
-        """Do nothing: no cleaner deletes files beside the log."""
-
     # --- deletion ----------------------------------------------------------------------------------------------------
 
     def maintain(self, go_on: Callable[[bool], bool] = lambda begun: True) -> Sequence[Compacted]:
@@ -367,10 +347,6 @@ class ViewWriter(Writer, RefreshableWriter, FileKeeper, Maintainable, ViewLogWri
 
 def _claim_of(checkpoint: Checkpoint | None) -> str | None:
     return checkpoint.claim if checkpoint is not None else None
-
-
-def _attached(name: str) -> str:
-    return f"attached/{name}"
 
 
 def _epoch_of(name: str) -> int | None:
