@@ -16,6 +16,7 @@
 * `dead_connection`: Closes a connection that the server has lost without a word.
 * `read_history`: Records the last transactions of a capture, to detect a restored server.
 * `cdc`: Defines what a capture asks of a connector: a server's changes and chunks of its tables.
+* `read_history`: Records the last transactions that a capture read, to detect a server restored from a backup.
 * `stream`: Defines what a running job asks of a connector: readers, writers, decoders and checkpoints.
 * `requests`: Sends requests to the process that runs a sink: replay, accepted loss, waiting.
 """

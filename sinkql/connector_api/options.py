@@ -112,7 +112,7 @@ def bind(
             raise unknown(option, tuple(fields), owner=owner)
         if field.name in values:
             raise SinkqlError(
-                "SQ2102", f"option {option.name} occurs twice", option.name_span, hint="Remove one of them."
+                "SQ2102", f"option {option.name} occurs twice", option.name_span, hint="Keep one of them."
             )
         if _plain(hints[field.name]) not in _SECRETS:
             _check_urls(option, fields, hints)
