@@ -14,7 +14,6 @@
 * `tunnel_keys`: Parses the stored keys of an SSH TUNNEL connection.
 * `tunnel`: Opens an SSH tunnel to a server.
 * `dead_connection`: Closes a connection that the server has lost without a word.
-* `read_history`: Records the last transactions of a capture, to detect a restored server.
 * `cdc`: Defines what a capture asks of a connector: a server's changes and chunks of its tables.
 * `read_history`: Records the last transactions that a capture read, to detect a server restored from a backup.
 * `stream`: Defines what a running job asks of a connector: readers, writers, decoders and checkpoints.
