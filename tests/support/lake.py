@@ -18,12 +18,13 @@ from sinkql.connectors.aws.store import S3
 from sinkql.connectors.iceberg.write.refresh import RefreshWriter
 from sinkql.connectors.iceberg.write.replacement import DataFiles
 from sinkql.connectors.iceberg.write.writer import IcebergWriter, open_writer
+from sinkql.logical.type import BIGINT, TEXT
 from sinkql.object_store.store import ObjectStore
 from support.readers import Rows, duckdb_folder, duckdb_rest, pyiceberg_rows
 from support.seaweed import SECRET, Seaweed
 
 NAMESPACE = "shop"
-COLUMNS = (physical.Column("id", "bigint", nullable=False), physical.Column("name", "text"))
+COLUMNS = (physical.Column("id", BIGINT, nullable=False), physical.Column("name", TEXT))
 Pairs = Sequence[tuple[int, str | None]]
 
 

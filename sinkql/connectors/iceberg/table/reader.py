@@ -15,7 +15,7 @@ from sqlalchemy.engine import make_url
 
 from sinkql import physical
 from sinkql.connector_api.stream import Context
-from sinkql.connector_api.types import arrow_type, parse_type
+from sinkql.connector_api.types import arrow_type
 from sinkql.connectors.iceberg.plan.options import CatalogConnection, IcebergSink
 from sinkql.connectors.iceberg.storage import CATALOG_NAME, job_stores, local_folder
 from sinkql.connectors.iceberg.table.branch import BranchTable
@@ -92,7 +92,7 @@ def _convert_column(column: pa.ChunkedArray, wanted: physical.Column) -> pa.Chun
 
     Raises SQ3513 for an array with several dimensions.
     """
-    declared, type_ = parse_type(wanted.type), arrow_type(wanted.type)
+    declared, type_ = wanted.type, arrow_type(wanted.type)
     if declared.nested or declared.name in SUBTYPES:
         try:
             return pa.chunked_array([pa.array([_convert(value, declared) for value in column.to_pylist()], type_)])

@@ -31,7 +31,6 @@ from pyiceberg.types import (
 )
 
 from sinkql import ast, physical
-from sinkql.connector_api.types import parse_type
 from sinkql.connectors.iceberg.plan.options import IcebergSink
 from sinkql.logical.nested import leaf
 from sinkql.logical.range import SUBTYPES
@@ -219,7 +218,7 @@ def _list_type(element: Type, ids: Iterator[int]) -> ListType:
 
 def table_schema(columns: Iterable[physical.Column], *, changelog: bool) -> Schema:
     """Return the schema of the sink's table, with field ids from 1, which a catalog may replace."""
-    fields = [(column.name, parse_type(column.type), not column.nullable) for column in columns]
+    fields = [(column.name, column.type, not column.nullable) for column in columns]
     if changelog:
         fields += [(DIFF_COLUMN, INTEGER, True), (TIMESTAMP_COLUMN, BIGINT, True)]
     ids = itertools.count(1)

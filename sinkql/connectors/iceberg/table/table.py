@@ -213,7 +213,7 @@ def _order_error(table: Table, layout: Layout) -> SinkqlError:
 def compare(schema: Schema, expected: Expected) -> Sequence[str]:
     """Return how a table's columns differ from the sink's apart from order and field ids; empty if they fit."""
     fields = {field.name: field for field in schema.fields}
-    types: Mapping[str, str] = {column.name: column.type for column in expected.columns}
+    types: Mapping[str, str] = {column.name: str(column.type) for column in expected.columns}
     differences = []
     for wanted in expected.schema.fields:
         present = fields.pop(wanted.name, None)
