@@ -13,16 +13,18 @@ from typing import Any
 
 import pytest
 
-from sinkql import ast
 from sinkql.connector_api.stream import Checkpoint
 from sinkql.errors import SinkqlError
+from sinkql.logical.type import BIGINT, DATE, REAL, TEXT
 from sinkql.parser import parse
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.session import Session
 from sinkql.session.deploy.apply import apply
 from sinkql.session.deploy.deployment import plan_deployment
 from sinkql.session.deploy.script_catalog import Script
-from sinkql.session.row.dml import run_dml
+from sinkql.session.row.dml import change_rows
+from sinkql.statement.operation import ChangeRows
+from sinkql.statement.plan import plan_statement
 from sinkql.table.file import TableFile, create, restore_rows
 from sinkql.table.row import Codec
 from support.readers import duckdb_folder, open_table, pyiceberg_rows
@@ -326,7 +328,7 @@ def test_who_has_the_old_type_writes_no_value_that_it_cannot_hold(
 
 
 def test_a_real_that_is_no_number_or_nothing_is_held_as_it_is() -> None:
-    (found,) = Codec(["real"]).arrays([(math.nan,), (None,), (math.inf,), (0.5,)])
+    (found,) = Codec([REAL]).arrays([(math.nan,), (None,), (math.inf,), (0.5,)])
     assert str(found.to_pylist()) == "[nan, None, inf, 0.5]"
 
 
@@ -435,9 +437,10 @@ def test_a_statement_that_does_not_know_the_column_changes_nothing(session: Sess
         other.execute("SELECT * FROM t")
         session.execute(_ADD + _LATER)
         (statement,) = parse("UPDATE t SET v = 9")
-        assert isinstance(statement, ast.Update)
+        operation = plan_statement(statement, other.catalog)
+        assert isinstance(operation, ChangeRows)
         with pytest.raises(SinkqlError) as refused:
-            run_dml(statement, other)  # planned before, run after
+            change_rows(operation, other)  # planned before, run after
         assert refused.value.code == "SQ5210"
         other.execute("UPDATE t SET v = 9")
     assert session.execute("SELECT c FROM t WHERE v = 9 ORDER BY id")[0].rows == ((None,), ("two",), ("c",))
@@ -446,7 +449,7 @@ def test_a_statement_that_does_not_know_the_column_changes_nothing(session: Sess
 def test_a_table_put_back_from_before_a_column_is_read_on_without_it(tmp_path: Path) -> None:
     path, copy = tmp_path / "t.db", tmp_path / "copy.db"
     create(path)
-    narrow, wide = TableFile(path, Codec(["bigint"])), TableFile(path, Codec(["bigint", "text"]))
+    narrow, wide = TableFile(path, Codec([BIGINT])), TableFile(path, Codec([BIGINT, TEXT]))
     start = narrow.first()
     with narrow.statement() as edit:
         edit.insert((1,))
@@ -469,9 +472,7 @@ def test_a_table_put_back_from_before_a_column_is_read_on_without_it(tmp_path: P
 def test_what_was_in_a_column_before_its_table_was_put_back_is_known_and_read_by_nobody(tmp_path: Path) -> None:
     path, copy = tmp_path / "t.db", tmp_path / "copy.db"
     create(path)
-    narrow, text, day = (
-        TableFile(path, Codec(types)) for types in (["bigint"], ["bigint", "text"], ["bigint", "date"])
-    )
+    narrow, text, day = (TableFile(path, Codec(types)) for types in ([BIGINT], [BIGINT, TEXT], [BIGINT, DATE]))
     with narrow.statement() as edit:
         edit.insert((1,))
     first = narrow.last()

@@ -35,17 +35,18 @@ from sinkql.connector_api.stream import (
 )
 from sinkql.connector_api.types import arrow_type
 from sinkql.errors import DroppedTableError, SinkqlError, UnfitTableError
+from sinkql.logical.type import BYTEA, TEXT, TIMESTAMPTZ
 from sinkql.storage import failpoint
 
 COLUMNS = (
-    physical.Column("source", "text", False),
-    physical.Column("position", "text", False),
-    physical.Column("code", "text", False),
-    physical.Column("message", "text", False),
-    physical.Column("key", "bytea"),
-    physical.Column("raw", "bytea", False),
-    physical.Column("about", "text"),
-    physical.Column("at", "timestamptz", False),
+    physical.Column("source", TEXT, False),
+    physical.Column("position", TEXT, False),
+    physical.Column("code", TEXT, False),
+    physical.Column("message", TEXT, False),
+    physical.Column("key", BYTEA),
+    physical.Column("raw", BYTEA, False),
+    physical.Column("about", TEXT),
+    physical.Column("at", TIMESTAMPTZ, False),
 )
 _NAMES = [column.name for column in COLUMNS]
 _PLAN = "letters"

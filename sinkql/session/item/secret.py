@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sinkql import ast
+from sinkql import ast, logical
 from sinkql.catalog.catalog import Catalog, ChangedError
 from sinkql.catalog.operation import rotating
 from sinkql.catalog.secret.value import Given, SecretValue
@@ -10,6 +10,7 @@ from sinkql.errors import SinkqlError
 from sinkql.planner.name import as_name, find, short_name
 from sinkql.printer import clause
 from sinkql.session.item.create import create
+from sinkql.statement.operation import CreateItem
 
 
 def set_secret(name: str, value: SecretValue, catalog: Catalog, *, create_new: bool = True) -> str | None:
@@ -29,7 +30,7 @@ def set_secret(name: str, value: SecretValue, catalog: Catalog, *, create_new: b
             if stored is None:
                 if not create_new:
                     return None
-                create(ast.CreateSecret(parsed, ast.Text(value.reveal())), catalog)
+                create(CreateItem(ast.CreateSecret(parsed, ast.Text(value.reveal())), full_name), catalog)
                 return "created"
             if stored.kind != "SECRET":
                 kind = stored.kind
@@ -47,10 +48,7 @@ def secrets(catalog: Catalog) -> list[tuple[str, str]]:
     catalog.refresh()
     locations = []
     for name in catalog.plans.names("SECRET"):
-        entry = catalog.plans.entry(name)
-        assert entry is not None
-        assert isinstance(entry.statement, ast.CreateSecret)
-        value = entry.statement.value
+        value = logical.get_statement(catalog.plans, name, ast.CreateSecret).value
         locations.append((name, clause.secret(value) if isinstance(value, ast.Call) and value.refers else "catalog"))
     return locations
 
