@@ -100,7 +100,7 @@ def archive_of(home: Path, spark: Path) -> Archive:
 
 
 def tidy(path: Path) -> None:
-    """Delete all but the most recently used archives, and the leftovers of killed processes."""
+    """Delete all but the most recently used archives, and the unfinished files of killed processes."""
     archives = sorted(path.parent.glob("spark-*.jsa"), key=lambda file: file.stat().st_mtime)
     torn = [file for file in path.parent.glob("spark-*.draft") if file.stat().st_mtime < time.time() - _TORN_SECONDS]
     for archive in (*archives[:-_KEPT], *torn):
