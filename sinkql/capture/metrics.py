@@ -40,7 +40,7 @@ class CaptureMetrics:
         the `last` metrics.
         """
         if last or time.monotonic() >= self._asked_at + _SECONDS:
-            self._asked_at, self._server_end = time.monotonic(), self.stream.known()
+            self._asked_at, self._server_end = time.monotonic(), self.stream.approximate_position()
             self._retained = self.stream.retained() if retained is None else retained
         sinks: dict[str, Position] = {}
         for reader, reader_position in positions.by_reader.items():

@@ -347,7 +347,7 @@ class Stream(Protocol):
 
     unit: str
 
-    def known(self) -> Position:
+    def approximate_position(self) -> Position:
         """Return the approximate position of the server, for users; the query makes the server write nothing."""
 
     def number(self, position: Position) -> int:

@@ -115,7 +115,7 @@ def option(label: str, value: str | int) -> str:
     return f"{label} {value if isinstance(value, int) else text(value)}"
 
 
-def relation_name(found: str) -> str:
+def relation_name(server_name: str) -> str:
     """Return a relation name that needs no quotes for a name on the server."""
-    plain = re.sub(r"\W+", "_", found, flags=re.ASCII).strip("_").lower()
+    plain = re.sub(r"\W+", "_", server_name, flags=re.ASCII).strip("_").lower()
     return ident(ast.Ident(plain if plain and not plain[0].isdigit() else f"t_{plain}"))

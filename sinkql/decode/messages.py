@@ -159,21 +159,21 @@ def changes(
     columns: Sequence[physical.Column],
     key: Sequence[str],
     alive: Sequence[Part],
-    gone: Sequence[Part],
+    deleted: Sequence[Part],
     failures: Mapping[int, str],
     rowless: Sequence[int],
 ) -> DecodedMessages:
     """Return rows in the order of their messages, without failed ones.
 
-    The parts of `alive` have all columns; the parts of `gone` have only the key columns, in the key's order. A row with
-    a value that was not sent fails.
+    The parts of `alive` have all columns; the parts of `deleted` have only the key columns, in the key's order. A row
+    with a value that was not sent fails.
     """
     failures = {**dict(_unsent(columns, alive)), **failures}
-    places = np.concatenate([np.zeros(0, np.int64), *(part.places for part in (*alive, *gone))])
+    places = np.concatenate([np.zeros(0, np.int64), *(part.places for part in (*alive, *deleted))])
     diffs = np.ones(len(places), np.int64)
     diffs[sum(len(part.places) for part in alive) :] = -1
     order: Places | None = None
-    if failures or gone or len(alive) != 1:
+    if failures or deleted or len(alive) != 1:
         by_place = np.argsort(places, kind="stable")
         order = by_place[~np.isin(places[by_place], list(failures))] if failures else by_place
     arrays = []
@@ -182,7 +182,7 @@ def changes(
         key_index = list(key).index(column.name) if column.name in key else None
         chunks += [
             pa.nulls(len(part.places), arrow_type(column.type)) if key_index is None else part.arrays[key_index]
-            for part in gone
+            for part in deleted
         ]
         array = pa.concat_arrays(chunks) if chunks else pa.nulls(0, arrow_type(column.type))
         arrays.append(array if order is None else array.take(pa.array(order)))

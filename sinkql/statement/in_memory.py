@@ -10,7 +10,7 @@ from sinkql import ast, logical
 from sinkql.catalog.memory import MemoryCatalog, WithBroken
 from sinkql.catalog.replan import Definitions, identity, redefine
 from sinkql.catalog.row import Stored
-from sinkql.catalog.secret.value import SecretValue, given
+from sinkql.catalog.secret.value import SecretValue, secret_input
 from sinkql.connector_api.registry import Registry
 from sinkql.errors import Notice
 from sinkql.planner import Planned
@@ -85,7 +85,7 @@ class InMemoryItems:
         entry = self.plans.entry(full_name)
         assert entry is not None
         assert isinstance(entry.statement, ast.CreateSecret)
-        return given(entry.statement.value).value or SecretValue("")
+        return secret_input(entry.statement.value).value or SecretValue("")
 
     def run(self, statement: ast.Statement) -> tuple[Notice, ...]:
         """Run a statement other than BEGIN, COMMIT and ROLLBACK, and return its notices."""

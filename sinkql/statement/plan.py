@@ -15,7 +15,7 @@ from sinkql import ast, logical
 from sinkql.catalog.memory import MemoryCatalog, WithBroken
 from sinkql.catalog.replan import means_the_same
 from sinkql.catalog.row import Stored
-from sinkql.catalog.secret.value import SecretValue, given
+from sinkql.catalog.secret.value import SecretValue, secret_input
 from sinkql.connector_api.options import bind
 from sinkql.connector_api.registry import Registry
 from sinkql.errors import Notice, SinkqlError, Span, UnfitNameError
@@ -209,7 +209,7 @@ def _difference(statement: ast.Create, stored: Stored, catalog: StatementCatalog
 def _has_other_value(statement: ast.Create, name: str, catalog: StatementCatalog) -> bool:
     if not isinstance(statement, ast.CreateSecret):
         return False
-    value = given(statement.value).value
+    value = secret_input(statement.value).value
     return value is not None and catalog.secret(name) != value
 
 

@@ -276,7 +276,7 @@ class FakeStream:
     def end(self) -> Position:
         return position(self.server.end())
 
-    def known(self) -> Position:
+    def approximate_position(self) -> Position:
         return self.end()
 
     def number(self, position: Position) -> int:

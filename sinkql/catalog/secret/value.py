@@ -56,7 +56,7 @@ class Given:
         return ast.Call(self.kind, tuple(map(ast.Text, self.arguments))) if self.value is None else ast.Text(REDACTED)
 
 
-def given(value: ast.SecretValue) -> Given:
+def secret_input(value: ast.SecretValue) -> Given:
     """Return the input of CREATE SECRET for its value; raises SQ2611 to SQ2614 as planning does."""
     if isinstance(value, ast.Call) and value.refers:
         return Given(value.function, arguments=tuple(argument.value for argument in value.arguments))

@@ -294,8 +294,8 @@ class FileBackedReader(Protocol):
         A missing file may name more files: restore it and call this again.
         """
 
-    def removable_files(self, kept: Sequence[Offsets], *, before: float) -> tuple[str, ...]:
-        """Return the reader's files in the state folder that none of the offsets in `kept` needs.
+    def removable_files(self, needed: Sequence[Offsets], *, before: float) -> tuple[str, ...]:
+        """Return the reader's files in the state folder that none of the `needed` offsets uses.
 
         Only files written before a time: later ones may belong to a newer run of the sink.
         """

@@ -64,19 +64,19 @@ class Folder:
         return _difference(self.file(file.name), file)
 
     def names(
-        self, known: Mapping[str, int] | None = None, visited: VisitedFolders | None = None
+        self, listed: Mapping[str, int] | None = None, visited: VisitedFolders | None = None
     ) -> Iterator[tuple[str, int]]:
-        """Yield each name with its inode, without names that `known` has with the same inode.
+        """Yield each name with its inode, without names that `listed` has with the same inode.
 
         Only folders are read, not the files themselves. `visited` collects the folders. Raises SQ3304 if a folder
         cannot be listed.
         """
-        known = known or {}
+        listed = listed or {}
         try:
             if self.path.is_file():
                 yield self.path.name, -1
                 return
-            yield from self._names_below(self.path, "", known, frozenset(), visited)
+            yield from self._names_below(self.path, "", listed, frozenset(), visited)
         except OSError as error:
             raise UnreadableError(
                 "SQ3304",
@@ -115,7 +115,7 @@ class Folder:
         self,
         folder: Path,
         prefix: str,
-        known: Mapping[str, int],
+        listed: Mapping[str, int],
         above: frozenset[tuple[int, int]],
         visited: VisitedFolders | None,
     ) -> Iterator[tuple[str, int]]:
@@ -129,12 +129,12 @@ class Folder:
                 name, inode = prefix + entry.name, entry.inode()
                 if visited is not None and entry.is_symlink():
                     visited.add_link()
-                if known.get(name) == inode or name[len(prefix)] in "._":
+                if listed.get(name) == inode or name[len(prefix)] in "._":
                     continue
                 if _is_folder(entry):
                     if self.recursive:
                         inside = above | {(status.st_dev, status.st_ino)}
-                        yield from self._names_below(Path(entry.path), f"{name}/", known, inside, visited)
+                        yield from self._names_below(Path(entry.path), f"{name}/", listed, inside, visited)
                 elif fnmatch.fnmatchcase(entry.name, self.pattern):
                     yield name, inode
 

@@ -90,10 +90,12 @@ class Bucket:
         for _, entries in self.pages():
             yield from entries
 
-    def pages(self, known: Container[str] = (), same: Container[bytes] = ()) -> Iterator[tuple[bytes, Sequence[Entry]]]:
+    def pages(
+        self, listed: Container[str] = (), same: Container[bytes] = ()
+    ) -> Iterator[tuple[bytes, Sequence[Entry]]]:
         """Yield the objects of each page with its digest; raise SQ3307, SQ3308 and errors of the connection.
 
-        `known` are names of objects that were listed before. Pages whose digest is among the `same` are not parsed:
+        `listed` has names of objects that were listed before. Pages whose digest is among the `same` are not parsed:
         they are yielded without objects.
         """
         folder = self._folder
@@ -103,7 +105,7 @@ class Bucket:
             entries: list[Entry] = []
             for key, etag, xml in page.rows() if page.digest not in same else ():
                 name = key[len(folder) :]
-                if name in known or (_is_visible(name, recursive=self.recursive) and matches(name.rpartition("/")[2])):
+                if name in listed or (_is_visible(name, recursive=self.recursive) and matches(name.rpartition("/")[2])):
                     entries.append((name, etag, xml))
             yield page.digest, entries
         if not has_objects and folder != self.prefix:

@@ -184,9 +184,9 @@ class FilesReader(Reader, FileBackedReader):
         """Return the log's segments, as paths below the sink's state folder."""
         return tuple(f"{self.home}/{name}" for name in self.log.names(offsets["log"]))
 
-    def removable_files(self, kept: Sequence[Offsets], *, before: float) -> tuple[str, ...]:
+    def removable_files(self, needed: Sequence[Offsets], *, before: float) -> tuple[str, ...]:
         """Return the log's segments that none of the offsets needs."""
-        names = self.log.unneeded([offsets["log"] for offsets in kept], before=before)
+        names = self.log.unneeded([offsets["log"] for offsets in needed], before=before)
         return tuple(f"{self.home}/{name}" for name in names)
 
     def measure(self, offsets: Offsets) -> Measure:

@@ -131,8 +131,8 @@ class AskingFiles:
         if self._files is None:
             io: FileIO = super()._load_file_io(properties, location)  # type: ignore[misc]  # pyiceberg's catalog has the method
             return io
-        own: Properties = self.properties  # type: ignore[attr-defined]  # pyiceberg's catalog has the attribute
-        return AskingFileIO({**own, **properties}, self._files.properties)
+        catalog_properties: Properties = self.properties  # type: ignore[attr-defined]  # pyiceberg's catalog has the attribute
+        return AskingFileIO({**catalog_properties, **properties}, self._files.properties)
 
 
 def storage_properties(io: FileIO) -> dict[str, str]:

@@ -218,7 +218,7 @@ class MySqlStream:
             text = current_position(self._ask(), maria=self._maria)
         return (DomainTransactions(text) if self._maria else NumberedTransactions(text)).position()
 
-    def known(self) -> Position:
+    def approximate_position(self) -> Position:
         return self.end()
 
     def number(self, position: Position) -> int:

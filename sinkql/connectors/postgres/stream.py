@@ -154,11 +154,11 @@ class PostgresStream:
 
     def end(self) -> Position:
         """Return the present end of the server's log, up to which all committed changes will be received."""
-        position = self.known()
+        position = self.approximate_position()
         self.flush()
         return position
 
-    def known(self) -> Position:
+    def approximate_position(self) -> Position:
         """Return the end of the server's log."""
         with self._translate_errors():
             return self._server_timelines().position(read_place(self._ask(f"SELECT {END}")))

@@ -156,7 +156,7 @@ class WebhookStream:
     def end(self) -> Position:
         return position(self._endpoint.end() if self._endpoint is not None else self._open_log().end)
 
-    def known(self) -> Position:
+    def approximate_position(self) -> Position:
         return self.end()
 
     def number(self, position: Position) -> int:

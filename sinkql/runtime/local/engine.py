@@ -103,9 +103,9 @@ class _Work:
         schema = _schema(read)
         tables = [schema.empty_table()]
         for number, split in enumerate(splits, first):
-            with count_split(read, self.batch.dead_letters, uuid.uuid4().hex) as split_tally:
-                tables += _split_rows(read, self.batch.readers[read.source], split, split_tally, schema, number)
-            tally.add(split_tally)
+            with count_split(read, self.batch.dead_letters, uuid.uuid4().hex) as split_counts:
+                tables += _split_rows(read, self.batch.readers[read.source], split, split_counts, schema, number)
+            tally.add(split_counts)
         rows = pa.concat_tables(tables)
         return _last(rows, read.key) if self.batch.deduplicated and read.key and not read.holes else rows
 

@@ -12,7 +12,7 @@ import msgspec
 from sinkql import ast, codec, logical
 from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.memory import MemoryCatalog
-from sinkql.catalog.secret.value import given
+from sinkql.catalog.secret.value import secret_input
 from sinkql.errors import SinkqlError
 from sinkql.keywords import Keywords
 from sinkql.lowering.job import lower
@@ -77,7 +77,7 @@ def plan_deployment(texts: Sequence[Script], session: Session, *, keep: bool = F
     def other_value(name: str, statement: ast.CreateSecret) -> bool:
         if name in described.unchanged:
             return False  # the catalog stores the statement without the value
-        value = given(statement.value).value
+        value = secret_input(statement.value).value
         return value is not None and catalog.secret(name) != value
 
     transition = partial(migration, folder=catalog.database.folder, same=True)

@@ -10,7 +10,7 @@ from typing import get_args
 from sinkql import ast, logical
 from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.memory import MemoryCatalog
-from sinkql.catalog.secret.value import given
+from sinkql.catalog.secret.value import secret_input
 from sinkql.connector_api.planning import OutsideAccess
 from sinkql.connector_api.registry import Registry
 from sinkql.errors import MissingError, Notice, SinkqlError
@@ -44,7 +44,7 @@ class DescribedAccess(CatalogAccess):
         if not isinstance(statement, ast.CreateSecret) or full_name in self._described.unchanged:
             return super().secret(full_name)  # the catalog stores the statement without the value
         cipher = self._catalog.cipher
-        sealed = cipher.seal("planned", given(statement.value))
+        sealed = cipher.seal("planned", secret_input(statement.value))
         return cipher.open("planned", short_name(full_name), sealed).reveal()
 
 

@@ -13,7 +13,7 @@ from sinkql.catalog.catalog import Catalog, Operation
 from sinkql.catalog.memory import MemoryCatalog
 from sinkql.catalog.operation import commenting, owning, redefining, rekeying, rotating
 from sinkql.catalog.replan import redefine
-from sinkql.catalog.secret.value import given
+from sinkql.catalog.secret.value import secret_input
 from sinkql.errors import Notice, SinkqlError, Span
 from sinkql.lowering.job import lower
 from sinkql.physical.evolution import InPlaceError
@@ -51,7 +51,7 @@ def alter(operation: AlterItem, catalog: Catalog) -> Result:
 def _change(operation: AlterItem, catalog: Catalog) -> None:
     statement = operation.statement
     if isinstance(operation.definition, ast.CreateSecret):
-        catalog.change(rotating(operation.name, given(operation.definition.value)))
+        catalog.change(rotating(operation.name, secret_input(operation.definition.value)))
         return
     check = None
     if catalog.plans.entry(operation.name) is not None:

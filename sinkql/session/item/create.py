@@ -10,7 +10,7 @@ from typing import Any
 from sinkql import ast, logical
 from sinkql.catalog.catalog import Catalog, ChangedError
 from sinkql.catalog.operation import adding, redefining, sharing_views
-from sinkql.catalog.secret.value import Given, SecretValue, given
+from sinkql.catalog.secret.value import Given, SecretValue, secret_input
 from sinkql.connector_api.options import option_span
 from sinkql.connector_api.planning import Keys
 from sinkql.connector_api.registry import Registry
@@ -70,7 +70,7 @@ def create(operation: CreateItem, catalog: Catalog) -> Result:
 def _store(
     statement: ast.Create, facts: logical.Facts, keys: Keys | None, planned: Planned, catalog: Catalog
 ) -> Result:
-    secret = given(statement.value) if isinstance(statement, ast.CreateSecret) else None
+    secret = secret_input(statement.value) if isinstance(statement, ast.CreateSecret) else None
     if keys is not None:
         secret = keys_secret(keys)
     add = adding(qualify(statement, catalog.plans), facts, secret, planned)

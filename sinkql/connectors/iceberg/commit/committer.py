@@ -142,7 +142,7 @@ def _load(target: TargetTable) -> Table:
     try:
         return target.load()
     except NoSuchTableError as error:
-        raise target.gone() from error
+        raise target.dropped_error() from error
 
 
 def _crowded_error(target: TargetTable, error: Exception, *, over: bool) -> CrowdedError:

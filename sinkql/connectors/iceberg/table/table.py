@@ -62,7 +62,7 @@ def ensure(target: TargetTable, expected: Expected, *, sink_id: str, claimed: bo
         return target.load()
     except NoSuchTableError:
         if claimed:
-            raise target.gone() from None
+            raise target.dropped_error() from None
     try:
         _create(target, expected, sink_id)
     except SinkqlError:

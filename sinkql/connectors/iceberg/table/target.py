@@ -127,7 +127,7 @@ class TargetTable:
                 failpoint.point("version-hint")
                 _write_hint(folder, str(after.metadata.table_uuid))
 
-    def gone(self) -> SinkqlError:
+    def dropped_error(self) -> SinkqlError:
         """Return the error for a table that was dropped."""
         return DroppedTableError(
             "SQ3503",

@@ -117,7 +117,7 @@ class ClaimedTable:
         try:
             table = self.target.load()
         except NoSuchTableError as error:
-            raise self.target.gone() from error
+            raise self.target.dropped_error() from error
         if self._table is not None:
             same_table(self._table, table)
         return table
