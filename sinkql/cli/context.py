@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sinkql.cli.output import Output
-from sinkql.errors import SinkqlError
+from sinkql.errors import NoCatalogError, SinkqlError, for_terminal
 from sinkql.script.split import read_script
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ def open_session(context: click.Context) -> tuple[Session, Output]:
 def open_or_empty(context: click.Context) -> tuple[Session, Output]:
     """Open the catalog, or an empty one for this command only: a comparison must not create a catalog."""
     from sinkql.catalog.address import address_of, project_of
-    from sinkql.errors import NoCatalogError
 
     catalog, output = context.obj
     try:
@@ -79,7 +78,6 @@ def names_of(*kinds: str) -> Complete:
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
         from sinkql.catalog.address import address_of
         from sinkql.catalog.sqlite import item_names as of_file
-        from sinkql.errors import SinkqlError, for_terminal
 
         given = context.params.get(parameter.name or "") or ()
         try:
