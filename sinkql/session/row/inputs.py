@@ -22,7 +22,7 @@ from sinkql.catalog.memory import IDENTITY
 from sinkql.connector_api.cdc import Key, Reveal, captured_source, captured_table
 from sinkql.connector_api.planning import SourceKind
 from sinkql.connector_api.stream import Offsets, Reader, Tally, plan_change_of
-from sinkql.connector_api.types import python_values
+from sinkql.connector_api.types import arrow_type, python_values
 from sinkql.errors import EndlessError, Notice, SinkqlError, Span
 from sinkql.lowering.job import lower, lower_relation
 from sinkql.planner.item.table import unique_keys
@@ -349,8 +349,6 @@ def _schema(item: logical.Source) -> pa.Schema:
 
 
 def _arrow(type_: logical.Type) -> pa.DataType:
-    from sinkql.connector_api.types import arrow_type
-
     return arrow_type(str(type_))
 
 
