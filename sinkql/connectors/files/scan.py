@@ -27,6 +27,7 @@ from sinkql.connectors.files.content import (
 )
 from sinkql.connectors.files.infer import infer
 from sinkql.connectors.files.local_listing import Folder, regular
+from sinkql.connectors.files.object_listing import Bucket
 from sinkql.connectors.files.reader import text_of, whole_lines
 from sinkql.errors import GoneError, SinkqlError
 from sinkql.local_path import expand_home
@@ -139,8 +140,6 @@ def _paths(path: str) -> Sequence[Path]:
 
 def _in_store(path: str, store: ObjectStore) -> tuple[Place, Sequence[SeenFile]]:
     """Return the objects under a path, whose last part may be a pattern."""
-    from sinkql.connectors.files.object_listing import Bucket  # only where one is asked
-
     parts = re.fullmatch(r"s3://([^/]+)(?:/(.*?))??(?:/([^/]*[*?[][^/]*))?", path, re.DOTALL)
     if parts is None or re.search(r"[*?[]", parts[2] or ""):
         raise SinkqlError(
