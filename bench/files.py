@@ -153,7 +153,7 @@ class _Raw(io.BytesIO):
 
 def _of_bucket(home: Path, made: _Pages) -> FilesReader:
     place = Bucket.of("s3://b/p", "*", False, _Keys())
-    place._connected().meta.events.register("before-send.s3.ListObjectsV2", made.answer)
+    place._open_client().meta.events.register("before-send.s3.ListObjectsV2", made.answer)
     return _reader(home, place)
 
 

@@ -1,4 +1,4 @@
-"""What names a catalog → its address: a file, or a schema of a Postgres database."""
+"""Resolve the name of a catalog to its address: a file, or a schema of a Postgres database."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ from urllib.parse import parse_qsl, quote, urlencode
 from sinkql.errors import SinkqlError
 
 FOLDER = ".sinkql"
-"""The name of a project's folder, which holds its catalog."""
+"""The name of a project's folder with its catalog."""
 FILE = "catalog.db"
 VARIABLE = "SINKQL_CATALOG"
-"""The variable that names the catalog where nobody does."""
+"""The variable that names the catalog if no option does."""
 ANOTHER = f"name another catalog with --catalog or {VARIABLE}"
-"""What may be done about a catalog that cannot be used."""
+"""The end of hints for a catalog that cannot be used."""
 SCHEMA = "sinkql"
 _SERVERS = ("postgresql+psycopg", "postgresql", "postgres")
 _HOST = re.compile(r"(\[[0-9a-fA-F:.%]*\]|[^:\[\]]*)(:\d*)?")
 _OURS = ("schema", "folder")
-"""What of a URL is for SinkQL; libpq takes all else."""
+"""The parameters of a URL for SinkQL; all others are for libpq."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerUrl:
-    """A catalog in a Postgres database: `text` is the whole URL, `libpq` what of it is for libpq, `name` what is shown.
+    """A catalog in a Postgres database.
 
-    `schema` is the schema of its tables, `folder` where this machine keeps what is not in the database.
+    `text` is the complete URL, `libpq` the URL for libpq, and `name` the URL for messages. `schema` is the schema of
+    its tables; `folder` is this machine's folder for data that is not in the database.
     """
 
     text: str = field(repr=False)
@@ -46,7 +47,7 @@ Address: TypeAlias = Path | ServerUrl
 
 
 def address_of(named: str | Path | ServerUrl | None) -> Address:
-    """Return the address that a file, a URL, a project's folder, or nothing names; raises SQ4113."""
+    """Return the address of a catalog, named by a file, URL or project folder, or the default; raises SQ4113."""
     if named is None:
         named = os.environ.get(VARIABLE) or None
     if named is None:
@@ -56,63 +57,64 @@ def address_of(named: str | Path | ServerUrl | None) -> Address:
     if isinstance(named, str) and "://" in named:
         scheme, _, rest = named.partition("://")
         if scheme in _SERVERS:
-            return _server(named)
+            return _parse_server_url(named)
         if scheme != "sqlite" or not rest.startswith("/") or rest == "/":
-            raise _unsupported(f'catalogs at "{scheme}://" are not supported')
+            raise _unsupported_error(f'catalogs at "{scheme}://" are not supported')
         return Path(rest[1:])
-    found = Path(named)
-    return found / FOLDER / FILE if found.is_dir() else found
+    path = Path(named)
+    return path / FOLDER / FILE if path.is_dir() else path
 
 
 def folder_of(address: Address) -> Path:
-    """Return where this machine keeps what a catalog's items have beside it: tables, logs, the state of sinks."""
+    """Return this machine's folder for the tables, logs and sink state of a catalog."""
     return address.folder if isinstance(address, ServerUrl) else address.absolute().parent
 
 
 def project_of(address: Address) -> Path:
-    """Return the folder in which relative paths begin that a catalog's items have: the one that `.sinkql` lies in.
+    """Return the folder that relative paths of a catalog's items start from: the folder with `.sinkql`.
 
-    A catalog's folder of another name is that folder itself. It is the same wherever a process works.
+    If the catalog's folder has another name, it is that folder itself. The result does not depend on the working
+    directory.
     """
     folder = folder_of(address)
     return folder.parent if folder.name == FOLDER else folder
 
 
-def _server(text: str) -> ServerUrl:
-    # not by urlsplit: whether it takes several hosts, with brackets around some, depends on the version of Python
+def _parse_server_url(text: str) -> ServerUrl:
+    # Not by urlsplit: its support of several hosts with brackets depends on the Python version.
     rest, sharp, _ = text.strip().partition("://")[2].partition("#")
-    rest, _, asked = rest.partition("?")
+    rest, _, parameters = rest.partition("?")
     place, slash, path = rest.partition("/")
     try:
-        query = parse_qsl(asked, keep_blank_values=True, strict_parsing=bool(asked))
+        query = parse_qsl(parameters, keep_blank_values=True, strict_parsing=bool(parameters))
     except ValueError:
-        raise _invalid() from None
-    mine = {name: value for name, value in query if name in _OURS}
-    theirs = urlencode([each for each in query if each[0] not in _OURS], quote_via=quote)
-    schema = mine.get("schema") or SCHEMA
+        raise _invalid_url_error() from None
+    own_parameters = {name: value for name, value in query if name in _OURS}
+    libpq_parameters = urlencode([parameter for parameter in query if parameter[0] not in _OURS], quote_via=quote)
+    schema = own_parameters.get("schema") or SCHEMA
     users, at, hosts = place.rpartition("@")
     if sharp or "@" in path or "[" in users or "]" in users or not all(map(_HOST.fullmatch, hosts.split(","))):
-        raise _invalid()  # as by a sign in the password, which would be shown as part of something else
+        raise _invalid_url_error()  # a special character in the password would show parts of it elsewhere
     shown = f"postgresql://{users.partition(':')[0]}{at}{hosts}{slash}{path}"
     return ServerUrl(
         text,
-        f"postgresql://{place}{slash}{path}" + (f"?{theirs}" if theirs else ""),
+        f"postgresql://{place}{slash}{path}" + (f"?{libpq_parameters}" if libpq_parameters else ""),
         shown if schema == SCHEMA else f"{shown}?{urlencode({'schema': schema})}",
         schema,
-        Path.cwd() / (mine.get("folder") or FOLDER),
+        Path.cwd() / (own_parameters.get("folder") or FOLDER),
     )
 
 
-def _invalid() -> SinkqlError:
+def _invalid_url_error() -> SinkqlError:
     return SinkqlError(
         "SQ4113",
         "the URL of the catalog is not valid",
-        hint="Write it as postgresql+psycopg://user@host:5432/database, and signs in a password as in %40 for @; or "
-        "have the password in PGPASSWORD.",
+        hint="Write postgresql+psycopg://user@host:5432/database, with %40 for @ in a password, or put the "
+        "password into PGPASSWORD.",
     )
 
 
-def _unsupported(message: str) -> SinkqlError:
+def _unsupported_error(message: str) -> SinkqlError:
     return SinkqlError(
         "SQ4113",
         message,

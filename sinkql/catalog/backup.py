@@ -1,4 +1,4 @@
-"""Copy a catalog to a file, with the rows of its tables beside it, and restore such a copy."""
+"""Back up a catalog to a file, with the rows of its tables beside it, and restore a backup."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from sinkql.table.file import FOLDER, OtherLogError, remove, restore_rows, table
 
 
 def back_up_all(address: Address, target: Path) -> Path | None:
-    """Copy a catalog into a file, and its tables into the folder `target`.tables; return that folder if there are any.
+    """Copy a catalog to a file, and its tables to the folder `target`.tables; return the folder if it has tables.
 
-    The tables are those of the copied catalog, with the rows of a moment later. Raises SQ4117 if the file or the folder
-    is there already, and as opening does.
+    The rows of the tables are slightly newer than the catalog. Raises SQ4117 if the file or the folder exists, and as
+    opening does.
     """
     folder = target.with_name(f"{target.name}.{FOLDER}")
     if isinstance(address, ServerUrl):
@@ -36,88 +36,90 @@ def back_up_all(address: Address, target: Path) -> Path | None:
         if not address.exists():
             raise missing(f'catalog file "{address}" does not exist')
         back_up(address, target, beside=folder)
-    tables = [each for each in _tables(target, folder_of(address)) if each.exists()]  # one may be dropped meanwhile
+    tables = [
+        table for table in _tables(target, folder_of(address)) if table.exists()
+    ]  # a table may be dropped during the backup
     if not tables:
         return None
     with coded(target):
         folder.mkdir(mode=0o700)
-    for each in tables:
-        _copy(each, folder / each.name)
+    for table in tables:
+        _copy(table, folder / table.name)
     return folder
 
 
 def restore(address: Address, copy: Path) -> Path | None:
-    """Put a copy that `back_up_all` made back; return the backup of what was there, None where there was nothing.
+    """Restore a copy that `back_up_all` made; return the backup of the previous catalog, if there was one.
 
-    A table gets the copy's rows by a statement in its own log, so that its sinks go on; where its file is gone, or is
-    of another log, the copy takes its place. Raises SQ4115 for a copy that is not there, SQ5211 while sinks run.
+    A table gets the copy's rows by a statement in its log, so that its sinks continue. If its file is missing, or
+    belongs to another log, the copy replaces it. Raises SQ4115 if the copy does not exist, SQ5211 while sinks run.
     """
     if not copy.exists():
         raise SinkqlError(
-            "SQ4115", f'catalog file "{copy}" does not exist', hint="Name a copy by sinkql catalog backup."
+            "SQ4115", f'catalog file "{copy}" does not exist', hint="Name a file that sinkql catalog backup wrote."
         )
     with coded(copy), closing(sqlite3.connect(copy)) as source:
         check_ours(source, copy)
     moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
     if isinstance(address, ServerUrl):
         return _restore_server(address, copy, address.folder / f"catalog.before-{moment}.backup")
-    kept = None
+    backup = None
     if address.exists():
         with coded(address), closing(sqlite3.connect(address, timeout=BUSY_SECONDS)) as plain:
             check_ours(plain, address)
         _refuse_while_running(Database(address, LAYOUT))
-        kept = address.with_name(f"{address.name}.before-{moment}.backup")
-        back_up_all(address, kept)
+        backup = address.with_name(f"{address.name}.before-{moment}.backup")
+        back_up_all(address, backup)
     make_private(address)
     _restore_tables(copy, address.parent)
     with coded(address), closing(sqlite3.connect(copy)) as source, closing(sqlite3.connect(address)) as catalog:
         source.backup(catalog)
-    return kept
+    return backup
 
 
-def _restore_server(url: ServerUrl, copy: Path, kept: Path) -> Path | None:
+def _restore_server(url: ServerUrl, copy: Path, backup: Path) -> Path | None:
     try:
         _refuse_while_running(open_server(url, LAYOUT, existing=True))
     except NoCatalogError:
         before = None
     else:
-        before = kept
+        before = backup
     server = open_server(url, LAYOUT)
     if before is not None:
         back_up_all(url, before)
-    source = _brought_up_to_date(copy)
+    source = _upgraded_content(copy)
     _restore_tables(copy, url.folder)
     server.replace(source)
     return before
 
 
-def _brought_up_to_date(copy: Path) -> Memory:
-    """Return the content of a copy, upgraded to the tables of this version; the copy stays unchanged."""
+def _upgraded_content(copy: Path) -> Memory:
+    """Return the content of a copy, upgraded to the current tables; the copy stays unchanged."""
     with tempfile.TemporaryDirectory(prefix="sinkql-restore-") as folder, coded(copy):
-        place = Path(folder) / copy.name
-        shutil.copy(copy, place)
-        return Database(place, LAYOUT).copy()
+        upgraded = Path(folder) / copy.name
+        shutil.copy(copy, upgraded)
+        return Database(upgraded, LAYOUT).copy()
 
 
 def _restore_tables(copy: Path, folder: Path) -> None:
-    for mine in _tables(copy, folder):
-        theirs = copy.with_name(f"{copy.name}.{FOLDER}") / mine.name
-        if theirs.exists():
-            _restore_table(mine, theirs)
+    for table in _tables(copy, folder):
+        table_copy = copy.with_name(f"{copy.name}.{FOLDER}") / table.name
+        if table_copy.exists():
+            _restore_table(table, table_copy)
     failpoint.point("tables-restored")
 
 
-def _restore_table(mine: Path, theirs: Path) -> None:
-    if mine.exists():
+def _restore_table(table: Path, table_copy: Path) -> None:
+    if table.exists():
         try:
-            restore_rows(mine, theirs)
+            restore_rows(table, table_copy)
         except OtherLogError:
-            remove(mine)
+            remove(table)
         else:
             return
-    with coded(mine):
-        mine.parent.mkdir(mode=0o700, exist_ok=True)
-    _copy(theirs, mine)
+    with coded(table):
+        table.parent.mkdir(mode=0o700, exist_ok=True)
+    _copy(table_copy, table)
 
 
 def _copy(file: Path, target: Path) -> None:
@@ -135,13 +137,13 @@ def _refuse_while_running(database: Store) -> None:
         raise SinkqlError(
             "SQ5211",
             f"{running} sink{'s' if running > 1 else ''} of the catalog {'are' if running > 1 else 'is'} running",
-            hint="Stop sinkql up, or run sinkql stop with their names; restore the copy once they have stopped.",
+            hint="Stop sinkql up, or run sinkql stop with their names. Restore the copy after they have stopped.",
         )
 
 
 def _tables(catalog: Path, folder: Path) -> list[Path]:
-    """Return the files that a catalog's tables have in a folder."""
+    """Return the files of a catalog's tables in a folder."""
     with coded(catalog), closing(sqlite3.connect(catalog)) as connection:
         query = "SELECT name, json_extract(facts, '$.table_id') FROM items WHERE kind = 'TABLE' ORDER BY number"
-        found = connection.execute(query)
-        return [table_path(folder, table_id, name) for name, table_id in found if table_id is not None]
+        rows = connection.execute(query)
+        return [table_path(folder, table_id, name) for name, table_id in rows if table_id is not None]

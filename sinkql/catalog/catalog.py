@@ -1,4 +1,4 @@
-"""The items of a catalog ↔ their plans in memory: what is stored is SQL and facts, planned when asked for."""
+"""The items of a catalog and their plans in memory: SQL and facts are stored, and planned on first use."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from sinkql.catalog.row import (
     doubtful,
     facts_of,
     generation_of,
-    note_planned,
     opened,
     opened_sql,
     parsed,
+    record_planned,
     replace_secret,
     rows_in_order,
     secret_row,
@@ -42,20 +42,19 @@ from sinkql.planner.name import inside, split_name
 
 _T = TypeVar("_T")
 Operation = Callable[["Catalog", Connection], _T]
-"""Changes a catalog's plans and, within a transaction, what is stored. It may be done again in a catalog that moved."""
-_DECIDING = ("enable_iceberg_sink",)  # settings without which stored items would plan otherwise
+"""A change of a catalog's plans and, in a transaction, of its rows. It may be repeated in a newer catalog."""
+_DECIDING = ("enable_iceberg_sink",)  # settings that decide whether stored items can be planned
 
 
 class ChangedError(Exception):
-    """Another process changed the catalog after it was read: it must be read and planned with again."""
+    """Another process changed the catalog after it was read: refresh it and plan again."""
 
 
 class Catalog:
-    """An open catalog: `plans` has its items as of the last `refresh`, each planned when it is asked for.
+    """An open catalog: `plans` has its items as of the last `refresh`, each planned on first use.
 
-    What changes it is an operation (`sinkql.catalog.operation`), done by `change`. A catalog that must be there
-    (`existing`) raises SQ4115 where it is not. Relative paths of items begin in `project`, else in that
-    of the catalog itself.
+    An operation (`sinkql.catalog.operation`) changes it, executed by `change`. If `existing` is set, a missing catalog
+    raises SQ4115. Relative paths of items start from `project`, by default the catalog's project folder.
     """
 
     def __init__(
@@ -82,10 +81,10 @@ class Catalog:
     # --- reading ---------------------------------------------------------------------------------------------------
 
     def refresh(self) -> None:
-        """Read what other processes changed.
+        """Read the changes of other processes.
 
-        Plans are forgotten if their items or what these use changed, or if a setting did that plans depend on. Items
-        without a plan get one when they are asked for, which raises SQ4106 for a text that does not parse.
+        Plans are dropped if their items or the items that these use changed, or if a setting that decides plans
+        changed. An item without a plan is planned on first use, which raises SQ4106 if its text does not parse.
         """
         with self.database.read() as connection:
             generation = generation_of(connection)
@@ -93,7 +92,7 @@ class Catalog:
                 return
             rows, uses = rows_in_order(connection)
             settings = {row.name: row.value for row in connection.all("SELECT * FROM settings")}
-        plans = self._kept(rows, uses, settings)
+        plans = self._valid_plans(rows, uses, settings)
         names = {row.id: row.full_name for row in rows}
         new = (row for row in rows if not plans.has(row.full_name))
         plans.wait(self._waiting(row, tuple(names[used] for used in uses[row.id] if used in names)) for row in new)
@@ -110,7 +109,7 @@ class Catalog:
         )  # fmt: skip
 
     def _write_details(self) -> None:
-        """Write the items' details again, if those that are stored were written for other views than it has now."""
+        """Write the items' details again if the stored ones were written for other views."""
         with self.database.read() as connection:
             if connection.scalar("SELECT detailed_for FROM identity") == LAYOUT.digest:
                 return
@@ -123,19 +122,19 @@ class Catalog:
                     return
             self.refresh()
 
-    def _kept(
+    def _valid_plans(
         self, rows: Iterable[Row], uses: Mapping[str, Iterable[str]], settings: Mapping[str, str]
     ) -> MemoryCatalog:
-        """Return the plans that are still valid under the present settings."""
-        names = {each.id: each.name for each in self.plans.present().values()}
-        kept: set[str] = set()
+        """Return the plans that are still valid under the current settings."""
+        names = {entry.id: entry.name for entry in self.plans.present().values()}
+        valid: set[str] = set()
         if all(self._settings.get(name) == settings.get(name) for name in _DECIDING):
             for row in rows:
                 same = self._read.get(row.id) == stamp(row) and names.get(row.id) == row.full_name
-                if same and kept.issuperset(uses[row.id]):
-                    kept.add(row.id)
-        plans = self.plans.copy() if kept else MemoryCatalog(self.registry)
-        plans.keep_only(kept)
+                if same and valid.issuperset(uses[row.id]):
+                    valid.add(row.id)
+        plans = self.plans.copy() if valid else MemoryCatalog(self.registry)
+        plans.keep_only(valid)
         plans.reset({**settings, **self.variables})
         return plans
 
@@ -146,45 +145,45 @@ class Catalog:
 
     @property
     def sealing(self) -> Sealing:
-        """Return what encrypts the literals of secrets in the text of items."""
+        """Return the means to encrypt secret literals in the text of items."""
         return Sealing(self.registry.vocabulary, self.cipher, self._planner)
 
     def reader(self) -> WithBroken:
-        """Return the catalog as DROP sees it: with the items that can no longer be planned."""
+        """Return the catalog for DROP: it includes items that can no longer be planned."""
         return WithBroken(self.plans)
 
     def entries(self) -> Mapping[str, logical.Entry]:
-        """Return all items by full name, also those that can no longer be planned; each is planned as it is read."""
+        """Return all items by full name, including broken ones; each is planned when it is read."""
         return Entries(self.plans)
 
     def names_by_id(self) -> dict[str, str]:
         """Return the full names of all items by their ids."""
-        broken = {each.entry.id: name for name, each in self.plans.broken.items()}
-        return broken | {each.id: name for name, each in self.plans.present().items()}
+        broken = {entry.entry.id: name for name, entry in self.plans.broken.items()}
+        return broken | {entry.id: name for name, entry in self.plans.present().items()}
 
     @property
     def broken(self) -> Mapping[str, Broken]:
-        """Return the items that can no longer be planned; of all that may be among them it is tried."""
+        """Return the items that can no longer be planned, after planning all doubtful items."""
         planner = self._planner
         with self.database.read() as connection:
             changed, sealed = doubtful(connection, planner)
         roots = [*changed, *(name for name in sealed if self.plans.entry(name) is None)]
-        tried = reached(roots, self.plans.dependents)
-        fine = [name for name in tried if self.plans.has(name) and self.plans.entry(name) is not None]
-        if fine:
-            self._note_planned(fine, planner)
+        doubtful_names = reached(roots, self.plans.dependents)
+        plannable = [name for name in doubtful_names if self.plans.has(name) and self.plans.entry(name) is not None]
+        if plannable:
+            self._record_planned(plannable, planner)
         return self.plans.broken
 
     @property
     def _planner(self) -> str:
-        """Return what tells whether a stored item plans as it did: versions, and settings that decide it."""
+        """Return the versions and settings that decide how a stored item is planned."""
         return "\0".join([__version__, self.registry.versions, *(self.plans.setting(name) for name in _DECIDING)])
 
-    def _note_planned(self, names: Iterable[str], planner: str) -> None:
-        """Write down that items can be planned, unless somebody changed the catalog meanwhile."""
+    def _record_planned(self, names: Iterable[str], planner: str) -> None:
+        """Record that items can be planned, unless another process has changed the catalog."""
         with self.database.write() as connection:
             if generation_of(connection) == self._generation:
-                note_planned(connection, names, planner)
+                record_planned(connection, names, planner)
 
     def stored(self, full_name: str) -> Stored | None:
         """Return the stored form of an item; None if it is built in."""
@@ -196,7 +195,7 @@ class Catalog:
         return Stored(row.id, row.full_name, row.kind, text, row.redacted_sql, facts)
 
     def dependents(self, full_name: str) -> tuple[str, ...]:
-        """Return the full names of the items that use an item directly, or are in it."""
+        """Return the full names of the items that use an item directly, or belong to it."""
         if full_name.endswith("."):
             with self.database.read() as connection:
                 names = connection.scalars("SELECT full_name FROM items ORDER BY number")
@@ -209,35 +208,35 @@ class Catalog:
             return tuple(connection.scalars(query, full_name))
 
     def secret(self, full_name: str) -> SecretValue:
-        """Return a secret's present value; raises SQ2001, SQ4107 to SQ4112 and SQ412x where it cannot be read."""
+        """Return a secret's current value; raise SQ2001, SQ4107 to SQ4112 or SQ412x if it cannot be read."""
         with self.database.read() as connection:
             row = secret_row(connection, full_name)
         sealed = Sealed(row.kind, row.version, row.reference, row.nonce, row.ciphertext)
         return self.cipher.open(row.id, split_name(full_name)[-1], sealed)
 
     def pin(self, full_name: str, before: str, now: str) -> str:
-        """Keep something else for a connection, unless another process has since `before`; return what is kept.
+        """Replace the stored value of a connection if it is still `before`; return the stored value.
 
-        It is the same version: nothing that uses the connection begins again.
+        Its version stays the same, so that no user of the connection restarts.
         """
         with self.database.write() as connection:
             row = secret_row(connection, full_name)
             sealed = Sealed(row.kind, row.version, row.reference, row.nonce, row.ciphertext)
-            kept = self.cipher.open(row.id, split_name(full_name)[-1], sealed).reveal()
-            if kept != before:
-                return kept
-            given = Given("literal", SecretValue(now))
-            replace_secret(connection, row.id, self.cipher.seal(row.id, given, version=row.version))
+            stored = self.cipher.open(row.id, split_name(full_name)[-1], sealed).reveal()
+            if stored != before:
+                return stored
+            secret_input = Given("literal", SecretValue(now))
+            replace_secret(connection, row.id, self.cipher.seal(row.id, secret_input, version=row.version))
             return now
 
     def secret_versions(self) -> dict[str, int]:
-        """Return the version of each secret by full name: it grows when the secret gets a new value."""
+        """Return the version of each secret by full name; a new value increases it."""
         query = "SELECT i.full_name, s.version FROM items AS i JOIN secrets AS s ON s.item_id = i.id"
         with self.database.read() as connection:
             return {row.full_name: row.version for row in connection.all(query)}
 
     def comments(self) -> dict[tuple[str, int], str]:
-        """Return all comments, by the item's id and the position of its column, from 1; 0 is the item itself."""
+        """Return all comments, by the item's id and the position of its column, from 1; 0 is the item."""
         with self.database.read() as connection:
             rows = connection.all("SELECT * FROM comments")
             return {(row.item_id, row.sub_id): row.comment for row in rows}
@@ -250,9 +249,9 @@ class Catalog:
         self.plans.set(name, value)
 
     def change(self, operation: Operation[_T]) -> _T:
-        """Do an operation in a transaction of its own, all or nothing; return what it does.
+        """Execute an operation in one transaction, and return its result.
 
-        Raises ChangedError if the catalog is not what was read, and what the operation raises.
+        Raises ChangedError if the catalog has changed since it was read, and the operation's errors.
         """
         try:
             with self.database.write() as connection:
@@ -263,28 +262,37 @@ class Catalog:
                 result = operation(self, connection)
                 connection.execute("UPDATE identity SET generation = ?", (generation + 1,))
                 after = self._by_id()
-                read = stamps(connection, [each for each, entry in after.items() if before.get(each) is not entry])
+                read = stamps(
+                    connection, [item_id for item_id, entry in after.items() if before.get(item_id) is not entry]
+                )
         except ChangedError:
             self._generation = -1
             raise
         except BaseException:
-            self.forget_plans()  # they may hold what was not stored
+            self.forget_plans()  # they may contain unstored changes
             raise
-        known = self._read | read
-        self._read = {each: known[each] for each in after if each in known and each not in self._stale}
+        stamps_by_id = self._read | read
+        self._read = {
+            item_id: stamps_by_id[item_id]
+            for item_id in after
+            if item_id in stamps_by_id and item_id not in self._stale
+        }
         self._generation = -1 if self._stale else generation + 1
         self._stale = set()
         return result
 
     def _by_id(self) -> dict[str, object]:
-        """Return what there is by id, as objects that are others after a change; nothing is planned for it."""
-        broken = {each.entry.id: each.entry for each in self.plans.broken.values()}
-        return broken | {each.id: each for each in self.plans.present().values()}
+        """Return an object for each item by id, which another object replaces when the item changes.
 
-    # --- for operations: the plans in memory follow what is stored ----------------------------------------------------
+        No item is planned for it.
+        """
+        broken = {entry.entry.id: entry.entry for entry in self.plans.broken.values()}
+        return broken | {entry.id: entry for entry in self.plans.present().values()}
+
+    # --- for operations: the plans in memory follow the stored items --------------------------------------------------
 
     def take(self, plans: MemoryCatalog) -> None:
-        """Replace the plans by others."""
+        """Replace the plans."""
         self.plans = plans
 
     def forget(self, full_name: str) -> None:
@@ -292,15 +300,15 @@ class Catalog:
         self.plans.forget(full_name)
 
     def forget_plan(self, item_id: str) -> None:
-        """Make the next `refresh` plan an item again, and what uses it: its plan is out of date."""
+        """Make the next `refresh` plan an item and its users again, because the plan is outdated."""
         self._stale.add(item_id)
 
     def forget_plans(self) -> None:
-        """Make the next `refresh` plan everything again: the plans may be out of date."""
+        """Make the next `refresh` plan all items again, because their plans may be outdated."""
         self._generation, self._read, self._stale = -1, {}, set()
 
     def catalog_id(self) -> str:
-        """Return the catalog's id, which never changes; may be called within a transaction."""
+        """Return the catalog's id, which never changes; may be called in a transaction."""
         if self._id is None:
             self._id = self._read_id()
         return self._id

@@ -1,4 +1,4 @@
-"""An address → the open database there."""
+"""Open or upgrade the database at an address."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def open_store(address: Address, layout: Layout, *, existing: bool = False) -> Store:
-    """Open a catalog's database; raises as the one of its kind does, and SQ4115 where it should be there and is not."""
+    """Open a catalog's database; raise SQ4115 if `existing` is set and it does not exist, else as its kind does."""
     if isinstance(address, ServerUrl):
         return open_server(address, layout, existing=existing)
     if existing and not address.exists():
@@ -25,9 +25,9 @@ def open_store(address: Address, layout: Layout, *, existing: bool = False) -> S
 
 
 def open_server(url: ServerUrl, layout: Layout, *, existing: bool = False) -> ServerDatabase:
-    """Open a catalog in Postgres; raises as opening does, and SQ4155 without psycopg."""
+    """Open a catalog in Postgres; raise SQ4155 if psycopg is missing, and as `ServerDatabase` does."""
     try:
-        from sinkql.catalog.postgres.database import ServerDatabase  # psycopg loads only where there is a server
+        from sinkql.catalog.postgres.database import ServerDatabase  # psycopg loads only for a server
     except ImportError as error:
         raise SinkqlError(
             "SQ4155",
@@ -39,9 +39,9 @@ def open_server(url: ServerUrl, layout: Layout, *, existing: bool = False) -> Se
 
 
 def upgrade(address: Address, layout: Layout) -> int:
-    """Bring a catalog that is there up to date, and return the version that it had; raises as `open_store` does."""
+    """Upgrade an existing catalog and return its previous version. Raises like `open_store`."""
     if isinstance(address, ServerUrl):
-        return open_server(address, layout, existing=True).found
+        return open_server(address, layout, existing=True).previous_version
     if not address.exists():
         raise missing(f'catalog file "{address}" does not exist')
     before = version_of(address)
@@ -50,6 +50,6 @@ def upgrade(address: Address, layout: Layout) -> int:
 
 
 def missing(message: str) -> NoCatalogError:
-    """Return the error for a catalog that is not there."""
-    hint = f"Run it in the folder where the pipeline was created, or name its catalog with --catalog or {VARIABLE}."
+    """Return the error for a catalog that does not exist."""
+    hint = f"Run the command in the folder of the pipeline, or name its catalog with --catalog or {VARIABLE}."
     return NoCatalogError("SQ4115", message, hint=hint)

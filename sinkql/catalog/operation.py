@@ -1,6 +1,7 @@
-"""What a statement changes in the catalog, as an operation: done in it now, or in a draft and then in it.
+"""The changes of a catalog by statements, as operations.
 
-A catalog → a copy of it in memory, whose changes can be done in the catalog later, all or none.
+An operation is executed immediately, or first in a draft: a copy of the catalog in memory whose operations are repeated
+in the catalog later, all or none.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any, TypeVar
 
 from sinkql import ast, logical
 from sinkql.catalog.catalog import Catalog, Operation
-from sinkql.catalog.coordination.control import wish
+from sinkql.catalog.coordination.control import write_desired_state
 from sinkql.catalog.memory import MemoryCatalog, WithBroken
 from sinkql.catalog.replan import Definitions, identity, replacements, replan
 from sinkql.catalog.row import (
@@ -36,13 +37,13 @@ from sinkql.printer import to_sql
 from sinkql.script.redaction import without_literal
 
 Check = Callable[[MemoryCatalog, MemoryCatalog], None]
-"""Raise SQ5210 where what was found out about a change is not so in the items from before and after it."""
+"""Raise SQ5210 if facts about a change do not hold for the items before and after it."""
 
 
 def adding(
     statement: ast.Create, facts: logical.Facts, secret: Given | None, planned: Planned | None = None
 ) -> Operation[str]:
-    """Add an item, whose statement has full names; gives its id. `planned` is what it means where it is added first."""
+    """Add an item, whose statement has full names, and return its id; `planned` is its plan in the first catalog."""
     stored = without_literal(statement)
     first = [planned]
 
@@ -50,14 +51,14 @@ def adding(
         item_id = _insert(catalog, connection, stored, facts, first.pop() if first else None)
         if secret is not None:
             insert_secret(connection, item_id, catalog.cipher.seal(item_id, secret))
-        for each in implied(stored, catalog.plans.item(own_name(stored))):
-            _insert(catalog, connection, each, {}, None)
+        for item in implied(stored, catalog.plans.item(own_name(stored))):
+            _insert(catalog, connection, item, {}, None)
         return item_id
 
     return add
 
 
-def rotating(full_name: str, given: Given) -> Operation[None]:
+def rotating(full_name: str, secret_input: Given) -> Operation[None]:
     """Change the value of a secret; items that use it stay unchanged. Raise SQ2001 if it does not exist.
 
     The next `refresh` reads the secret's new text.
@@ -65,32 +66,32 @@ def rotating(full_name: str, given: Given) -> Operation[None]:
 
     def rotate(catalog: Catalog, connection: Connection) -> None:
         row = secret_row(connection, full_name)
-        sealed = catalog.cipher.seal(row.id, given, version=row.version + 1)
-        update_secret(connection, row, sealed, given.statement_value)
+        sealed = catalog.cipher.seal(row.id, secret_input, version=row.version + 1)
+        update_secret(connection, row, sealed, secret_input.statement_value)
         catalog.forget_plan(row.id)
 
     return rotate
 
 
-def rekeying(full_name: str, changes: Definitions, given: Given, now: logical.CatalogReader) -> Operation[None]:
-    """Do what `redefining` does, and give an item that keeps keys of its own others."""
+def rekeying(full_name: str, changes: Definitions, secret_input: Given, now: logical.CatalogReader) -> Operation[None]:
+    """Do the same as `redefining`, and replace the keys that an item stores."""
     redefine = redefining(changes, now)
 
     def rekey(catalog: Catalog, connection: Connection) -> None:
         redefine(catalog, connection)
         row = secret_row(connection, full_name)
-        replace_secret(connection, row.id, catalog.cipher.seal(row.id, given, version=row.version + 1))
+        replace_secret(connection, row.id, catalog.cipher.seal(row.id, secret_input, version=row.version + 1))
 
     return rekey
 
 
 def redefining(changes: Definitions, now: logical.CatalogReader, *, check: Check | None = None) -> Operation[None]:
-    """Put statements with full names in the place of those that items have `now`; a new name is a rename.
+    """Replace the statements that items have `now` by statements with full names; a new name is a rename.
 
-    Items keep their ids. All that depends on them is rewritten where it names them and planned again. What the
-    statements use goes by the names from before. Raises what planning raises, SQ2016 for dependents that do not plan
-    any more, SQ2017 for an item that would read itself, SQ5210 where items have other statements by then,
-    and what `check` raises.
+    Items keep their ids. The statements in `changes` use the old names. Dependent items are rewritten if they name a
+    renamed item, and planned again. Raises the errors of planning, SQ2016 for dependent items that can no longer be
+    planned, and SQ2017 for an item that would read itself. Raises SQ5210 if an item has another statement than in
+    `now`, and the errors of `check`.
     """
     before = {name: _content(now.entry(name)) for name in changes}
 
@@ -100,9 +101,9 @@ def redefining(changes: Definitions, now: logical.CatalogReader, *, check: Check
             if _content(reader.entry(name)) != content:
                 raise conflict(f'"{short_name(name)}" was changed')
         users = edges(connection)
-        found = replacements(changes, catalog.entries(), lambda name: users.get(name, ()))
+        replaced_items = replacements(changes, catalog.entries(), lambda name: users.get(name, ()))
         plans = catalog.plans.copy()
-        replanned = replan(plans, found, changes=changes)
+        replanned = replan(plans, replaced_items, changes=changes)
         if check is not None:
             check(catalog.plans, plans)
         update_items(connection, replanned, catalog.sealing)
@@ -114,7 +115,7 @@ def redefining(changes: Definitions, now: logical.CatalogReader, *, check: Check
 def sharing_views(
     add: Operation[str], changes: Definitions, ids: Iterable[str], now: logical.CatalogReader
 ) -> Operation[str]:
-    """Add a sink, after the views that it shares with others have become jobs, which have these ids."""
+    """Add a sink after its shared views have become jobs, which have these ids."""
     begin = beginning_jobs(changes, ids, now)
 
     def share(catalog: Catalog, connection: Connection) -> str:
@@ -127,13 +128,13 @@ def sharing_views(
 def beginning_jobs(
     changes: Definitions, ids: Iterable[str], now: logical.CatalogReader, *, check: Check | None = None
 ) -> Operation[None]:
-    """Do what `redefining` does; the jobs that there are then, which have these ids, are to run."""
+    """Do the same as `redefining`, and set the desired state of the new jobs with these ids to running."""
     redefine, new = redefining(changes, now, check=check), tuple(ids)
 
     def begin(catalog: Catalog, connection: Connection) -> None:
         redefine(catalog, connection)
-        for each in new:
-            wish(connection, each, "running")
+        for job_id in new:
+            write_desired_state(connection, job_id, "running")
 
     return begin
 
@@ -141,29 +142,29 @@ def beginning_jobs(
 def extending(
     changes: Definitions, added: Iterable[ast.Create], now: logical.CatalogReader, *, check: Check | None = None
 ) -> Operation[None]:
-    """Do what `redefining` does, and add items whose statements have full names and which have no facts."""
+    """Do the same as `redefining`, and add items without facts whose statements have full names."""
     redefine, new = redefining(changes, now, check=check), tuple(added)
 
     def extend(catalog: Catalog, connection: Connection) -> None:
         redefine(catalog, connection)
-        for each in new:
-            _insert(catalog, connection, each, {}, None)
+        for item in new:
+            _insert(catalog, connection, item, {}, None)
 
     return extend
 
 
 def removing(full_names: Iterable[str]) -> Operation[None]:
-    """Delete items, in an order in which none is used by a later one; a conflict where others use them by then."""
+    """Delete items, each before the items that it uses; raise SQ5210 if other items use them by then."""
     names = tuple(full_names)
 
     def remove(catalog: Catalog, connection: Connection) -> None:
         users = edges(connection)
-        known = tuple(catalog.entries())
-        held = [each for name in names for each in inside(name, known)]
-        for name in sorted({*reached(names, lambda name: users.get(name, ())), *held} - {*names}):
-            raise conflict(f'"{short_name(name)}" now depends on what is dropped')
+        present = tuple(catalog.entries())
+        contained = [contained_name for name in names for contained_name in inside(name, present)]
+        for name in sorted({*reached(names, lambda name: users.get(name, ())), *contained} - {*names}):
+            raise conflict(f'"{short_name(name)}" now depends on a dropped item')
         for name in names:
-            if name not in known:
+            if name not in present:
                 raise conflict(f'"{short_name(name)}" no longer exists')
             delete_item(connection, name)
             catalog.forget(name)
@@ -183,7 +184,7 @@ def setting(name: str, value: str) -> Operation[None]:
 
 
 def owning(full_name: str, owner: str) -> Operation[None]:
-    """Give an item to a role."""
+    """Set the owner of an item."""
 
     def give(catalog: Catalog, connection: Connection) -> None:
         row = connection.first("SELECT id, owner FROM items WHERE full_name = ?", full_name)
@@ -197,7 +198,7 @@ def owning(full_name: str, owner: str) -> Operation[None]:
 
 
 def commenting(full_name: str, column: int, text: str | None) -> Operation[None]:
-    """Comment on an item, or on its column of that position, from 1; None takes a comment away."""
+    """Comment on an item, or on its column at that position, from 1; None removes the comment."""
 
     def comment(catalog: Catalog, connection: Connection) -> None:
         entry = catalog.reader().entry(full_name)
@@ -211,12 +212,12 @@ def commenting(full_name: str, column: int, text: str | None) -> Operation[None]
 
 
 def conflict(detail: str) -> SinkqlError:
-    """Return the error of a transaction that no longer fits the catalog."""
+    """Return the error for a transaction that no longer fits the catalog."""
     return SinkqlError(
         "SQ5210",
-        "cannot commit the transaction: the catalog has changed in the meantime",
+        "cannot commit the transaction: the catalog has changed since it began",
         detail=detail,
-        hint="Run it again from BEGIN.",
+        hint="Run the transaction again from BEGIN.",
     )
 
 
@@ -236,7 +237,7 @@ def _insert(
     insert_item(connection, item_id, statement, planned, facts, catalog.sealing)
     for name in ("sink_id", "view_id"):
         if name in facts:
-            wish(connection, str(facts[name]), "running")
+            write_desired_state(connection, str(facts[name]), "running")
     return item_id
 
 
@@ -244,7 +245,7 @@ _T = TypeVar("_T")
 
 
 class Draft(Catalog):
-    """A copy of a catalog in memory. It records what changes it, and `apply` repeats that in the catalog."""
+    """A copy of a catalog in memory that records its operations; `apply` repeats them in the catalog."""
 
     def __init__(self, original: Catalog) -> None:
         self.operations: list[Operation[Any]] = []
@@ -256,15 +257,16 @@ class Draft(Catalog):
         self._base = self.generation
 
     def change(self, operation: Operation[_T]) -> _T:
-        """Do an operation in the copy, and record it."""
+        """Execute an operation in the copy, and record it."""
         result = super().change(operation)
         self.operations.append(operation)
         return result
 
     def apply(self, catalog: Catalog) -> None:
-        """Repeat all operations in a catalog, all or nothing; raises SQ5210 if it changed so that one no longer fits.
+        """Repeat all operations in a catalog, all or none.
 
-        Raises ChangedError as `Catalog.change` does.
+        Raises SQ5210 if the catalog changed so that an operation no longer fits, and ChangedError as `Catalog.change`
+        does.
         """
 
         def whole(catalog: Catalog, connection: Connection) -> None:

@@ -1,4 +1,4 @@
-"""A catalog with items that it does not keep: for one statement, as what planning reads."""
+"""A catalog with additional or changed items, for the planning of one statement."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _Plans = TypeVar("_Plans", bound=logical.CatalogReader)
 
 
 class OverlayCatalog(Generic[_Plans]):
-    """A catalog whose items are those of `overlaid`, and of `plans` where that has none; a `CatalogReader`."""
+    """A `CatalogReader` with the items of `overlaid`, and otherwise the items of `plans`."""
 
     def __init__(self, plans: _Plans) -> None:
         self.plans = plans
 
     def overlaid(self, full_name: str) -> logical.Item | None:
-        """Return an item that the catalog does not have, or has otherwise; None, if not told."""
+        """Return an additional or changed item; None for the item of the catalog."""
         return None
 
     def resolve(self, name: ast.Name) -> str:

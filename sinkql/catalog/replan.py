@@ -1,4 +1,4 @@
-"""New statements for items that are there → what becomes of them and of all that depends on them, planned again."""
+"""Replace the statements of items, and plan all dependent items again."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from sinkql.printer import to_sql
 from sinkql.script.redaction import without_literal
 
 Definitions = Mapping[str, tuple[ast.Create, logical.Facts]]
-"""By an item's full name: the statement with full names that takes its place, and its facts. A new name renames."""
+"""By an item's full name: its new statement, with full names, and its facts. A new name is a rename."""
 
-_READ = ("SOURCE", "TABLE")  # what keeps its place under the name it was first known by
+_READ = ("SOURCE", "TABLE")  # items whose offsets are stored under their first name
 
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """What becomes of one item: its entry before and after."""
+    """One item's entry before and after the change."""
 
     old: logical.Entry
     new: logical.Entry
@@ -35,16 +35,16 @@ class Replacement:
 
 @dataclass(frozen=True, slots=True)
 class Replanned:
-    """A replacement and what its new statement plans to: None if it does not plan, as it did not before."""
+    """A replacement with its plan; None if the item is broken, as it was before."""
 
     replacement: Replacement
     planned: Planned | None
 
 
 def redefine(plans: MemoryCatalog, changes: Definitions) -> None:
-    """Put statements in the place of items, which keep their ids; all that depends on them is planned again.
+    """Replace the statements of items, which keep their ids, and plan all dependent items again.
 
-    Raises what does not plan, and then changes nothing. What changed stands behind all else in `entries`.
+    On errors nothing changes. Changed items move to the end of `entries`.
     """
     after = plans.copy()
     replan(after, replacements(changes, Entries(plans), plans.dependents), changes=changes)
@@ -52,7 +52,7 @@ def redefine(plans: MemoryCatalog, changes: Definitions) -> None:
 
 
 def means_the_same(statement: ast.Create, name: str, plans: MemoryCatalog) -> bool:
-    """Tell whether a statement with full names differs from an item's own in the text of its options alone."""
+    """Return whether a statement with full names differs from an item's only in the text of its options."""
     entry = plans.entry(name)
     if entry is None:
         return False
@@ -65,10 +65,10 @@ def means_the_same(statement: ast.Create, name: str, plans: MemoryCatalog) -> bo
 
 
 def replacements(changes: Definitions, entries: Mapping[str, logical.Entry], users: Edges) -> tuple[Replacement, ...]:
-    """Return what becomes of the changed items and of all that uses them, each after what it uses itself.
+    """Return the replacements of the changed items and all dependent items, in order of dependency.
 
-    `users` are the full names of those that use an item directly. What statements in `changes` use goes by the names
-    from before. Raises SQ2017 where an item would come to use itself.
+    `users` are the full names of the direct users of an item. The statements in `changes` use the old names. Raises
+    SQ2017 if an item would use itself.
     """
     renames = _renames(changes, entries)
     after = {name: _after(entries[name], changes, renames) for name in reached([*changes, *renames], users)}
@@ -80,74 +80,81 @@ def replacements(changes: Definitions, entries: Mapping[str, logical.Entry], use
     try:
         order = in_order(uses)
     except CycleError as error:
-        raise _cycle(error.args[1], changes) from None
+        raise _cycle_error(error.args[1], changes) from None
     return tuple(Replacement(entries[old], after[old]) for old in order)
 
 
-def replan(plans: MemoryCatalog, found: Iterable[Replacement], *, changes: Definitions) -> list[Replanned]:
-    """Do the replacements in `plans`, which holds all of their entries but those that are broken.
+def replan(plans: MemoryCatalog, replacements_to_do: Iterable[Replacement], *, changes: Definitions) -> list[Replanned]:
+    """Apply the replacements to `plans`, which has all their entries except the broken ones.
 
-    Raises what planning a statement in `changes` raises, and SQ2016, which lists the others that do not plan any more.
+    Raises the errors of planning a statement in `changes`. Raises SQ2016 with a list of other items that can no longer
+    be planned.
     """
     done: list[Replanned] = []
     worse: list[tuple[Replacement, SinkqlError]] = []
     failed: set[str] = set()
-    found = tuple(found)
-    broken = {each.old.name: plans.broken.pop(each.old.name) for each in found if plans.entry(each.old.name) is None}
-    for each in found:
-        if each.old.name not in broken:
-            plans.remove(each.old.name)
-    for each in found:
-        new = each.new
+    replacements_to_do = tuple(replacements_to_do)
+    broken = {
+        replacement.old.name: plans.broken.pop(replacement.old.name)
+        for replacement in replacements_to_do
+        if plans.entry(replacement.old.name) is None
+    }
+    for replacement in replacements_to_do:
+        if replacement.old.name not in broken:
+            plans.remove(replacement.old.name)
+    for replacement in replacements_to_do:
+        new = replacement.new
         try:
-            done.append(Replanned(each, plans.add(new.statement, new.facts, id=new.id)))
+            done.append(Replanned(replacement, plans.add(new.statement, new.facts, id=new.id)))
         except SinkqlError as error:
-            if each.old.name in changes:
+            if replacement.old.name in changes:
                 raise
-            if each.old.name not in broken and not failed & mentions(new.statement):
-                worse.append((each, error))
+            if replacement.old.name not in broken and not failed & mentions(new.statement):
+                worse.append((replacement, error))
             failed.add(new.name)
-            was = broken.get(each.old.name)
+            was = broken.get(replacement.old.name)
             writes = was.writes if was is not None else None
             plans.broken[new.name] = Broken(new, error.within(path=None, text=to_sql(new.statement)), writes)
-            done.append(Replanned(each, None))
+            done.append(Replanned(replacement, None))
     if worse:
-        raise _worse(worse, changes)
+        raise _dependents_error(worse, changes)
     return done
 
 
 def canonical(statement: ast.Create) -> ast.Create:
-    """Return a statement as it is stored and read again: spans point into its printed text."""
-    (found,) = parse(to_sql(without_literal(statement)))
-    assert isinstance(found, ast.Create)
-    return found
+    """Return a statement in the form in which it is stored and read again, with spans in its printed text."""
+    (parsed,) = parse(to_sql(without_literal(statement)))
+    assert isinstance(parsed, ast.Create)
+    return parsed
 
 
-def identity(statement: ast.Create, taken: Container[str]) -> dict[str, str]:
-    """Return the facts that tell a new source or table from one that had its name first; `taken` are such names."""
+def identity(statement: ast.Create, used_names: Container[str]) -> dict[str, str]:
+    """Return the facts that distinguish a new source or table from an earlier owner of its name, one of `taken`."""
     if not isinstance(statement, ast.CreateSource | ast.CreateTable | ast.CreateTableFrom):
         return {}
     name = own_name(statement)
     others = (f"{name}#{number}" for number in count(2))
-    return {IDENTITY: next(each for each in others if each not in taken)} if name in taken else {}
+    return (
+        {IDENTITY: next(candidate for candidate in others if candidate not in used_names)} if name in used_names else {}
+    )
 
 
 def _renames(changes: Definitions, entries: Iterable[str]) -> dict[str, str]:
-    """Return old and new names of what the changes rename, including what is in renamed schemas and databases."""
-    given = {old: own_name(statement) for old, (statement, _) in changes.items() if own_name(statement) != old}
-    known = tuple(entries)
+    """Return old and new names of renamed items, including the contents of renamed schemas and databases."""
+    renamed = {old: own_name(statement) for old, (statement, _) in changes.items() if own_name(statement) != old}
+    names = tuple(entries)
     moved = {
-        each: new + each.removeprefix(old)
-        for old, new in sorted(given.items())  # a database comes before its schemas
-        for each in inside(old, known)
+        name: new + name.removeprefix(old)
+        for old, new in sorted(renamed.items())  # a database comes before its schemas
+        for name in inside(old, names)
     }
-    return {**moved, **given}
+    return {**moved, **renamed}
 
 
 def _after(entry: logical.Entry, changes: Definitions, renames: Mapping[str, str]) -> logical.Entry:
-    given = changes.get(entry.name)
-    statement, facts = given if given is not None else (entry.statement, entry.facts)
-    name = own_name(statement) if given is not None else renames.get(entry.name, entry.name)
+    definition = changes.get(entry.name)
+    statement, facts = definition if definition is not None else (entry.statement, entry.facts)
+    name = own_name(statement) if definition is not None else renames.get(entry.name, entry.name)
     if renames:
         statement = rename(statement, renames, own=name)
     if name != entry.name and entry.kind in _READ:
@@ -155,7 +162,7 @@ def _after(entry: logical.Entry, changes: Definitions, renames: Mapping[str, str
     return replace(entry, name=name, statement=canonical(statement), facts=facts)
 
 
-def _cycle(names: list[str], changes: Definitions) -> SinkqlError:
+def _cycle_error(names: list[str], changes: Definitions) -> SinkqlError:
     through = " → ".join(f'"{short_name(name)}"' for name in names)
     statement = next(changes[name][0] for name in names if name in changes)
     return SinkqlError(
@@ -167,10 +174,13 @@ def _cycle(names: list[str], changes: Definitions) -> SinkqlError:
     )
 
 
-def _worse(worse: list[tuple[Replacement, SinkqlError]], changes: Definitions) -> SinkqlError:
+def _dependents_error(worse: list[tuple[Replacement, SinkqlError]], changes: Definitions) -> SinkqlError:
     statement, _ = next(iter(changes.values()))
     name = short_name(next(iter(changes)))
-    listed = [f'{each.old.kind.lower()} "{short_name(each.old.name)}": {error.message}' for each, error in worse]
+    listed = [
+        f'{replacement.old.kind.lower()} "{short_name(replacement.old.name)}": {error.message}'
+        for replacement, error in worse
+    ]
     return SinkqlError(
         "SQ2016",
         f'cannot change "{name}" because other items depend on it',

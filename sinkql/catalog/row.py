@@ -1,4 +1,4 @@
-"""Items ↔ rows of the catalog, inside a transaction."""
+"""Convert items to rows of the catalog's tables, and back, in a transaction."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from sinkql.printer import to_sql
 
 _AT_ONCE = 500
 OWNER = "materialize"
-"""The role that owns what nobody was given."""
+"""The role that owns items without an explicit owner."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The stored form of an item; `create_sql` has its literals, decrypted if the file holds them encrypted."""
+    """The stored form of an item; `create_sql` has its literals, decrypted if they are stored encrypted."""
 
     id: str
     name: str
@@ -47,8 +47,10 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Sealing:
-    """What a statement's text is stored with: the vocabulary that finds literals of secrets, the cipher for them, and
-    what plans it: the programs' versions and the settings that plans depend on.
+    """The means to store a statement's text.
+
+    `words` finds secret literals, and `cipher` encrypts them. `planner` identifies the program's versions and the
+    settings that decide plans.
     """
 
     words: Keywords
@@ -64,76 +66,76 @@ def insert_item(
     facts: logical.Facts,
     sealing: Sealing,
 ) -> None:
-    """Write a planned item and what it depends on."""
-    known = _ids(connection)
+    """Write a planned item and its dependencies."""
+    find_id = _id_finder(connection)
     values: dict[str, object] = {
         "id": item_id,
         "kind": kind_of(statement),
-        "details": json.dumps(details(planned.item, statement, facts, known)),
+        "details": json.dumps(details(planned.item, statement, facts, find_id)),
         "created_at": now(),
         "owner": OWNER,
     }
     content = _content(item_id, statement, facts, sealing)
-    values |= {**_named(planned.item.name), **content}
+    values |= {**_name_columns(planned.item.name), **content}
     values["planned_for"] = planned_for(planned.item.name, content["create_sql"], content["facts"], sealing.planner)
     connection.insert("items", values)
     record(connection, "create", item_id)
-    _depend(connection, item_id, statement, planned, known)
+    _insert_dependencies(connection, item_id, statement, planned, find_id)
 
 
 def update_items(connection: Connection, replanned: Sequence[Replanned], sealing: Sealing) -> None:
-    """Write replanned items and what they depend on now."""
+    """Write replanned items and their new dependencies."""
 
     def write(item_id: str, **values: Any) -> None:
         connection.update("items", values, "id = ?", item_id)
 
-    entries = [each.replacement.new for each in replanned]
+    entries = [item.replacement.new for item in replanned]
     for entry in entries:
-        write(entry.id, full_name=f".{entry.id}")  # names may go round in a circle; none begins with a dot
+        write(entry.id, full_name=f".{entry.id}")  # names may be swapped; no real name begins with a dot
     for entry in entries:
         content = _content(entry.id, entry.statement, entry.facts, sealing)
         before = connection.scalar("SELECT create_sql FROM items WHERE id = ?", entry.id)
-        write(entry.id, kind=entry.kind, **_named(entry.name), **content, planned_for="")
+        write(entry.id, kind=entry.kind, **_name_columns(entry.name), **content, planned_for="")
         if before != content["create_sql"]:
             record(connection, "alter", entry.id)
-    known = _ids(connection)
-    for each in replanned:
-        new, planned = each.replacement.new, each.planned
+    find_id = _id_finder(connection)
+    for item in replanned:
+        new, planned = item.replacement.new, item.planned
         if planned is None:
             continue
-        shown = details(planned.item, new.statement, new.facts, known)
+        shown = details(planned.item, new.statement, new.facts, find_id)
         _move_comments(connection, new.id, [column["name"] for column in shown.get("columns", ())])
         row = connection.first("SELECT * FROM items WHERE id = ?", new.id)
-        known_for = planned_for(row.full_name, row.create_sql, row.facts, sealing.planner)
-        write(new.id, details=json.dumps(shown), planned_for=known_for)
+        planner_hash = planned_for(row.full_name, row.create_sql, row.facts, sealing.planner)
+        write(new.id, details=json.dumps(shown), planned_for=planner_hash)
         connection.execute("DELETE FROM dependencies WHERE item_id = ?", (new.id,))
-        _depend(connection, new.id, new.statement, planned, known)
+        _insert_dependencies(connection, new.id, new.statement, planned, find_id)
 
 
 def write_details(connection: Connection, items: Iterable[tuple[logical.Entry, logical.Item]]) -> None:
-    """Write again what the system relations show of items."""
-    known = _ids(connection)
+    """Write again the details of items for the system relations."""
+    find_id = _id_finder(connection)
     for entry, item in items:
-        shown = json.dumps(details(item, entry.statement, entry.facts, known))
+        shown = json.dumps(details(item, entry.statement, entry.facts, find_id))
         connection.update("items", {"details": shown}, "id = ?", entry.id)
 
 
 def _move_comments(connection: Connection, item_id: str, names: list[str]) -> None:
-    """Let comments on columns follow their columns, whose names are now these; without its column one is gone."""
-    found = connection.all("SELECT sub_id, comment FROM comments WHERE item_id = ? AND sub_id > 0", item_id)
-    if not found:
+    """Move comments on columns with their columns, which now have these names; delete orphaned ones."""
+    comments = connection.all("SELECT sub_id, comment FROM comments WHERE item_id = ? AND sub_id > 0", item_id)
+    if not comments:
         return
     stored = connection.scalar("SELECT details FROM items WHERE id = ?", item_id)
     before = [column["name"] for column in json.loads(stored or "{}").get("columns", ())]
     connection.execute("DELETE FROM comments WHERE item_id = ? AND sub_id > 0", (item_id,))
-    for place, comment in found:
+    for place, comment in comments:
         if place <= len(before) and before[place - 1] in names:
             sub_id = names.index(before[place - 1]) + 1
             connection.insert("comments", {"item_id": item_id, "sub_id": sub_id, "comment": comment})
 
 
 Stamp = tuple[str, str, str]
-"""What tells that an item is as it was: its name, text and facts."""
+"""The values that change if an item changes: its name, text and facts."""
 
 
 def stamp(row: Row) -> Stamp:
@@ -143,24 +145,25 @@ def stamp(row: Row) -> Stamp:
 
 def stamps(connection: Connection, ids: Sequence[str]) -> dict[str, Stamp]:
     """Return the stamps of items by their ids."""
-    found: dict[str, Stamp] = {}
+    stamps_by_id: dict[str, Stamp] = {}
     for first in range(0, len(ids), _AT_ONCE):
         some = ids[first : first + _AT_ONCE]
         query = f"SELECT id, full_name, create_sql, facts FROM items WHERE id IN ({', '.join('?' * len(some))})"
-        found |= {row.id: stamp(row) for row in connection.all(query, *some)}
-    return found
+        stamps_by_id |= {row.id: stamp(row) for row in connection.all(query, *some)}
+    return stamps_by_id
 
 
 def planned_for(full_name: str, create_sql: str, facts: str, planner: str) -> str:
-    """Return the hash of all that tells whether an item, as it is stored, can be planned, but for what it uses."""
-    told = "\0".join((planner, full_name, create_sql, facts))
-    return hashlib.blake2b(told.encode(), digest_size=12).hexdigest()
+    """Return a hash of all values that decide whether a stored item can be planned, except its dependencies."""
+    values = "\0".join((planner, full_name, create_sql, facts))
+    return hashlib.blake2b(values.encode(), digest_size=12).hexdigest()
 
 
 def doubtful(connection: Connection, planner: str) -> tuple[list[str], list[str]]:
-    """Return the full names of the items of which nobody knows whether they can be planned.
+    """Return the full names of the items that may be broken.
 
-    The first were last planned otherwise, by another version or with other text; the others hold what a key opens.
+    The first list has items that were last planned by another version or with other text. The second list has items
+    with encrypted literals, which need the key.
     """
     changed, sealed = [], []
     for row in connection.all("SELECT * FROM items ORDER BY number"):
@@ -172,31 +175,34 @@ def doubtful(connection: Connection, planner: str) -> tuple[list[str], list[str]
     return changed, sealed
 
 
-def note_planned(connection: Connection, names: Iterable[str], planner: str) -> None:
-    """Write down that these items can be planned as they are stored."""
+def record_planned(connection: Connection, names: Iterable[str], planner: str) -> None:
+    """Record that these items can be planned as stored."""
     for name in names:
         row = connection.first("SELECT * FROM items WHERE full_name = ?", name)
-        known_for = planned_for(name, row.create_sql, row.facts, planner)
-        if row.planned_for != known_for:
-            connection.update("items", {"planned_for": known_for}, "id = ?", row.id)
+        planner_hash = planned_for(name, row.create_sql, row.facts, planner)
+        if row.planned_for != planner_hash:
+            connection.update("items", {"planned_for": planner_hash}, "id = ?", row.id)
 
 
 def _check_texts(row: Row) -> None:
-    """Raise SQ4116 where a column of texts has something else, which SQLite lets editors of the file write."""
-    if not all(isinstance(getattr(row, each), str) for each in _TEXTS):
-        hint = "Another program changed the file; restore a backup of it."
-        raise SinkqlError("SQ4116", "an item of the catalog file has a value that is no text", hint=hint)
+    """Raise SQ4116 if a text column has another type, which SQLite lets other programs write."""
+    if not all(isinstance(getattr(row, column), str) for column in _TEXTS):
+        hint = "Another program changed the file. Restore a backup of it."
+        raise SinkqlError("SQ4116", "an item of the catalog file has a value that is not text", hint=hint)
 
 
 _TEXTS = ("id", "name", "full_name", "kind", "create_sql", "redacted_sql", "facts", "details", "planned_for")
 
 
 def rows_in_order(connection: Connection) -> tuple[list[Row], dict[str, list[str]]]:
-    """Return the rows of all items, each after those that it uses or is in, and the ids of these by its own."""
-    found = connection.all("SELECT * FROM items ORDER BY number")
-    for row in found:
+    """Return the rows of all items in order of dependency, and the ids of the items that each uses.
+
+    An item also uses its schema and database.
+    """
+    item_rows = connection.all("SELECT * FROM items ORDER BY number")
+    for row in item_rows:
         _check_texts(row)
-    rows = {row.id: row for row in found}
+    rows = {row.id: row for row in item_rows}
     by_name = {row.full_name: row.id for row in rows.values()}
     uses = {row.id: [by_name[name] for name in around(row.full_name) if name in by_name] for row in rows.values()}
     for edge in connection.all("SELECT * FROM dependencies ORDER BY referenced_id"):
@@ -204,33 +210,33 @@ def rows_in_order(connection: Connection) -> tuple[list[Row], dict[str, list[str
             uses[edge.item_id].append(edge.referenced_id)
     try:
         order = in_order(uses)
-    except CycleError:  # another program changed the file: what is wrong shows as each item is planned
+    except CycleError:  # another program changed the file: planning the items reports the errors
         order = list(rows)
     return [rows[item_id] for item_id in order], uses
 
 
 def edges(connection: Connection) -> dict[str, list[str]]:
-    """Return the full names of the items that use an item directly, by its full name."""
+    """Return the full names of the direct users of each item, by its full name."""
     query = (
         "SELECT used.full_name AS name, reader.full_name AS by FROM dependencies AS edge"
         " JOIN items AS used ON used.id = edge.referenced_id JOIN items AS reader ON reader.id = edge.item_id"
         " ORDER BY reader.number"
     )
-    found: dict[str, list[str]] = {}
+    users: dict[str, list[str]] = {}
     for name, by in connection.all(query):
-        found.setdefault(name, []).append(by)
-    return found
+        users.setdefault(name, []).append(by)
+    return users
 
 
 def writes(row: Row) -> tuple[Place, bool] | None:
-    """Return where a sink writes, and whether others may too, as the file says it; None of all other items."""
-    found = json.loads(row.details).get("destination") if row.kind == "SINK" else None
-    connection, kind, path, shared = found or (None, "", (), False)
+    """Return a sink's stored destination, and whether the sink shares it; None for other items."""
+    destination = json.loads(row.details).get("destination") if row.kind == "SINK" else None
+    connection, kind, path, shared = destination or (None, "", (), False)
     return ((connection, kind, tuple(path)), shared) if connection is not None else None
 
 
-def _named(full_name: str) -> dict[str, Any]:
-    """Return the columns of a full name: a schema has its database's name, a cluster and a database just theirs."""
+def _name_columns(full_name: str) -> dict[str, Any]:
+    """Return the name columns of a full name; clusters and databases have only a name."""
     parts = split_name(full_name)
     return {
         "database_name": parts[0] if len(parts) > 1 else None,
@@ -248,7 +254,9 @@ def _content(item_id: str, statement: ast.Create, facts: logical.Facts, sealing:
     }
 
 
-def _depend(connection: Connection, item_id: str, statement: ast.Create, planned: Planned, find_id: FindId) -> None:
+def _insert_dependencies(
+    connection: Connection, item_id: str, statement: ast.Create, planned: Planned, find_id: FindId
+) -> None:
     for name in sorted({*planned.dependencies, *_cluster(statement)} - {QUICKSTART}):
         used = find_id(name)
         if used is not None:
@@ -256,12 +264,12 @@ def _depend(connection: Connection, item_id: str, statement: ast.Create, planned
 
 
 def insert_secret(connection: Connection, item_id: str, sealed: Sealed) -> None:
-    """Write what is stored of a secret's value."""
+    """Write the encrypted value of a secret."""
     connection.insert("secrets", {"item_id": item_id, **_columns(sealed)})
 
 
 def secret_row(connection: Connection, full_name: str) -> Row:
-    """Return a secret's item with what is stored of its value; raises SQ2001 if there is none."""
+    """Return a secret's item with its stored value; raise SQ2001 if it does not exist."""
     query = (
         "SELECT i.id, i.full_name, i.create_sql, s.* FROM items AS i JOIN secrets AS s ON s.item_id = i.id"
         " WHERE i.full_name = ?"
@@ -275,7 +283,7 @@ def secret_row(connection: Connection, full_name: str) -> Row:
 
 
 def update_secret(connection: Connection, row: Row, sealed: Sealed, value: ast.SecretValue) -> None:
-    """Write a secret's new value, and its text with what `value` shows of it."""
+    """Write a secret's new value, and its text with the visible part of `value`."""
     statement = parsed(row)
     assert isinstance(statement, ast.CreateSecret)
     statement = replace(statement, value=value)
@@ -287,32 +295,32 @@ def update_secret(connection: Connection, row: Row, sealed: Sealed, value: ast.S
 
 
 def replace_secret(connection: Connection, item_id: str, sealed: Sealed) -> None:
-    """Write what is stored of a secret's new value."""
+    """Replace the stored value of a secret."""
     connection.update("secrets", _columns(sealed), "item_id = ?", item_id)
 
 
 def _columns(sealed: Sealed) -> dict[str, object]:
-    return {each.name: getattr(sealed, each.name) for each in fields(sealed)}
+    return {column.name: getattr(sealed, column.name) for column in fields(sealed)}
 
 
 def facts_of(row: Row) -> dict[str, Any]:
-    """Return an item's facts; raises SQ4106 if they are not valid."""
+    """Return an item's facts; raise SQ4106 if they are invalid."""
     try:
-        found = json.loads(row.facts)
+        facts = json.loads(row.facts)
     except ValueError as error:
-        raise _unreadable(row.full_name, f"its facts are not valid JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise _unreadable(row.full_name, "its facts are not a JSON object")
-    return found
+        raise _unreadable(row.full_name, f"the facts are not valid JSON: {error}") from error
+    if not isinstance(facts, dict):
+        raise _unreadable(row.full_name, "the facts are not a JSON object")
+    return facts
 
 
 def opened(row: Row, statement: ast.Create, *, cipher: Cipher) -> ast.Create:
-    """Return an item's parsed statement with its literals; raises SQ4107 to SQ4112 where the key is not at hand."""
+    """Return an item's parsed statement with decrypted literals; raise SQ4107 to SQ4112 without the key."""
     return shown(statement, lambda text: cipher.open_text(row.id, short_name(row.full_name), text))
 
 
 def opened_sql(row: Row, cipher: Cipher) -> str:
-    """Return an item's text with its literals; as it is stored where they do not open."""
+    """Return an item's text with decrypted literals; the stored text if they cannot be decrypted."""
     text = str(row.create_sql)
     if MARK not in text:
         return text
@@ -323,7 +331,7 @@ def opened_sql(row: Row, cipher: Cipher) -> str:
 
 
 def parsed(row: Row) -> ast.Create:
-    """Return an item's statement, its hidden literals closed; raises SQ4106 if its text is not one CREATE statement."""
+    """Return an item's statement with encrypted literals; raise SQ4106 if it is not one CREATE statement."""
     try:
         statements = parse(row.create_sql)
     except SinkqlError as error:
@@ -332,7 +340,7 @@ def parsed(row: Row) -> ast.Create:
         case (statement,) if isinstance(statement, ast.Create):
             return statement
         case _:
-            raise _unreadable(row.full_name, "it is not one CREATE statement")
+            raise _unreadable(row.full_name, "the text is not one CREATE statement")
 
 
 def _unreadable(full_name: str, reason: str) -> SinkqlError:
@@ -340,32 +348,32 @@ def _unreadable(full_name: str, reason: str) -> SinkqlError:
         "SQ4106",
         f'item "{full_name}" of the catalog file does not parse',
         detail=reason,
-        hint="Another program changed the file; restore a backup of it.",
+        hint="Another program changed the file. Restore a backup of it.",
     )
 
 
 def generation_of(connection: Connection) -> int:
-    """Return the number that grows with every change of items and settings."""
-    found = connection.scalar("SELECT generation FROM identity")
-    if not isinstance(found, int):
-        hint = "Another program changed the file; restore a backup of it."
-        raise SinkqlError("SQ4116", "the catalog file does not say what its generation is", hint=hint)
-    return found
+    """Return the number that every change of items and settings increases."""
+    generation = connection.scalar("SELECT generation FROM identity")
+    if not isinstance(generation, int):
+        hint = "Another program changed the file. Restore a backup of it."
+        raise SinkqlError("SQ4116", "the catalog file has no generation number", hint=hint)
+    return generation
 
 
 def next_number(connection: Connection) -> int:
-    """Return the number of the next item, above those of all items so far, including deleted ones."""
+    """Return the number of the next item, above the numbers of all items, including deleted ones."""
     return connection.last_number("items") + 1
 
 
-def _ids(connection: Connection) -> FindId:
-    """Return what finds the ids of items by their full names, as they are now."""
-    known: dict[str, str | None] = {QUICKSTART: QUICKSTART_ID}
+def _id_finder(connection: Connection) -> FindId:
+    """Return a function that finds the current id of an item by its full name."""
+    ids: dict[str, str | None] = {QUICKSTART: QUICKSTART_ID}
 
     def find(full_name: str) -> str | None:
-        if full_name not in known:
-            known[full_name] = connection.scalar("SELECT id FROM items WHERE full_name = ?", full_name)
-        return known[full_name]
+        if full_name not in ids:
+            ids[full_name] = connection.scalar("SELECT id FROM items WHERE full_name = ?", full_name)
+        return ids[full_name]
 
     return find
 
@@ -379,7 +387,7 @@ def _cluster(statement: ast.Create) -> tuple[str, ...]:
 
 
 def delete_item(connection: Connection, full_name: str) -> None:
-    """Delete an item, and of a sink also its desired state, status and progress."""
+    """Delete an item, and for a sink also its desired state, status and progress."""
     facts = connection.scalar("SELECT facts FROM items WHERE full_name = ?", full_name)
     mine = "(SELECT id FROM items WHERE full_name = ?)"
     connection.execute(f"DELETE FROM comments WHERE item_id = {mine}", (full_name,))
@@ -387,7 +395,7 @@ def delete_item(connection: Connection, full_name: str) -> None:
     if item_id is not None:
         record(connection, "drop", item_id)
     connection.execute("DELETE FROM items WHERE full_name = ?", (full_name,))
-    known = json.loads(facts) if facts is not None else {}
+    decoded_facts = json.loads(facts) if facts is not None else {}
     for name in ("sink_id", "source_id", "view_id"):
-        if known.get(name) is not None:
-            forget(connection, known[name])
+        if decoded_facts.get(name) is not None:
+            forget(connection, decoded_facts[name])

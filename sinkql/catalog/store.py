@@ -1,4 +1,4 @@
-"""What a catalog asks of where it is stored: transactions over the same tables, whichever database has them."""
+"""The interface of a catalog's database: transactions over the same tables in SQLite and Postgres."""
 
 from __future__ import annotations
 
@@ -12,28 +12,31 @@ from typing import Any, Protocol, TypeAlias
 from sinkql.catalog.address import Address
 
 Row: TypeAlias = Any
-"""A named tuple of a query's columns, whose types no database says."""
+"""A named tuple of a query's columns; databases do not declare their types."""
 
 
 class Cursor(Protocol):
-    """What a statement gives."""
+    """The result of a statement."""
 
     @property
     def rowcount(self) -> int:
         """Return how many rows a statement changed."""
 
     def fetchone(self) -> Any:
-        """Return the next row, None after the last one."""
+        """Return the next row; None after the last one."""
 
     def fetchall(self) -> list[Any]:
-        """Return all rows that are left."""
+        """Return all remaining rows."""
 
 
 class Connection(ABC):
-    """A transaction's connection; its statements are SQLite's, with `?` for values, as far as Postgres has the same."""
+    """A connection in a transaction.
+
+    Statements are in the common subset of SQLite and Postgres, with `?` for values.
+    """
 
     shared: bool
-    """Whether processes of several hosts may use the database."""
+    """Whether processes on several hosts may use the database."""
 
     @abstractmethod
     def execute(self, query: str, values: Sequence[Any] = (), /) -> Any:
@@ -41,22 +44,22 @@ class Connection(ABC):
 
     @abstractmethod
     def clock(self) -> float:
-        """Return the time that leases go by, in seconds since 1970: one clock for all who use the database."""
+        """Return the time for leases in seconds since 1970: one clock for all users of the database."""
 
     @abstractmethod
     def last_number(self, table: str) -> int:
-        """Return the highest `number` that a row of a table ever had, 0 without one."""
+        """Return the highest `number` that a row of a table ever had; 0 if it never had rows."""
 
     def all(self, query: str, *values: object) -> list[Row]:
         """Return the rows of a query."""
         return self._run(query, values).fetchall()
 
     def first(self, query: str, *values: object) -> Row:
-        """Return the first row of a query, None where there is none."""
+        """Return the first row of a query; None if it has no rows."""
         return self._run(query, values).fetchone()
 
     def scalar(self, query: str, *values: object) -> Any:
-        """Return the first value of the first row, None where there is none."""
+        """Return the first value of the first row; None if no row exists."""
         row = self.first(query, *values)
         return None if row is None else row[0]
 
@@ -69,18 +72,18 @@ class Connection(ABC):
         self.execute(insertion(table, values), [*values.values()])
 
     def insert_numbered(self, table: str, values: Mapping[str, object]) -> int:
-        """Insert a row into a table whose rows have numbers; return its own."""
+        """Insert a row into a table with numbered rows; return the row's number."""
         return int(self.scalar(f"{insertion(table, values)} RETURNING number", *values.values()))
 
     def put(self, table: str, key: str, values: Mapping[str, object]) -> None:
-        """Insert a row, or give these values to the one of the same key."""
+        """Insert a row, or update the row with the same key."""
         changed = ", ".join(f"{name} = excluded.{name}" for name in values if name != key)
         self.execute(f"{insertion(table, values)} ON CONFLICT ({key}) DO UPDATE SET {changed}", [*values.values()])
 
-    def update(self, table: str, values: Mapping[str, object], where: str, *given: object) -> int:
-        """Give values to the rows that fit a condition; return how many they are."""
+    def update(self, table: str, values: Mapping[str, object], where: str, *condition_values: object) -> int:
+        """Update the rows that match a condition; return their number."""
         changed = ", ".join(f"{name} = ?" for name in values)
-        return self._run(f"UPDATE {table} SET {changed} WHERE {where}", (*values.values(), *given)).rowcount
+        return self._run(f"UPDATE {table} SET {changed} WHERE {where}", (*values.values(), *condition_values)).rowcount
 
     def _run(self, query: str, values: Sequence[object]) -> Cursor:
         cursor: Cursor = self.execute(query, values)
@@ -88,9 +91,9 @@ class Connection(ABC):
 
 
 def insertion(table: str, values: Iterable[str]) -> str:
-    """Return the statement that inserts a row of these columns."""
+    """Return the statement that inserts a row with these columns."""
     names = [*values]
-    columns = ", ".join(f'"{name}"' for name in names)  # Postgres takes a bare "user" for a function
+    columns = ", ".join(f'"{name}"' for name in names)  # Postgres reads a bare "user" as a function
     return f"INSERT INTO {table} ({columns}) VALUES ({', '.join('?' * len(names))})"
 
 
@@ -99,26 +102,26 @@ class Store(Protocol):
 
     @property
     def address(self) -> Address:
-        """Return what the database is opened by."""
+        """Return the address of the database."""
 
     @property
     def folder(self) -> Path:
-        """Return where this machine keeps what items have beside the catalog: tables, logs, the state of sinks."""
+        """Return this machine's folder for tables, logs and the state of sinks."""
 
     def write(self) -> AbstractContextManager[Connection]:
         """Open the only transaction that may write."""
 
     def read(self) -> AbstractContextManager[Connection]:
-        """Open a read-only transaction, which sees one state of the database."""
+        """Open a read-only transaction over one state of the database."""
 
     def views(self) -> AbstractContextManager[sqlite3.Connection]:
-        """Open a read-only transaction of SQLite over the system relations."""
+        """Open a read-only SQLite transaction over the system relations."""
 
     def copy(self) -> Store:
-        """Return a copy of what it holds now, in memory, for one thread."""
+        """Return a copy of the current content in memory, for one thread."""
 
     def damage(self) -> list[str]:
-        """Return what is wrong with the database itself."""
+        """Return descriptions of damage to the database."""
 
     def close(self) -> None:
-        """Close the connections that are kept; the next transaction opens one again."""
+        """Close idle connections; the next transaction opens a new one."""

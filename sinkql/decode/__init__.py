@@ -1,14 +1,16 @@
-"""Bytes and texts → Arrow rows of declared columns, for all connectors whose records have such.
+"""Decode bytes and texts to Arrow rows of declared columns, for all connectors.
 
-* `columns`: the columns that a source declares → typed columns.
-* `csv_options`: the options of FORMAT CSV → how records are written.
-* `csv_records`, `csv`: CSV → records → texts of columns; records that fail apart.
-* `json_lines`: lines of JSON → rows; lines that fail apart.
-* `messages`: messages of JSON, CSV, text or bytes → a row each.
-* `arrow_values`: columns with types of their own, as files and Avro have them → an Arrow array of each declared column.
-* `parquet_footer`: the footer of a Parquet file → its row groups.
-* `avro_schema`, `avro_schema`: schemas of Avro → the Arrow types of their values; what is nested too deeply.
-* `messages`, `debezium`: messages that say how rows change → rows with `$diff`; those of Debezium in JSON.
-* `columns`: texts and values of a sample → the type that they have.
-* `text_column`, `text_value`: texts of a column → an Arrow array; one text → a value.
+* `columns`: Type the columns that a source declares, and find the type that the values of a sample have.
+* `csv_options`: Plan FORMAT CSV with its options.
+* `csv_records`: Cut a stream of CSV into blocks of whole records.
+* `csv`: Decode CSV records to rows, and collect the records that fail.
+* `json_lines`: Decode lines of JSON to rows, and collect the lines that fail.
+* `messages`: Decode messages of JSON, CSV, text or bytes to a row each, and messages of changes to rows with `$diff`.
+* `debezium`: Decode Debezium's messages in JSON.
+* `text_column`: Convert the texts of a column to an Arrow array.
+* `text_value`: Convert one text to a value.
+* `arrow_values`: Convert typed columns of files and Avro to arrays of the declared types.
+* `avro_schema`: Map Avro schemas to Arrow types, and refuse values that are nested too deeply.
+* `parquet_footer`: Read the row groups in the footer of a Parquet file.
+* `columnar`: Build Arrow arrays from offsets in a block of bytes.
 """

@@ -1,6 +1,6 @@
-"""A column as Arrow reads it of a file → an array of the declared type, and the rows whose values do not fit.
+"""Convert a column as Arrow reads it from a file to an array of the declared type, and note the rows that do not fit.
 
-A column is read as another type only where that has room for all of its values, and says the same.
+A column is read as another type only if that type has room for all of its values and means the same.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _FROM_TEXT = ("uuid", "jsonb", "interval", *SUBTYPES)
 """Types whose values are read from texts."""
 
 _UNSIGNED = {"uint2": pa.uint16(), "uint4": pa.uint32(), "uint8": pa.uint64()}
-"""What unsigned integers are read as first: also those of signed columns, which most formats have alone."""
+"""The Arrow types that unsigned integers are first read as, also from signed columns."""
 _NO_YEAR = "it is outside of the years 1 to 9999"
 _BEYOND = "<value out of range"
-"""How Arrow shows a timestamp that is too far away for it to show."""
+"""The text that Arrow shows for a timestamp outside its range."""
 
 
 def type_of(type_: pa.DataType) -> str:
-    """Return the SQL type of a column; what has no other is read as text."""
+    """Return the SQL type of a column; text for types without a counterpart."""
     if isinstance(type_, pa.BaseExtensionType):
         return {"arrow.uuid": "uuid", "arrow.json": "jsonb"}.get(type_.extension_name, type_of(type_.storage_type))
     if pa.types.is_dictionary(type_):
@@ -59,58 +59,63 @@ def type_of(type_: pa.DataType) -> str:
     return _TYPES.get(str(type_), "jsonb" if pa.types.is_nested(type_) else "text")
 
 
-def inferred(type_: pa.DataType) -> str:
-    """Return the SQL type of a column that is not declared: of structs a record, of maps and lists their own."""
+def inferred_type(type_: pa.DataType) -> str:
+    """Return the SQL type of an undeclared column: a record for structs, maps and lists for theirs."""
     if pa.types.is_struct(type_):
         names = [field.name for field in type_]
         if not names or not all(names) or len(names) > len(set(names)):
             return "jsonb"
-        fields = (Field(each.name, parse_type(inferred(each.type)), each.nullable) for each in type_)
+        fields = (Field(field.name, parse_type(inferred_type(field.type)), field.nullable) for field in type_)
         return str(record_type(fields))
     if pa.types.is_map(type_) and type_of(type_.key_type) == "text":
-        return str(map_type(parse_type(inferred(type_.item_type))))
-    return f"{inferred(type_.value_type)} list" if _list_like(type_) else type_of(type_)
+        return str(map_type(parse_type(inferred_type(type_.item_type))))
+    return f"{inferred_type(type_.value_type)} list" if _is_list_like(type_) else type_of(type_)
 
 
-def readable(type_: pa.DataType, declared: str) -> bool:
-    """Return whether a column of a file is read as a declared type."""
+def is_readable(type_: pa.DataType, declared: str) -> bool:
+    """Return whether a column of a file can be read as a declared type."""
     nested = parse_type(declared)
     if nested.name == "record":
-        return pa.types.is_struct(type_) and all(_field_readable(type_, each) for each in nested.fields)
+        return pa.types.is_struct(type_) and all(_is_field_readable(type_, field) for field in nested.fields)
     if nested.name == "map":
         return (
             pa.types.is_map(type_)
             and type_of(type_.key_type) == "text"
-            and readable(type_.item_type, str(nested.value))
+            and is_readable(type_.item_type, str(nested.value))
         )
     if nested.element is not None:
-        return _list_like(type_) and readable(type_.value_type, str(nested.element))
+        return _is_list_like(type_) and is_readable(type_.value_type, str(nested.element))
     subtype = SUBTYPES.get(declared)
     if subtype is not None and pa.types.is_struct(type_):
-        return _range_like(type_) and all(readable(type_.field(name).type, str(subtype)) for name in ("lower", "upper"))
-    own, wanted = parse_type(type_of(type_)), parse_type(declared)
+        return _is_range_like(type_) and all(
+            is_readable(type_.field(name).type, str(subtype)) for name in ("lower", "upper")
+        )
+    file_type, wanted = parse_type(type_of(type_)), parse_type(declared)
     if declared in _UNSIGNED:
-        return own.name in SIGNED or (own.name == "numeric" and own.scale == 0)
+        return file_type.name in SIGNED or (file_type.name == "numeric" and file_type.scale == 0)
     if wanted.name != "numeric":
         fixed = pa.types.is_fixed_size_binary(type_) and type_.byte_width == 16
-        parsed = (own.name == "text" and wanted.name in _FROM_TEXT) or (fixed and wanted.name == "uuid")
-        widened = wanted.name not in UNSIGNED and widens(own.name, wanted.name)
-        return own.name == wanted.name or parsed or widened
+        parsed = (file_type.name == "text" and wanted.name in _FROM_TEXT) or (fixed and wanted.name == "uuid")
+        widened = wanted.name not in UNSIGNED and widens(file_type.name, wanted.name)
+        return file_type.name == wanted.name or parsed or widened
     room = arrow_type(declared)
-    if own.name == "numeric":
-        has = arrow_type(str(own))
-        return bool(has.scale <= room.scale and has.precision - has.scale <= room.precision - room.scale)
-    return own.name in SIGNED and bool(INTEGER_DIGITS[own.name] <= room.precision - room.scale)
+    if file_type.name == "numeric":
+        decimal_type = arrow_type(str(file_type))
+        return bool(
+            decimal_type.scale <= room.scale
+            and decimal_type.precision - decimal_type.scale <= room.precision - room.scale
+        )
+    return file_type.name in SIGNED and bool(INTEGER_DIGITS[file_type.name] <= room.precision - room.scale)
 
 
-def _field_readable(type_: pa.StructType, field: Field) -> bool:
-    """Return whether structs have a field that is read as a record's, or none, which is NULL."""
-    place = type_.get_field_index(field.name)
-    return field.nullable if place < 0 else readable(type_.field(place).type, str(field.type))
+def _is_field_readable(type_: pa.StructType, field: Field) -> bool:
+    """Return whether structs have a field that can be read as a record's, or may be NULL without it."""
+    index = type_.get_field_index(field.name)
+    return field.nullable if index < 0 else is_readable(type_.field(index).type, str(field.type))
 
 
 def column_of(values: pa.Array, declared: str, failures: Failures) -> pa.Array:
-    """Return the values in a type that they are readable as; one that does not fit is NULL, and noted."""
+    """Return the values in a type that they are readable as; a value that does not fit is NULL and noted."""
     if isinstance(values, pa.ExtensionArray):
         values = values.storage
     if pa.types.is_dictionary(values.type):
@@ -120,42 +125,42 @@ def column_of(values: pa.Array, declared: str, failures: Failures) -> pa.Array:
         return _map(values, declared, failures)
     if pa.types.is_struct(values.type) and name == "record":
         return _record(values, declared, failures)
-    if _list_like(values.type) and pa.types.is_list(type_):
+    if _is_list_like(values.type) and pa.types.is_list(type_):
         return _list(values, declared, failures)
     if name in SUBTYPES and pa.types.is_struct(values.type):
         return _ranges(values, name, failures)
     if name == "uuid" and pa.types.is_fixed_size_binary(values.type):
-        return _each(values, type_, failures, lambda value: str(UUID(bytes=value)))
+        return _convert_each(values, type_, failures, lambda value: str(UUID(bytes=value)))
     if name in ("text", "uuid", "jsonb", "interval", *SUBTYPES) or pa.types.is_string(values.type):
         return _text(values, declared, failures)
     if name in _UNSIGNED:
         return _unsigned(values, declared, failures)
     try:
-        found = values.cast(type_)
+        array = values.cast(type_)
     except pa.ArrowInvalid:
-        found = _by_one(values, type_, failures)
+        array = _cast_halves(values, type_, failures)
     if name not in ("date", "time", "timestamp", "timestamptz"):
-        return found
-    outside = _outside(found)
+        return array
+    outside = _out_of_range(array)
     why = "it is not within a day" if name == "time" else _NO_YEAR
-    return found if outside is None else _without(found, outside, why, failures)
+    return array if outside is None else _null_out(array, outside, why, failures)
 
 
 def _unsigned(values: pa.Array, declared: str, failures: Failures) -> pa.Array:
     narrow = _UNSIGNED[declared]
     try:
-        found = values.cast(narrow)
+        array = values.cast(narrow)
     except pa.ArrowInvalid:
-        found = _by_one(values, narrow, failures)
-    return found.cast(arrow_type(declared))
+        array = _cast_halves(values, narrow, failures)
+    return array.cast(arrow_type(declared))
 
 
-def _list_like(type_: pa.DataType) -> bool:
+def _is_list_like(type_: pa.DataType) -> bool:
     return any(test(type_) for test in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list))
 
 
 def _list(values: pa.Array, declared: str, failures: Failures) -> pa.Array:
-    """Return lists of what the elements are read as; a list with one that does not fit is noted."""
+    """Return lists of converted elements; a list with an element that does not fit is noted."""
     plain = values.cast(pa.list_(values.type.value_type))
     return lists(
         plain.flatten(),
@@ -173,68 +178,68 @@ def lists(
     failures: Failures,
     read: Callable[[T, str, Failures], pa.Array],
 ) -> pa.Array:
-    """Return lists of so many of the elements each, which `read` makes an array of their type.
+    """Return lists with `lengths` of the elements, which `read` converts to an array of their type.
 
-    A length is NULL where there is no list; a list with an element that does not fit is noted.
+    A NULL length is a NULL list; a list with an element that does not fit is noted.
     """
     type_ = parse_type(declared)
     offsets = np.concatenate(([0], np.cumsum(pc.fill_null(lengths, 0).to_numpy(zero_copy_only=False)))).astype(np.int32)
-    own: Failures = {}
-    array = read(elements, str(type_.element), own)
-    for place, why in own.items():
-        failures.setdefault(int(np.searchsorted(offsets, place, side="right")) - 1, why)
+    element_failures: Failures = {}
+    items = read(elements, str(type_.element), element_failures)
+    for index, why in element_failures.items():
+        failures.setdefault(int(np.searchsorted(offsets, index, side="right")) - 1, why)
     mask = lengths.is_null() if lengths.null_count else None
-    found = pa.ListArray.from_arrays(pa.array(offsets), array, mask=mask).cast(arrow_type(declared))
-    return found if levels(type_) < 2 else _squared(found, type_, failures)
+    array = pa.ListArray.from_arrays(pa.array(offsets), items, mask=mask).cast(arrow_type(declared))
+    return array if levels(type_) < 2 else _check_dimensions(array, type_, failures)
 
 
-def _squared(values: pa.Array, type_: Type, failures: Failures) -> pa.Array:
-    """Return arrays of several dimensions; one with arrays of other lengths within is NULL, and noted."""
-    found: list[list[Any] | None] = values.to_pylist()
-    for row, value in enumerate(found):
+def _check_dimensions(values: pa.Array, type_: Type, failures: Failures) -> pa.Array:
+    """Return arrays of several dimensions; an array with inner arrays of different lengths is NULL and noted."""
+    items: list[list[Any] | None] = values.to_pylist()
+    for row, value in enumerate(items):
         try:
-            found[row] = None if value is None or row in failures else squared(value, type_)
+            items[row] = None if value is None or row in failures else squared(value, type_)
         except UnevenError:
-            found[row] = None
+            items[row] = None
             failures[row] = UNEVEN
-    return pa.array(found, values.type)
+    return pa.array(items, values.type)
 
 
 def _map(values: pa.MapArray, declared: str, failures: Failures) -> pa.Array:
-    """Return maps as lists of keys and values by key; of those with one key the last one stays."""
+    """Return maps as lists of keys and values, sorted by key; the last of duplicate keys counts."""
     type_ = parse_type(declared)
     held = pa.struct([("key", values.type.key_type), ("value", values.type.item_type)])
-    found = _list(values.cast(pa.list_(held)), f"{type_.element} list", failures)
-    keys = found.flatten().field(0)
-    ends = np.cumsum(pc.fill_null(pc.list_value_length(found), 0).to_numpy(zero_copy_only=False))
+    array = _list(values.cast(pa.list_(held)), f"{type_.element} list", failures)
+    keys = array.flatten().field(0)
+    ends = np.cumsum(pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False))
     within = np.ones(max(len(keys) - 1, 0), bool)
     within[ends[(ends > 0) & (ends < len(keys))] - 1] = False
     if np.all(pc.fill_null(pc.less(keys[:-1], keys[1:]), False).to_numpy(zero_copy_only=False)[within]):
-        return found
-    held = enumerate(python_values(found))
-    ordered = [None if each is None or row in failures else entries(each) for row, each in held]
-    return pa.array(ordered, found.type)
+        return array
+    numbered = enumerate(python_values(array))
+    ordered = [None if value is None or row in failures else entries(value) for row, value in numbered]
+    return pa.array(ordered, array.type)
 
 
 def _record(values: pa.StructArray, declared: str, failures: Failures) -> pa.Array:
-    """Return records of what the fields are read as; one with a field that does not fit is noted."""
+    """Return records of converted fields; a record with a field that does not fit is noted."""
     type_ = parse_type(declared)
     arrays = []
     for field in type_.fields:
         kind = arrow_type(str(field.type))
-        place = values.type.get_field_index(field.name)
-        own: Failures = {}
-        # the fields of a record that is not there may be anything
-        given = values.flatten()[place] if place >= 0 else pa.nulls(len(values), kind)
-        array = column_of(given, str(field.type), own) if place >= 0 else given
+        index = values.type.get_field_index(field.name)
+        field_failures: Failures = {}
+        # the fields of a NULL record may have any value
+        field_values = values.flatten()[index] if index >= 0 else pa.nulls(len(values), kind)
+        array = column_of(field_values, str(field.type), field_failures) if index >= 0 else field_values
         if not field.nullable:
             missing = pc.and_(values.is_valid(), array.is_null()).to_numpy(zero_copy_only=False)
-            own |= {
+            field_failures |= {
                 row: f'null value in field "{field.name}", which is NOT NULL'
                 for row in np.flatnonzero(missing).tolist()
-                if row not in own
+                if row not in field_failures
             }
-        for row, why in own.items():
+        for row, why in field_failures.items():
             failures.setdefault(row, why)
         arrays.append(array)
     return pa.StructArray.from_arrays(arrays, fields=list(arrow_type(declared)), mask=values.is_null())
@@ -243,21 +248,21 @@ def _record(values: pa.StructArray, declared: str, failures: Failures) -> pa.Arr
 _FLAGS = ("lower_inclusive", "upper_inclusive", "empty")
 
 
-def _range_like(type_: pa.StructType) -> bool:
-    """Tell whether structs are ranges, as Iceberg's tables of sinks have them."""
+def _is_range_like(type_: pa.StructType) -> bool:
+    """Return whether structs are ranges, as sinks write them to Iceberg tables."""
     if {field.name for field in type_} != {"lower", "upper", *_FLAGS}:
         return False
     return all(pa.types.is_boolean(type_.field(name).type) for name in _FLAGS)
 
 
 def _ranges(values: pa.StructArray, name: str, failures: Failures) -> pa.Array:
-    """Return the texts of ranges; one whose bounds do not fit is NULL, and noted."""
+    """Return the texts of ranges; a range whose bounds do not fit is NULL and noted."""
     subtype = str(SUBTYPES[name])
-    bounds = [column_of(pc.struct_field(values, each), subtype, failures) for each in ("lower", "upper")]
-    flags = [pc.fill_null(pc.struct_field(values, each), False) for each in _FLAGS]
-    found: list[str | None] = []
+    bounds = [column_of(pc.struct_field(values, bound), subtype, failures) for bound in ("lower", "upper")]
+    flags = [pc.fill_null(pc.struct_field(values, flag), False) for flag in _FLAGS]
+    texts: list[str | None] = []
     for row, (valid, lower, upper, *marks) in enumerate(
-        zip(values.is_valid().to_pylist(), *(each.to_pylist() for each in (*bounds, *flags)), strict=True)
+        zip(values.is_valid().to_pylist(), *(array.to_pylist() for array in (*bounds, *flags)), strict=True)
     ):
         text = None
         if valid and row not in failures:
@@ -267,60 +272,60 @@ def _ranges(values: pa.StructArray, name: str, failures: Failures) -> pa.Array:
                 failures[row] = UPSIDE_DOWN
             except BeyondError:
                 failures[row] = f"{subtype} out of range"
-        found.append(text)
-    return pa.array(found, pa.string())
+        texts.append(text)
+    return pa.array(texts, pa.string())
 
 
 def _text(values: pa.Array, declared: str, failures: Failures) -> pa.Array:
     if pa.types.is_nested(values.type):
-        texts = _each(values, pa.string(), failures, json_text)
+        texts = _convert_each(values, pa.string(), failures, json_text)
     elif pa.types.is_string(values.type) or pa.types.is_large_string(values.type) or str(values.type) == "string_view":
         raw = values.cast(pa.binary())
         try:
-            texts = raw.cast(pa.string())  # which looks whether it is UTF-8, as a reader of files does not
+            texts = raw.cast(pa.string())  # this cast checks UTF-8, which file readers do not
         except pa.ArrowInvalid:
-            texts = _each(raw, pa.string(), failures, bytes.decode)
+            texts = _convert_each(raw, pa.string(), failures, bytes.decode)
     else:
-        texts = _each(values, pa.string(), failures, str)
-    own: Failures = {}
-    found = from_text(texts, declared, own)
-    for row, why in own.items():
+        texts = _convert_each(values, pa.string(), failures, str)
+    text_failures: Failures = {}
+    array = from_text(texts, declared, text_failures)
+    for row, why in text_failures.items():
         failures.setdefault(row, why)
-    return found
+    return array
 
 
-def _each(values: pa.Array, type_: pa.DataType, failures: Failures, convert: Callable[[Any], Any]) -> pa.Array:
-    found: list[Any] = []
+def _convert_each(values: pa.Array, type_: pa.DataType, failures: Failures, convert: Callable[[Any], Any]) -> pa.Array:
+    converted: list[Any] = []
     for row, value in enumerate(values):
         try:
             plain = value.as_py(maps_as_pydicts="strict") if value.is_valid else None
-            found.append(None if plain is None else convert(plain))
+            converted.append(None if plain is None else convert(plain))
         except (ValueError, KeyError, OverflowError) as error:
-            found.append(None)
+            converted.append(None)
             failures[row] = str(error) or "it cannot be read"
-    return pa.array(found, type_)
+    return pa.array(converted, type_)
 
 
-def _by_one(values: pa.Array, type_: pa.DataType, failures: Failures) -> pa.Array:
-    """Cast the values of which at least one does not fit."""
+def _cast_halves(values: pa.Array, type_: pa.DataType, failures: Failures) -> pa.Array:
+    """Cast values if at least one of them does not fit."""
     if len(values) == 1:
-        shown = _shown(values)
+        shown = _value_text(values)
         failures[0] = _NO_YEAR if shown.startswith(_BEYOND) else f"{shown} does not fit"
         return pa.nulls(1, type_)
     middle = len(values) // 2
     parts = []
     for first, part in ((0, values[:middle]), (middle, values[middle:])):
-        own: Failures = {}
+        part_failures: Failures = {}
         try:
             parts.append(part.cast(type_))
         except pa.ArrowInvalid:
-            parts.append(_by_one(part, type_, own))
-        failures |= {first + row: why for row, why in own.items()}
+            parts.append(_cast_halves(part, type_, part_failures))
+        failures |= {first + row: why for row, why in part_failures.items()}
     return pa.concat_arrays(parts)
 
 
-def _shown(values: pa.Array) -> str:
-    """Return the one value as its file has it."""
+def _value_text(values: pa.Array) -> str:
+    """Return the one value as text."""
     try:
         return str(values.cast(pa.string())[0].as_py())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -331,8 +336,8 @@ _DAY = 86_400_000_000
 _FIRST, _LAST = (int(np.datetime64(day, "us").astype(int)) for day in ("0001-01-01", "10000-01-01"))
 
 
-def _outside(values: pa.Array) -> np.ndarray | None:
-    """Return which values are of years that no date has, or no time of a day; None where none is."""
+def _out_of_range(values: pa.Array) -> np.ndarray | None:
+    """Return a mask of values outside the years of dates or the times of a day; None if all fit."""
     if pa.types.is_date32(values.type):
         numbers = values.cast(pa.int32())
         first, last = _FIRST // _DAY, _LAST // _DAY
@@ -344,18 +349,18 @@ def _outside(values: pa.Array) -> np.ndarray | None:
     if least["min"] is None or (least["min"] >= first and least["max"] < last):
         return None
     outside = pc.or_(pc.less(numbers, first), pc.greater_equal(numbers, last))
-    found: np.ndarray = pc.fill_null(outside, False).to_numpy(zero_copy_only=False)
-    return found
+    mask: np.ndarray = pc.fill_null(outside, False).to_numpy(zero_copy_only=False)
+    return mask
 
 
-def _without(values: pa.Array, rows: np.ndarray, why: str, failures: Failures) -> pa.Array:
+def _null_out(values: pa.Array, rows: np.ndarray, why: str, failures: Failures) -> pa.Array:
     for row in np.flatnonzero(rows).tolist():
         failures[row] = why
     return pc.if_else(pa.array(rows), pa.scalar(None, values.type), values)
 
 
 def json_text(value: Any) -> str:
-    """Return a nested value as JSON; raises ValueError for a number that it has not."""
+    """Return a nested value as JSON; raise ValueError for a number that JSON lacks."""
     return _ENCODER.encode(_plain(value)).decode()
 
 
@@ -365,9 +370,9 @@ _ENCODER = msgspec.json.Encoder(decimal_format="number")
 def _plain(value: Any) -> Any:
     match value:
         case dict():
-            return {str(name): _plain(each) for name, each in value.items()}
+            return {str(name): _plain(item) for name, item in value.items()}
         case list() | tuple():
-            return [_plain(each) for each in value]
+            return [_plain(item) for item in value]
         case float() if not math.isfinite(value):
             raise ValueError(f"JSON has no {value}")
         case None | bool() | int() | float() | str() | Decimal():

@@ -1,12 +1,11 @@
-"""The schema of an Avro file → its columns in Arrow's types, and the schema that its blocks are decoded by.
+"""Map the schema of an Avro file to Arrow columns, with the schema that its blocks are decoded with.
 
-Blocks are decoded without logical types, and texts as bytes: a date that no calendar has, or a byte that is not UTF-8,
-makes an invalid row then, and not an invalid file. A union of several types, and a record in itself, have no type in
-Arrow: the column with one is JSON, decoded with all that Avro says of it.
+Blocks are decoded without logical types, and texts as bytes. A date outside the calendar, or a byte that is not UTF-8,
+then makes an invalid row, and not an invalid file. A union of several types, and a record within itself, have no Arrow
+type: their column is JSON, decoded with the whole Avro schema.
 
-The bytes of values of a schema that refers to itself → an error where they are nested too deeply to be decoded.
-
-fastavro follows values as deep as they go, on a stack that ends somewhere, and lists as long as they say.
+`nodes` and `check` refuse values of recursive schemas that are nested too deeply: fastavro follows values on a stack of
+limited depth, and lists as long as they claim to be.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ import pyarrow as pa
 
 from sinkql.decode.arrow_values import json_text
 
-Schema = Any  # as JSON has it: a name, a list of branches, or an object
+Schema = Any  # JSON: a name, a list of branches, or an object
 
 _PLAIN: Mapping[str, pa.DataType] = {
     "null": pa.string(), "boolean": pa.bool_(), "int": pa.int32(), "long": pa.int64(), "float": pa.float32(),
@@ -35,25 +34,25 @@ _LOGICAL: Mapping[tuple[str, str], pa.DataType] = {
        for name, unit in (("millis", "ms"), ("micros", "us"), ("nanos", "ns"))},
 }  # fmt: skip
 ZONED = "timestamp-zoned"
-"""What texts are called that are instants in ISO 8601, for which Avro has no name."""
+"""The name used here for texts that are instants in ISO 8601; Avro has no name for them."""
 _NAMED = ("record", "error", "enum", "fixed")
 _DIGITS = decimal.Context(prec=400)
 _WIDEST = 76
 
 
 class NotTypedError(Exception):
-    """Say that values of a schema have no type in Arrow."""
+    """Values of a schema have no Arrow type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: the type it is told to have, and how its values become an array.
+    """A column: its type, and how its values become an array.
 
-    `schema` is what it is decoded by. Values are put through `convert`, into an array of type `held`, which is seen as
-    one of type `shown`: the same with texts, whose bytes nobody has looked at.
+    `schema` decodes the values. `convert` converts them for an array of type `held`, which is viewed as type `shown`:
+    the same with texts, whose bytes are not checked yet.
     """
 
-    told: pa.DataType
+    type: pa.DataType
     schema: Schema
     held: pa.DataType
     shown: pa.DataType
@@ -63,50 +62,54 @@ class Column:
         """Return an array of the values."""
         if self.convert is not None:
             values = [None if value is None else self.convert(value) for value in values]
-        found = pa.array(values, self.held)
-        return found if self.held == self.shown else found.view(self.shown)
+        array = pa.array(values, self.held)
+        return array if self.held == self.shown else array.view(self.shown)
 
 
 def columns_of(schema: Schema) -> dict[str, Column]:
-    """Return the columns of a file, whose schema is one that fastavro has parsed; raises ValueError."""
+    """Return the columns of a file, whose schema fastavro has parsed; raise ValueError."""
     if not isinstance(schema, dict) or schema.get("type") not in ("record", "error"):
         kind = schema.get("type") if isinstance(schema, dict) else "union" if isinstance(schema, list) else schema
         raise ValueError(f"its values are not records: their type is {kind}")
-    names = {each["name"]: each for each in _named(schema)}
-    return {field["name"]: _column(field["type"], names, place) for place, field in enumerate(schema["fields"])}
+    names = {named["name"]: named for named in _named_types(schema)}
+    return {field["name"]: _column(field["type"], names, number) for number, field in enumerate(schema["fields"])}
 
 
 def column_of_schema(schema: Schema, names: Mapping[str, Any]) -> Column:
-    """Return the column of values of a schema, of which fastavro has made one with `names`."""
+    """Return the column of values of a schema that fastavro has parsed with `names`."""
     return _column(schema, names, 0)
 
 
 def read_schema(columns: Mapping[str, Column]) -> Schema:
-    """Return the schema that a file's blocks are decoded by."""
+    """Return the schema that decodes a file's blocks."""
     fields = [{"name": name, "type": column.schema} for name, column in columns.items()]
     return {"type": "record", "name": "row", "fields": fields}
 
 
-def _named(schema: Schema) -> Iterator[dict[str, Any]]:
-    """Yield what a schema defines by name."""
+def _named_types(schema: Schema) -> Iterator[dict[str, Any]]:
+    """Yield the named types that a schema defines."""
     if isinstance(schema, list):
         for branch in schema:
-            yield from _named(branch)
+            yield from _named_types(branch)
     elif isinstance(schema, dict):
         if schema["type"] in _NAMED:
             yield schema
-        for inner in (schema.get("items"), schema.get("values"), *(each["type"] for each in schema.get("fields", ()))):
+        for inner in (
+            schema.get("items"),
+            schema.get("values"),
+            *(field["type"] for field in schema.get("fields", ())),
+        ):
             if inner is not None:
-                yield from _named(inner)
+                yield from _named_types(inner)
         if isinstance(schema["type"], dict | list):
-            yield from _named(schema["type"])
+            yield from _named_types(schema["type"])
 
 
-def _column(schema: Schema, names: Mapping[str, Any], place: int) -> Column:
+def _column(schema: Schema, names: Mapping[str, Any], number: int) -> Column:
     try:
-        return _Typed(names, f"t{place}_").column(schema)
+        return _TypedColumns(names, f"t{number}_").column(schema)
     except NotTypedError:
-        whole = _Whole(names, f"w{place}_").schema(schema)
+        whole = _SchemaCopy(names, f"w{number}_").schema(schema)
         return Column(pa.json_(pa.string()), whole, pa.string(), pa.string(), _json)
 
 
@@ -114,31 +117,31 @@ def _json(value: Any) -> str:
     try:
         return json_text(value)
     except RecursionError:
-        return "what is nested too deeply"
+        return "nested too deeply"
     except ValueError:
-        return str(value)  # neither is JSON: an invalid row says so
+        return str(value)  # as the result is not JSON, the row is invalid
 
 
-class _Typed:
-    """Make columns of schemas; each name gets another one wherever it stands, so that none is defined twice."""
+class _TypedColumns:
+    """Make columns of schemas. A named type is renamed wherever it stands, so that none is defined twice."""
 
     def __init__(self, names: Mapping[str, Any], prefix: str) -> None:
         self._names, self._prefix = names, prefix
-        self._within: list[str] = []
-        self._made = 0
+        self._enclosing: list[str] = []
+        self._count = 0
 
     def column(self, schema: Schema) -> Column:
-        """Return the column of a schema; raises NotTypedError."""
+        """Return the column of a schema; raise NotTypedError."""
         match schema:
             case list():
                 return self._union(schema)
             case str() if schema in self._names:
-                return self._of_name(self._names[schema])
+                return self._named_column(self._names[schema])
             case str():
                 type_ = _PLAIN[schema]
-                return _of_texts(type_, "bytes") if schema == "string" else Column(type_, schema, type_, type_)
+                return _text_column(type_, "bytes") if schema == "string" else Column(type_, schema, type_, type_)
             case {"type": "record" | "error" | "enum" | "fixed"}:
-                return self._of_name(schema)
+                return self._named_column(schema)
             case {"type": "array", "items": items}:
                 return _list(self.column(items))
             case {"type": "map", "values": values}:
@@ -151,34 +154,34 @@ class _Typed:
         some = [branch for branch in branches if branch != "null"]
         if len(some) > 1:
             raise NotTypedError
-        found = self.column(some[0] if some else "null")
-        schema = [found.schema if branch != "null" else branch for branch in branches] if some else "null"
-        return Column(found.told, schema, found.held, found.shown, found.convert)
+        column = self.column(some[0] if some else "null")
+        schema = [column.schema if branch != "null" else branch for branch in branches] if some else "null"
+        return Column(column.type, schema, column.held, column.shown, column.convert)
 
-    def _of_name(self, schema: dict[str, Any]) -> Column:
-        own = schema["name"]
-        if own in self._within:
+    def _named_column(self, schema: dict[str, Any]) -> Column:
+        original_name = schema["name"]
+        if original_name in self._enclosing:
             raise NotTypedError
-        self._made += 1
-        name = f"{self._prefix}{self._made}"
+        self._count += 1
+        name = f"{self._prefix}{self._count}"
         if schema["type"] == "enum":
-            made = {"type": "enum", "name": name, "symbols": schema["symbols"]}
-            return Column(pa.string(), made, pa.string(), pa.string())
+            new_schema = {"type": "enum", "name": name, "symbols": schema["symbols"]}
+            return Column(pa.string(), new_schema, pa.string(), pa.string())
         if schema["type"] == "fixed":
-            type_, made = pa.binary(schema["size"]), {"type": "fixed", "name": name, "size": schema["size"]}
-            return _logical(schema, Column(type_, made, type_, type_))
-        self._within.append(own)
-        fields = {each["name"]: self.column(each["type"]) for each in schema["fields"]}
-        self._within.pop()
+            type_, new_schema = pa.binary(schema["size"]), {"type": "fixed", "name": name, "size": schema["size"]}
+            return _logical(schema, Column(type_, new_schema, type_, type_))
+        self._enclosing.append(original_name)
+        fields = {field["name"]: self.column(field["type"]) for field in schema["fields"]}
+        self._enclosing.pop()
         return _struct(name, fields)
 
 
-class _Whole:
-    """Copy a schema with all that it says and refers to, under names of its own."""
+class _SchemaCopy:
+    """Copy a schema with everything that it refers to, under new names."""
 
     def __init__(self, names: Mapping[str, Any], prefix: str) -> None:
         self._names, self._prefix = names, prefix
-        self._known: dict[str, str] = {}
+        self._copied_names: dict[str, str] = {}
 
     def schema(self, schema: Schema) -> Schema:
         """Return the copy."""
@@ -187,39 +190,39 @@ class _Whole:
         if isinstance(schema, str):
             return self.schema(self._names[schema]) if schema in self._names else schema
         if schema["type"] not in _NAMED:
-            return {key: self.schema(each) if key in ("type", "items", "values") else each
-                    for key, each in schema.items()}  # fmt: skip
-        if schema["name"] in self._known:
-            return self._known[schema["name"]]
-        name = self._known[schema["name"]] = f"{self._prefix}{len(self._known)}"
-        made = {key: each for key, each in schema.items() if key not in ("aliases", "default", "namespace", "fields")}
+            return {key: self.schema(value) if key in ("type", "items", "values") else value
+                    for key, value in schema.items()}  # fmt: skip
+        if schema["name"] in self._copied_names:
+            return self._copied_names[schema["name"]]
+        name = self._copied_names[schema["name"]] = f"{self._prefix}{len(self._copied_names)}"
+        copy = {key: value for key, value in schema.items() if key not in ("aliases", "default", "namespace", "fields")}
         if "fields" in schema:
-            fields = [{"name": each["name"], "type": self.schema(each["type"])} for each in schema["fields"]]
-            made["fields"] = fields
-        return {**made, "name": name}
+            fields = [{"name": field["name"], "type": self.schema(field["type"])} for field in schema["fields"]]
+            copy["fields"] = fields
+        return {**copy, "name": name}
 
 
-def _of_texts(told: pa.DataType, schema: Schema) -> Column:
-    return Column(told, schema, pa.binary(), pa.string())
+def _text_column(type_: pa.DataType, schema: Schema) -> Column:
+    return Column(type_, schema, pa.binary(), pa.string())
 
 
-def _logical(schema: dict[str, Any], found: Column) -> Column:
-    """Return the column of a logical type; of one that is unknown or not valid, that of what it is made of."""
+def _logical(schema: dict[str, Any], column: Column) -> Column:
+    """Return the column of a logical type; the underlying column if the type is unknown or invalid."""
     name, base = schema.get("logicalType"), schema["type"]
     if name == "uuid" and base == "string":
-        return _of_texts(pa.uuid(), found.schema)
+        return _text_column(pa.uuid(), column.schema)
     if name == ZONED and base == "string":
-        return _of_texts(pa.timestamp("us", "UTC"), found.schema)
+        return _text_column(pa.timestamp("us", "UTC"), column.schema)
     if name == "uuid" and base == "fixed" and schema["size"] == 16:
-        return Column(pa.uuid(), found.schema, found.held, found.shown)
+        return Column(pa.uuid(), column.schema, column.held, column.shown)
     if name == "decimal" and base in ("bytes", "fixed"):
         digits, scale = schema.get("precision"), schema.get("scale", 0)
         if isinstance(digits, int) and isinstance(scale, int) and 0 <= scale <= digits and 0 < digits <= _WIDEST:
-            type_ = pa.decimal256(_WIDEST, scale)  # with room for what is not of the precision that the schema tells
-            told = pa.decimal128(digits, scale) if digits <= 38 else type_
-            return Column(told, found.schema, type_, type_, lambda value: _decimal(value, scale))
-    made = _LOGICAL.get((base, name)) if isinstance(base, str) and isinstance(name, str) else None
-    return found if made is None else Column(made, found.schema, made, made)
+            type_ = pa.decimal256(_WIDEST, scale)  # values may exceed the precision of the schema
+            declared = pa.decimal128(digits, scale) if digits <= 38 else type_
+            return Column(declared, column.schema, type_, type_, lambda value: _decimal(value, scale))
+    arrow_type = _LOGICAL.get((base, name)) if isinstance(base, str) and isinstance(name, str) else None
+    return column if arrow_type is None else Column(arrow_type, column.schema, arrow_type, arrow_type)
 
 
 def _decimal(value: bytes, scale: int) -> decimal.Decimal:
@@ -229,45 +232,45 @@ def _decimal(value: bytes, scale: int) -> decimal.Decimal:
 def _list(item: Column) -> Column:
     convert = item.convert
     return Column(
-        pa.list_(item.told), {"type": "array", "items": item.schema}, pa.list_(item.held), pa.list_(item.shown),
-        None if convert is None else lambda values: [None if each is None else convert(each) for each in values],
+        pa.list_(item.type), {"type": "array", "items": item.schema}, pa.list_(item.held), pa.list_(item.shown),
+        None if convert is None else lambda values: [None if value is None else convert(value) for value in values],
     )  # fmt: skip
 
 
 def _map(item: Column) -> Column:
     convert = item.convert or (lambda value: value)
-    told, held, shown = (pa.map_(pa.string(), each) for each in (item.told, item.held, item.shown))
+    kind, held, shown = (pa.map_(pa.string(), type_) for type_ in (item.type, item.held, item.shown))
     return Column(
-        told, {"type": "map", "values": item.schema}, held, shown,
-        lambda values: [(key, None if each is None else convert(each)) for key, each in values.items()],
+        kind, {"type": "map", "values": item.schema}, held, shown,
+        lambda values: [(key, None if value is None else convert(value)) for key, value in values.items()],
     )  # fmt: skip
 
 
 def _struct(name: str, fields: Mapping[str, Column]) -> Column:
-    told = pa.struct([(each, column.told) for each, column in fields.items()])
-    held = pa.struct([(each, column.held) for each, column in fields.items()])
-    shown = pa.struct([(each, column.shown) for each, column in fields.items()])
-    converts = {each: column.convert for each, column in fields.items() if column.convert is not None}
+    kind = pa.struct([(field, column.type) for field, column in fields.items()])
+    held = pa.struct([(field, column.held) for field, column in fields.items()])
+    shown = pa.struct([(field, column.shown) for field, column in fields.items()])
+    converts = {field: column.convert for field, column in fields.items() if column.convert is not None}
 
     def convert(value: dict[str, Any]) -> dict[str, Any]:
-        return {**value, **{each: to(value[each]) for each, to in converts.items() if value[each] is not None}}
+        return {**value, **{field: to(value[field]) for field, to in converts.items() if value[field] is not None}}
 
-    inner = [{"name": each, "type": column.schema} for each, column in fields.items()]
-    return Column(told, {"type": "record", "name": name, "fields": inner}, held, shown, convert if converts else None)
+    inner = [{"name": field, "type": column.schema} for field, column in fields.items()]
+    return Column(kind, {"type": "record", "name": name, "fields": inner}, held, shown, convert if converts else None)
 
 
 _DEEPEST = 8000
-"""How many records, unions, lists and maps may be within each other; of a linked list, each element is two."""
+"""The most records, unions, lists and maps within each other; each element of a linked list counts as two."""
 _FEW = 1 << 16
-"""How many values of lists may be in a block of fewer bytes: some have none."""
+"""The number of list values that a block may always have: some values have no bytes."""
 _SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """What values of a schema are made of: one of the parts, each of them, any number of them, or bytes.
+    """The structure of values: one of the parts, each of them, any number of them, or bytes.
 
-    Bytes are `size` ones, those of a number, or as many as a number before them says.
+    Bytes have a fixed `size`, the size of a number, or a size that a number before them gives.
     """
 
     kind: Literal["one", "each", "many", "bytes", "number", "text"]
@@ -275,35 +278,35 @@ class Node:
     size: int = 0
 
 
-def nodes(schema: Any) -> Node | None:  # as JSON has it
-    """Return what values are made of; None where they cannot be deeper than the schema, nor many in no bytes."""
-    made = _Made()
-    node = made.of(schema)
-    return node if made.doubtful else None
+def nodes(schema: Any) -> Node | None:  # JSON
+    """Return the structure of values; None if they cannot be deeper than the schema, nor many in no bytes."""
+    builder = _NodeBuilder()
+    node = builder.of(schema)
+    return node if builder.doubtful else None
 
 
 def check(node: Node, data: bytes, count: int) -> None:
-    """Go over so many values; raises ValueError where one is nested too deeply, or is not whole."""
-    place = _Place(data)
+    """Walk over `count` values; raise ValueError if one is nested too deeply or incomplete."""
+    cursor = _Cursor(data)
     waiting: list[Iterator[Node]] = [repeat(node, count)]
     while waiting:
         now = next(waiting[-1], None)
         if now is None:
             waiting.pop()
         elif now.kind == "bytes":
-            place.skip(now.size)
+            cursor.skip(now.size)
         elif now.kind == "number":
-            place.number()
+            cursor.number()
         elif now.kind == "text":
-            place.skip(place.number())
+            cursor.skip(cursor.number())
         else:
-            waiting.append(place.parts(now))
+            waiting.append(cursor.parts(now))
         if len(waiting) > _DEEPEST:
             raise ValueError("a record in it is nested too deeply")
 
 
-class _Place:
-    """A place in bytes, which moves on as they are gone over."""
+class _Cursor:
+    """A position in bytes that advances over values."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._at, self._values = data, 0, 0
@@ -319,10 +322,10 @@ class _Place:
         else:
             while count := self.number():
                 if count < 0:
-                    self.number()  # of its bytes
+                    self.number()  # the size of the block
                 self._values += abs(count)
                 if self._values > max(len(self._data), _FEW):
-                    raise ValueError("its lists say that they have more values than it has bytes")
+                    raise ValueError("its lists claim more values than it has bytes")
                 for _ in range(abs(count)):
                     yield from node.parts
 
@@ -332,23 +335,23 @@ class _Place:
             raise ValueError("its data is cut off")
 
     def number(self) -> int:
-        found = shift = 0
+        number = shift = 0
         while self._at < len(self._data) and shift < 64:
             byte = self._data[self._at]
-            found |= (byte & 0x7F) << shift
+            number |= (byte & 0x7F) << shift
             self._at += 1
             if byte < 0x80:
-                return (found >> 1) ^ -(found & 1)
+                return (number >> 1) ^ -(number & 1)
             shift += 7
         raise ValueError("its data is cut off")
 
 
-class _Made:
-    """Make nodes of schemas. One that is referred to within itself is doubtful, and a list of what has no bytes."""
+class _NodeBuilder:
+    """Make nodes of schemas. A recursive type is doubtful, and so is a list whose elements have no bytes."""
 
     def __init__(self) -> None:
-        self._named: dict[str, Node] = {}
-        self._within: list[str] = []
+        self._nodes: dict[str, Node] = {}
+        self._enclosing: list[str] = []
         self.doubtful = False
 
     def of(self, schema: Any) -> Node:
@@ -362,22 +365,22 @@ class _Made:
             case str() if schema in _SIZES:
                 return Node("bytes", size=_SIZES[schema])
             case str():
-                self.doubtful = self.doubtful or schema in self._within
-                return self._named[schema]
+                self.doubtful = self.doubtful or schema in self._enclosing
+                return self._nodes[schema]
             case {"type": "record" | "error", "name": name, "fields": fields}:
                 parts: list[Node] = []
-                node = self._named[name] = Node("each", parts)
-                self._within.append(name)
+                node = self._nodes[name] = Node("each", parts)
+                self._enclosing.append(name)
                 parts += [self.of(field["type"]) for field in fields]
-                self._within.pop()
+                self._enclosing.pop()
                 return node
             case {"type": "enum", "name": name}:
-                return self._named.setdefault(name, Node("number"))
+                return self._nodes.setdefault(name, Node("number"))
             case {"type": "fixed", "name": name, "size": size}:
-                return self._named.setdefault(name, Node("bytes", size=size))
+                return self._nodes.setdefault(name, Node("bytes", size=size))
             case {"type": "array", "items": items}:
                 item = self.of(items)
-                self.doubtful = self.doubtful or _empty(item)
+                self.doubtful = self.doubtful or _is_empty(item)
                 return Node("many", [item])
             case {"type": "map", "values": values}:
                 return Node("many", [Node("text"), self.of(values)])
@@ -386,6 +389,6 @@ class _Made:
         raise ValueError(f"its schema has {schema}")
 
 
-def _empty(node: Node) -> bool:
-    """Tell whether values have no bytes; one that is still being made is doubtful as it is."""
-    return (node.kind == "bytes" and node.size == 0) or (node.kind == "each" and all(map(_empty, node.parts)))
+def _is_empty(node: Node) -> bool:
+    """Return whether values have no bytes; a node that is not finished yet may be either."""
+    return (node.kind == "bytes" and node.size == 0) or (node.kind == "each" and all(map(_is_empty, node.parts)))

@@ -1,7 +1,7 @@
-"""Places of values in a block of bytes → Arrow arrays, a column at a time, without a Python object a value.
+"""Build Arrow arrays from offsets of values in a block of bytes, a column at a time, without a Python object per value.
 
-Where a value stands is told by arrays of offsets, `starts` and `lengths`; `valid` is True for what is not NULL, or None
-where nothing is. What stands at the place of a NULL is not looked at, as long as it lies in the block.
+Arrays of offsets, `starts` and `lengths`, locate the values. `valid` is True for values that are not NULL; None means
+that all are valid. The offsets of a NULL are ignored, but must lie in the block.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ Offsets = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 _ROOM = 32
-"""Bytes behind a block, so that a number may be looked at anywhere in it: decimals have up to 30 bytes."""
+"""Bytes behind a block, so that a number may be viewed anywhere in it: decimals have up to 30 bytes."""
 
 
 class Block:
-    """Bytes that can be looked at, at any offset, as numbers of any kind."""
+    """Bytes that can be viewed at any offset as numbers of any type."""
 
     def __init__(self, data: bytes) -> None:
         self.size = len(data)
@@ -32,27 +32,27 @@ class Block:
         self._views: dict[str, NDArray[np.generic]] = {}
 
     def view(self, type_: str) -> NDArray[np.generic]:
-        """Return the numbers of a numpy type, such as `>i4`, that begin at each offset."""
-        found = self._views.get(type_)
-        if found is None:
+        """Return the numbers of a numpy type (`>i4`) that begin at each offset."""
+        numbers = self._views.get(type_)
+        if numbers is None:
             size = np.dtype(type_).itemsize
-            found = np.ndarray((len(self.raw) - size + 1,), type_, self.raw, strides=(1,))
-            self._views[type_] = found
-        return found
+            numbers = np.ndarray((len(self.raw) - size + 1,), type_, self.raw, strides=(1,))
+            self._views[type_] = numbers
+        return numbers
 
     @cached_property
     def i2(self) -> NDArray[np.int16]:
-        """Two-byte numbers, the greatest byte first."""
+        """Two-byte big-endian numbers."""
         return self.view(">i2")  # type: ignore[return-value]  # a numpy type by its name
 
     @cached_property
     def i4(self) -> NDArray[np.int32]:
-        """Four-byte numbers, the greatest byte first."""
+        """Four-byte big-endian numbers."""
         return self.view(">i4")  # type: ignore[return-value]  # a numpy type by its name
 
     @cached_property
     def i8(self) -> NDArray[np.int64]:
-        """Eight-byte numbers, the greatest byte first."""
+        """Eight-byte big-endian numbers."""
         return self.view(">i8")  # type: ignore[return-value]  # a numpy type by its name
 
     def slice(self, start: int, length: int) -> bytes:
@@ -61,19 +61,19 @@ class Block:
 
 
 def bitmap(valid: Mask | None) -> pa.Buffer | None:
-    """Return the validity of an Arrow array."""
+    """Return the validity buffer of an Arrow array."""
     return None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
 def mask_or(one: Mask | None, other: Mask | None) -> Mask | None:
-    """Return where one of both is True; None is nowhere."""
+    """Return the union of two masks; None is an empty mask."""
     if one is None or other is None:
         return other if one is None else one
     return one | other
 
 
 def mask_or_none(mask: Mask) -> Mask | None:
-    """Return a mask, None where it is False everywhere."""
+    """Return a mask, None if it is False everywhere."""
     return mask if mask.any() else None
 
 
@@ -88,36 +88,38 @@ def booleans(values: Mask, valid: Mask | None) -> pa.Array:
 
 
 def binaries(block: Block, starts: Offsets, lengths: Offsets, valid: Mask | None) -> pa.Array:
-    """Return parts of the block, none of which begins before the end of one that stands before it."""
+    """Return ranges of the block as binaries; the ranges must be in order and must not overlap."""
     count = len(starts)
     if not count:
         return pa.array([], pa.binary())
-    # an array of the parts and of what stands between them, of which each second one is taken
+    # an array of the ranges and of the gaps between them; every second value is a range
     offsets = np.empty(2 * count, np.int32)
     offsets[0::2] = starts
     offsets[1::2] = starts + lengths
     parts = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(offsets), block.buffer])
-    found = parts.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32)))
+    array = parts.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32)))
     if valid is None:
-        return found
-    return pa.Array.from_buffers(pa.binary(), count, [bitmap(valid), *found.buffers()[1:]])
+        return array
+    return pa.Array.from_buffers(pa.binary(), count, [bitmap(valid), *array.buffers()[1:]])
 
 
 def texts(block: Block, starts: Offsets, lengths: Offsets, valid: Mask | None) -> tuple[pa.Array, Mask | None]:
-    """Return parts of the block as texts, in the order of `binaries`, and which are not UTF-8: those are NULL."""
+    """Return ranges of the block as texts, ordered as for `binaries`, and a mask of NULLs that were not UTF-8."""
     return as_text(binaries(block, starts, lengths, valid))
 
 
-def as_text(found: pa.Array) -> tuple[pa.Array, Mask | None]:
-    """Return binaries as texts, and which are not UTF-8: those are NULL."""
+def as_text(binaries: pa.Array) -> tuple[pa.Array, Mask | None]:
+    """Return binaries as texts, and a mask of values that are not UTF-8 and so NULL."""
     try:
-        return found.cast(pa.string()), None
+        return binaries.cast(pa.string()), None
     except pa.ArrowInvalid:
-        bad = np.fromiter((each is not None and not _readable(each) for each in found.to_pylist()), bool, len(found))
-        return pc.if_else(pa.array(~bad), found, None).cast(pa.string()), bad
+        bad = np.fromiter(
+            (value is not None and not _is_utf8(value) for value in binaries.to_pylist()), bool, len(binaries)
+        )
+        return pc.if_else(pa.array(~bad), binaries, None).cast(pa.string()), bad
 
 
-def _readable(value: bytes) -> bool:
+def _is_utf8(value: bytes) -> bool:
     try:
         value.decode()
     except UnicodeDecodeError:
@@ -125,19 +127,19 @@ def _readable(value: bytes) -> bool:
     return True
 
 
-_HEX = np.frombuffer(b"".join(b"%02x" % each for each in range(256)), np.uint16)
+_HEX = np.frombuffer(b"".join(b"%02x" % byte for byte in range(256)), np.uint16)
 _HYPHENS = (8, 13, 18, 23)
-_DIGITS = tuple(each for each in range(36) if each not in _HYPHENS)
+_DIGITS = tuple(index for index in range(36) if index not in _HYPHENS)
 
 
 def uuids(block: Block, starts: Offsets, valid: Mask | None) -> pa.Array:
     """Return the texts of UUIDs of sixteen bytes."""
     count = len(starts)
     digits = _HEX[block.view("V16")[starts].view(np.uint8)].view(np.uint8).reshape(count, 32)
-    found = np.full((count, 36), ord("-"), np.uint8)
-    found[:, _DIGITS] = digits
+    characters = np.full((count, 36), ord("-"), np.uint8)
+    characters[:, _DIGITS] = digits
     offsets = pa.py_buffer(np.arange(0, 36 * (count + 1), 36, dtype=np.int32))
-    return pa.Array.from_buffers(pa.string(), count, [bitmap(valid), offsets, pa.py_buffer(found)])
+    return pa.Array.from_buffers(pa.string(), count, [bitmap(valid), offsets, pa.py_buffer(characters)])
 
 
 def decimals(
@@ -146,9 +148,9 @@ def decimals(
     type_: pa.DataType,
     wide: tuple[NDArray[np.int64] | Mask, NDArray[np.uint64]] | None = None,
 ) -> pa.Array:
-    """Return decimals of whole numbers, in each of which the last digit is the last one of the type's scale.
+    """Return decimals of whole numbers, which count units of the last digit of the type's scale.
 
-    `wide` has places of values that do not fit into eight bytes, and their `wide_words`.
+    `wide` has indices of values that do not fit into eight bytes, and their `wide_words`.
     """
     words = np.empty((len(values), 2), np.int64)
     words[:, 0] = values
@@ -159,11 +161,11 @@ def decimals(
 
 
 LIMB = 10**12
-"""What a limb of a wide number is less than."""
+"""The upper bound of a limb of a wide number."""
 
 
 def wide_words(limbs: Sequence[NDArray[np.int64]], negative: Mask) -> NDArray[np.uint64]:
-    """Return whole numbers of up to 38 digits, given as four limbs, the lowest one first, and a sign, as two words."""
+    """Return whole numbers of up to 38 digits as two words each, from a sign and four limbs, the lowest one first."""
     low = np.zeros(len(negative), np.uint64)
     high = np.zeros(len(negative), np.uint64)
     for limb in reversed(limbs):

@@ -1,7 +1,4 @@
-"""Columns that a source declares → typed columns.
-
-Texts, and values of JSON, that a sample has → the type that all of them have.
-"""
+"""Type the columns that a source declares, and find the type that all texts or values of a sample have."""
 
 from __future__ import annotations
 
@@ -16,13 +13,13 @@ from sinkql.logical.type import flat
 
 
 def declared(columns: Sequence[ast.ColumnDef], *, owner: str) -> tuple[logical.Column, ...]:
-    """Return typed columns, text where there is no type; `owner` is what messages call such sources. SQ2417, SQ2935."""
+    """Return typed columns, text by default; `owner` names the sources in messages. Raise SQ2417 and SQ2935."""
     check_names([column.name for column in columns])
     return tuple(_column(column, owner) for column in columns)
 
 
 def check_names(names: Sequence[ast.Ident]) -> None:
-    """Refuse a name that is given twice (SQ2008), and one that is reserved (SQ2009)."""
+    """Refuse a duplicate name (SQ2008) and a reserved name (SQ2009)."""
     seen: set[str] = set()
     for name in names:
         if name.value in seen:
@@ -79,24 +76,24 @@ _FORMS = (
     ("timestamp", re.compile(rf"{_DAY}[ T]{_TIME}")),
     ("timestamptz", re.compile(rf"{_DAY}[ T]{_TIME}(Z|[+-]\d\d(:?\d\d)?)")),
 )
-"""Types of texts, the narrowest first. Numbers that begin with 0, as codes do, are texts."""
+"""Types of texts, the narrowest first. Numbers that begin with 0 are codes, and so texts."""
 
 
 def type_of_texts(texts: Sequence[str]) -> str:
-    """Return the narrowest type that all texts have; text where there are none."""
+    """Return the narrowest type that all texts have; text for no texts."""
     if not texts:
         return "text"
     return next((type_ for type_, form in _FORMS if all(form.fullmatch(text) for text in texts)), "text")
 
 
 def why_text(texts: Sequence[str]) -> str | None:
-    """Return what has texts be no more than texts that mostly are of other types; None where most are not."""
-    own = [type_of_texts([text]) for text in texts]
-    if not texts or len(texts) > 2 * (len(own) - own.count("text")):
+    """Return why texts have no narrower type although most of them do; None if most do not."""
+    types = [type_of_texts([text]) for text in texts]
+    if not texts or len(texts) > 2 * (len(types) - types.count("text")):
         return None
-    if "text" in own:
-        return f"{_shown(texts[own.index('text')])} is one"
-    other = next((text for text, type_ in zip(texts, own, strict=True) if type_ != own[0]), texts[0])
+    if "text" in types:
+        return f"{_shown(texts[types.index('text')])} is one"
+    other = next((text for text, type_ in zip(texts, types, strict=True) if type_ != types[0]), texts[0])
     return f"{_shown(texts[0])} and {_shown(other)} are of different types"
 
 
@@ -105,7 +102,7 @@ def _shown(text: str) -> str:
 
 
 def type_of_values(values: Sequence[Any]) -> str:
-    """Return the type that values of JSON have, which are not null; jsonb where they have none in common."""
+    """Return the type of JSON values other than null; jsonb if they have no type in common."""
     kinds = {type(value) for value in values}
     if kinds == {bool}:
         return "boolean"

@@ -1,15 +1,15 @@
-"""A CSV stream → Arrow rows of declared columns, and the records that do not decode, by the lines they begin in.
+"""Decode a CSV stream to Arrow rows of declared columns, and collect the records that fail, with their first lines.
 
-Records mean what they mean to Postgres's COPY: an empty field is NULL and a quoted empty one is an empty text. Those in
-plain form go through Arrow's parser a block at a time; a block with others is halved, and the last few are read one by
-one.
+Records have the meaning that Postgres's COPY gives them: an empty field is NULL, and a quoted empty field is an empty
+text. Arrow's parser reads blocks of plain records. A block with other records is halved until few are left, which are
+read one by one.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from io import BytesIO
 from itertools import chain, count
 from typing import Any, BinaryIO
@@ -20,6 +20,7 @@ import pyarrow.csv as pc
 
 from sinkql import physical
 from sinkql.connector_api.stream import Decoded, RowFailure, UndecodableError, WideError
+from sinkql.decode.csv_options import csv_format
 from sinkql.decode.csv_records import BOM, Form, Records, Splitter, inside
 from sinkql.decode.json_lines import without
 from sinkql.decode.text_column import Failures, from_text
@@ -28,17 +29,16 @@ from sinkql.regex_repeat import RepeatedPattern
 
 _FEW = 32
 _BEYOND = (
-    "a quote within field {field}, which does not begin with it, goes on beyond the end of the line: "
-    "a field that has quotes is to be quoted as a whole"
+    "a quote within field {field}, which does not begin with it, continues after the end of the line: "
+    "quote the whole field"
 )
-_FORM = {field.name for field in fields(Form)}
 
 
 class CsvRows:
     """Decode CSV streams into `columns`.
 
-    With a header, columns go by name, the one in `names` if that is given, and others in the file are left out; or they
-    go `by_position`, and the header is passed over.
+    With a header, columns are found by name, or by their name in `names`, and other fields are ignored. With
+    `by_position`, the names in the header are ignored.
     """
 
     def __init__(
@@ -57,17 +57,17 @@ class CsvRows:
 
     @classmethod
     def of(cls, options: Mapping[str, Any], columns: Sequence[physical.Column]) -> CsvRows:
-        """Return the decoder of a planned format, whose options leave out what is as in `Form`."""
-        form = Form(**{name: value for name, value in options.items() if name in _FORM})
-        by_position = options.get("by_position", False)
-        return cls(columns, form, header=options["header"], names=options.get("names", ()), by_position=by_position)
+        """Return the decoder of a planned format."""
+        csv = csv_format(options)
+        form = Form(csv.delimiter, csv.quote, csv.escape, csv.null, csv.comment, csv.skip_blank_lines)
+        return cls(columns, form, header=csv.header, names=csv.names, by_position=csv.by_position)
 
     def decode(self, stream: BinaryIO) -> Iterator[Decoded]:
-        """Yield the stream's rows by blocks; raises UndecodableError where its header lacks columns."""
+        """Yield the stream's rows by blocks; raise UndecodableError if its header lacks columns."""
         yield from self._rows(self._splitter.blocks(stream), None)
 
     def decode_after(self, head: bytes, stream: BinaryIO, line: int) -> Iterator[Decoded]:
-        """Yield the rows of a stream that goes on in that line of a file, whose beginning is `head`."""
+        """Yield the rows of a stream that continues a file in that line; `head` is the file's beginning."""
         first = next(self._splitter.blocks(BytesIO(head)), None)
         if first is not None:
             table, named = (self._layout(first), first.raw(0)) if self._header else (None, b"")
@@ -86,11 +86,11 @@ class CsvRows:
                 yield replace(self._decoded([self._nulls(1)] * len(self._columns), body, {0: records.error}), head=head)
             elif len(body):
                 failures: Failures = {}
-                for each in self._parts(self._texts(body, table, 0, failures), body, failures):
-                    yield replace(each, head=head) if each.failures else each
+                for part in self._decoded_parts(self._texts(body, table, 0, failures), body, failures):
+                    yield replace(part, head=head) if part.failures else part
 
     def rows(self, records: Records) -> tuple[pa.RecordBatch, Failures]:
-        """Return a row for each record by the place of its fields, and why some failed, whose rows mean nothing.
+        """Return a row for each record, with fields by position, and why some failed; failed rows are meaningless.
 
         Raises WideError.
         """
@@ -100,44 +100,46 @@ class CsvRows:
         else:
             texts = self._one_by_one(records, layout, 0, failures)
             for record in range(len(records)):
-                if b"\n" in records.raw(record) and self._fields.broken(records.raw(record)):
-                    failures.setdefault(record, "a newline outside of quotes")
+                if b"\n" in records.raw(record) and self._fields.is_broken(records.raw(record)):
+                    failures.setdefault(record, "a newline outside quotes")
         return self._typed(texts, failures), failures
 
     def names(self, stream: BinaryIO) -> list[str]:
-        """Return the fields of a stream's header, none where there is no line; raises UndecodableError."""
+        """Return the fields of a stream's header, none for an empty stream; raise UndecodableError."""
         records = next(self._splitter.blocks(stream), None)
         return self._header_of(records) if records is not None else []
 
     def named(self, data: bytes, names: Sequence[str] = ()) -> bytes:
-        """Return a file's data with other names in its header: without `names` its own, made such that all differ.
+        """Return a file's data with other names in its header; without `names`, with its names made distinct.
 
         Raises UndecodableError.
         """
         records = next(self._splitter.blocks(BytesIO(data)), None)
         if records is None:
             return data
-        found, names = list(names), self._header_of(records)
-        for place, name in enumerate(names[len(found) :], 1):
-            given = name or f"column{place}"
-            others = chain((given,), (f"{given}_{number}" for number in count(2)))
-            found.append(next(each for each in others if each not in found and (each == name or each not in names)))
-        end = records.ends[0] - records.returned(0)
-        return self._form.delimiter.join(map(self._quoted, found)).encode() + data[end:]
+        distinct, names = list(names), self._header_of(records)
+        for position, name in enumerate(names[len(distinct) :], 1):
+            base = name or f"column{position}"
+            others = chain((base,), (f"{base}_{number}" for number in count(2)))
+            distinct.append(
+                next(other for other in others if other not in distinct and (other == name or other not in names))
+            )
+        end = records.ends[0] - records.has_return(0)
+        return self._form.delimiter.join(map(self._quoted, distinct)).encode() + data[end:]
 
     def _quoted(self, text: str) -> str:
-        for each in dict.fromkeys((self._form.escape, self._form.quote)):
-            text = text.replace(each, self._form.escape + each)
+        for character in dict.fromkeys((self._form.escape, self._form.quote)):
+            text = text.replace(character, self._form.escape + character)
         return f"{self._form.quote}{text}{self._form.quote}"
 
     def _header_of(self, records: Records) -> list[str]:
-        found = records.error or self._fields.of(records, 0)
-        if isinstance(found, str):
-            raise UndecodableError(f"its header cannot be read: {found}")
-        return ["" if name is None else name for name in found]
+        header = records.error or self._fields.of(records, 0)
+        if isinstance(header, str):
+            raise UndecodableError(f"its header cannot be read: {header}")
+        return ["" if name is None else name for name in header]
 
     def _layout(self, records: Records) -> _Layout:
-        """Return where the header has the columns; raises UndecodableError."""
+        """Return the positions of the columns in the header; raise UndecodableError."""
         names = self._header_of(records)
         if self._by_position:
             if len(names) != len(self._names):
@@ -145,22 +147,22 @@ class CsvRows:
             return _Layout(len(names), tuple(range(len(names))))
         missing = [name for name in self._names if name not in names]
         if missing:
-            there = f"{', '.join(names)}{in_other_case(missing, names)}"
-            raise UndecodableError(f"its header has no column {', '.join(missing)}; it has {there}")
-        twice = sorted({name for name in self._names if names.count(name) > 1})
-        if twice:
+            available = f"{', '.join(names)}{in_other_case(missing, names)}"
+            raise UndecodableError(f"its header has no column {', '.join(missing)}; it has {available}")
+        duplicates = sorted({name for name in self._names if names.count(name) > 1})
+        if duplicates:
             raise UndecodableError(
-                f"its header has {', '.join(twice)} more than once, which takes the option COLUMNS BY = POSITION"
+                f"its header has {', '.join(duplicates)} more than once, which requires COLUMNS BY = POSITION"
             )
         return _Layout(len(names), tuple(names.index(name) for name in self._names))
 
     # --- fields ------------------------------------------------------------------------------------------------------
 
     def _texts(self, records: Records, table: _Layout, first: int, failures: Failures) -> list[pa.StringArray]:
-        """Return the columns' texts, with NULLs for a record that has failed."""
-        found = self._plain(records, table)
-        if found is not None:
-            return found
+        """Return the columns' texts, with NULLs for failed records."""
+        texts = self._plain_texts(records, table)
+        if texts is not None:
+            return texts
         if len(records) <= _FEW:
             return self._one_by_one(records, table, first, failures)
         middle = len(records) // 2
@@ -168,18 +170,18 @@ class CsvRows:
         after = self._texts(records.part(middle, len(records)), table, first + middle, failures)
         return [pa.concat_arrays(pair) for pair in zip(before, after, strict=True)]
 
-    def _plain(self, records: Records, table: _Layout) -> list[pa.StringArray] | None:
-        """Return the texts of records that Arrow reads as Postgres does, None for others."""
+    def _plain_texts(self, records: Records, table: _Layout) -> list[pa.StringArray] | None:
+        """Return the texts of records that Arrow reads as Postgres does; None for other records."""
         if not bool((records.begins[1:] == records.ends[:-1] + 1).all()):
             return None
         if table.width > 1 and int((records.ends - records.begins).min()) < len(records.line_end):
-            return None  # of a blank line Arrow makes a row of NULLs
+            return None  # Arrow reads a blank line as a row of NULLs
         data = records.data[records.begins[0] : records.ends[-1]]
-        if data.startswith(BOM) or not self._fields.plain(data, records):
-            return None  # Arrow leaves out such a mark, which is one at the beginning of a file alone
+        if data.startswith(BOM) or not self._fields.is_plain(data, records):
+            return None  # Arrow drops a mark that only counts at the beginning of a file
         names = [f"f{place}" for place in range(table.width)]
         try:
-            found = pc.read_csv(
+            parsed = pc.read_csv(
                 pa.BufferReader(data + b"\n"),
                 read_options=pc.ReadOptions(use_threads=False, block_size=len(data) + 2, column_names=names),
                 parse_options=pc.ParseOptions(
@@ -199,50 +201,50 @@ class CsvRows:
             )
         except pa.ArrowInvalid:
             return None
-        if found.num_rows != len(records):
+        if parsed.num_rows != len(records):
             return None
-        return [_whole(column) for column in found.itercolumns()]
+        return [_combined(column) for column in parsed.itercolumns()]
 
     def _one_by_one(self, records: Records, table: _Layout, first: int, failures: Failures) -> list[pa.StringArray]:
         rows: list[list[str | None]] = []
         nothing: list[str | None] = [None] * table.width
         for record in range(len(records)):
-            found = self._fields.of(records, record)
-            if not isinstance(found, str) and len(found) != table.width:
-                shown = str(len(found)) if records.raw(record) else "a blank line"
-                found = f"expected {table.width} fields, found {shown}"
-            if isinstance(found, str):
-                failures[first + record] = found
-                found = nothing
-            rows.append(found)
+            fields = self._fields.of(records, record)
+            if not isinstance(fields, str) and len(fields) != table.width:
+                shown = str(len(fields)) if records.raw(record) else "a blank line"
+                fields = f"expected {table.width} fields, found {shown}"
+            if isinstance(fields, str):
+                failures[first + record] = fields
+                fields = nothing
+            rows.append(fields)
         return [pa.array([row[place] for row in rows], pa.string()) for place in table.places]
 
     # --- values ------------------------------------------------------------------------------------------------------
 
-    def _parts(self, texts: list[pa.StringArray], records: Records, failures: Failures) -> Iterator[Decoded]:
-        """Yield the rows of texts, in several parts where the values are much larger than their texts."""
+    def _decoded_parts(self, texts: list[pa.StringArray], records: Records, failures: Failures) -> Iterator[Decoded]:
+        """Yield the rows of texts, in several parts if the values are much larger than their texts."""
         try:
             yield self._decoded(texts, records, failures)
         except WideError:
             middle = len(records) // 2
             before = {row: why for row, why in failures.items() if row < middle}
             after = {row - middle: why for row, why in failures.items() if row >= middle}
-            yield from self._parts([text[:middle] for text in texts], records.part(0, middle), before)
-            yield from self._parts([text[middle:] for text in texts], records.part(middle, len(records)), after)
+            yield from self._decoded_parts([text[:middle] for text in texts], records.part(0, middle), before)
+            yield from self._decoded_parts([text[middle:] for text in texts], records.part(middle, len(records)), after)
 
-    def _decoded(self, texts: list[pa.StringArray], records: Records, known: Failures) -> Decoded:
-        failures = dict(known)
+    def _decoded(self, texts: list[pa.StringArray], records: Records, earlier: Failures) -> Decoded:
+        failures = dict(earlier)
         typed = self._typed(texts, failures)
         failed = [RowFailure(records.line(row), failures[row], records.raw(row)) for row in sorted(failures)]
         return Decoded(without(typed, failures), len(records), failed)
 
     def _typed(self, texts: list[pa.StringArray], failures: Failures) -> pa.RecordBatch:
-        """Return the columns' values, and note what does not fit."""
+        """Return the columns' values, and note values that do not fit."""
         arrays = []
         for column, text in zip(self._columns, texts, strict=True):
-            found: Failures = {}
-            arrays.append(from_text(text, column.type, found))
-            for row, message in found.items():
+            column_failures: Failures = {}
+            arrays.append(from_text(text, column.type, column_failures))
+            for row, message in column_failures.items():
                 failures.setdefault(row, f'column "{column.name}": {message}')
             if not column.nullable and text.null_count:
                 for row in np.flatnonzero(text.is_null().to_numpy(zero_copy_only=False)).tolist():
@@ -255,26 +257,26 @@ class CsvRows:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """How many fields a record has, and the place of each column's."""
+    """The number of fields of a record, and the positions of the columns."""
 
     width: int
     places: tuple[int, ...]
 
 
 class Fields:
-    """Records of one form → their fields."""
+    """Split records of one form into fields."""
 
     def __init__(self, form: Form) -> None:
         self._form = form
-        q, e, d = (re.escape(each) for each in (form.quote, form.escape, form.delimiter))
+        q, e, d = (re.escape(character) for character in (form.quote, form.escape, form.delimiter))
         self._unquoted, self._to_quote = re.compile(rf"[^{q}{d}]*"), re.compile(rf"[^{q}]*")
         self._inside = RepeatedPattern(inside(q, e))
         self._escaped = re.compile(rf"{e}([{q}{e}])")
 
     def of(self, records: Records, record: int) -> list[str | None] | str:
-        """Return a record's fields, or why it has none; a field is None where it is the text of NULL, unquoted."""
+        """Return a record's fields, or why it has none; an unquoted text of NULL is None."""
         raw = records.raw(record)
-        if records.line_end == b"\r\n" and records.terminated(record) and not records.returned(record):
+        if records.line_end == b"\r\n" and records.is_terminated(record) and not records.has_return(record):
             return "its line ends with a newline alone, unlike the first line of the file"
         try:
             text = raw.decode()
@@ -283,55 +285,55 @@ class Fields:
         if "\0" in text:
             return "invalid character U+0000"
         stray = "\n" if records.line_end == b"\r" else "\r"
-        if stray in text and stray in self._outside(text):
+        if stray in text and stray in self._outside_quotes(text):
             shown = "newline" if stray == "\n" else "carriage return"
-            return f"a {shown} outside of quotes, unlike the end of the first line of the file"
+            return f"a {shown} outside quotes, unlike the end of the first line of the file"
         return self._split(text)
 
-    def broken(self, raw: bytes) -> bool:
-        """Tell whether a record has a newline outside of quotes."""
-        return "\n" in self._outside(raw.decode(errors="replace"))
+    def is_broken(self, raw: bytes) -> bool:
+        """Return whether a record has a newline outside quotes."""
+        return "\n" in self._outside_quotes(raw.decode(errors="replace"))
 
-    def _outside(self, text: str) -> str:
-        """Return what stands outside of quotes."""
-        found, at = [], 0
+    def _outside_quotes(self, text: str) -> str:
+        """Return the text outside quotes."""
+        outside, at = [], 0
         while True:
             end = _end_of(self._to_quote, text, at)
-            found.append(text[at:end])
+            outside.append(text[at:end])
             closing = self._inside.end(text, end + 1)
             if not text.startswith(self._form.quote, closing):
-                return "".join((*found, text[end:]))
+                return "".join((*outside, text[end:]))
             at = closing + 1
 
     def _split(self, text: str) -> list[str | None] | str:
         form = self._form
         if form.quote not in text:
             return [None if field == form.null else field for field in text.split(form.delimiter)]
-        found: list[str | None] = []
+        fields: list[str | None] = []
         at = 0
         while True:
             end = _end_of(self._unquoted, text, at)
             parts: list[str] = []
             while text.startswith(form.quote, end):
                 closing = self._inside.end(text, end + 1)
-                if not text.startswith(form.quote, closing):  # which no record of a file has: there it goes on
+                if not text.startswith(form.quote, closing):  # only in a message: in a file, the record continues
                     return "a quoted field is not closed"
                 quoted = text[end + 1 : closing]
                 if (end > at or parts) and ("\n" in quoted or "\r" in quoted):
-                    return _BEYOND.format(field=len(found) + 1)
+                    return _BEYOND.format(field=len(fields) + 1)
                 parts += text[at:end], self._escaped.sub(r"\1", quoted)
                 at = closing + 1
                 end = _end_of(self._unquoted, text, at)
             rest = text[at:end]
-            found.append("".join((*parts, rest)) if parts else None if rest == form.null else rest)
+            fields.append("".join((*parts, rest)) if parts else None if rest == form.null else rest)
             if end == len(text):
-                return found
+                return fields
             at = end + 1
 
-    def plain(self, data: bytes, records: Records) -> bool:
-        """Return whether records that lie one after the other mean to Arrow what they mean to Postgres.
+    def is_plain(self, data: bytes, records: Records) -> bool:
+        """Return whether Arrow reads consecutive records as Postgres does.
 
-        What is left to Arrow: that each has as many fields as expected.
+        Arrow itself checks that each has the expected number of fields.
         """
         form = self._form
         if b"\0" in data or records.line_end == b"\r":
@@ -345,24 +347,24 @@ class Fields:
         characters = np.frombuffer(data, np.uint8)
         ends = records.ends - records.begins[0]
         quotes = np.flatnonzero(characters == ord(form.quote)) if form.quote.encode() in data else None
-        return self._plain_ends(characters, ends, quotes, records) and (
-            quotes is None or self._plain_quotes(characters, quotes)
+        return self._has_plain_ends(characters, ends, quotes, records) and (
+            quotes is None or self._has_plain_quotes(characters, quotes)
         )
 
-    def _plain_ends(
+    def _has_plain_ends(
         self, characters: np.ndarray, ends: np.ndarray, quotes: np.ndarray | None, records: Records
     ) -> bool:
-        """Return whether all line ends are those of the first line, and no carriage return stands elsewhere."""
+        """Return whether all lines end as the first one does, without carriage returns elsewhere."""
         returns = np.flatnonzero(characters == ord("\r"))
         if quotes is not None:
             returns = returns[np.searchsorted(quotes, returns) % 2 == 0]
         if records.line_end != b"\r\n":
             return not len(returns)
-        closed = ends if records.terminated(len(records) - 1) else ends[:-1]
+        closed = ends if records.is_terminated(len(records) - 1) else ends[:-1]
         return len(returns) == len(closed) and bool((returns + 1 == closed).all())
 
-    def _plain_quotes(self, characters: np.ndarray, quotes: np.ndarray) -> bool:
-        """Return whether quotes stand only around whole fields, and doubled in them."""
+    def _has_plain_quotes(self, characters: np.ndarray, quotes: np.ndarray) -> bool:
+        """Return whether quotes stand only around whole fields, and doubled within them."""
         if len(quotes) % 2:
             return False
         around = np.zeros(256, bool)
@@ -373,14 +375,14 @@ class Fields:
             closing < len(characters) - 1, characters[np.minimum(closing + 1, len(characters) - 1)], ord("\n")
         )
         opens, closes = around[before], around[after]
-        if self._form.quote == self._form.escape:  # two in a row close and open again: a quote in the field
+        if self._form.quote == self._form.escape:  # two in a row are a quote within the field
             doubled = closing[:-1] + 1 == opening[1:]
             opens[1:] |= doubled
             closes[:-1] |= doubled
         return bool(opens.all() and closes.all())
 
 
-def _whole(column: pa.ChunkedArray) -> pa.StringArray:
+def _combined(column: pa.ChunkedArray) -> pa.StringArray:
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
 
 

@@ -1,18 +1,21 @@
-"""FORMAT CSV (options) → how records are written, as the decoder takes it."""
+"""Plan FORMAT CSV with its options, and convert the planned options to typed ones for the decoder."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sinkql import ast
+import msgspec
+
+from sinkql import ast, codec
 from sinkql.connector_api.options import bind, option_field, option_span
 from sinkql.errors import SinkqlError
 
 
 @dataclass(frozen=True, slots=True)
 class CsvOptions:
-    """The options of FORMAT CSV; their words are those of Postgres's COPY, but for comments."""
+    """The options of FORMAT CSV, with the names that COPY of Postgres uses; `comment` is an addition."""
 
     delimited_by: str | None = option_field("the character between fields", default=None)
     quote: str = option_field("the character around fields with delimiters, quotes or line ends", default='"')
@@ -25,7 +28,7 @@ class CsvOptions:
 
 @dataclass(frozen=True, slots=True)
 class CsvFileOptions(CsvOptions):
-    """The options of FORMAT CSV that only files have."""
+    """The options of FORMAT CSV for files."""
 
     skip_blank_lines: bool = option_field("skip empty lines instead of reading them as records", default=False)
     columns_by: Literal["NAME", "POSITION"] = option_field(
@@ -33,41 +36,60 @@ class CsvFileOptions(CsvOptions):
     )
 
 
+class CsvFormat(msgspec.Struct, frozen=True):
+    """The planned options of FORMAT CSV; the plan leaves out defaults. `names` are the header fields of the columns."""
+
+    delimiter: str = ","
+    quote: str = '"'
+    escape: str = '"'
+    null: str = ""
+    comment: str | None = None
+    skip_blank_lines: bool = False
+    header: bool = False
+    names: tuple[str, ...] = ()
+    by_position: bool = False
+
+
+def csv_format(options: Mapping[str, Any]) -> CsvFormat:
+    """Return the typed options of a planned format."""
+    return codec.convert(options, CsvFormat)
+
+
 def csv_file_form(format_: ast.Format, *, owner: str) -> dict[str, Any]:
-    """Return how CSV files are written, as `csv_form` does; raises SQ2414 for what is said of no header."""
-    given = bind(format_.options, CsvFileOptions, owner=owner, span=format_.span)
-    by_position = given.columns_by == "POSITION"
+    """Return the planned options of CSV files, as `csv_form` does; raise SQ2414 for contradictory options."""
+    options = bind(format_.options, CsvFileOptions, owner=owner, span=format_.span)
+    by_position = options.columns_by == "POSITION"
     span = option_span(format_.options, "COLUMNS BY", format_.span)
     if by_position and format_.names:
         raise SinkqlError(
-            "SQ2414", "COLUMNS BY = POSITION contradicts the names after HEADER", span, hint="Leave out one of them."
+            "SQ2414", "COLUMNS BY = POSITION contradicts the names after HEADER", span, hint="Remove one of them."
         )
     if by_position and not format_.header:
-        raise SinkqlError("SQ2414", "COLUMNS BY = POSITION is for files that have a header", span, hint="Leave it out.")
+        raise SinkqlError("SQ2414", "COLUMNS BY = POSITION requires a header", span, hint="Remove it.")
     return {
-        **_form(format_, given),
-        **({"skip_blank_lines": True} if given.skip_blank_lines else {}),
+        **_form(format_, options),
+        **({"skip_blank_lines": True} if options.skip_blank_lines else {}),
         **({"by_position": True} if by_position else {}),
     }
 
 
 def csv_form(format_: ast.Format, *, owner: str) -> dict[str, str]:
-    """Return how CSV is written, less what is as always; raises SQ2412 and SQ2414 as Postgres refuses it."""
+    """Return the planned options of CSV without defaults; raise SQ2412 and SQ2414 as Postgres does."""
     return _form(format_, bind(format_.options, CsvOptions, owner=owner, span=format_.span))
 
 
-def _form(format_: ast.Format, given: CsvOptions) -> dict[str, str]:
-    if format_.delimiter is not None and given.delimited_by is not None:
+def _form(format_: ast.Format, options: CsvOptions) -> dict[str, str]:
+    if format_.delimiter is not None and options.delimited_by is not None:
         span = option_span(format_.options, "DELIMITED BY", format_.span)
         raise SinkqlError("SQ2102", "option DELIMITED BY is given twice", span, hint="Keep one of them.")
     form = {
-        "delimiter": format_.delimiter or (given.delimited_by if given.delimited_by is not None else ","),
-        "quote": given.quote,
-        "escape": given.escape if given.escape is not None else given.quote,
-        "null": given.null_as,
+        "delimiter": format_.delimiter or (options.delimited_by if options.delimited_by is not None else ","),
+        "quote": options.quote,
+        "escape": options.escape if options.escape is not None else options.quote,
+        "null": options.null_as,
     }
-    if given.comment is not None:
-        form["comment"] = given.comment
+    if options.comment is not None:
+        form["comment"] = options.comment
     for name, label in _CHARACTERS.items():
         character = form.get(name, " ")
         if len(character) != 1 or not character.isascii() or character in "\r\n\0":
@@ -87,10 +109,10 @@ _EXAMPLES = {"delimiter": " ';'", "quote": """ = '"'""", "escape": " = '\\'", "c
 
 
 def _check_distinct(format_: ast.Format, form: dict[str, str]) -> None:
-    """Raise SQ2414 for characters of which one would be read as another."""
+    """Raise SQ2414 for characters that cannot be told apart."""
     labels = [name for name in ("delimiter", "quote", "comment") if name in form]
-    for place, name in enumerate(labels):
-        for other in labels[place + 1 :]:
+    for number, name in enumerate(labels):
+        for other in labels[number + 1 :]:
             if form[name] == form[other]:
                 raise SinkqlError(
                     "SQ2414",
@@ -102,7 +124,7 @@ def _check_distinct(format_: ast.Format, form: dict[str, str]) -> None:
         if form[name] in form["null"] or "\n" in form["null"] or "\r" in form["null"]:
             raise SinkqlError(
                 "SQ2414",
-                f"NULL AS must not contain a line break, nor the character of {_CHARACTERS[name]}",
+                f"NULL AS must not contain a line break or the character of {_CHARACTERS[name]}",
                 option_span(format_.options, "NULL AS", format_.span),
-                hint="Write NULL AS = 'NA', or what else stands for NULL in the files.",
+                hint="Write NULL AS = 'NA', or another text that stands for NULL in the files.",
             )

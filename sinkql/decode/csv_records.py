@@ -1,4 +1,4 @@
-"""A stream of CSV → blocks of whole records, by the rules of Postgres's COPY."""
+"""Cut a stream of CSV into blocks of whole records, by the rules of Postgres's COPY."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from sinkql.regex_repeat import RepeatedPattern
 Places = np.ndarray | list[int]
 
 BLOCK = 1 << 20
-_LONGEST = 128 << 20  # one quote that is not closed must not take all memory
+_LONGEST = 128 << 20  # an unclosed quote must not exhaust memory
 BOM = b"\xef\xbb\xbf"
 _LINE = re.compile(rb"[^\r\n]*")
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How a file is written: single characters, the text of NULL, and what a line of comment begins with.
+    """How a file is written: single characters, the text of NULL, and the first character of comment lines.
 
-    With `skip_blank_lines`, a record with nothing in it is none.
+    With `skip_blank_lines`, empty lines are not records.
     """
 
     delimiter: str = ","
@@ -38,10 +38,10 @@ class Form:
 
 @dataclass(frozen=True)
 class Records:
-    """Whole records of a block, and the number of the line in which the block begins.
+    """Whole records of a block, with the number of the block's first line.
 
-    Record i is `data[begins[i] : ends[i]]`. All lines are to end as the first one of the file does: with `line_end`,
-    which is empty where that line has no end. `error` says why the one record that comes with it cannot be read.
+    Record i is `data[begins[i] : ends[i]]`. All lines should end as the first line of the file does: with `line_end`,
+    which is empty if that line has no end. `error` says why the only record cannot be read.
     """
 
     data: bytes
@@ -55,11 +55,11 @@ class Records:
         return len(self.begins)
 
     def part(self, first: int, stop: int) -> Records:
-        """Return some of the records, with the block that they are of."""
+        """Return some of the records, with the same block."""
         return Records(self.data, self.begins[first:stop], self.ends[first:stop], self.first_line, self.line_end)
 
-    def written(self) -> Records:
-        """Return the records but for those with nothing on their lines."""
+    def without_blank_lines(self) -> Records:
+        """Return the records without empty lines."""
         sizes = self.ends - self.begins
         blank = sizes == 0
         if self.line_end == b"\r\n":
@@ -67,7 +67,7 @@ class Records:
         return replace(self, begins=self.begins[~blank], ends=self.ends[~blank]) if blank.any() else self
 
     def line(self, record: int) -> int:
-        """Return the number of the line in which a record begins."""
+        """Return the number of a record's first line."""
         return self.first_line + int(np.searchsorted(self._line_ends, self.begins[record]))
 
     @cached_property
@@ -75,26 +75,26 @@ class Records:
         return np.flatnonzero(np.frombuffer(self.data, np.uint8) == (self.line_end or b"\n")[-1])
 
     def whole(self) -> list[bytes]:
-        """Return the bytes of all records, a carriage return before their newlines included."""
+        """Return the bytes of all records, with a carriage return before their newlines."""
         places = zip(self.begins.tolist(), self.ends.tolist(), strict=True)
         return [self.data[begin:end] for begin, end in places]
 
     def raw(self, record: int) -> bytes:
-        """Return a record's bytes, without its line's end."""
-        return self.data[self.begins[record] : self.ends[record] - self.returned(record)]
+        """Return a record's bytes without its line end."""
+        return self.data[self.begins[record] : self.ends[record] - self.has_return(record)]
 
-    def returned(self, record: int) -> bool:
-        """Return whether a record's line ends with a carriage return and a newline, as the first line does."""
+    def has_return(self, record: int) -> bool:
+        """Return whether a record ends with a carriage return and a newline, as the first line does."""
         end = self.ends[record]
-        return self.line_end == b"\r\n" and self.terminated(record) and self.data[end - 1 : end] == b"\r"
+        return self.line_end == b"\r\n" and self.is_terminated(record) and self.data[end - 1 : end] == b"\r"
 
-    def terminated(self, record: int) -> bool:
-        """Return whether a line's end comes after a record."""
+    def is_terminated(self, record: int) -> bool:
+        """Return whether a line end follows a record."""
         return bool(self.ends[record] < len(self.data))
 
 
 class Splitter:
-    """Cut streams of one form into blocks of whole records. A last one that is not closed comes alone, as an error."""
+    """Cut streams of one form into blocks of whole records. An unclosed last record comes alone, as an error."""
 
     def __init__(self, form: Form) -> None:
         self._quote, self._escape = form.quote.encode(), form.escape.encode()
@@ -105,24 +105,23 @@ class Splitter:
         )
 
     def blocks(self, stream: BinaryIO, line: int = 1, line_end: bytes = b"") -> Iterator[Records]:
-        """Yield the records of a stream; raises UndecodableError for one that is too long.
+        """Yield the records of a stream; raise UndecodableError for a record that is too long.
 
-        One that begins with a later line of a file is told the line, and what the file's lines end with.
+        A stream that continues a file has the number of its first `line`, and the `line_end` of the file.
         """
         rest, first = b"", line == 1
         while True:
-            data = stream.read(
-                max(BLOCK, len(rest), len(BOM))
-            )  # as much again: a long record is not searched many times over
+            # reads double, so that a long record is searched few times
+            data = stream.read(max(BLOCK, len(rest), len(BOM)))
             block = (rest + data).removeprefix(BOM) if first else rest + data
             first, ended = False, not data
             line_end = line_end or self._line_end(block, ended=ended)
             begins, ends, used = self._cut(block, line_end, ended=ended) if line_end or ended else ([], [], 0)
-            found = Records(block[:used], np.asarray(begins), np.asarray(ends), line, line_end)
+            records = Records(block[:used], np.asarray(begins), np.asarray(ends), line, line_end)
             if self._skip_blank_lines:
-                found = found.written()
-            if len(found):
-                yield found
+                records = records.without_blank_lines()
+            if len(records):
+                yield records
             line += block.count(line_end[-1:] or b"\n", 0, used)
             rest = block[used:]
             if ended:
@@ -133,13 +132,13 @@ class Splitter:
                 )
         if rest:
             lines = rest.count(line_end[-1:] or b"\n") + (not rest.endswith(b"\n"))
-            why = f"a quoted field is not closed, so that it takes the rest of the file, {lines} lines"
+            why = f"a quoted field is not closed, and includes the rest of the file, {lines} lines"
             yield Records(rest, np.array([0]), np.array([len(rest)]), line, line_end, why)
 
     def _line_end(self, block: bytes, *, ended: bool) -> bytes:
-        """Return what the first line ends with; nothing where its end is not in the block."""
+        """Return the end of the first line; empty if it is not in the block."""
         if self._comment is not None and block.startswith(self._comment):
-            at = _LINE.match(block).end()  # type: ignore[union-attr]  # it matches nothing, too
+            at = _LINE.match(block).end()  # type: ignore[union-attr]  # it always matches, even the empty text
         else:
             at = self._first_line.after(block, 0)
         if block[at : at + 1] == b"\n":
@@ -149,7 +148,7 @@ class Splitter:
         return b"\r\n" if block[at + 1 : at + 2] == b"\n" else b"\r"
 
     def _cut(self, block: bytes, line_end: bytes, *, ended: bool) -> tuple[Places, Places, int]:
-        """Return where the whole records of a block begin and end, and how much of it they and their line ends are."""
+        """Return the begins and ends of the whole records of a block, and the number of bytes used."""
         commented = self._comment is not None and (block.startswith(self._comment) or b"\n" + self._comment in block)
         if commented or line_end == b"\r" or (self._escape != self._quote and self._escape in block):
             return self._cut_one_by_one(block, line_end, ended=ended)
@@ -171,12 +170,12 @@ class Splitter:
         while at < len(block):
             comment = self._comment is not None and block.startswith(self._comment, at)
             if comment:
-                found = block.find(end, at)
-                stop = len(block) if found < 0 else found
+                index = block.find(end, at)
+                stop = len(block) if index < 0 else index
             else:
                 stop = record.after(block, at)
             if stop < len(block) and block[stop : stop + 1] != end:
-                break  # a quote that is not closed here
+                break  # a quote that is not closed in this block
             if stop == len(block) and not ended:
                 break
             if not comment:
@@ -187,7 +186,7 @@ class Splitter:
 
 
 class _RecordEnd:
-    """Where a record ends that may have quotes anywhere, and line ends in what is quoted."""
+    """Find the end of a record that may have quotes anywhere, and line ends within quotes."""
 
     def __init__(self, quote: bytes, escape: bytes, line_ends: bytes) -> None:
         q, e = re.escape(quote), re.escape(escape)
@@ -198,9 +197,9 @@ class _RecordEnd:
         self._quote, self._inside = quote, RepeatedPattern(inside(q.decode(), e.decode()).encode())
 
     def after(self, block: bytes, at: int) -> int:
-        """Return the place behind a record, or that of a quote which is not closed."""
+        """Return the offset behind a record, or of a quote that is not closed."""
         at = self._parts.end(block, at)
-        while block.startswith(self._quote, at):  # of a text with many escapes, or with no end
+        while block.startswith(self._quote, at):  # a text with many escapes, or without end
             end = self._inside.end(block, at + 1)
             if not block.startswith(self._quote, end):
                 break
@@ -209,5 +208,5 @@ class _RecordEnd:
 
 
 def inside(quote: str, escape: str) -> str:
-    """Return the pattern of what is repeated between two quotes, given the patterns of quote and escape."""
+    """Return the pattern of the text between two quotes, given the patterns of quote and escape."""
     return f"[^{quote}]+|{quote}{quote}" if quote == escape else f"[^{quote}{escape}]+|{escape}[{quote}{escape}]?"

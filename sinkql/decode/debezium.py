@@ -1,7 +1,7 @@
-"""Debezium's messages in JSON, with their schema or without → rows that change, of declared columns.
+"""Decode Debezium's messages in JSON, with or without their schema, to changes of rows of declared columns.
 
-With its schema a message says what its values are. Without one, the declared types tell: numbers are days for a date,
-and microseconds for times, timestamps and intervals; a bytea is in base64, and JSON a text.
+The schema of a message tells the encoding of its values. Without it, the declared types decide: numbers count days for
+a date, and microseconds for times, timestamps and intervals. A bytea is in base64, and JSON is a text.
 """
 
 from __future__ import annotations
@@ -53,24 +53,24 @@ _ISO = re.compile(
     r"P(?:(-?\d+)Y)?(?:(-?\d+)M)?(?:(-?\d+)D)?(?:T(?:(-?\d+)H)?(?:(-?\d+)M)?(?:(-?\d+(?:\.\d{1,6})?)S)?)?"
 )
 _WIDE = Context(prec=400)
-_KEPT = 64
+_MOST_SCHEMAS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """What the schema of a message says of a field: the unit of numbers, the scale of decimals, and those of items."""
+    """The encoding of a field by the schema: the unit of numbers, the scale of decimals, and the encoding of items."""
 
     unit: str = "us"
     scale: int | None = None
     items: Encoding | None = None
 
 
-_USUAL = Encoding()
+_DEFAULT = Encoding()
 
 
 @dataclass(frozen=True)
 class JsonChanges:
-    """Decode changes; `key` names columns, which are those of `before` where the messages' own keys are not read."""
+    """Decode changes. `key` names the columns of a deleted row; they come from `before` if keys are not read."""
 
     columns: tuple[physical.Column, ...]
     key: tuple[str, ...]
@@ -80,13 +80,13 @@ class JsonChanges:
 
     @cached_property
     def _row(self) -> type:
-        """Return the type of rows, with fields of the columns' numbers."""
+        """Return the type of rows, whose fields are named by column numbers."""
         return _row_of(self.columns, range(len(self.columns)))
 
     @cached_property
     def _key_row(self) -> type:
-        """Return the type of keys; what else there was says nothing of a row that is gone, and may be wrong."""
-        return _row_of(self.columns, [place for place, each in enumerate(self.columns) if each.name in self.key])
+        """Return the type of keys; other fields of a deleted row are ignored, and may be wrong."""
+        return _row_of(self.columns, [place for place, column in enumerate(self.columns) if column.name in self.key])
 
     @cached_property
     def _decode(self) -> Callable[[bytes], Any]:
@@ -111,40 +111,40 @@ class JsonChanges:
         return {}
 
     def decode(self, keys: pa.RecordBatch | None, values: Sequence[bytes | None]) -> DecodedMessages:
-        """Return the rows that messages tell, with `$diff`; raises WideError."""
+        """Return the changes of messages as rows with `$diff`; raise WideError."""
         failures: Failures = {}
         rowless: list[int] = []
         alive: dict[int, tuple[Mapping[str, Encoding], list[int], list[Any]]] = {}
-        gone: dict[int, tuple[Mapping[str, Encoding], list[int], list[Any]]] = {}
+        deleted: dict[int, tuple[Mapping[str, Encoding], list[int], list[Any]]] = {}
         for place, value in enumerate(values):
             try:
-                found = self._change(value) if value is not None else None
-                if found is None:
+                change = self._change(value) if value is not None else None
+                if change is None:
                     rowless.append(place)
                     continue
-                encodings, row, there = found
+                encodings, row, exists = change
             except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
                 failures[place] = self._reason(error)
                 continue
-            _, places, rows = (alive if there else gone).setdefault(id(encodings), (encodings, [], []))
+            _, places, rows = (alive if exists else deleted).setdefault(id(encodings), (encodings, [], []))
             places.append(place)
             rows.append(row)
         everything = [(column, place) for place, column in enumerate(self.columns)]
-        living = [self._part(*each, everything, failures) for each in alive.values()]
-        dead = [self._dead(*each, keys, failures) for each in gone.values()]
+        living = [self._part(*group, everything, failures) for group in alive.values()]
+        dead = [self._deleted_part(*group, keys, failures) for group in deleted.values()]
         return changes(self.columns, self.key, living, dead, failures, rowless)
 
     def _change(self, value: bytes) -> tuple[Mapping[str, Encoding], Any, bool] | None:
-        """Return a row, how it is written, and whether it is there; None for a message of no row. Raises ValueError."""
-        found = self._decode(value)
-        encodings = _NONE
-        if found.payload is not msgspec.UNSET:
-            if found.payload is None:
+        """Return a row, its encoding, and whether it exists; None for a message without a row. Raise ValueError."""
+        message = self._decode(value)
+        encodings = _NO_ENCODINGS
+        if message.payload is not msgspec.UNSET:
+            if message.payload is None:
                 return None
-            encodings = self._encodings(found.schema)
-            found = found.payload
-        op, after, before = found.op, found.after, bytes(found.before)
-        if op is None and after is not msgspec.UNSET and before:  # as sinks write it
+            encodings = self._encodings(message.schema)
+            message = message.payload
+        op, after, before = message.op, message.after, bytes(message.before)
+        if op is None and after is not msgspec.UNSET and before:  # the form that sinks write
             op = GONE if after is None else ALIVE[0]
         if op in ALIVE:
             if not after:
@@ -157,16 +157,16 @@ class JsonChanges:
         raise ValueError(NO_TRUNCATE if op == EMPTIED else unknown(op))
 
     def _encodings(self, schema: msgspec.Raw) -> Mapping[str, Encoding]:
-        """Return what a schema says of the fields of rows; messages of one table have the same, byte by byte."""
+        """Return the encodings of the fields of rows; the messages of a table repeat their schema byte by byte."""
         text = bytes(schema)
-        known = self._schemas.get(text)
-        if known is None:
-            if len(self._schemas) >= _KEPT:
+        encodings = self._schemas.get(text)
+        if encodings is None:
+            if len(self._schemas) >= _MOST_SCHEMAS:
                 self._schemas.clear()
-            known = self._schemas[text] = _read_schema(text)
-        return known
+            encodings = self._schemas[text] = _read_schema(text)
+        return encodings
 
-    def _dead(
+    def _deleted_part(
         self,
         encodings: Mapping[str, Encoding],
         places: list[int],
@@ -174,11 +174,11 @@ class JsonChanges:
         keys: pa.RecordBatch | None,
         failures: Failures,
     ) -> Part:
-        """Return the keys of rows that are gone."""
+        """Return the keys of deleted rows."""
         at = np.array(places, np.int64)
         if keys is not None:
             return Part(at, [keys.column(name).take(pa.array(at)) for name in self.key])
-        held = []
+        key_rows = []
         for place, raw in zip(places, rows, strict=True):
             try:
                 row = self._decode_key(raw)
@@ -187,9 +187,9 @@ class JsonChanges:
             except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
                 failures[place] = self._reason(error)
                 row = self._key_row()
-            held.append(row)
-        known = {column.name: (column, place) for place, column in enumerate(self.columns)}
-        return self._part(encodings, places, held, [known[name] for name in self.key], failures)
+            key_rows.append(row)
+        numbered = {column.name: (column, place) for place, column in enumerate(self.columns)}
+        return self._part(encodings, places, key_rows, [numbered[name] for name in self.key], failures)
 
     def _part(
         self,
@@ -201,10 +201,10 @@ class JsonChanges:
     ) -> Part:
         arrays = []
         for column, number in columns:
-            own: Failures = {}
+            column_failures: Failures = {}
             values = list(map(attrgetter(f"f{number}"), rows))
-            array = _array(values, column, encodings.get(column.name, _USUAL), own)
-            for row, message in own.items():
+            array = _array(values, column, encodings.get(column.name, _DEFAULT), column_failures)
+            for row, message in column_failures.items():
                 failures.setdefault(places[row], f'column "{column.name}": {message}')
             if not column.nullable and array.null_count:
                 for row in np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False)).tolist():
@@ -222,14 +222,14 @@ class JsonChanges:
             return str(error)
         message, _, path = str(error).partition(" - at `$")
         name = path.rstrip("`").rpartition(".")[2]
-        column = next((each for each in self.columns if each.name == name), None)
+        column = next((column for column in self.columns if column.name == name), None)
         if column is None or "got " not in message:
             why = message.removeprefix("JSON is malformed: ")
             return f"it is not a message of Debezium: {why[0].lower()}{why[1:]}"
         return f'column "{name}": expected {column.type}, got {message.rpartition("got ")[2].strip("`")}'
 
 
-_NONE: Mapping[str, Encoding] = {}
+_NO_ENCODINGS: Mapping[str, Encoding] = {}
 
 
 def _row_of(columns: Sequence[physical.Column], places: Sequence[int]) -> type:
@@ -238,11 +238,11 @@ def _row_of(columns: Sequence[physical.Column], places: Sequence[int]) -> type:
 
 
 def _read_schema(text: bytes) -> Mapping[str, Encoding]:
-    """Return the encodings of the fields of `after`; none where the schema is not one of Debezium's."""
+    """Return the encodings of the fields of `after`; none if the schema is not Debezium's."""
     try:
         fields = msgspec.json.decode(text)["fields"]
-        rows = next(each for each in fields if each.get("field") == "after")["fields"]
-        return {each["field"]: _encoding(each) for each in rows}
+        rows = next(field for field in fields if field.get("field") == "after")["fields"]
+        return {field["field"]: _encoding(field) for field in rows}
     except (KeyError, TypeError, AttributeError, StopIteration):
         return {}
 
@@ -256,7 +256,7 @@ def _encoding(field: Mapping[str, Any]) -> Encoding:
 
 
 def _decoded_as(type_: str) -> Any:
-    """Return what a member is decoded as; numbers that must be exact by their text."""
+    """Return the type that decodes a member; exact numbers are decoded from their text."""
     name = parse_type(type_).name
     if name == "boolean":
         return bool | None
@@ -270,7 +270,7 @@ def _decoded_as(type_: str) -> Any:
 
 
 def _array(values: list[Any], column: physical.Column, encoding: Encoding, failures: Failures) -> pa.Array:
-    """Return the values as an array of the column's type; one that does not fit is NULL, and noted."""
+    """Return the values as an array of the column's type; a value that does not fit is NULL and noted."""
     type_ = parse_type(column.type)
     match type_.name:
         case "boolean":
@@ -278,37 +278,43 @@ def _array(values: list[Any], column: physical.Column, encoding: Encoding, failu
         case name if name in RANGES:
             return _whole(values, column.type, failures)
         case "double precision":
-            if not any(isinstance(each, str) for each in values):
+            if not any(isinstance(value, str) for value in values):
                 return pa.array(values, pa.float64())
             return from_text(
-                pa.array([None if each is None else str(each) for each in values], pa.string()), column.type, failures
+                pa.array([None if value is None else str(value) for value in values], pa.string()),
+                column.type,
+                failures,
             )
         case name if name in _TEMPORAL:
-            return _moments(values, column.type, encoding, failures)
+            return _times(values, column.type, encoding, failures)
         case "bytea":
-            return pa.array([_each(_base64, each, row, failures) for row, each in enumerate(values)], pa.binary())
+            return pa.array(
+                [_converted(_base64, value, row, failures) for row, value in enumerate(values)], pa.binary()
+            )
         case "text" | "uuid":
-            return _texts(values, column.type, failures)
-    raws = [None if each is None or bytes(each) == b"null" else bytes(each) for each in values]
+            return _from_texts(values, column.type, failures)
+    raws = [None if value is None or bytes(value) == b"null" else bytes(value) for value in values]
     if type_.name == "jsonb":
-        return _texts([_json(each) for each in raws], "jsonb", failures)
+        return _from_texts([_json(raw) for raw in raws], "jsonb", failures)
     if type_.name in ("array", "list"):
-        return _lists(raws, type_, encoding.items or _USUAL, failures)
+        return _lists(raws, type_, encoding.items or _DEFAULT, failures)
     if type_.name in ("map", "record"):
-        found = [_each(lambda raw: member(raw, type_), each, row, failures) for row, each in enumerate(raws)]
-        return pa.array(found, arrow_type(column.type))
+        members = [_converted(lambda text: member(text, type_), raw, row, failures) for row, raw in enumerate(raws)]
+        return pa.array(members, arrow_type(column.type))
     if type_.name == "numeric":
-        texts = [_each(lambda raw: _digits(raw, encoding.scale), each, row, failures) for row, each in enumerate(raws)]
+        texts = [
+            _converted(lambda text: _digits(text, encoding.scale), raw, row, failures) for row, raw in enumerate(raws)
+        ]
         return from_text(pa.array(texts, pa.string()), column.type, failures)
-    return _texts([_json(each) for each in raws], column.type, failures)
+    return _from_texts([_json(raw) for raw in raws], column.type, failures)
 
 
 def _lists(raws: Sequence[bytes | None], type_: Type, encoding: Encoding, failures: Failures) -> pa.Array:
-    """Return arrays, whose elements are written as columns of their type are."""
+    """Return arrays, whose elements are encoded like columns of their type."""
     element = str(type_.element)
     decode = _items(element)
 
-    def held(raw: bytes) -> list[Any]:
+    def decoded(raw: bytes) -> list[Any]:
         try:
             return decode(raw)
         except msgspec.MsgspecError as error:
@@ -316,75 +322,75 @@ def _lists(raws: Sequence[bytes | None], type_: Type, encoding: Encoding, failur
             wanted = element if within else str(type_)
             raise ValueError(f"expected {wanted}, got {message.rpartition('got ')[2].strip('`')}") from None
 
-    found = [_each(held, raw, row, failures) for row, raw in enumerate(raws)]
+    items_by_row = [_converted(decoded, raw, row, failures) for row, raw in enumerate(raws)]
     return lists(
-        [each for items in found for each in items or ()],
-        pa.array([None if items is None else len(items) for items in found], pa.int32()),
+        [item for items in items_by_row for item in items or ()],
+        pa.array([None if items is None else len(items) for items in items_by_row], pa.int32()),
         str(type_),
         failures,
-        lambda values, name, own: _array(values, physical.Column("", name), encoding, own),
+        lambda values, name, item_failures: _array(values, physical.Column("", name), encoding, item_failures),
     )
 
 
 @cache
 def _items(element: str) -> Callable[[bytes], list[Any]]:
-    return msgspec.json.Decoder(list[_decoded_as(element)]).decode  # type: ignore[misc]  # a type made when it runs
+    return msgspec.json.Decoder(list[_decoded_as(element)]).decode  # type: ignore[misc]  # a type created at run time
 
 
 def _whole(values: list[Any], type_: str, failures: Failures) -> pa.Array:
     try:
         return column_of(pa.array(values, pa.int64()), type_, failures)
     except (pa.ArrowInvalid, OverflowError):
-        return _texts([None if each is None else str(each) for each in values], type_, failures)
+        return _from_texts([None if value is None else str(value) for value in values], type_, failures)
 
 
-def _texts(values: Sequence[str | None], type_: str, failures: Failures) -> pa.Array:
+def _from_texts(values: Sequence[str | None], type_: str, failures: Failures) -> pa.Array:
     for row, value in enumerate(values if PLACEHOLDER in values else ()):
         if value == PLACEHOLDER:
             failures[row] = UNSENT
-    own: Failures = {}
-    found = from_text(pa.array(values, pa.string()), type_, own)
-    for row, why in own.items():
+    text_failures: Failures = {}
+    array = from_text(pa.array(values, pa.string()), type_, text_failures)
+    for row, why in text_failures.items():
         failures.setdefault(row, why)
-    return found
+    return array
 
 
-def _moments(values: list[Any], type_: str, encoding: Encoding, failures: Failures) -> pa.Array:
-    """Return dates and times, of numbers and of texts."""
-    if not any(isinstance(each, str) for each in values):
+def _times(values: list[Any], type_: str, encoding: Encoding, failures: Failures) -> pa.Array:
+    """Return dates and times of numbers and of texts."""
+    if not any(isinstance(value, str) for value in values):
         return _counted(values, type_, encoding, failures)
-    numbers = _counted([None if isinstance(each, str) else each for each in values], type_, encoding, failures)
-    texts = [each if isinstance(each, str) else None for each in values]
+    numbers = _counted([None if isinstance(value, str) else value for value in values], type_, encoding, failures)
+    texts = [value if isinstance(value, str) else None for value in values]
     if type_ == "interval":
-        texts = [_each(_iso, each, row, failures) for row, each in enumerate(texts)]
-    return pc.coalesce(numbers, _texts(texts, type_, failures))
+        texts = [_converted(_interval_from_iso, text, row, failures) for row, text in enumerate(texts)]
+    return pc.coalesce(numbers, _from_texts(texts, type_, failures))
 
 
 def _counted(values: list[Any], type_: str, encoding: Encoding, failures: Failures) -> pa.Array:
-    """Return dates and times of numbers, which count days or what the encoding says."""
+    """Return dates and times of numbers, which count days or the unit of the encoding."""
     units = {"date": pa.date32(), "timestamp": pa.timestamp(encoding.unit),
              "timestamptz": pa.timestamp(encoding.unit, "UTC"),
              "time": pa.time32("ms") if encoding.unit == "ms" else pa.time64(encoding.unit)}  # fmt: skip
     if type_ == "interval":
-        return pa.array([_each(lambda each: _duration(each, encoding.unit), each, row, failures)
-                         for row, each in enumerate(values)], pa.string())  # fmt: skip
+        return pa.array([_converted(lambda count: _duration(count, encoding.unit), value, row, failures)
+                         for row, value in enumerate(values)], pa.string())  # fmt: skip
     unit = units[type_]
     try:
         counted = pa.array(values, pa.int32() if unit.bit_width == 32 else pa.int64())
     except (pa.ArrowInvalid, OverflowError):
         most = 2 ** (unit.bit_width - 1)
-        far = [row for row, each in enumerate(values) if each is not None and not -most <= each < most]
+        far = [row for row, value in enumerate(values) if value is not None and not -most <= value < most]
         failures.update({row: f"{values[row]} does not fit" for row in far})
-        kept = [None if row in far else each for row, each in enumerate(values)]
-        counted = pa.array(kept, pa.int32() if unit.bit_width == 32 else pa.int64())
-    own: Failures = {}
-    found = column_of(counted.view(unit), type_, own)
-    failures.update(own)
-    return found
+        near = [None if row in far else value for row, value in enumerate(values)]
+        counted = pa.array(near, pa.int32() if unit.bit_width == 32 else pa.int64())
+    column_failures: Failures = {}
+    array = column_of(counted.view(unit), type_, column_failures)
+    failures.update(column_failures)
+    return array
 
 
-def _each(convert: Callable[[Any], Any], value: Any, row: int, failures: Failures) -> Any:
-    """Return a value converted, None where it is not there or does not fit."""
+def _converted(convert: Callable[[Any], Any], value: Any, row: int, failures: Failures) -> Any:
+    """Return a converted value; None if it is missing or does not fit."""
     if value is None:
         return None
     try:
@@ -405,18 +411,19 @@ def _base64(text: str) -> bytes:
 
 def _json(raw: bytes | None) -> str | None:
     """Return JSON, which may be in a text."""
-    if raw is None:
-        return None
+    return None if raw is None else _unquoted(raw)
+
+
+def _unquoted(raw: bytes) -> str:
     return str(msgspec.json.decode(raw)) if raw[:1] == b'"' else raw.decode()
 
 
 def _digits(raw: bytes, scale: int | None) -> str:
-    """Return a decimal's text: of a number, a text, whole numbers in base64, or these with their scale beside them."""
+    """Return a decimal's text, from a number, a text, a base64 integer, or one with its scale."""
     if raw[:1] == b"{":
-        found = _SCALED.decode(raw)
-        return _unscaled(found.value, found.scale)
-    text = _json(raw)
-    assert text is not None
+        scaled = _SCALED.decode(raw)
+        return _unscaled(scaled.value, scaled.scale)
+    text = _unquoted(raw)
     return text if scale is None or raw[:1] != b'"' else _unscaled(text, scale)
 
 
@@ -435,15 +442,15 @@ def _unscaled(text: str, scale: int) -> str:
 
 def _duration(count: int, unit: str) -> str:
     if unit == "ns" and count % 1000:
-        raise ValueError(f"{count} nanoseconds are no whole microseconds")
+        raise ValueError(f"{count} nanoseconds are not a whole number of microseconds")
     return show_interval(Interval(micros=count // 1000 if unit == "ns" else count))
 
 
-def _iso(text: str) -> str:
-    """Return an interval as Postgres writes it, of one as ISO 8601 does."""
-    found = _ISO.fullmatch(text)
-    if found is None or text == "P":
+def _interval_from_iso(text: str) -> str:
+    """Return an interval in ISO 8601 as Postgres writes it."""
+    match = _ISO.fullmatch(text)
+    if match is None or text == "P":
         return text
-    years, months, days, hours, minutes = (int(each or 0) for each in found.groups()[:5])
-    micros = int(Decimal(found[6] or 0).scaleb(6)) + (hours * 3600 + minutes * 60) * 1_000_000
+    years, months, days, hours, minutes = (int(part or 0) for part in match.groups()[:5])
+    micros = int(Decimal(match[6] or 0).scaleb(6)) + (hours * 3600 + minutes * 60) * 1_000_000
     return show_interval(Interval(years * 12 + months, days, micros))

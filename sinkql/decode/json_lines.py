@@ -1,7 +1,7 @@
-"""Bytes of JSON lines → Arrow rows of declared columns, and the lines that do not decode.
+"""Decode lines of JSON to Arrow rows of declared columns, and collect the lines that fail.
 
-Blocks go through Arrow's own parser where every column has a type that it reads exactly; a block that it does not take
-is halved until a few lines are left. Those, and lines with other types, are decoded one by one.
+Arrow's parser reads blocks in which every column has a type that it reads exactly. A block that it refuses is halved
+until few lines are left. Those lines, and lines with other types, are decoded one by one.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from sinkql.logical.range import SUBTYPES
 
 _FEW = 32
 _SAMPLED = 4
-"""Where there are so many times as many lines, some tell whether it is worth looking for parts without failures."""
+"""The factor from which on a sample decides whether halving is worthwhile."""
 _OFTEN = 8
-"""Of how many lines one fails where it is not."""
+"""One failure in that number of sampled lines means that halving is not worthwhile."""
 _AS_STRING = ("text", "date", "time", "timestamp", "timestamptz", "interval", "uuid", "bytea", *SUBTYPES)
 _NESTED = ("array", "list", "map", "record")
 _NUMBERS = (*RANGES, "real", "double precision", "numeric")
@@ -47,11 +47,11 @@ _BEFORE_ENDLESS[list(b":,[ \t\r\n-")] = True
 _EXPONENT = re.compile(rb"[0-9][eE]-[0-9]+[ \t\r\n,}\]]")
 _ZEROS = b"0" * 40
 _PIECE = 1 << 17
-"""As many bytes as are looked at several times without leaving the processor's own memory."""
+"""The bytes that are scanned several times within the processor's cache."""
 
 
 class JsonDecoder:
-    """Decode streams of whole JSON lines; `whole` puts each line into one jsonb column. Blank lines are no records."""
+    """Decode streams of whole lines; `whole` reads each line into one jsonb column. Blank lines are ignored."""
 
     def __init__(self, columns: Sequence[physical.Column], *, whole: bool = False) -> None:
         self._columns = columns
@@ -65,17 +65,17 @@ class JsonDecoder:
         self._getters = tuple(attrgetter(f"f{i}") for i in range(len(columns)))
 
     def decode(self, stream: BinaryIO) -> Iterator[Decoded]:
-        """Yield the rows of a stream, in several parts where the values are much larger than their texts."""
+        """Yield the rows of a stream, in several parts if the values are much larger than their texts."""
         yield from self._parts(_lines(stream.read()))
 
     def decode_lines(self, lines: Sequence[bytes]) -> Iterator[Decoded]:
-        """Yield the rows of lines as `decode` does; none of them has a newline in it or is blank."""
+        """Yield the rows of lines as `decode` does; the lines have no newline and are not blank."""
         ends = np.cumsum([len(line) + 1 for line in lines]) - 1
         begins = np.concatenate(([0], ends[:-1] + 1))
         yield from self._parts(Records(b"\n".join(lines), begins, ends, 1, b"\n"))
 
     def rows(self, lines: Records) -> tuple[pa.RecordBatch, Failures]:
-        """Return a row for each line, and why some failed, whose rows mean nothing; raises WideError."""
+        """Return a row for each line, and why some failed; failed rows are meaningless. Raise WideError."""
         failures: Failures = {}
         arrays = self._arrays(lines, 0, failures)
         return pa.record_batch(arrays, names=[column.name for column in self._columns]), failures
@@ -92,19 +92,19 @@ class JsonDecoder:
         yield Decoded(without(batch, failures), len(lines), failed)
 
     def _arrays(self, lines: Records, first: int, failures: Failures) -> list[pa.Array]:
-        """Return the columns, with NULLs for a line that has failed."""
-        found = self._at_once(lines) if self._schema is not None and len(lines) else None
-        if found is not None:
-            return found
-        if self._schema is None or len(lines) <= _FEW or self._fail_often(lines):
+        """Return the columns, with NULLs for failed lines."""
+        arrays = self._read_with_arrow(lines) if self._schema is not None and len(lines) else None
+        if arrays is not None:
+            return arrays
+        if self._schema is None or len(lines) <= _FEW or self._fails_often(lines):
             return self._one_by_one(lines, first, failures)
         middle = len(lines) // 2
         before = self._arrays(lines.part(0, middle), first, failures)
         after = self._arrays(lines.part(middle, len(lines)), first + middle, failures)
         return [pa.concat_arrays(pair) for pair in zip(before, after, strict=True)]
 
-    def _fail_often(self, lines: Records) -> bool:
-        """Tell by those in the middle whether hardly any part of some lines has none that fails."""
+    def _fails_often(self, lines: Records) -> bool:
+        """Return whether a sample from the middle shows that almost every part of the lines has a failure."""
         if len(lines) <= _SAMPLED * _FEW:
             return False
         failures: Failures = {}
@@ -118,15 +118,15 @@ class JsonDecoder:
         fields = []
         for column, name in zip(self._columns, self._names, strict=True):
             type_ = _UNSIGNED.get(name) or (pa.string() if name in _AS_STRING else arrow_type(column.type))
-            if name == "numeric":  # Arrow scales a number before it looks whether it fits: it must have room for that
+            if name == "numeric":  # Arrow scales a number before it checks whether it fits
                 type_ = pa.decimal256(38, type_.scale)
             fields.append((column.name, type_))
         return pa.schema(fields)
 
-    def _at_once(self, lines: Records) -> list[pa.Array] | None:
-        """Return the columns where all lines are objects that Arrow reads as `_one_by_one` does, else None."""
+    def _read_with_arrow(self, lines: Records) -> list[pa.Array] | None:
+        """Return the columns if Arrow reads all lines as `_one_by_one` does, else None."""
         block = lines.data[lines.begins[0] : lines.ends[-1]]
-        if not _objects(block, lines):
+        if not _are_objects(block, lines):
             return None
         read = pj.ReadOptions(use_threads=False, block_size=len(block) + 1)
         parse = pj.ParseOptions(explicit_schema=self._schema, unexpected_field_behavior="ignore")
@@ -140,18 +140,18 @@ class JsonDecoder:
         zeros = np.zeros(len(lines), bool)
         arrays = []
         for column, chunks in zip(self._columns, table.itercolumns(), strict=True):
-            array = self._exactly(column, pa.concat_arrays(chunks.chunks), zeros, failures)
+            array = self._exact_array(column, pa.concat_arrays(chunks.chunks), zeros, failures)
             if array is None or failures or (array.null_count and not column.nullable):
                 return None
             arrays.append(array)
-        return arrays if not zeros.any() or not _lost(block, lines, np.flatnonzero(zeros)) else None
+        return arrays if not zeros.any() or not _has_lost_digits(block, lines, np.flatnonzero(zeros)) else None
 
-    def _exactly(
+    def _exact_array(
         self, column: physical.Column, array: pa.Array, zeros: np.ndarray, failures: Failures
     ) -> pa.Array | None:
-        """Return an array of Arrow's parser in the column's type; None where it may not be what the text says.
+        """Return an array of Arrow's parser in the column's type; None if it may differ from the text.
 
-        Notes the lines of which a number was read as zero.
+        Marks the lines in which a number was read as zero.
         """
         if pa.types.is_string(array.type):
             return from_text(array, column.type, failures)
@@ -168,21 +168,21 @@ class JsonDecoder:
     # --- one by one --------------------------------------------------------------------------------------------------
 
     def _one_by_one(self, lines: Records, first: int, failures: Failures) -> list[pa.Array]:
-        own: Failures = {}
+        line_failures: Failures = {}
         if self._whole:
-            texts = [self._text(line, number, own) for number, line in enumerate(lines.whole())]
-            arrays = [from_text(pa.array(texts, pa.string()), "jsonb", own)]
+            texts = [self._text(line, number, line_failures) for number, line in enumerate(lines.whole())]
+            arrays = [from_text(pa.array(texts, pa.string()), "jsonb", line_failures)]
         else:
-            rows = [self._row(line, number, own) for number, line in enumerate(lines.whole())]
-            arrays = [self._column(place, rows, own) for place in range(len(self._columns))]
-        failures |= {first + line: message for line, message in own.items()}
+            rows = [self._row(line, number, line_failures) for number, line in enumerate(lines.whole())]
+            arrays = [self._column(place, rows, line_failures) for place in range(len(self._columns))]
+        failures |= {first + line: message for line, message in line_failures.items()}
         return arrays
 
     def _text(self, line: bytes, number: int, failures: Failures) -> str | None:
         try:
             return line.decode()
         except UnicodeDecodeError as error:
-            failures[number] = _invalid(line, error)
+            failures[number] = _utf8_error(line, error)
             return None
 
     def _row(self, line: bytes, number: int, failures: Failures) -> Any:
@@ -200,21 +200,23 @@ class JsonDecoder:
     def _column(self, place: int, rows: Sequence[Any], failures: Failures) -> pa.Array:
         column, name, getter = self._columns[place], self._names[place], self._getters[place]
         values = [None if row is None else getter(row) for row in rows]
-        found: Failures = {}
+        column_failures: Failures = {}
         if name in _NUMBERS:
-            texts = _strings([_number(raw, row, column.type, found) for row, raw in enumerate(_raws(values))])
+            texts = _strings([_number(raw, row, column.type, column_failures) for row, raw in enumerate(_raws(values))])
             wrong: Failures = {}
             array = from_text(texts, column.type, wrong)
-            found |= {row: wanted(column.type, texts[row].as_py(), quoted=False) for row in wrong}
+            column_failures |= {row: wanted(column.type, texts[row].as_py(), quoted=False) for row in wrong}
         elif name in _NESTED:
-            nested = [_nested(raw, row, self._types[place], found) for row, raw in enumerate(_raws(values))]
+            nested = [
+                _nested_value(raw, row, self._types[place], column_failures) for row, raw in enumerate(_raws(values))
+            ]
             array = pa.array(nested, arrow_type(column.type))
         elif name == "boolean":
             array = pa.array(values, pa.bool_())
         else:
             texts = _strings(_raws(values)) if name == "jsonb" else pa.array(values, pa.string())
-            array = from_text(texts, column.type, found)
-        for row, message in found.items():
+            array = from_text(texts, column.type, column_failures)
+        for row, message in column_failures.items():
             failures.setdefault(row, f'column "{column.name}": {message}')
         if not column.nullable and array.null_count:
             for row in np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False)).tolist():
@@ -241,45 +243,43 @@ _SURROGATE = re.compile(rb"\\u[dD][89a-bA-B][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
 
 
 def _decoded_as(name: str) -> Any:
-    """Return what a member is decoded as: numbers by their text, which the types of columns read exactly."""
+    """Return the type that decodes a member; numbers are decoded from their text, which is exact."""
     if name in _NUMBERS or name == "jsonb" or name in _NESTED:
         return msgspec.Raw
     return bool | None if name == "boolean" else str | None
 
 
-def _nested(raw: bytes | None, row: int, type_: Type, failures: Failures) -> Sequence[Any] | None:
-    """Return the value of an array or an object, whose members are read as those of a row of their types."""
+def _nested_value(raw: bytes | None, row: int, type_: Type, failures: Failures) -> Sequence[Any] | None:
+    """Return the value of an array or an object, with members decoded as their types say."""
     try:
-        found: Sequence[Any] | None = member(raw, type_)
-        return found
+        value: Sequence[Any] | None = member(raw, type_)
+        return value
     except MemberError as error:
         failures[row] = str(error)
         return None
 
 
 class MemberError(Exception):
-    """Raised for a member that does not fit the type of elements."""
+    """A member does not fit its type."""
 
 
-def _items(raw: bytes, type_: Type) -> list[Any]:
-    element = type_.element
-    assert element is not None
+def _items(raw: bytes, type_: Type, element: Type) -> list[Any]:
     if raw[:1] != b"[":
         raise MemberError(f"expected {type_}, got {_KINDS.get(raw[:1], 'number')}")
     try:
-        return squared([member(each, element) for each in _raws(_MEMBERS.decode(raw))], type_)
+        return squared([member(item, element) for item in _raws(_MEMBERS.decode(raw))], type_)
     except UnevenError:
         raise MemberError(UNEVEN) from None
 
 
 def member(raw: bytes | None, type_: Type) -> Any:
-    """Return a value of a type from its JSON; raises MemberError."""
+    """Return a value of a type from its JSON; raise MemberError."""
     if raw is None:
         return None
     if type_.name in ("map", "record"):
         return _object(raw, type_)
     if type_.element is not None:
-        return _items(raw, type_)
+        return _items(raw, type_, type_.element)
     kind, text = _KINDS.get(raw[:1], "number"), raw.decode()
     if kind == "str" and type_.name != "jsonb":
         text = msgspec.json.decode(raw)
@@ -293,17 +293,17 @@ def member(raw: bytes | None, type_: Type) -> Any:
 
 
 def _object(raw: bytes, type_: Type) -> tuple[Any, ...]:
-    """Return an object's members as a map, of those with one name the last, or as the fields of a record."""
+    """Return an object's members as a map, with the last of duplicate keys, or as the fields of a record."""
     if raw[:1] != b"{":
         raise MemberError(f"expected {type_}, got {_KINDS.get(raw[:1], 'number')}")
     members = _OBJECT.decode(raw)
-    held = dict(zip(members, _raws(list(members.values())), strict=True))
+    values = dict(zip(members, _raws(list(members.values())), strict=True))
     if type_.name == "map":
-        if any("\0" in key for key in held):
+        if any("\0" in key for key in values):
             raise MemberError("it has a key with the character U+0000")
-        return entries((key, member(each, type_.value)) for key, each in held.items())
+        return entries((key, member(value, type_.value)) for key, value in values.items())
     try:
-        return record_of([member(held.get(each.name), each.type) for each in type_.fields], type_)
+        return record_of([member(values.get(field.name), field.type) for field in type_.fields], type_)
     except ValueError as error:
         raise MemberError(str(error)) from None
 
@@ -324,7 +324,7 @@ def _number(raw: bytes | None, row: int, type_: str, failures: Failures) -> byte
 
 
 def _raws(values: Sequence[Any]) -> list[bytes | None]:
-    """Return the texts of members; JSON's null is NULL, as a member that is not there."""
+    """Return the texts of members; JSON's null is NULL, and so is a missing member."""
     raws = [None if value is None else bytes(value) for value in values]
     return [None if raw == b"null" else raw for raw in raws]
 
@@ -333,7 +333,7 @@ def _strings(texts: Sequence[bytes | None]) -> pa.StringArray:
     return pa.array(texts, pa.binary()).cast(pa.string())
 
 
-def _invalid(line: bytes, error: UnicodeDecodeError) -> str:
+def _utf8_error(line: bytes, error: UnicodeDecodeError) -> str:
     return f"invalid UTF-8: 0x{line[error.start]:02x} at byte {error.start + 1}"
 
 
@@ -344,16 +344,16 @@ def _lines(block: bytes) -> Records:
         ends = np.append(ends, len(block))
     begins = np.concatenate(([0], ends[:-1] + 1)) if len(ends) else ends
     first = np.frombuffer(block + b" ", np.uint8)[begins]
-    kept = begins < ends
-    others = np.flatnonzero(kept & np.isin(first, _BLANKS)).tolist()
-    kept[[line for line in others if not block[begins[line] : ends[line]].strip(_BLANK)]] = False
-    return Records(block, begins[kept], ends[kept], 1, b"\n")
+    is_used = begins < ends
+    others = np.flatnonzero(is_used & np.isin(first, _BLANKS)).tolist()
+    is_used[[line for line in others if not block[begins[line] : ends[line]].strip(_BLANK)]] = False
+    return Records(block, begins[is_used], ends[is_used], 1, b"\n")
 
 
-def _objects(block: bytes, lines: Records) -> bool:
-    """Return whether each line can be just one object, given that a parser finds as many objects as there are lines.
+def _are_objects(block: bytes, lines: Records) -> bool:
+    """Return whether each line can be exactly one object, if a parser finds as many objects as lines.
 
-    No object goes over a line's end then: after a `}` and a newline, a `{` would have to follow a comma.
+    Then no object crosses a line end: after `}` and a newline, `{` would have to follow a comma.
     """
     if b"\0" in block or bool((lines.begins == lines.ends).any()) or _endless(block):
         return False
@@ -368,13 +368,13 @@ def _objects(block: bytes, lines: Records) -> bool:
     if b"\r" in block:
         last = np.where(last == ord("\r"), characters[np.maximum(lines.ends - 2, 0)], last)
     opened = characters[lines.begins]
-    return bool((opened == ord("{")).all() and (last == ord("}")).all()) and _shallow(block, lines)
+    return bool((opened == ord("{")).all() and (last == ord("}")).all()) and _is_shallow(block, lines)
 
 
 def _endless(block: bytes) -> bool:
-    """Return whether there may be a NaN or an infinity, which Arrow takes in members that no column has.
+    """Return whether there may be a NaN or an infinity, which Arrow accepts in members without a column.
 
-    Looks for their first letters at the speed of memory: a search for whole words is slow.
+    Searches for their first characters at the speed of memory: a search for whole words is slow.
     """
     characters = np.frombuffer(block, np.uint8)
     for begin in range(0, len(characters), _PIECE):
@@ -387,10 +387,10 @@ def _endless(block: bytes) -> bool:
     return False
 
 
-def _lost(block: bytes, lines: Records, zeros: np.ndarray) -> bool:
-    """Return whether there may be a number that is not zero and is read as zero: it ends in e-… or has many zeros.
+def _has_lost_digits(block: bytes, lines: Records, zeros: np.ndarray) -> bool:
+    """Return whether a number that is not zero may be read as zero: it ends in e-… or has many zeros.
 
-    Only lines with a zero are looked at, where these are few. Looks for either at the speed of memory: "-" is frequent
+    Examines only the lines with a zero if they are few. Searches for both forms at the speed of memory: "-" is frequent
     in texts, and a search for two characters is slow.
     """
     if len(zeros) <= len(lines) // 4:
@@ -400,17 +400,17 @@ def _lost(block: bytes, lines: Records, zeros: np.ndarray) -> bool:
     exponents = np.flatnonzero((characters[1:] == ord("-")) & ((characters[:-1] | 0x20) == ord("e")))
     if any(_EXPONENT.match(block, at - 1) for at in exponents.tolist()):
         return True
-    words = np.frombuffer(block, np.uint64, len(block) // 8)  # so many zeros fill at least one of them
+    words = np.frombuffer(block, np.uint64, len(block) // 8)  # 40 zeros fill at least one of them
     return bool((words == _WORD).any()) and _ZEROS in block
 
 
 _WORD = np.frombuffer(_ZEROS, np.uint64, 1)[0]
 
 
-def _shallow(block: bytes, lines: Records) -> bool:
-    """Return whether no line is nested too deeply; only those with many brackets are looked at themselves.
+def _is_shallow(block: bytes, lines: Records) -> bool:
+    """Return whether no line is nested too deeply; only lines with many brackets are examined.
 
-    Brackets within strings are none, so that those of one line say nothing of another.
+    Brackets within strings do not count, so the brackets of one line say nothing about another.
     """
     characters = np.frombuffer(block, np.uint8)
     pieces = (characters[begin : begin + _PIECE] for begin in range(0, len(characters), _PIECE))
@@ -419,13 +419,13 @@ def _shallow(block: bytes, lines: Records) -> bool:
     opened = np.flatnonzero((characters & 0xDF) == ord("["))
     counts = np.diff(np.searchsorted(opened, lines.ends - lines.begins[0]), prepend=0)
     many = np.flatnonzero(counts > MOST_LEVELS).tolist()
-    return not any(nested_deeply(lines.data[lines.begins[each] : lines.ends[each]].decode()) for each in many)
+    return not any(nested_deeply(lines.data[lines.begins[line] : lines.ends[line]].decode()) for line in many)
 
 
 def without(batch: pa.RecordBatch, failures: Failures) -> pa.RecordBatch:
-    """Return the batch less the rows that failed."""
+    """Return the batch without the failed rows."""
     if not failures:
         return batch
-    kept = np.ones(batch.num_rows, bool)
-    kept[list(failures)] = False
-    return batch.filter(pa.array(kept))
+    is_valid = np.ones(batch.num_rows, bool)
+    is_valid[list(failures)] = False
+    return batch.filter(pa.array(is_valid))

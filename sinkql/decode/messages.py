@@ -1,6 +1,6 @@
-"""Messages, each of which is one record of JSON, CSV, text or bytes → a row each, and those that do not decode.
+"""Decode messages of JSON, CSV, text or bytes to one row each, and collect the messages that fail.
 
-Messages that say what a row is now, or that it is gone → rows with `$diff`, for every format of such messages.
+Messages that hold the present row or its deletion become rows with `$diff`, for every format of changes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sinkql.decode.text_column import Failures, from_text
 
 @dataclass(frozen=True)
 class JsonMessages:
-    """Decode objects by the names of their members; `whole` puts each value into one jsonb column."""
+    """Decode objects by the names of their members; `whole` reads each value into one jsonb column."""
 
     columns: tuple[physical.Column, ...]
     whole: bool
@@ -40,13 +40,13 @@ class JsonMessages:
         return JsonMessages, (self.columns, self.whole)
 
     def decode(self, messages: Sequence[bytes]) -> DecodedMessages:
-        """Return a row for each message; raises WideError."""
+        """Return a row for each message; raise WideError."""
         return DecodedMessages(*self._decoder.rows(_records(messages)))
 
 
 @dataclass(frozen=True)
 class CsvMessages:
-    """Decode records by the places of their fields; a line's end behind a record is no part of it."""
+    """Decode records with fields by position; a line end behind a record is ignored."""
 
     options: Mapping[str, Any]
     columns: tuple[physical.Column, ...]
@@ -59,31 +59,31 @@ class CsvMessages:
         return CsvMessages, (self.options, self.columns)
 
     def decode(self, messages: Sequence[bytes]) -> DecodedMessages:
-        """Return a row for each message; raises WideError."""
-        return DecodedMessages(*self._decoder.rows(_records([_line(each) for each in messages])))
+        """Return a row for each message; raise WideError."""
+        return DecodedMessages(*self._decoder.rows(_records([_line(message) for message in messages])))
 
 
 @dataclass(frozen=True, slots=True)
 class TextMessages:
-    """Decode each message as the text of the one column, whatever its type."""
+    """Decode each message as the text of the only column, of any type."""
 
     column: physical.Column
 
     def decode(self, messages: Sequence[bytes]) -> DecodedMessages:
-        """Return a row for each message; raises WideError."""
+        """Return a row for each message; raise WideError."""
         failures: Failures = {}
         raw = pa.array(messages, pa.binary())
         try:
             texts = raw.cast(pa.string())
         except pa.ArrowInvalid:
-            texts = pa.array([_text(each, place, failures) for place, each in enumerate(messages)], pa.string())
+            texts = pa.array([_text(message, place, failures) for place, message in enumerate(messages)], pa.string())
         array = from_text(texts, self.column.type, failures)
         return DecodedMessages(pa.record_batch([array], names=[self.column.name]), failures)
 
 
 @dataclass(frozen=True, slots=True)
 class BytesMessages:
-    """Have each message as it is in the one column, of type bytea."""
+    """Read each message unchanged into the only column, of type bytea."""
 
     column: physical.Column
 
@@ -93,7 +93,7 @@ class BytesMessages:
 
 
 def _records(messages: Sequence[bytes]) -> Records:
-    """Return messages as records that lie one behind the other, with a newline between them."""
+    """Return messages as consecutive records with a newline between them."""
     ends = np.cumsum(np.fromiter(map(len, messages), np.int64, len(messages)) + 1) - 1
     begins = np.concatenate(([0], ends[:-1] + 1)) if len(ends) else ends
     return Records(b"\n".join(messages), begins, ends, 1, b"\n")
@@ -114,44 +114,44 @@ def _text(message: bytes, place: int, failures: Failures) -> str | None:
 Places = np.ndarray
 
 ALIVE, GONE, EMPTIED, OTHER = ("c", "r", "u"), "d", "t", "m"
-"""What Debezium calls changes: made, read in a snapshot, and updated; deleted; a table emptied; a message."""
+"""Debezium's kinds of changes: created, read in a snapshot, and updated; deleted; truncated; a message."""
 PLACEHOLDER = "__debezium_unavailable_value"
-"""What stands for a long value that did not change, and that the server did not send."""
+"""The text in place of an unchanged value that the server did not send."""
 UNSENT = "its value was not sent; the table needs REPLICA IDENTITY FULL"
 NO_ROW = "it has no row after the change"
-NO_KEY = "it says that a row is gone, and not which one: its field before is null"
+NO_KEY = "it deletes a row, but does not name it: its field before is null"
 NO_TRUNCATE = (
-    "it says that the table was emptied, which no row can say; leave such messages out where they are made "
+    "the table was truncated, which no row can express; exclude truncations in Debezium "
     "(skipped.operations = t), or create the source WITH (ON ERROR = SKIP)"
 )
 
 
 def unknown(op: str | None) -> str:
-    """Return why a message with another kind of change fails."""
-    return "it is not one of Debezium: it has no field op" if op is None else f'it has the change "{op[:20]}"'
+    """Return why a message with an unknown kind of change fails."""
+    return "it is not a message of Debezium: it has no field op" if op is None else f'it has the change "{op[:20]}"'
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Columns of some messages, by the places of these."""
+    """Columns of some messages, with the places of these messages."""
 
     places: Places
     arrays: Sequence[pa.Array]
 
 
 def together(parts: Sequence[Part], count: int, columns: Sequence[physical.Column]) -> pa.RecordBatch:
-    """Return the rows of parts in their places; where no part has one, it is all NULL."""
-    names = [each.name for each in columns]
+    """Return the rows of parts by place; a place without a row is all NULL."""
+    names = [column.name for column in columns]
     if len(parts) == 1 and len(parts[0].places) == count:
         return pa.record_batch(list(parts[0].arrays), names=names)
     order = np.full(count, -1)
     placed = np.concatenate([part.places for part in parts]) if parts else np.zeros(0, np.int64)
     order[placed] = np.arange(len(placed))
-    taken = pa.array(np.maximum(order, 0), mask=order < 0)
+    indices = pa.array(np.maximum(order, 0), mask=order < 0)
     arrays = []
-    for place, column in enumerate(columns):
-        chunks = [part.arrays[place] for part in parts] or [pa.nulls(0, arrow_type(column.type))]
-        arrays.append(pa.concat_arrays(chunks).take(taken))
+    for number, column in enumerate(columns):
+        chunks = [part.arrays[number] for part in parts] or [pa.nulls(0, arrow_type(column.type))]
+        arrays.append(pa.concat_arrays(chunks).take(indices))
     return pa.record_batch(arrays, names=names)
 
 
@@ -163,27 +163,26 @@ def changes(
     failures: Mapping[int, str],
     rowless: Sequence[int],
 ) -> DecodedMessages:
-    """Return rows in the order of their messages, without those that failed.
+    """Return rows in the order of their messages, without failed ones.
 
-    The parts of `alive` have all columns, those of `gone` the ones of the key alone, in its order. A row with a value
-    that was not sent fails.
+    The parts of `alive` have all columns; the parts of `gone` have only the key columns, in the key's order. A row with
+    a value that was not sent fails.
     """
     failures = {**dict(_unsent(columns, alive)), **failures}
     places = np.concatenate([np.zeros(0, np.int64), *(part.places for part in (*alive, *gone))])
     diffs = np.ones(len(places), np.int64)
     diffs[sum(len(part.places) for part in alive) :] = -1
-    order: Places | None = np.argsort(places, kind="stable")
-    if failures:
-        assert order is not None
-        order = order[~np.isin(places[order], list(failures))]
-    elif len(alive) == 1 and not gone:
-        order = None
+    order: Places | None = None
+    if failures or gone or len(alive) != 1:
+        by_place = np.argsort(places, kind="stable")
+        order = by_place[~np.isin(places[by_place], list(failures))] if failures else by_place
     arrays = []
     for place, column in enumerate(columns):
         chunks = [part.arrays[place] for part in alive]
-        held = list(key).index(column.name) if column.name in key else None
+        key_index = list(key).index(column.name) if column.name in key else None
         chunks += [
-            pa.nulls(len(part.places), arrow_type(column.type)) if held is None else part.arrays[held] for part in gone
+            pa.nulls(len(part.places), arrow_type(column.type)) if key_index is None else part.arrays[key_index]
+            for part in gone
         ]
         array = pa.concat_arrays(chunks) if chunks else pa.nulls(0, arrow_type(column.type))
         arrays.append(array if order is None else array.take(pa.array(order)))
@@ -202,34 +201,36 @@ def _unsent(columns: Sequence[physical.Column], alive: Sequence[Part]) -> Iterat
 
 
 def _placeholders(values: pa.Array) -> list[int]:
-    """Return the rows that have a placeholder: as a text, as its bytes, or in an array of them."""
+    """Return the rows that have a placeholder: as a text, as its bytes, or as an array."""
     type_ = values.type
     if not pa.types.is_list(type_):
-        told = PLACEHOLDER if pa.types.is_string(type_) else PLACEHOLDER.encode() if pa.types.is_binary(type_) else None
-        return [] if told is None else _rows(pc.equal(values, pa.scalar(told, type_)))
-    found = []
+        placeholder = (
+            PLACEHOLDER if pa.types.is_string(type_) else PLACEHOLDER.encode() if pa.types.is_binary(type_) else None
+        )
+        return [] if placeholder is None else _rows(pc.equal(values, pa.scalar(placeholder, type_)))
+    rows_of_placeholders = []
     for items in _arrays(type_.value_type):
         rows = _rows(pc.equal(pc.list_value_length(values), len(items)))
         if rows:
             first = pc.list_element(values.take(pa.array(rows)), 0)
             alike = _rows(pc.equal(first, pa.scalar(items[0], type_.value_type)))
-            found += [rows[place] for place in alike if values[rows[place]].as_py() == items]
-    return found
+            rows_of_placeholders += [rows[place] for place in alike if values[rows[place]].as_py() == items]
+    return rows_of_placeholders
 
 
 def _arrays(type_: pa.DataType) -> list[list[Any]]:
-    """Return what arrays of a type may have in the place of their elements."""
-    told = PLACEHOLDER.encode()
+    """Return the placeholders of arrays with elements of a type."""
+    placeholder = PLACEHOLDER.encode()
     if pa.types.is_string(type_):
-        uuid = UUID(bytes=md5(told, usedforsecurity=False).digest(), version=3)
+        uuid = UUID(bytes=md5(placeholder, usedforsecurity=False).digest(), version=3)
         return [[PLACEHOLDER], [str(uuid)]]
     if pa.types.is_binary(type_):
-        return [[told]]
-    return [list(told)] if pa.types.is_integer(type_) else []
+        return [[placeholder]]
+    return [list(placeholder)] if pa.types.is_integer(type_) else []
 
 
 def _rows(mask: pa.Array) -> list[int]:
     if not mask.true_count:
         return []
-    found: list[int] = np.flatnonzero(pc.fill_null(mask, False).to_numpy(zero_copy_only=False)).tolist()
-    return found
+    rows: list[int] = np.flatnonzero(pc.fill_null(mask, False).to_numpy(zero_copy_only=False)).tolist()
+    return rows

@@ -1,7 +1,7 @@
-"""Texts of one column → an Arrow array of the declared type, and the rows whose text does not fit.
+"""Convert the texts of one column to an Arrow array of the declared type, and note the rows whose text does not fit.
 
-Each type has a way for whole columns, which takes only texts that it reads as `value` would; a column with others is
-halved until what is left is read text by text.
+Each type has a conversion of whole columns, for texts that it reads as `value_of` does. A column with other texts is
+halved until few are left, which are read one by one.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from sinkql.decode.text_value import FALSE, TRUE, value_of, wanted
 from sinkql.logical.jsonb import jsonbs
 
 Failures = dict[int, str]
-"""Row number in the batch → why the row does not decode."""
+"""The number of a row in the batch, and why it does not decode."""
 
-WIDE = "its values take too much room"
-"""Why a row fails that has more of them than are kept at once."""
+WIDE = "its values take too much memory"
+"""Why a row fails whose values exceed the memory limit."""
 _FEW = 16
 _WIDEST = 64 << 20
 
@@ -31,7 +31,7 @@ _WIDEST = 64 << 20
 def from_text(texts: pa.StringArray, type_text: str, failures: Failures) -> pa.Array:
     """Return an array of the declared type from an array of strings; a text that does not fit is NULL and noted.
 
-    Raises WideError, never for a single row.
+    Raises WideError, but not for a single row.
     """
     parts = _parts(texts, type_text, 0, failures)
     return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
@@ -40,14 +40,14 @@ def from_text(texts: pa.StringArray, type_text: str, failures: Failures) -> pa.A
 def _parts(texts: pa.StringArray, type_text: str, first: int, failures: Failures) -> list[pa.Array]:
     type_ = arrow_type(type_text)
     try:
-        at_once = _AT_ONCE.get(parse_type(type_text).name)  # of arrays and lists there is none
-        found = at_once(texts, type_) if at_once is not None else None
+        convert = _WHOLE_COLUMNS.get(parse_type(type_text).name)  # arrays and lists have none
+        array = convert(texts, type_) if convert is not None else None
     except (pa.ArrowInvalid, ValueError, OverflowError):
-        found = None
-    if found is not None:
-        return [found]
+        array = None
+    if array is not None:
+        return [array]
     if len(texts) <= _FEW:
-        return [_each(texts, type_text, first, failures)]
+        return [_one_by_one(texts, type_text, first, failures)]
     middle = len(texts) // 2
     return [
         *_parts(texts[:middle], type_text, first, failures),
@@ -55,7 +55,7 @@ def _parts(texts: pa.StringArray, type_text: str, first: int, failures: Failures
     ]
 
 
-def _each(texts: pa.StringArray, type_text: str, first: int, failures: Failures) -> pa.Array:
+def _one_by_one(texts: pa.StringArray, type_text: str, first: int, failures: Failures) -> pa.Array:
     values: list[Any] = []
     for row, text in enumerate(texts.to_pylist(), first):
         try:
@@ -72,36 +72,36 @@ def _check_width(values: Sequence[str]) -> None:
         raise WideError
 
 
-# --- whole columns: None or an error where a text has another form ---------------------------------------------------
+# --- whole columns: None or an error if a text has another form -----------------------------------------------------
 
 
 def _characters(texts: pa.StringArray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the bytes of all texts, and where each begins and the last one ends; texts that are NULL have none."""
+    """Return the bytes of all texts, and their offsets with the end of the last one; NULLs are empty."""
     offsets = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset : texts.offset + len(texts) + 1]
     data = texts.buffers()[2]
     characters = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
     return characters[offsets[0] : offsets[-1]], offsets - offsets[0]
 
 
-def _made_of(texts: pa.StringArray, characters: bytes) -> bool:
+def _consists_of(texts: pa.StringArray, characters: bytes) -> bool:
     return not _characters(texts)[0].tobytes().translate(None, characters)
 
 
-def _whole(texts: pa.StringArray, type_: pa.DataType) -> pa.Array | None:
-    return texts.cast(type_) if _made_of(texts, b"0123456789-") else None
+def _integers(texts: pa.StringArray, type_: pa.DataType) -> pa.Array | None:
+    return texts.cast(type_) if _consists_of(texts, b"0123456789-") else None
 
 
 def _unsigned(narrow: pa.DataType) -> Callable[[pa.StringArray, pa.DataType], pa.Array | None]:
-    def found(texts: pa.StringArray, type_: pa.DataType) -> pa.Array | None:
-        return texts.cast(narrow).cast(type_) if _made_of(texts, b"0123456789") else None
+    def convert(texts: pa.StringArray, type_: pa.DataType) -> pa.Array | None:
+        return texts.cast(narrow).cast(type_) if _consists_of(texts, b"0123456789") else None
 
-    return found
+    return convert
 
 
-def _exact(texts: pa.StringArray, type_: pa.DataType) -> pa.Array | None:
-    """Arrow scales a number before it looks whether it fits: it must have room for that."""
+def _numeric(texts: pa.StringArray, type_: pa.DataType) -> pa.Array | None:
+    """Convert in two steps: Arrow scales a number before it checks whether it fits, and must have room for that."""
     lengths = np.diff(_characters(texts)[1])
-    if not len(lengths) or lengths.max() > _MOST_DIGITS or not _made_of(texts, b"0123456789-+."):
+    if not len(lengths) or lengths.max() > _MOST_DIGITS or not _consists_of(texts, b"0123456789-+."):
         return None
     wide = pa.decimal256(2 * _MOST_DIGITS, type_.scale)
     return texts.cast(type_ if lengths.max() <= _MOST_DIGITS - type_.scale else wide).cast(type_)
@@ -110,17 +110,17 @@ def _exact(texts: pa.StringArray, type_: pa.DataType) -> pa.Array | None:
 _MOST_DIGITS = 38
 
 
-def _floating(texts: pa.StringArray, type_: pa.DataType) -> pa.Array | None:
-    if not _made_of(texts, b"0123456789-+.eE"):
+def _floats(texts: pa.StringArray, type_: pa.DataType) -> pa.Array | None:
+    if not _consists_of(texts, b"0123456789-+.eE"):
         return None
-    found = texts.cast(type_)
-    if pc.all(pc.is_finite(found)).as_py() is False:
+    numbers = texts.cast(type_)
+    if pc.all(pc.is_finite(numbers)).as_py() is False:
         return None
-    zeros = pc.filter(texts, pc.equal(found, pa.scalar(0, type_)))
-    return found if _made_of(zeros, b"0.") or not _lost(zeros) else None
+    zeros = pc.filter(texts, pc.equal(numbers, pa.scalar(0, type_)))
+    return numbers if _consists_of(zeros, b"0.") or not _has_lost_digits(zeros) else None
 
 
-def _lost(zeros: pa.StringArray) -> bool:
+def _has_lost_digits(zeros: pa.StringArray) -> bool:
     return pc.any(pc.match_substring_regex(zeros, r"^[^eE]*[1-9]")).as_py() is True
 
 
@@ -136,29 +136,33 @@ _YEAR_1, _YEAR_10000 = np.datetime64("0001-01-01", "us").astype(int), np.datetim
 
 
 def _date(texts: pa.StringArray, type_: pa.DataType) -> pa.Array | None:
-    found = texts.cast(type_)
-    return found if _in_years(found.cast(pa.timestamp("us"))) else None
+    dates = texts.cast(type_)
+    return dates if _is_in_years(dates.cast(pa.timestamp("us"))) else None
 
 
-def _in_years(instants: pa.Array) -> bool:
+def _is_in_years(instants: pa.Array) -> bool:
     least = pc.min_max(instants.cast(pa.int64())).as_py()
     return least["min"] is None or bool(least["min"] >= _YEAR_1 and least["max"] < _YEAR_10000)
 
 
 def _timestamp(texts: pa.StringArray, type_: pa.DataType) -> pa.Array | None:
     characters, ends = _characters(texts)
-    found = texts.cast(type_)
-    return found if _has_minutes(characters, ends, 10) and _in_years(found) else None
+    timestamps = texts.cast(type_)
+    return timestamps if _has_minutes(characters, ends, 10) and _is_in_years(timestamps) else None
 
 
 def _timestamptz(texts: pa.StringArray, type_: pa.DataType) -> pa.Array | None:
     characters, ends = _characters(texts)
-    found = texts.cast(type_)  # an error where there is no zone
-    return found if _has_minutes(characters, ends, 0) and _near(characters, ends) and _in_years(found) else None
+    timestamps = texts.cast(type_)  # an error without a zone
+    return (
+        timestamps
+        if _has_minutes(characters, ends, 0) and _has_near_zones(characters, ends) and _is_in_years(timestamps)
+        else None
+    )
 
 
 def _has_minutes(characters: np.ndarray, ends: np.ndarray, shortest: int) -> bool:
-    """Return whether every text has a colon after its hours: Arrow takes an hour alone."""
+    """Return whether every text has a colon after its hours, since Arrow accepts an hour alone."""
     lengths = np.diff(ends)
     longer = lengths > shortest
     if bool((lengths[longer] < 16).any()):
@@ -166,19 +170,19 @@ def _has_minutes(characters: np.ndarray, ends: np.ndarray, shortest: int) -> boo
     return bool((characters[ends[:-1][longer] + 13] == ord(":")).all())
 
 
-def _near(characters: np.ndarray, ends: np.ndarray) -> bool:
-    """Return whether all zones are less than 16 hours ahead or behind, as far as Postgres's go."""
+def _has_near_zones(characters: np.ndarray, ends: np.ndarray) -> bool:
+    """Return whether all time zones are less than 16 hours from UTC, which is Postgres's limit."""
     last = ends[1:][np.diff(ends) > 0]
     if bool((characters[last - 1] == ord("Z")).all()):
         return True
     hours = np.zeros(len(last), np.int32)
     for back in (6, 5, 3):
         sign = characters[last - back]
-        here = (sign == ord("+")) | (sign == ord("-"))
+        is_sign = (sign == ord("+")) | (sign == ord("-"))
         if back == 6:
-            here &= characters[last - 3] == ord(":")
+            is_sign &= characters[last - 3] == ord(":")
         tens, ones = characters[last - back + 1].astype(np.int32), characters[last - back + 2].astype(np.int32)
-        hours = np.maximum(hours, np.where(here, tens * 10 + ones - 11 * ord("0"), 0))
+        hours = np.maximum(hours, np.where(is_sign, tens * 10 + ones - 11 * ord("0"), 0))
     return bool((hours <= 15).all())
 
 
@@ -206,9 +210,9 @@ def _bytea(texts: pa.StringArray, type_: pa.DataType) -> pa.Array | None:
         return None
     if texts.null_count + len(begins) != len(texts) or bool((lengths & 1).any()):
         return None
-    kept = np.ones(len(characters), bool)
-    kept[begins] = kept[begins + 1] = False
-    data = binascii.unhexlify(characters[kept].tobytes())
+    is_digit = np.ones(len(characters), bool)
+    is_digit[begins] = is_digit[begins + 1] = False
+    data = binascii.unhexlify(characters[is_digit].tobytes())
     sizes = np.where(lengths > 0, lengths // 2 - 1, 0)
     offsets = np.concatenate(([0], np.cumsum(sizes))).astype(np.int32)
     valid = pc.is_valid(texts).buffers()[1] if texts.null_count else None
@@ -221,14 +225,14 @@ def _jsonb(texts: pa.StringArray, type_: pa.DataType) -> pa.Array | None:
     if values is None:
         return None
     _check_width(values)
-    found = pa.array(values, type_)
-    return found if not texts.null_count else pc.replace_with_mask(texts, texts.is_valid(), found)
+    documents = pa.array(values, type_)
+    return documents if not texts.null_count else pc.replace_with_mask(texts, texts.is_valid(), documents)
 
 
 def _time(texts: pa.StringArray, type_: pa.DataType) -> pa.Array | None:
     day = pc.binary_join_element_wise("1970-01-01 ", texts, "")
-    found = _timestamp(day, pa.timestamp("us"))
-    return None if found is None else found.cast(type_)
+    timestamps = _timestamp(day, pa.timestamp("us"))
+    return None if timestamps is None else timestamps.cast(type_)
 
 
 def _text(texts: pa.StringArray, _type: pa.DataType) -> pa.Array | None:
@@ -236,9 +240,9 @@ def _text(texts: pa.StringArray, _type: pa.DataType) -> pa.Array | None:
 
 
 _NUL = 0
-_AT_ONCE: dict[str, Callable[[pa.StringArray, pa.DataType], pa.Array | None]] = {
-    "boolean": _boolean, "smallint": _whole, "integer": _whole, "bigint": _whole, "real": _floating,
+_WHOLE_COLUMNS: dict[str, Callable[[pa.StringArray, pa.DataType], pa.Array | None]] = {
+    "boolean": _boolean, "smallint": _integers, "integer": _integers, "bigint": _integers, "real": _floats,
     "uint2": _unsigned(pa.uint16()), "uint4": _unsigned(pa.uint32()), "uint8": _unsigned(pa.uint64()),
-    "double precision": _floating, "numeric": _exact, "date": _date, "time": _time, "timestamp": _timestamp,
+    "double precision": _floats, "numeric": _numeric, "date": _date, "time": _time, "timestamp": _timestamp,
     "timestamptz": _timestamptz, "uuid": _uuid, "jsonb": _jsonb, "bytea": _bytea, "text": _text,
 }  # fmt: skip

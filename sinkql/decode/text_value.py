@@ -1,7 +1,8 @@
-"""One text → the value that Postgres's input of the type gives, as a Python value; ValueError for the rest.
+"""Convert one text to the value that Postgres's input of the type gives; raise ValueError for other texts.
 
-Some of what Postgres takes is refused, never read otherwise: rare forms of dates and times, more than six digits of a
-second's fraction, digits that a numeric has no room for, NaN in a numeric, a timestamptz without a zone.
+Some texts that Postgres accepts are refused, but never read differently. These are rare forms of dates and times, more
+than six digits of a second's fraction, digits that do not fit a numeric, NaN in a numeric, and a timestamptz without a
+zone.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _WANTED = {
     **{name: f"{'an' if name[0] == 'i' else 'a'} {name}" for name in SUBTYPES},
 }  # fmt: skip
 BLANK = " \t\n\v\f\r"
-"""What Postgres takes for white space around a value."""
+"""The characters that Postgres accepts as white space around a value."""
 
 
 def wanted(type_text: str, text: str, *, quoted: bool = True) -> str:
@@ -45,14 +46,14 @@ def wanted(type_text: str, text: str, *, quoted: bool = True) -> str:
 
 
 def value_of(text: str, type_text: str) -> Any:
-    """Return the value; raises ValueError with no text to show, or with the reason."""
+    """Return the value; raise ValueError without a message, or with the reason."""
     type_ = parse_type(type_text)
     if type_.name == "map":
-        return entries((key, _part(each, type_.value)) for key, each in read_map(text))
+        return entries((key, _part(item, type_.value)) for key, item in read_map(text))
     if type_.name == "record":
-        return record_of([_part(each, type_.fields[place].type) for place, each in _fields(text, type_)], type_)
+        return record_of([_part(item, type_.fields[index].type) for index, item in _fields(text, type_)], type_)
     if type_.element is not None:
-        return _items(read_array(text, map_levels(type_)), type_)
+        return _items(read_array(text, map_levels(type_)), type_, type_.element)
     if type_.name in SUBTYPES:
         subtype = str(SUBTYPES[type_.name])
         return read_range(text, type_.name, lambda bound: value_of(bound, subtype))
@@ -60,7 +61,7 @@ def value_of(text: str, type_text: str) -> Any:
 
 
 def record_of(values: Sequence[Any], type_: Type) -> tuple[Any, ...]:
-    """Return a record of these values of its fields; raises ValueError for NULL in one that is NOT NULL."""
+    """Return a record of the values of its fields; raise ValueError for NULL in a field that is NOT NULL."""
     for value, field in zip(values, type_.fields, strict=True):
         if value is None and not field.nullable:
             raise ValueError(f'null value in field "{field.name}", which is NOT NULL')
@@ -75,18 +76,16 @@ def _part(text: str | None, type_: Type) -> Any:
     return None if text is None else value_of(text, str(type_))
 
 
-def _items(items: Items, type_: Type) -> list[Any]:
+def _items(items: Items, type_: Type, element: Type) -> list[Any]:
     """Return the values of the texts in an array or a list."""
-    element = type_.element
-    assert element is not None
-    if type_.name == element.name == "array" and any(isinstance(each, str) for each in items):
+    if type_.name == element.name == "array" and any(isinstance(item, str) for item in items):
         raise ValueError
-    return squared([None if each is None else _item(each, element) for each in items], type_)
+    return squared([None if item is None else _item(item, element) for item in items], type_)
 
 
 def _item(item: str | Items, element: Type) -> Any:
     if element.element is not None and not isinstance(item, str):
-        return _items(item, element)
+        return _items(item, element, element.element)
     if not isinstance(item, str):
         raise ValueError("it has an array in an array")
     return value_of(item, str(element))
@@ -95,7 +94,7 @@ def _item(item: str | Items, element: Type) -> Any:
 _DIGITS = r"[0-9]+(?:_[0-9]+)*"
 _WHOLE = re.compile(
     rf"[+-]?(?:{_DIGITS}|0[xX]_?[0-9a-fA-F]+(?:_[0-9a-fA-F]+)*|0[oO]_?[0-7]+(?:_[0-7]+)*|0[bB]_?[01]+(?:_[01]+)*)"
-)  # as Postgres has it since its version 16
+)  # as in Postgres 16 and later
 _NUMBER = re.compile(rf"[+-]?(?:{_DIGITS}(?:\.(?:{_DIGITS})?)?|\.{_DIGITS})(?:[eE][+-]?{_DIGITS})?")
 _FLOAT = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _NO_NUMBER = re.compile(r"[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
@@ -103,51 +102,51 @@ _NOT_ZERO = re.compile(r"[^eE]*[1-9]")
 _LONG = 1000
 
 
-def _within(values: range) -> Callable[[str, pa.DataType], int]:
-    def found(text: str, _type: pa.DataType) -> int:
-        value = _whole(text)
+def _integer_in(values: range) -> Callable[[str, pa.DataType], int]:
+    def read(text: str, _type: pa.DataType) -> int:
+        value = _integer(text)
         if value not in values:
             raise ValueError
         return value
 
-    return found
+    return read
 
 
-def _whole(text: str) -> int:
-    found = text.strip(BLANK).replace("_", "") if _WHOLE.fullmatch(text.strip(BLANK)) else ""
-    digits = found.lstrip("+-")
+def _integer(text: str) -> int:
+    signed = text.strip(BLANK).replace("_", "") if _WHOLE.fullmatch(text.strip(BLANK)) else ""
+    digits = signed.lstrip("+-")
     if not digits or len(digits) > _LONG:
         raise ValueError
     base = {"x": 16, "o": 8, "b": 2}.get(digits[1:2].lower(), 10)
-    return int(digits if base == 10 else digits[2:], base) * (-1 if found[0] == "-" else 1)
+    return int(digits if base == 10 else digits[2:], base) * (-1 if signed[0] == "-" else 1)
 
 
-def _floating(text: str, type_: pa.DataType) -> float:
-    found = text.strip(BLANK)
-    if _NO_NUMBER.fullmatch(found):
-        return float(found)
-    if not _FLOAT.fullmatch(found):
+def _float(text: str, type_: pa.DataType) -> float:
+    plain = text.strip(BLANK)
+    if _NO_NUMBER.fullmatch(plain):
+        return float(plain)
+    if not _FLOAT.fullmatch(plain):
         raise ValueError
-    value = float(pa.scalar(found).cast(type_).as_py())  # rounded once: float(found) would be rounded to real again
-    if value in (float("inf"), float("-inf")) or (value == 0 and _NOT_ZERO.match(found)):
+    value = float(pa.scalar(plain).cast(type_).as_py())  # rounds once: float(plain) would round a real twice
+    if value in (float("inf"), float("-inf")) or (value == 0 and _NOT_ZERO.match(plain)):
         raise ValueError
     return value
 
 
-def _exact(text: str, type_: pa.DataType) -> Decimal:
-    found = text.strip(BLANK)
+def _numeric(text: str, type_: pa.DataType) -> Decimal:
+    plain = text.strip(BLANK)
     try:
-        value = Decimal(found.replace("_", "")) if _NUMBER.fullmatch(found) else Decimal(_whole(found))
+        value = Decimal(plain.replace("_", "")) if _NUMBER.fullmatch(plain) else Decimal(_integer(plain))
         if value.adjusted() >= type_.precision - type_.scale and value:
             raise ValueError
         if not -_MOST_PLACES <= int(value.as_tuple().exponent) <= _MOST_EXPONENT:
-            raise ValueError  # a zero, which Postgres refuses then too
-        kept = _CONTEXT.quantize(value, Decimal(1).scaleb(-type_.scale))
+            raise ValueError  # a zero, which Postgres refuses too
+        rounded = _CONTEXT.quantize(value, Decimal(1).scaleb(-type_.scale))
     except InvalidOperation:
         raise ValueError from None
-    if kept != value:
+    if rounded != value:
         raise ValueError
-    return kept
+    return rounded
 
 
 _MOST_PLACES, _MOST_EXPONENT = 16_383, 2**30
@@ -155,9 +154,9 @@ _CONTEXT = Context(prec=60)
 
 
 def _boolean(text: str, _type: pa.DataType) -> bool:
-    found = text.strip(BLANK).lower()
-    if found in TRUE or found in FALSE:
-        return found in TRUE
+    word = text.strip(BLANK).lower()
+    if word in TRUE or word in FALSE:
+        return word in TRUE
     raise ValueError
 
 
@@ -187,7 +186,7 @@ def _bytea(text: str, _type: pa.DataType) -> bytes:
         return bytes.fromhex(text[2:])
     if _ESCAPES.end(text) < len(text):
         raise ValueError
-    return _ESCAPE.sub(lambda found: b"\\" if found[1] == b"\\" else bytes([int(found[1], 8)]), text.encode())
+    return _ESCAPE.sub(lambda match: b"\\" if match[1] == b"\\" else bytes([int(match[1], 8)]), text.encode())
 
 
 def _text(text: str, _type: pa.DataType) -> str:
@@ -197,8 +196,8 @@ def _text(text: str, _type: pa.DataType) -> str:
 
 
 _READERS: dict[str, Callable[[str, pa.DataType], Any]] = {
-    **{name: _within(values) for name, values in RANGES.items()}, "boolean": _boolean, "real": _floating,
-    "double precision": _floating, "numeric": _exact, "uuid": _uuid, "bytea": _bytea, "text": _text,
+    **{name: _integer_in(values) for name, values in RANGES.items()}, "boolean": _boolean, "real": _float,
+    "double precision": _float, "numeric": _numeric, "uuid": _uuid, "bytea": _bytea, "text": _text,
     "date": lambda text, _type: time.read_date(text),
     "time": lambda text, _type: time.read_time(text),
     "timestamp": lambda text, _type: time.read_timestamp(text),

@@ -1,7 +1,7 @@
-"""Objects of a bucket, as logs and state need them: put where there is none, or in the place of one with a known etag.
+"""Read, write and list the objects of a bucket, with conditional writes for logs and state.
 
-botocore sends each request a few times. So a condition may find what an earlier try of the same request has done, whose
-reply was lost: whoever puts on a condition looks at what is there (`TakenError`).
+botocore sends each request up to a few times. So a condition may fail because an earlier try of the same request
+succeeded, whose reply was lost. After a `TakenError`, the caller must therefore check the existing object.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from sinkql.object_store.store import ObjectStore
 _GONE = ("NoSuchKey", "404", "NotFound")
 _TAKEN = ("PreconditionFailed", "412", "ConditionalRequestConflict", "409")
 _NO_CONDITIONS = ("NotImplemented", "501")
-_AT_ONCE = 16
+_MOST_REQUESTS = 16
 _PAGE = 1000
 _PART = 8 << 20
-"""Bytes of a large file that are in memory at a time: it is sent in parts, of which S3 takes 10,000."""
+"""The bytes of a large file in memory. Larger files are uploaded in parts; S3 allows 10,000 parts."""
 _DIGEST = "xxh3"
-"""The name under which an object says the digest of the file that it was made of."""
+"""The metadata key for the digest of the uploaded file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Purpose:
-    """What a bucket is used for, as errors say: by whom, under which option, and what harm its lacks would do."""
+    """The use of a bucket in error messages: its user and option, the harm of missing features, and the cure."""
 
     who: str
     option: str
@@ -45,11 +45,11 @@ class Purpose:
 
 
 def _digest(path: Path) -> str:
-    found = xxhash.xxh3_128()
+    digest = xxhash.xxh3_128()
     with path.open("rb") as file:
         while data := file.read(_PART):
-            found.update(data)
-    return found.hexdigest()
+            digest.update(data)
+    return digest.hexdigest()
 
 
 class TakenError(Exception):
@@ -61,13 +61,13 @@ class _Access:
     """The current credentials, which identify one access to a store in a process."""
 
     process: int
-    known: tuple[tuple[str, str], ...] = field(repr=False)
+    keys: tuple[tuple[str, str], ...] = field(repr=False)
     store: ObjectStore = field(repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """The objects of a bucket. Methods raise SinkqlError: SQ3307, SQ3308, and what is wrong with the connection."""
+    """The objects of a bucket. Methods raise SinkqlError: SQ3307, SQ3308, and errors of the connection."""
 
     bucket: str
     store: ObjectStore = field(repr=False, compare=False)
@@ -76,68 +76,68 @@ class Objects:
 
     @classmethod
     def of(cls, bucket: str, store: ObjectStore, purpose: Purpose) -> Objects:
-        """Return those of a bucket; a process has one client for all that is reached with the same keys."""
+        """Return the objects of a bucket; a process has one client for each set of keys."""
         access = _Access(os.getpid(), tuple(sorted(store.properties().items())), store)
         return cls(bucket, store, _client(access, purpose.who), purpose)
 
     def put(self, key: str, data: bytes, *, absent: bool = False, etag: str | None = None) -> str:
-        """Put an object, and return its etag; raises TakenError where it is not `absent`, or has another etag."""
-        given: dict[str, Any] = {"IfNoneMatch": "*"} if absent else {}
+        """Put an object and return its etag; raise TakenError if it is not `absent`, or has another etag."""
+        conditions: dict[str, Any] = {"IfNoneMatch": "*"} if absent else {}
         if etag is not None:
-            given = {"IfMatch": etag}
+            conditions = {"IfMatch": etag}
         try:
-            reply: Mapping[str, Any] = self.client.put_object(Bucket=self.bucket, Key=key, Body=data, **given)
+            reply: Mapping[str, Any] = self.client.put_object(Bucket=self.bucket, Key=key, Body=data, **conditions)
         except Exception as error:
             code = code_of(error)
-            if given and (code in _TAKEN or (etag is not None and code in _GONE)):
+            if conditions and (code in _TAKEN or (etag is not None and code in _GONE)):
                 raise TakenError from None
-            if given and code in _NO_CONDITIONS:
-                raise self._unfit() from None
-            raise self._failure(error) from None
+            if conditions and code in _NO_CONDITIONS:
+                raise self._unfit_bucket_error() from None
+            raise self._as_coded(error) from None
         return str(reply["ETag"])
 
     def get(self, key: str) -> tuple[bytes, str] | None:
-        """Return an object and its etag; None where there is none."""
+        """Return an object and its etag; None if it does not exist."""
         try:
             reply = self.client.get_object(Bucket=self.bucket, Key=key)
             return reply["Body"].read(), str(reply["ETag"])
         except Exception as error:
             if code_of(error) in _GONE:
                 return None
-            raise self._failure(error) from None
+            raise self._as_coded(error) from None
 
     def get_all(self, keys: Iterable[str]) -> Iterator[bytes | None]:
-        """Yield objects in the order of their keys, several asked for at once."""
-        with ThreadPoolExecutor(_AT_ONCE, "objects") as pool:
-            for found in pool.map(self.get, keys):
-                yield found[0] if found is not None else None
+        """Yield objects in the order of their keys, with several requests at a time."""
+        with ThreadPoolExecutor(_MOST_REQUESTS, "objects") as pool:
+            for object_ in pool.map(self.get, keys):
+                yield object_[0] if object_ is not None else None
 
     def upload(self, key: str, path: Path, *, over: bool = False) -> None:
-        """Put a file where there is no object; one that is there already stays, and must be of the same file.
+        """Upload a file if the object does not exist; an existing object must be of the same file.
 
-        Raises FileExistsError where it is not. With `over`, what is there is replaced.
+        Raises FileExistsError if it is of another file. With `over`, an existing object is replaced.
         """
         digest, size = _digest(path), path.stat().st_size
-        given = {"Bucket": self.bucket, "Key": key, "Metadata": {_DIGEST: digest}}
+        arguments = {"Bucket": self.bucket, "Key": key, "Metadata": {_DIGEST: digest}}
         try:
             if size <= _PART:
                 condition = {} if over else {"IfNoneMatch": "*"}
-                self.client.put_object(Body=path.read_bytes(), **condition, **given)
+                self.client.put_object(Body=path.read_bytes(), **condition, **arguments)
             else:
-                self._upload_parts(path, given)
+                self._upload_parts(path, arguments)
         except OSError:
             raise
         except Exception as error:
             if code_of(error) in _NO_CONDITIONS:
-                raise self._unfit() from None
+                raise self._unfit_bucket_error() from None
             if code_of(error) not in _TAKEN:
-                raise self._failure(error) from None
-            if self._head(key) != (digest, size):
+                raise self._as_coded(error) from None
+            if self._read_head(key) != (digest, size):
                 raise FileExistsError(key) from None
 
-    def _upload_parts(self, path: Path, given: dict[str, Any]) -> None:
-        place = {name: given[name] for name in ("Bucket", "Key")}
-        upload = {**place, "UploadId": self.client.create_multipart_upload(**given)["UploadId"]}
+    def _upload_parts(self, path: Path, arguments: dict[str, Any]) -> None:
+        location = {name: arguments[name] for name in ("Bucket", "Key")}
+        upload = {**location, "UploadId": self.client.create_multipart_upload(**arguments)["UploadId"]}
         try:
             parts: list[dict[str, Any]] = []
             with path.open("rb") as file:
@@ -147,68 +147,68 @@ class Objects:
                     parts.append({"PartNumber": number, "ETag": tag})
             self.client.complete_multipart_upload(MultipartUpload={"Parts": parts}, **upload)
         except BaseException:
-            with suppress(Exception):  # what is left of it shows nowhere
+            with suppress(Exception):  # an incomplete upload is invisible
                 self.client.abort_multipart_upload(**upload)
             raise
 
-    def _head(self, key: str) -> tuple[str, int] | None:
-        """Return the digest and the size of a file that was put."""
+    def _read_head(self, key: str) -> tuple[str, int] | None:
+        """Return the digest and the size of an uploaded file."""
         try:
-            found = self.client.head_object(Bucket=self.bucket, Key=key)
+            head = self.client.head_object(Bucket=self.bucket, Key=key)
         except Exception as error:
             if code_of(error) in _GONE:
                 return None
-            raise self._failure(error) from None
-        return str(found["Metadata"].get(_DIGEST)), int(found["ContentLength"])
+            raise self._as_coded(error) from None
+        return str(head["Metadata"].get(_DIGEST)), int(head["ContentLength"])
 
     def download(self, key: str, file: BinaryIO) -> int | None:
-        """Write an object that was uploaded to a file, and return its size; None where there is none.
+        """Write an uploaded object to a file, and return its size; None if it does not exist.
 
-        Raises ValueError where it is not what was uploaded.
+        Raises ValueError if it is not the uploaded content.
         """
-        found, size = xxhash.xxh3_128(), 0
+        digest, size = xxhash.xxh3_128(), 0
         try:
             reply = self.client.get_object(Bucket=self.bucket, Key=key)
             for data in reply["Body"].iter_chunks(_PART):
-                found.update(data)
+                digest.update(data)
                 size += file.write(data)
         except OSError:
             raise
         except Exception as error:
             if code_of(error) in _GONE:
                 return None
-            raise self._failure(error) from None
-        if found.hexdigest() != reply["Metadata"].get(_DIGEST):
-            raise ValueError(f"{key}: its content is not what was put there")
+            raise self._as_coded(error) from None
+        if digest.hexdigest() != reply["Metadata"].get(_DIGEST):
+            raise ValueError(f"{key}: the content differs from the uploaded file")
         return size
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Delete objects, those that are there."""
+        """Delete objects, if they exist."""
         for key in keys:
             try:
                 self.client.delete_object(Bucket=self.bucket, Key=key)
             except Exception as error:
-                raise self._failure(error) from None
+                raise self._as_coded(error) from None
 
     def list(self, prefix: str) -> Iterator[tuple[str, datetime]]:
-        """Yield keys below a prefix in order, with when their objects were put."""
-        given = {"Bucket": self.bucket, "Prefix": prefix, "MaxKeys": _PAGE}
+        """Yield keys with a prefix in order, with the times of their last put."""
+        arguments = {"Bucket": self.bucket, "Prefix": prefix, "MaxKeys": _PAGE}
         while True:
-            page = self._page(given)
-            yield from ((each["Key"], each["LastModified"]) for each in page.get("Contents", ()))
+            page = self._list_page(arguments)
+            yield from ((entry["Key"], entry["LastModified"]) for entry in page.get("Contents", ()))
             if not page.get("NextContinuationToken"):
                 return
-            given["ContinuationToken"] = page["NextContinuationToken"]
+            arguments["ContinuationToken"] = page["NextContinuationToken"]
 
-    def _page(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _list_page(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         try:
-            page: Mapping[str, Any] = self.client.list_objects_v2(**given)
+            page: Mapping[str, Any] = self.client.list_objects_v2(**arguments)
         except Exception as error:
-            raise self._failure(error) from None
+            raise self._as_coded(error) from None
         return page
 
     def check(self, prefix: str) -> None:
-        """Raise SQ3441 where the bucket does not keep to the conditions of a put; tried with an object of its own."""
+        """Raise SQ3441 if the bucket does not enforce the conditions of a put; uses a test object."""
         key = f"{prefix}try-{uuid.uuid4().hex}"
         try:
             tag = self.put(key, b"1", absent=True)
@@ -217,14 +217,14 @@ class Objects:
                     self.put(key, b"2", **condition)
                 except TakenError:
                     continue
-                raise self._unfit()
+                raise self._unfit_bucket_error()
             self.put(key, b"3", etag=tag)
         except TakenError:
-            raise self._unfit() from None
+            raise self._unfit_bucket_error() from None
         finally:
             self.delete([key])
 
-    def _unfit(self) -> SinkqlError:
+    def _unfit_bucket_error(self) -> SinkqlError:
         return SinkqlError(
             "SQ3441",
             f'"{SCHEME}{self.bucket}" has no conditional writes, without which {self.purpose.harm}',
@@ -232,11 +232,11 @@ class Objects:
             option=self.purpose.option,
         )
 
-    def _failure(self, error: Exception) -> SinkqlError:
+    def _as_coded(self, error: Exception) -> SinkqlError:
         if not code_of(error):
-            self.client.close()  # its connections, which S3 may have lost; the next request opens others
+            self.client.close()  # S3 may have lost its connections; the next request opens new ones
         option = self.purpose.option
-        allow = "s3:ListBucket on the bucket, and s3:GetObject, s3:PutObject and s3:DeleteObject on what is below"
+        allow = "s3:ListBucket on the bucket, and s3:GetObject, s3:PutObject and s3:DeleteObject on the objects below"
         return s3_failure(error, self.bucket, self.store, allow=f"{allow} {option}", option=option)
 
 

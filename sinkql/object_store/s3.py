@@ -1,10 +1,6 @@
-"""An object store's keys → a client of S3; what its requests raise → one coded error.
+"""Create clients and sessions of S3 and AWS from an object store's keys, and convert the errors of requests.
 
-An exception of boto3 → one coded error with its cause, at the option that causes it.
-
-boto3, for whoever signs requests with keys of AWS: its loggers → silence below INFO; the error without it.
-
-An object store's keys → a session of botocore that signs with those that hold at each request.
+Sessions sign each request with the store's current keys. boto3's loggers are silenced below INFO.
 """
 
 from __future__ import annotations
@@ -27,30 +23,30 @@ _DENIED = ("AccessDenied", "AllAccessDisabled", "403", "Forbidden")
 
 @dataclass(frozen=True, slots=True)
 class S3Credentials:
-    """Keys as they were when a task got them."""
+    """The keys of a store at one time, for a task."""
 
     known: Mapping[str, str] = field(repr=False)
 
     @classmethod
     def of(cls, store: ObjectStore) -> S3Credentials:
-        """Return the keys that a store has now."""
+        """Return the current keys of a store."""
         return cls(dict(store.properties()))
 
     def properties(self) -> Mapping[str, str]:
         return self.known
 
     def renew(self) -> None:
-        """Do nothing: the task ends, and the next one gets new keys."""
+        """Do nothing: the task ends, and the next task gets new keys."""
 
 
 def s3_client(store: ObjectStore, who: str) -> Any:  # boto3 has no types
-    """Return a client that tries each request a few times; raises SQ4228, which names `who`, without boto3."""
-    known = store.properties()
-    region = known.get("s3.region") or _REGION
+    """Return a client that tries each request a few times; raise SQ4228, which names `who`, without boto3."""
+    properties = store.properties()
+    region = properties.get("s3.region") or _REGION
     session = signing_session(store, region, who)
-    from botocore.config import Config  # there, since the session is
+    from botocore.config import Config  # installed, as the session exists
 
-    style = {"addressing_style": "path"} if known.get("s3.path-style-access") == "true" else {}
+    style = {"addressing_style": "path"} if properties.get("s3.path-style-access") == "true" else {}
     settings = Config(
         connect_timeout=_CONNECT_S,
         read_timeout=_READ_S,
@@ -58,26 +54,26 @@ def s3_client(store: ObjectStore, who: str) -> Any:  # boto3 has no types
         s3=style,
         response_checksum_validation="when_required",
     )
-    return session.create_client("s3", region, endpoint_url=known.get("s3.endpoint"), config=settings)
+    return session.create_client("s3", region, endpoint_url=properties.get("s3.endpoint"), config=settings)
 
 
 def code_of(error: Exception) -> str:
-    """Return the code that a store answered with; nothing where it did not answer."""
+    """Return the error code of a store's answer; an empty text if it did not answer."""
     response: Mapping[str, Any] = getattr(error, "response", None) or {}
     return str(response.get("Error", {}).get("Code", ""))
 
 
 def s3_failure(error: Exception, bucket: str, store: ObjectStore, *, allow: str, option: str) -> SinkqlError:
-    """Return the error to show for what a request to a bucket raised; keys that have expired are renewed.
+    """Return the coded error for a failed request to a bucket; expired keys are renewed.
 
-    `allow` is what its keys must be allowed, and `option` the one that names the bucket.
+    `allow` lists the permissions that the keys need, and `option` names the option of the bucket.
     """
     code, what = code_of(error), f"{SCHEME}{bucket}"
     if code == "NoSuchBucket":
         return SinkqlError(
             "SQ3307",
             f'bucket "{bucket}" does not exist',
-            hint="Correct the path, or ENDPOINT of the AWS connection, or create the bucket.",
+            hint="Correct the path or ENDPOINT of the AWS connection, or create the bucket.",
             option=option,
         )
     if code in _EXPIRED:
@@ -86,7 +82,7 @@ def s3_failure(error: Exception, bucket: str, store: ObjectStore, *, allow: str,
             "SQ4308",
             f'the keys to "{what}" have expired',
             detail=code,
-            hint="A role is assumed again by itself; a SESSION TOKEN has to be replaced, with its keys.",
+            hint="SinkQL renews the keys of a role automatically. Replace a SESSION TOKEN together with its keys.",
             option="SESSION TOKEN",
         )
     if code in _DENIED:
@@ -102,7 +98,7 @@ def s3_failure(error: Exception, bucket: str, store: ObjectStore, *, allow: str,
             "SQ4303",
             f'"{what}" is in another region',
             detail=code,
-            hint="Set REGION, or ENDPOINT, in CREATE CONNECTION … TO AWS.",
+            hint="Set REGION or ENDPOINT in CREATE CONNECTION … TO AWS.",
             option=option,
         )
     return failure(error)
@@ -122,9 +118,9 @@ _AWS_FAILURE_DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOpe
 
 
 def failure(error: Exception, *, role: str | None = None) -> SinkqlError:
-    """Return the error to show for what a request to AWS raised; `role` is the one that it was to assume.
+    """Return the coded error for a failed request to AWS; `role` is the role to assume, if any.
 
-    Messages of AWS stay out: that of a wrong signature has the request's session token in it.
+    Messages of AWS are left out, because the message about a wrong signature contains the session token of the request.
     """
     if isinstance(error, SinkqlError):
         return error
@@ -133,7 +129,7 @@ def failure(error: Exception, *, role: str | None = None) -> SinkqlError:
     match error:
         case exceptions.ClientError():
             code: str = error.response.get("Error", {}).get("Code", "")
-            return _answered(code, role)
+            return _error_of_code(code, role)
         case (
             exceptions.NoCredentialsError()
             | exceptions.PartialCredentialsError()
@@ -151,7 +147,7 @@ def failure(error: Exception, *, role: str | None = None) -> SinkqlError:
                 "SQ4225",
                 "REGION of the AWS connection is not the name of a region",
                 detail=type(error).__name__,
-                hint="Write REGION = 'us-east-1', or that of the bucket.",
+                hint="Write the bucket's region, for example REGION = 'us-east-1'.",
                 option="REGION",
             )
         case exceptions.SSLError():
@@ -159,8 +155,8 @@ def failure(error: Exception, *, role: str | None = None) -> SinkqlError:
                 "SQ4227",
                 "the certificate of ENDPOINT of the AWS connection is not trusted",
                 detail=type(error).__name__,
-                hint="Set AWS_CA_BUNDLE and SSL_CERT_FILE to the certificate of its authority, or write http:// if it "
-                "speaks no TLS.",
+                hint="Set AWS_CA_BUNDLE and SSL_CERT_FILE to the certificate of its authority, or write http:// if the "
+                "server has no TLS.",
                 option="ENDPOINT",
             )
         case exceptions.ConnectionError() | exceptions.HTTPClientError() | exceptions.IncompleteReadError():
@@ -172,30 +168,30 @@ def failure(error: Exception, *, role: str | None = None) -> SinkqlError:
                 option="ENDPOINT",
             )
         case _:
-            return _fails(type(error).__name__)
+            return _unknown_error(type(error).__name__)
 
 
-def _answered(code: str, role: str | None) -> SinkqlError:
+def _error_of_code(code: str, role: str | None) -> SinkqlError:
     if code in _AWS_FAILURE_EXPIRED and role is not None:
         return SinkqlError(
             "SQ4220",
             "the AWS session of this machine has expired",
             detail=code,
-            hint="Log in again, or set AWS_SESSION_TOKEN anew.",
+            hint="Log in again, or set a new AWS_SESSION_TOKEN.",
             option="ASSUME ROLE ARN",
         )
     if code in _AWS_FAILURE_EXPIRED:
         return SinkqlError(
             "SQ4221",
-            "the session token of the AWS connection has expired, or is wrong",
+            "the session token of the AWS connection has expired or is wrong",
             detail=code,
-            hint="Give the secrets the keys and the token of a new session, or use a role, which is renewed by itself.",
+            hint="Set the secrets to the keys and token of a new session, or use a role, whose keys SinkQL renews.",
             option="SESSION TOKEN",
         )
     if code in _WRONG_KEYS:
         return SinkqlError(
             "SQ4220",
-            "AWS rejects the keys of this machine" if role else "AWS rejects the keys of the connection",
+            "AWS rejected the keys of this machine" if role else "AWS rejected the keys of the connection",
             detail=code,
             hint="Check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE."
             if role
@@ -205,45 +201,43 @@ def _answered(code: str, role: str | None) -> SinkqlError:
     if role is not None and code in _AWS_FAILURE_DENIED:
         return SinkqlError(
             "SQ4222",
-            f'role "{role}" may not be assumed',
+            f'role "{role}" cannot be assumed',
             detail=code,
-            hint="Allow it in the role's trust policy to the AWS credentials of this machine, "
+            hint="Allow it in the role's trust policy for the AWS credentials of this machine, "
             "with the same external id.",
             option="ASSUME ROLE ARN",
         )
-    if code.isdigit() and code.startswith("4") and code != "403":  # no code of AWS came with the status
+    if code.isdigit() and code.startswith("4") and code != "403":  # the answer had a status without an AWS code
         return no_s3()
-    return _fails(code)
+    return _unknown_error(code)
 
 
 def no_s3() -> SinkqlError:
-    """Return the error to show for a server that answers, and not as S3 does."""
+    """Return the error for a server that answers, but not as S3."""
     return SinkqlError(
         "SQ4223",
-        "the server at ENDPOINT of the AWS connection does not answer as S3 does",
-        hint="Check ENDPOINT; a server's console, and its catalog, have other ports than its S3.",
+        "the server at ENDPOINT of the AWS connection does not answer like S3",
+        hint="Check ENDPOINT. The console and the catalog of a server have other ports than its S3.",
         option="ENDPOINT",
     )
 
 
-def _fails(cause: str) -> SinkqlError:
-    return SinkqlError(
-        "SQ4226", "AWS answers with an error", detail=cause, hint="Try again; the detail names the cause."
-    )
+def _unknown_error(cause: str) -> SinkqlError:
+    return SinkqlError("SQ4226", "AWS returned an error", detail=cause, hint="Try again. The detail names the cause.")
 
 
 _LOGGERS = ("boto3", "botocore", "urllib3")
 
 
 def silence_debug_logs() -> None:
-    """Keep botocore's debug messages back: they show session tokens, signatures and the answers of services."""
+    """Suppress botocore's debug messages: they show session tokens, signatures and answers of services."""
     names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] in _LOGGERS]
     for logger in map(logging.getLogger, {*names, *_LOGGERS}):
         logger.setLevel(max(logger.level, logging.INFO))
 
 
 def boto3_missing(who: str) -> SinkqlError:
-    """Return the error for those that need boto3, where the extra is not installed."""
+    """Return the error for features that need boto3 if it is not installed."""
     return SinkqlError(
         "SQ4228",
         f"{who} need the Python package boto3, which is not installed",
@@ -255,7 +249,7 @@ CATALOGS = "catalogs of AWS"
 
 
 def signing_session(store: ObjectStore, region: str, who: str = CATALOGS) -> Any:  # botocore has no types
-    """Return the session; raises SQ4228, which names `who`, without boto3."""
+    """Return a botocore session that signs with the current keys; raise SQ4228, which names `who`, without boto3."""
     try:
         from botocore.credentials import CredentialProvider, CredentialResolver, Credentials, ReadOnlyCredentials
         from botocore.session import Session
@@ -263,7 +257,7 @@ def signing_session(store: ObjectStore, region: str, who: str = CATALOGS) -> Any
         raise boto3_missing(who) from None
     silence_debug_logs()
 
-    class Asked(Credentials):  # type: ignore[misc]  # it has no types
+    class CurrentCredentials(Credentials):  # type: ignore[misc]  # it has no types
         def get_frozen_credentials(self) -> Any:
             now = store.properties()
             return ReadOnlyCredentials(
@@ -274,7 +268,7 @@ def signing_session(store: ObjectStore, region: str, who: str = CATALOGS) -> Any
         METHOD = CANONICAL_NAME = "sinkql"
 
         def load(self) -> Any:
-            return Asked("asked", "asked")
+            return CurrentCredentials("asked", "asked")
 
     session = Session()
     session.set_config_variable("region", region)

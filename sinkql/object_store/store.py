@@ -1,6 +1,6 @@
-"""What an object store's connection gives to others: the properties that file systems and table libraries take.
+"""The interface of an object-store connection, and credentials that are renewed before they expire.
 
-Keys that run out → keys that are valid now: asked for anew once half of their life is over.
+File systems and table libraries accept the properties of a connection.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ RevealSecret = Callable[[str], str]
 
 
 class ObjectStore(Protocol):
-    """Give access to an object store. Credentials may run out: ask again for each batch."""
+    """Access to an object store. Credentials may expire: request them for each batch."""
 
     def properties(self) -> Mapping[str, str]:
-        """Return `s3.endpoint`, `s3.access-key-id`, `gcs.oauth2.token` and the like; never log it."""
+        """Return `s3.endpoint`, `s3.access-key-id`, `gcs.oauth2.token` and so on; never log them."""
 
     def renew(self) -> None:
-        """Have the next `properties` ask for other credentials, if there are any: these were refused."""
+        """Make the next `properties` request new credentials, if possible, because these were refused."""
 
 
 OpenStore = Callable[[Options, RevealSecret], ObjectStore]
@@ -38,13 +38,13 @@ _PAUSE = timedelta(seconds=30)
 
 
 def now() -> datetime:
-    """Return the time, with its zone."""
+    """Return the current time with its time zone."""
     return datetime.now(UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Keys, and how long they are valid from when they were asked for; their text shows none of them."""
+    """Keys, and their lifetime from the request on; their text shows no key."""
 
     known: Mapping[str, str] = field(repr=False)
     life: timedelta
@@ -59,9 +59,9 @@ class _Held:
 
 @dataclass(slots=True)
 class RenewedCredentials:
-    """Keep keys and renew them: what gets keys of an hour has them for half an hour.
+    """Keys that are renewed after half of their lifetime.
 
-    While whoever gives them does not answer, the keys that are there go on to their end. `ask` gets the time.
+    If the provider does not answer, the present keys stay in use until they expire. `ask` gets the time of the request.
     """
 
     ask: Callable[[datetime], Credentials] = field(repr=False)
@@ -70,13 +70,13 @@ class RenewedCredentials:
     _lock: Lock = field(default_factory=Lock, init=False, repr=False)
 
     def known(self) -> Mapping[str, str]:
-        """Return keys that are valid now; raises what `ask` raises."""
+        """Return keys that are currently valid; raises the errors of `ask`."""
         with self._lock:
             held, time = self._held, self.clock()
             if held is None or time >= held.renew_at:
                 try:
-                    found = self.ask(time)
-                    held = _Held(found.known, time + found.life / 2, time + found.life)
+                    credentials = self.ask(time)
+                    held = _Held(credentials.known, time + credentials.life / 2, time + credentials.life)
                 except SinkqlError:
                     if held is None or time >= held.expires_at - _LAST:
                         raise
@@ -85,6 +85,6 @@ class RenewedCredentials:
             return held.known
 
     def forget(self) -> None:
-        """Ask anew next time: the keys that are there were refused."""
+        """Request new keys next time, because the present ones were refused."""
         with self._lock:
             self._held = None

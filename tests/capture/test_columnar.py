@@ -42,7 +42,7 @@ def test_binaries(values: list[bytes | None]) -> None:
 def test_texts_that_are_not_utf8_are_reported_and_null(values: list[bytes | None]) -> None:
     found, bad = columnar.texts(*_written(values))
     found.validate(full=True)
-    expected = [None if each is None or not columnar._readable(each) else each.decode() for each in values]
+    expected = [None if each is None or not columnar._is_utf8(each) else each.decode() for each in values]
     assert found.to_pylist() == expected
     said = [False] * len(values) if bad is None else bad.tolist()
     assert said == [each is not None and value is None for each, value in zip(values, expected, strict=True)]

@@ -212,7 +212,7 @@ def test_restored_backup_has_the_rows_of_tables(tmp_path: Path, capsys: pytest.C
     back.parent.mkdir()
     copy.rename(back)
     assert run(["--catalog", str(back), "catalog", "verify"]) == 4
-    assert "the file of its rows is missing" in capsys.readouterr().out
+    assert "the file with its rows is missing" in capsys.readouterr().out
     folder.rename(back.with_name("tables"))
     assert run(["--catalog", str(back), "catalog", "verify"]) == 0
     with Session(back) as session:
@@ -272,6 +272,6 @@ def test_commands_make_no_file_where_there_is_none(
     "error", [OSError(errno.ENOSPC, "No space left"), sqlite3.OperationalError("database or disk is full")]
 )
 def test_a_full_disk_is_named(tmp_path: Path, error: Exception) -> None:
-    with pytest.raises(SinkqlError, match="no room is left for catalog file") as refused, coded(tmp_path / "c.db"):
+    with pytest.raises(SinkqlError, match="could not write catalog file") as refused, coded(tmp_path / "c.db"):
         raise error
     assert refused.value.code == "SQ4105"

@@ -79,7 +79,7 @@ def test_a_statement_that_the_server_works_on_is_awaited(
     database: ServerDatabase, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It waits for a lock, which is let go once the server was asked twice."""
-    said, works, waits = SimpleQueue[bool](), ServerDatabase._works, list[int]()
+    said, works, waits = SimpleQueue[bool](), ServerDatabase._is_working, list[int]()
 
     def asked(found: ServerDatabase, session: int | None) -> bool:
         is_about_the_statement = session in waits  # on a loaded machine, the asking connection is asked about, too
@@ -88,7 +88,7 @@ def test_a_statement_that_the_server_works_on_is_awaited(
             said.put(alive)
         return alive
 
-    monkeypatch.setattr(ServerDatabase, "_works", asked)
+    monkeypatch.setattr(ServerDatabase, "_is_working", asked)
     database.close()  # the next connection is guarded by that
     with postgres.connect() as other, ThreadPoolExecutor() as pool, database.read() as connection:
         other.execute("SELECT pg_advisory_lock(7)")

@@ -124,7 +124,7 @@ def test_password_as_text_in_a_compiled_program_is_noticed(tmp_path: Path, monke
 
 def test_answer_of_aws_that_is_an_error_of_its_own_is_told() -> None:
     answer = {"Error": {"Code": "InternalServiceError"}, "ResponseMetadata": {"HTTPStatusCode": 500}}
-    assert providers._aws_answered("login", "app/login", answer).code == "SQ4147"
+    assert providers._aws_error("login", "app/login", answer).code == "SQ4147"
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_table_that_others_keep_changing_is_told() -> None:
         def prepare(self, _: object) -> SimpleNamespace:
             return SimpleNamespace(requirements=(), updates=(), files=(), tag=None)
 
-        def landed(self, _: object) -> bool:
+        def is_committed(self, _: object) -> bool:
             return False
 
         def check(self, *_: object) -> None:

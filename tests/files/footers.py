@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from sinkql import physical
 from sinkql.connector_api.stream.decoding import UndecodableError
 from sinkql.connectors.files.typed_formats import parquet_rows
-from sinkql.connectors.iceberg.file.reader import _at_once, opened
+from sinkql.connectors.iceberg.file.reader import _batch_rows, opened
 from sinkql.connectors.iceberg.file_damage import damage_as_error
 from sinkql.errors import SinkqlError
 
@@ -77,7 +77,7 @@ def read(data: bytes) -> None:
         with damage_as_error("a.parquet"):
             stream = pa.BufferReader(data)
             file, groups = opened(stream, "a.parquet")
-            for batch in file.iter_batches(_at_once(groups)):
+            for batch in file.iter_batches(_batch_rows(groups)):
                 batch.validate(full=True)
     except SinkqlError as error:
         if error.code != "SQ3530":

@@ -22,7 +22,7 @@ from files.test_files_reader import _reader, _rows
 from sinkql import physical
 from sinkql.connector_api.stream import Limit, Offsets, Tally
 from sinkql.connectors.aws.store import S3
-from sinkql.connectors.files import content, object_listing, reader
+from sinkql.connectors.files import content, file_format, file_parts, object_listing
 from sinkql.connectors.files.object_listing import Bucket
 from sinkql.connectors.files.reader import FilesReader
 from sinkql.errors import SinkqlError
@@ -156,8 +156,8 @@ def test_a_long_object_is_read_in_parts_and_parquet_by_its_row_groups(
     server: Seaweed, tmp_path: Path, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(content, "PART_BYTES", 1000)
-    monkeypatch.setattr(reader, "PART_BYTES", 1000)
-    monkeypatch.setattr(reader, "_SPLIT_BYTES", 3000)
+    monkeypatch.setattr(file_parts, "PART_BYTES", 1000)
+    monkeypatch.setattr(file_format, "_SPLIT_BYTES", 3000)
     _put(server, f"{prefix}/a.json", _lines(*range(2000)))
     found = _read(server, tmp_path)
     start = found.initial(at_end=False)
@@ -194,7 +194,7 @@ def test_an_object_is_read_as_it_was_listed_or_not_at_all(server: Seaweed, tmp_p
 def test_a_long_object_that_changes_between_the_listing_and_the_look_into_it_waits_for_the_next_look(
     server: Seaweed, tmp_path: Path, prefix: str, monkeypatch: pytest.MonkeyPatch, then: bytes | None
 ) -> None:
-    monkeypatch.setattr(reader, "_SPLIT_BYTES", 3000)
+    monkeypatch.setattr(file_format, "_SPLIT_BYTES", 3000)
     _put(server, f"{prefix}/a.json", _lines(*range(1000)))
     _put(server, f"{prefix}/b.json", _lines(1))
     found = _read(server, tmp_path)
@@ -264,7 +264,7 @@ def test_a_server_that_is_no_s3_is_told_at_its_endpoint(page: str) -> None:
         finally:
             site.shutdown()
     assert (found.code, found.option) == ("SQ4223", "ENDPOINT")
-    assert "does not answer as S3 does" in found.message
+    assert "does not answer like S3" in found.message
 
 
 @pytest.mark.parametrize(

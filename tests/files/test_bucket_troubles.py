@@ -149,7 +149,7 @@ def _failing(objects: Objects) -> Callable[[], None]:
         (_expired, "SQ4308", 'the keys to "s3://data" have expired'),
         (_denied, "SQ3308", '"s3://data" denies access'),
         (_down, "SQ4223", "AWS does not answer"),
-        (_failing, "SQ4226", "AWS answers with an error"),
+        (_failing, "SQ4226", "AWS returned an error"),
     ],
 )
 def test_a_bucket_that_refuses_for_a_while_is_told_in_a_sentence_and_read_on(

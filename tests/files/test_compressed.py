@@ -11,11 +11,11 @@ import pytest
 
 from files.test_files_reader import _ALL, _CSV, _drain, _put, _reader, _rows
 from sinkql.connector_api.stream import Limit, Offsets
-from sinkql.connectors.files import content, reader
+from sinkql.connectors.files import content, split_rows
 from sinkql.connectors.files import content as compression_module
 from sinkql.connectors.files.content import Compression, Written
 from sinkql.connectors.files.local_listing import Folder
-from sinkql.connectors.files.reader import whole_lines
+from sinkql.connectors.files.split_rows import whole_lines
 from sinkql.errors import SinkqlError
 
 _ENDINGS = {"gzip": ".gz", "bz2": ".bz2", "zstd": ".zst", "lz4": ".lz4"}
@@ -141,10 +141,10 @@ def test_the_rest_of_a_file_that_was_read_in_part_may_be_corrected(tmp_path: Pat
 def test_a_line_that_is_too_long_is_an_error_with_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    for module in (content, reader):
+    for module in (content, split_rows):
         monkeypatch.setattr(module, "LONGEST_LINE", 5000)
     monkeypatch.setattr(content, "PART_BYTES", 100)
-    monkeypatch.setattr(reader, "_BLOCK_BYTES", 100)
+    monkeypatch.setattr(split_rows, "_BLOCK_BYTES", 100)
     codec = {".gz": "gzip", ".zst": "zstd"}.get(Path(name).suffix)
     fits, long = (_json(0, 30) + b'{"id": 3, "name": "%b"}\n' % (b"x" * size) + _json(30, 60) for size in (4000, 9000))
     _put(tmp_path, f"fits/{name}", fits if codec is None else _compressed(fits, codec))
@@ -169,7 +169,7 @@ def test_a_long_line_is_copied_few_times_and_no_more_of_it_is_kept_than_may_be(m
     stream = Counting(b"x" * (100 << 20) + b"\n")
     assert [len(block) for block in whole_lines(stream)] == [(100 << 20) + 1]
     assert stream.calls < 12
-    monkeypatch.setattr(reader, "LONGEST_LINE", 4 << 20)
+    monkeypatch.setattr(split_rows, "LONGEST_LINE", 4 << 20)
     tracemalloc.start()
     with pytest.raises(content.LongLineError):
         list(whole_lines(stream := Counting(b"x" * (40 << 20))))

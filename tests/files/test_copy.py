@@ -98,6 +98,6 @@ def test_a_quote_in_an_unquoted_field_does_not_join_two_lines() -> None:
         assert [failure.raw for part in parts for failure in part.failures] == failing, data
     messages = CsvMessages({"header": False}, _COLUMNS).decode([b'1,5" pipe\n2,6" pipe,x', b'1,"5\n6",x'])
     assert messages.failures == {
-        0: "a quote within field 2, which does not begin with it, goes on beyond the end of the line: "
-        "a field that has quotes is to be quoted as a whole"
+        0: "a quote within field 2, which does not begin with it, continues after the end of the line: "
+        "quote the whole field"
     }

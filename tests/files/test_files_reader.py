@@ -137,7 +137,7 @@ def test_ranges_of_csv_give_the_records_and_errors_of_the_whole_file(
     assert told.failed
     monkeypatch.setattr("sinkql.connectors.files.content.LONGEST_LINE", 60)
     for step in (1, 100):
-        monkeypatch.setattr("sinkql.connectors.files.reader._SPLIT_BYTES", 2 * step)
+        monkeypatch.setattr("sinkql.connectors.files.file_format._SPLIT_BYTES", 2 * step)
         monkeypatch.setattr("sinkql.connectors.files.content.PART_BYTES", step)
         for limit in (_ALL, Limit(17), Limit(1000, 300)):
             reader = _reader(
@@ -159,7 +159,7 @@ def test_ranges_of_csv_give_the_records_and_errors_of_the_whole_file(
 def test_a_csv_file_of_carriage_returns_is_not_cut_at_newlines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, head: str
 ) -> None:
-    monkeypatch.setattr("sinkql.connectors.files.reader._SPLIT_BYTES", 40)
+    monkeypatch.setattr("sinkql.connectors.files.file_format._SPLIT_BYTES", 40)
     monkeypatch.setattr("sinkql.connectors.files.content.PART_BYTES", 20)
     _put(tmp_path, "a.csv", head + '1,a\n2,b\r3,"c\n"\r' * 50)
     columns = (Column("id", "bigint"), Column("name" if "name" in head else "na\nme", "text"))
@@ -176,9 +176,9 @@ def test_byte_ranges_give_each_line_once(tmp_path: Path, monkeypatch: pytest.Mon
     path = _put(tmp_path, "a.json", "\n".join(lines))
     reader = _reader(tmp_path)
     for step in (1, 7, 64, 1000, path.stat().st_size):
-        monkeypatch.setattr("sinkql.connectors.files.reader._SPLIT_BYTES", 2 * step)
+        monkeypatch.setattr("sinkql.connectors.files.file_format._SPLIT_BYTES", 2 * step)
         monkeypatch.setattr("sinkql.connectors.files.content.PART_BYTES", step)
-        monkeypatch.setattr("sinkql.connectors.files.reader._BLOCK_BYTES", 100)
+        monkeypatch.setattr("sinkql.connectors.files.split_rows._BLOCK_BYTES", 100)
         start = reader.initial(at_end=False)
         rows = _rows(reader, start, reader.latest(start, _ALL))
         assert list(range(400)) == [row["id"] for row in rows]
@@ -352,7 +352,7 @@ def test_compressed_files_are_read(tmp_path: Path) -> None:
 def test_a_json_row_that_does_not_parse_is_named_by_its_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
-    monkeypatch.setattr("sinkql.connectors.files.reader._BLOCK_BYTES", block)
+    monkeypatch.setattr("sinkql.connectors.files.split_rows._BLOCK_BYTES", block)
     lines = _lines(range(30)).splitlines()
     lines[16] = '{"id": "seventeen"}'
     _put(tmp_path, "a.json", "\n".join(lines))
@@ -432,7 +432,7 @@ def _skipped(tmp_path: Path, name: str, data: bytes, **changes: Any) -> tuple[li
 def test_a_quote_that_is_not_closed_is_an_error_with_its_line(tmp_path: Path) -> None:
     ids, places, tally = _skipped(tmp_path, "a.csv", b'id,name\n1,"a\nb"\n2,"x\n3,y\n4,z\n', format=_CSV)
     assert (ids, places) == ([1], ["a.csv:4"])
-    assert "takes the rest of the file, 3 lines" in tally.errors[0].message
+    assert "includes the rest of the file, 3 lines" in tally.errors[0].message
 
 
 def test_places_are_lines_and_an_invalid_byte_fails_its_row(tmp_path: Path) -> None:

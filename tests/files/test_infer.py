@@ -125,7 +125,7 @@ def test_compressed_files_are_sampled(tmp_path: Path) -> None:
 @pytest.mark.parametrize("head", ["a,a", "a,", "$a,b"])
 def test_a_header_that_cannot_name_columns_is_an_error(tmp_path: Path, head: str) -> None:
     _put(tmp_path, "a.csv", f"{head}\n1,2\n")
-    with pytest.raises(SinkqlError, match="its header has a name that is empty, reserved or there more than once") as e:
+    with pytest.raises(SinkqlError, match="its header has a name that is empty, reserved or duplicate") as e:
         _found(tmp_path, _CSV)
     assert e.value.code == "SQ3102"
 
@@ -233,7 +233,7 @@ def test_what_a_user_might_not_expect_is_told(tmp_path: Path, monkeypatch: pytes
     assert found.message == "columns found in a sample: (id bigint, n text, d double precision, s text, m text)"
     path = tmp_path / "in/b.csv"
     assert [note.message for note in notes] == [
-        f'column "z" is left out: "{path}" has it, and others have not',
+        f'column "z" is left out: "{path}" has it, but not every file',
         'column "n" is text: "n/a" is one',
         'column "m" is text: "1" and "2024-02-29" are of different types',
     ]

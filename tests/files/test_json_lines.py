@@ -192,7 +192,7 @@ def test_words_that_look_like_exponents_are_no_reason_to_go_line_by_line() -> No
     decoder = JsonDecoder(_COLUMNS)
     for end, at_once in ((b'{"d": 7}', True), (b'{"d": 7e-1}', False), (b'{"d": 0.%s1}' % (b"0" * 40), False)):
         block = b"\n".join([line] * 50 + [end])
-        assert (decoder._at_once(_lines(block)) is not None) == at_once
+        assert (decoder._read_with_arrow(_lines(block)) is not None) == at_once
 
 
 def test_only_numbers_that_are_read_as_zero_are_looked_at_where_these_are_few() -> None:
@@ -207,7 +207,7 @@ def test_only_numbers_that_are_read_as_zero_are_looked_at_where_these_are_few() 
         for place in (0, 50):
             lines = [b'{"d": 0.5, "r": 3e-7}'] * 50
             lines.insert(place, end)
-            assert (decoder._at_once(_lines(b"\n".join(lines))) is not None) == at_once
+            assert (decoder._read_with_arrow(_lines(b"\n".join(lines))) is not None) == at_once
 
 
 @pytest.mark.parametrize("word", [b"NaN", b"Inf", b"-Infinity"])
@@ -229,7 +229,7 @@ def test_members_that_no_column_has_are_those_of_json_among_many_lines(more: str
 
 def test_brackets_are_no_reason_to_go_line_by_line() -> None:
     block = b"\n".join([b'{"t": "Info: %s", "more": [%s0]}' % (b"[" * 500, b"[],{}," * 500)] * 50)
-    assert JsonDecoder(_COLUMNS)._at_once(_lines(block)) is not None
+    assert JsonDecoder(_COLUMNS)._read_with_arrow(_lines(block)) is not None
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:

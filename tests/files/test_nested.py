@@ -329,7 +329,7 @@ def test_records_of_files_have_the_fields_of_all_that_were_looked_at(
         (found,) = session.execute("SELECT * FROM s")
         assert list(found.rows) == [(rows_of[name], (rows_of[name],)) for name in ("1", "2", "1")]
         pq.write_table(pa.table({"r": [{"a": "x"}], "l": [None]}), "in/0")
-        with pytest.raises(SinkqlError, match=r'column "r" is not there as in the files before it'):
+        with pytest.raises(SinkqlError, match=r'column "r" is missing or has another type'):
             session.execute("CREATE SOURCE other FROM FILES (PATH = 'in') FORMAT PARQUET")
 
 

@@ -154,7 +154,7 @@ def test_rows_are_those_of_one_state_of_each_file(tmp_path: Path, monkeypatch: p
     """Files come and change at random between looks and batches; batches are replayed, by readers made anew too."""
     chance = random.Random(seed)
     monkeypatch.setattr("sinkql.connectors.files.content.PART_BYTES", chance.choice([50, 3000, 1 << 20]))
-    monkeypatch.setattr("sinkql.connectors.files.reader._SPLIT_BYTES", chance.choice([100, 10_000]))
+    monkeypatch.setattr("sinkql.connectors.files.file_format._SPLIT_BYTES", chance.choice([100, 10_000]))
     reader, names = _reader(tmp_path), iter(range(1000))
     at: Offsets = reader.initial(at_end=False)
     stopped: SinkqlError | None = None

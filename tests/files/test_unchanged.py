@@ -22,13 +22,13 @@ from sinkql.errors import SinkqlError
 def listed(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Return the folders as they are listed; a folder counts as left alone at once."""
     found: list[Path] = []
-    below = Folder._below
+    below = Folder._names_below
 
     def told(folder: Folder, path: Path, *rest: object) -> object:
         found.append(path)
         return below(folder, path, *rest)  # type: ignore[arg-type]  # as it is
 
-    monkeypatch.setattr(Folder, "_below", told)
+    monkeypatch.setattr(Folder, "_names_below", told)
     monkeypatch.setattr(local_listing, "_TICK_NS", 0)
     _at_second(1, monkeypatch)
     return found

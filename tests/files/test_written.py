@@ -85,7 +85,7 @@ def test_bytes_that_are_no_text_stop_the_sink_and_name_the_file(session: Session
         "CREATE SOURCE s (id bigint, t text) FROM FILES (PATH = 'in', ENCODING = 'WIN1252') FORMAT CSV WITH HEADER;"
     )
     with pytest.raises(
-        SinkqlError, match=r'a\.csv" cannot be read as CSV: it has bytes that are no text.*: 81'
+        SinkqlError, match=r'a\.csv" cannot be read as CSV: it has bytes that are not text.*: 81'
     ) as told:
         _rows(session, source)
     assert told.value.code == "SQ3102"
@@ -142,7 +142,7 @@ def _damaged() -> bytes:
         (_zip(), "it is a zip archive of 0 files"),
         (_zip(("a.csv", b"id\n1\n"))[:-9], "it cannot be read as a zip archive"),
         (b"id\n1\n", "it cannot be read as a zip archive"),
-        (b"", "it is empty"),
+        (b"", "a zip file cannot be empty"),
         (_locked(), "it is a zip archive with a password"),
         (_damaged(), "it cannot be read as a zip archive"),
     ],
@@ -185,7 +185,7 @@ def test_names_that_repeat_or_lack_are_made_up_where_columns_go_by_position(sess
     Path("in/a.csv").write_text("id,name,,name,column3,name_2\n1,a,b,c,d,e\n")
     Path("in/b.csv").write_text('x,y,z,,,"q,"\n2,f,g,h,i,j\n')
     plain = "CREATE SOURCE s FROM FILES (PATH = 'in') FORMAT CSV WITH HEADER"
-    with pytest.raises(SinkqlError, match="a name that is empty, reserved or there more than once") as told:
+    with pytest.raises(SinkqlError, match="a name that is empty, reserved or duplicate") as told:
         session.execute(f"{plain};")
     hint = told.value.hint or ""
     option = hint[hint.index("(") : hint.index(")") + 1]
@@ -229,7 +229,7 @@ def test_an_object_of_several_lines_is_not_taken_for_rows(session: Session, text
     Path("in/a.json").write_text(text)
     with pytest.raises(SinkqlError, match="its JSON objects have several lines") as told:
         session.execute("CREATE SOURCE s FROM FILES (PATH = 'in') FORMAT JSON;")
-    assert told.value.hint == "Write each object in a line of its own."
+    assert told.value.hint == "Write one object per line."
     Path("in/a.json").write_text(text.replace("\n", ""))
     assert session.execute("CREATE SOURCE s FROM FILES (PATH = 'in') FORMAT JSON;")
 

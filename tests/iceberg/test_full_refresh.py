@@ -169,7 +169,7 @@ def test_another_sink_that_adds_rows_while_they_are_replaced_is_named_and_the_ne
     other.put((4, "b"))
     with pytest.raises(FencedError, match="another sink has committed to table") as told:
         sink.writer.commit_refresh(results, marker)
-    assert (told.value.code, told.value.detail) == ("SQ5102", "The other sink has the id other.")
+    assert (told.value.code, told.value.detail) == ("SQ5102", "The id of that sink is other.")
     assert lake.rows("t") == [(1, "a"), (4, "b")]
     sink.writer.commit_refresh(*begun(2))
     assert lake.rows("t") == [(3, "y")]

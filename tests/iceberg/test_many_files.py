@@ -44,7 +44,7 @@ def test_one_file_less_of_very_many_is_one_manifest_anew(
     before = commit(lake, name, FileChange(tuple(files)))
     assert sorted(each.added_files_count or 0 for each in before) == [500, 1000, 1000]
     if not remembered:
-        manifests._said.cache_clear()  # as in a process that starts
+        manifests._contents.cache_clear()  # as in a process that starts
     reads = counted(monkeypatch, manifests, "said_of")
     after = commit(lake, name, FileChange(remove=frozenset({files[1234].path})))
     assert reads() == (1 if remembered else 3)

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.long
 
 KINDS = {"append": (False, 2), "upsert": (True, 2), "vectors": (True, 3)}
 NEXT = ((2, "next"), (50, "next"))
-_CACHES = (lineage._traced, manifest_cache._said, run.open_run, index.open_index)
+_CACHES = (lineage._trace_left, manifest_cache._contents, run.open_run, index.open_index)
 
 
 @pytest.fixture(autouse=True)

@@ -216,7 +216,7 @@ def test_rows_of_an_upgraded_table_have_ids_on_each_branch(lake: Lake, name: str
     for each in branches:
         opened_on(each).put((100, each))
     rewrite(lake.table(name), {"format-version": 3, "next-row-id": 0})
-    manifest_cache._said.cache_clear()  # as in a process that knows nothing of it
+    manifest_cache._contents.cache_clear()  # as in a process that knows nothing of it
     sinks = [opened_on(each) for each in branches]
     before = [ids(BranchTable(lake.table(name), each)) for each in branches]
     for batch in range(8):  # small manifests are put together meanwhile, which both branches have

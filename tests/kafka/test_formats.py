@@ -143,7 +143,7 @@ def test_a_message_that_becomes_far_too_wide_fails_alone(pipeline: Pipeline, mon
     pipeline.sink("s", "KEY (id) MODE UPSERT")
     pipeline.drain("s")
     assert pipeline.rows("s", "id, v") == [(1, ["1"]), (3, ["1"])]
-    assert pipeline.rows("s__errors", "position, message") == [(f"{topic}/0/1", "its values take too much room")]
+    assert pipeline.rows("s__errors", "position, message") == [(f"{topic}/0/1", "its values take too much memory")]
 
 
 def test_keys_of_json_may_have_their_schema_beside_them(pipeline: Pipeline) -> None:

@@ -103,7 +103,7 @@ def test_history_is_of_the_sink(piped: Session) -> None:
     [
         ("SELECT nam FROM mz_sinks", "SQ2204", "nam", 'Did you mean "name"?'),
         ("SELECT s.nam FROM mz_sinks s", "SQ2204", "nam", 'Did you mean "name"?'),
-        ("SELECT z.name FROM mz_sinks s", "SQ2202", "z", "Use a name that FROM gives."),
+        ("SELECT z.name FROM mz_sinks s", "SQ2202", "z", "Use a name from FROM."),
         ("SELECT 1 FROM mz_sinks ORDER BY nam", "SQ2204", "nam", 'Did you mean "name"?'),
         ("SELECT id FROM mz_sinks a JOIN mz_sources b ON true", "SQ2205", "id", "Name the relation: mz_sinks.id."),
         ("SELECT 1 FROM mz_sink", "SQ2202", "mz_sink", "Did you mean mz_catalog.mz_sinks?"),

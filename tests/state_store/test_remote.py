@@ -154,7 +154,7 @@ def test_what_machines_have_of_it_is_cut_off(remote: tuple[Pipeline, Elsewhere],
             path.unlink()
             path.write_bytes(data[: len(data) // 2])
             path.chmod(mode)
-        for opened in (index.open_index, index._known_layer, open_run):  # by processes that have ended since
+        for opened in (index.open_index, index._cached_layer, open_run):  # by processes that have ended since
             opened.cache_clear()
     moving.check("sums")
     assert not any(isinstance(each, SinkRecovering) for each in moving.events)

@@ -111,7 +111,9 @@ class Maintainer:
         """Put the files of all manifests into one a kind and spec."""
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(snapshots, "_due", lambda manifests: {each.manifest_path for each in manifests})
+            patch.setattr(
+                snapshots, "_manifests_to_merge", lambda manifests: {each.manifest_path for each in manifests}
+            )
             self._commit(lambda table: FileChange(operation=Operation.REPLACE), REWRITTEN)
         self.done["rewrite manifests"] += 1
 

@@ -61,7 +61,7 @@ def compact(table: Table, *, by: str = "id") -> None:
 def rewrite_manifests(table: Table) -> None:
     """Put the files of all manifests into one a kind and spec, and say so as Iceberg does."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(snapshots, "_due", lambda manifests: {each.manifest_path for each in manifests})
+        patch.setattr(snapshots, "_manifests_to_merge", lambda manifests: {each.manifest_path for each in manifests})
         prepared = prepare(
             table, FileChange(operation=Operation.REPLACE), lambda snapshot, sequence: Notes(REWRITTEN, {})
         )

@@ -171,7 +171,7 @@ def test_results_on_another_index_are_refused(sink: Sink) -> None:
     task = sink.task()
     results = sink.run(task, _rows([1]))
     sink.apply(_rows([2]))
-    with pytest.raises(ValueError, match="a change of index"):
+    with pytest.raises(ValueError, match="the change is for index"):
         sink.index.after(changes(results), epoch=1, commit=task.commit)
 
 

@@ -71,8 +71,8 @@ def contents(log: ViewLog, job: physical.Job, entry: Entry) -> Rows:
     """Return the rows of a view at an entry."""
     found: Rows = Counter()
     for kept in entry.contents.values():
-        log.bring(kept)
-        table = read_runs(log.stored(kept), schema_of(job.write.columns))
+        log.fetch_runs(kept)
+        table = read_runs(log.stored_runs(kept), schema_of(job.write.columns))
         for *row, diff in zip(*(column.to_pylist() for column in table.columns), strict=True):
             found[tuple(row)] += diff
     assert all(count >= 0 for count in found.values())
@@ -194,7 +194,7 @@ class History:
 
     def name_of(self, log: ViewLog) -> str:
         """Return which job writes a log."""
-        return (log.folder if log.home.store is None else log.folder.parent).name
+        return (log.folder if log.directory.store is None else log.folder.parent).name
 
     def check(self, log: ViewLog, number: int, entry: Entry) -> None:
         """Hold an entry against the input that its marker names."""

@@ -14,7 +14,7 @@ import pytest
 
 from sinkql import physical
 from sinkql.connector_api.stream import Context
-from sinkql.connectors.view.log import Entry, ViewLog, kept_log
+from sinkql.connectors.view.log import Entry, ViewLog, view_log
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.state_store import numbered_log
 from sinkql.state_store.directory import StateDirectory
@@ -70,8 +70,8 @@ class Wandering(History):
         return self.machines or LocalEngine(2)
 
     def log(self, name: str) -> ViewLog:
-        found = kept_log(name, self.folder, self.state, contexts(self.folder, JOBS[name]).store)
-        found.look()
+        found = view_log(name, self.folder, self.state, contexts(self.folder, JOBS[name]).store)
+        found.refresh()
         return found
 
     def check(self, log: ViewLog, number: int, entry: Entry) -> None:
@@ -212,7 +212,7 @@ def test_a_draft_of_another_host_is_nothing(tmp_path: Path) -> None:
         _once(history)
         readers = history.home / "elsewhere" / "mv" / "log" / "readers" / "copy"
         (readers / ".12.0123456789abcdef").touch()
-        places = history.log("mv").pins.places()
+        places = history.log("mv").positions.positions()
     assert places
     assert 12 not in places
 

@@ -87,7 +87,7 @@ def _contents(log: ViewLog, entry: Entry | None) -> Rows:
     assert entry is not None
     found: Rows = Counter()
     for kept in entry.contents.values():
-        table = read_runs(log.stored(kept), schema_of(_COLUMNS))
+        table = read_runs(log.stored_runs(kept), schema_of(_COLUMNS))
         for *row, diff in zip(*(column.to_pylist() for column in table.columns), strict=True):
             found[tuple(row)] += diff
     return +found

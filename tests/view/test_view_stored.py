@@ -56,7 +56,7 @@ def _commit(log: ViewLog, number: int, kept: tuple[Run, ...]) -> Entry:
     run = Run(0, f"1-{number:032x}.arrow", 1, 1)
     log.run_path(run).parent.mkdir(parents=True, exist_ok=True)
     log.run_path(run).write_bytes(b"x")
-    log.home.ensure_uploaded([run_file(run)])
+    log.directory.ensure_uploaded([run_file(run)])
     entry = Entry(_marker(number), f"commit{number}", number, number, (run,), {"0": (*kept, run)})
     assert log.publish(number, entry)
     return entry
@@ -71,20 +71,20 @@ def test_an_answer_that_comes_late_takes_nothing_away(tmp_path: Path, looks: boo
     store = Slow(tmp_path / "store")
     log = ViewLog.of(_home(tmp_path, store))
     first = _commit(log, 1, ())
-    log.look()
-    reader = threading.Thread(target=ViewLog.of(log.home).numbers, name="slow")
+    log.refresh()
+    reader = threading.Thread(target=ViewLog.of(log.directory).numbers, name="slow")
     reader.start()
     assert store.asked.wait(60)
-    second = _commit(log, 2, tuple(first.kept))
+    second = _commit(log, 2, tuple(first.content_runs))
     if looks:  # another answer comes before
-        log.look()
+        log.refresh()
         assert log.numbers() == [1, 2]
     store.told.set()
     reader.join(60)
     assert log.numbers() == [1, 2]
     assert (log.folder / "log" / "000000000002.json").exists()
     ViewWriter("v", log, pa.schema([]), (), ())._sweep(2, second)
-    for run in second.kept:
+    for run in second.content_runs:
         assert log.run_path(run).exists()
         assert (store.folder / run_file(run)).exists()
 
@@ -95,7 +95,7 @@ def test_what_is_live_stays_though_the_log_does_not_list_it(tmp_path: Path, monk
     entry = _commit(log, 1, ())
     monkeypatch.setattr(StoredNumbered, "numbers", lambda self: [])
     ViewWriter("v", log, pa.schema([]), (), ())._sweep(1, entry)
-    for run in entry.kept:
+    for run in entry.content_runs:
         assert log.run_path(run).exists()
         assert (store.folder / run_file(run)).exists()
 
@@ -107,12 +107,12 @@ def test_a_reader_is_known_here_once_the_store_knows_it(tmp_path: Path) -> None:
     for _ in range(2):
         with pytest.raises(SinkqlError):
             pins.put("s", 5)
-    assert (pins.of("s"), pins.places()) == (None, [])
+    assert (pins.of("s"), pins.positions()) == (None, [])
     store.down.clear()
     assert pins.put("s", 5)
     store.down.add("now")
-    assert not ReaderPositions(pins.home).put("s", 7)  # of a later process
-    assert (pins.of("s"), pins.places()) == (7, [5])
+    assert not ReaderPositions(pins.directory).put("s", 7)  # of a later process
+    assert (pins.of("s"), pins.positions()) == (7, [5])
 
 
 def test_a_readers_file_that_another_host_deleted_is_there_again(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_a_readers_file_that_another_host_deleted_is_there_again(tmp_path: Path)
     assert there.load_file("files-1.json") == b"a list"
     there.delete_file("files-1.json")
     assert not (store.folder / "attached/files-1.json").exists()
-    again = ViewWriter("v", ViewLog.of(StateDirectory(here.home.folder, store)), pa.schema([]), (), ())
+    again = ViewWriter("v", ViewLog.of(StateDirectory(here.directory.folder, store)), pa.schema([]), (), ())
     for writer in (again, there):
         writer.store_file("files-1.json", b"a list")
         assert (store.folder / "attached/files-1.json").read_bytes() == b"a list"
@@ -139,7 +139,7 @@ def test_contents_that_are_doubted_are_never_away(
     store = FolderStateStore(tmp_path / "store")
     log = ViewLog.of(StateDirectory(tmp_path / "here", store, remote=True))
     entry = _commit(log, 1, ())
-    (run,) = entry.kept
+    (run,) = entry.content_runs
     deleted: list[str] = []
     monkeypatch.setattr(FolderStateStore, "delete", lambda self, names: deleted.extend(names))
     writer = ViewWriter("v", log, pa.schema([]), (), ())

@@ -121,7 +121,7 @@ def test_whoever_sends_no_whole_request_goes_first(
             with suppress(ConnectionError):
                 each.sendall(begun)
             assert _status(sender.port, context) == 200
-            assert len(port.crowd.members) <= 6
+            assert len(port.connections.members) <= 6
 
 
 def test_connections_beyond_so_many_are_told_and_then_closed(
@@ -131,7 +131,7 @@ def test_connections_beyond_so_many_are_told_and_then_closed(
     monkeypatch.setattr(port_connections, "_IDLE_SECONDS", 60.0)
     with open_stream(source(tmp_path, sender.port), listeners), ExitStack() as stack:
         kept = []
-        for number in range(5 + port_connections._TOLD_CONNECTIONS):
+        for number in range(5 + port_connections._ANSWERED_CONNECTIONS):
             kept.append(stack.enter_context(closing(_connected(sender.port))))
             kept[-1].sendall(_ONE)
             assert kept[-1].recv(100).split()[1] == (b"200" if number < 5 else b"429")
@@ -157,7 +157,7 @@ def test_bodies_that_come_at_once_are_held_up_to_so_many_bytes(
         for each, size in zip(slow, (800, 900), strict=True):
             each.sendall(_HEAD + b"1000\r\n\r\n" + b"x" * size)
         deadline = Deadline()
-        while port.crowd.bytes < 1700:
+        while port.connections.bytes < 1700:
             deadline.check("both bodies")
         assert sender.send(path_of("s"), "a").status == 200
         assert b" 429 " in slow[1].recv(100)  # who holds most makes way
@@ -190,7 +190,7 @@ def test_a_request_that_waits_for_its_answer_is_not_cut(
         threading.Event(),
         [threading.Event()],
         RequestLog.append,
-        webhook_http.Connection._look,
+        webhook_http.Connection._check_time,
     )
 
     def waiting(journal: RequestLog, requests: Sequence[Request]) -> int:
@@ -202,7 +202,7 @@ def test_a_request_that_waits_for_its_answer_is_not_cut(
         looks[0].set()
 
     monkeypatch.setattr(RequestLog, "append", waiting)
-    monkeypatch.setattr(webhook_http.Connection, "_look", looking)
+    monkeypatch.setattr(webhook_http.Connection, "_check_time", looking)
     monkeypatch.setattr(webhook_http, "_REQUEST_SECONDS", 0.05)
     monkeypatch.setattr(webhook_http, "_IDLE_SECONDS", 0.05)
     with open_stream(source(tmp_path, sender.port), listeners), closing(_connected(sender.port)) as one:

@@ -45,9 +45,9 @@ def test_whoever_says_next_to_nothing_is_not_served(
             stack.enter_context(closing(_connected(sender.port))).sendall(said)
         (port,) = listeners._ports.values()
         deadline = Deadline()
-        while len(port.crowd.silent) < 20 or any(each.said != said for each in _silent(port.crowd)):
+        while len(port.connections.silent) < 20 or any(each.received != said for each in _silent(port.connections)):
             deadline.check("20 connections")
-        assert list(port.crowd.silent) == list(port.crowd.arriving) == list(port.crowd.members)
+        assert list(port.connections.silent) == list(port.connections.arriving) == list(port.connections.members)
 
 
 def _silent(found: PortConnections) -> list[acceptor.AcceptedConnection]:
@@ -60,7 +60,7 @@ def test_a_head_may_come_in_parts(tmp_path: Path, sender: Sender, listeners: Web
         deadline = Deadline()
         for at in range(4):
             one.sendall(_ONE[at : at + 1])
-            while not any(len(each.said) == at + 1 for each in _silent(port.crowd)):
+            while not any(len(each.received) == at + 1 for each in _silent(port.connections)):
                 deadline.check("a byte")
         one.sendall(_ONE[4:] + _ONE)
         found = b""
@@ -101,7 +101,7 @@ def test_silent_ones_go_before_a_request_that_is_on_its_way(
         slow.sendall(_ONE[:-1])
         (port,) = listeners._ports.values()
         deadline = Deadline()
-        while not port.crowd.begun:
+        while not port.connections.begun:
             deadline.check("the head")
         kept = [stack.enter_context(closing(_connected(sender.port))) for _ in range(20)]
         assert all(each.recv(1) == b"" for each in kept[:16])
@@ -119,10 +119,10 @@ def test_whoever_has_just_come_has_time_for_a_request_where_others_have_begun_th
             each.sendall(_ONE[:-1])
         (port,) = listeners._ports.values()
         deadline = Deadline()
-        while len(port.crowd.begun) < 8:
+        while len(port.connections.begun) < 8:
             deadline.check("8 heads")
         late = [stack.enter_context(closing(_connected(sender.port))) for _ in range(2)]
-        while len(port.crowd.silent) < 2:
+        while len(port.connections.silent) < 2:
             deadline.check("both")
         for each in late:
             each.sendall(_ONE)
@@ -184,6 +184,6 @@ def test_nothing_is_left_of_silent_ones_where_the_port_is_closed(tmp_path: Path,
             kept = [stack.enter_context(closing(_connected(sender.port))) for _ in range(3)]
             (port,) = listeners._ports.values()
             deadline = Deadline()
-            while len(port.crowd.silent) < 3:
+            while len(port.connections.silent) < 3:
                 deadline.check("3 connections")
         assert [each.recv(1) for each in kept] == [b""] * 3

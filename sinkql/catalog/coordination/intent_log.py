@@ -1,4 +1,4 @@
-"""A statement that takes several steps → its intent, written before the first and closed after the last."""
+"""Record the intent of a statement with several steps before the first step, and close it after the last."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from sinkql.catalog.store import Connection, Store
 
 _KEPT_DONE = 1000
 _LONGEST = timedelta(minutes=10)
-"""How long a statement may take, for those who cannot see whether its process has ended."""
+"""How long a statement may take if its process cannot be observed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What a process set out to do, as JSON-able `content`."""
+    """The plan of a statement, as JSON `content`, with its process."""
 
     number: int
     what: str
@@ -27,14 +27,14 @@ class Intent:
     started_at: str
 
     def left(self, *, elsewhere: bool) -> bool:
-        """Tell whether its process is gone: certainly, or so far as one may judge that is not of this host."""
-        if self.process.near(elsewhere=elsewhere):
-            return self.process.gone(elsewhere=elsewhere)
+        """Return whether the process has ended; a process that cannot be observed has ended after ten minutes."""
+        if self.process.is_observable(elsewhere=elsewhere):
+            return self.process.has_ended(elsewhere=elsewhere)
         return datetime.now(UTC) - datetime.fromisoformat(self.started_at) > _LONGEST
 
 
 class Journal:
-    """Keep intents in the catalog, so that what a killed process began is finished by the next one."""
+    """The intents in the catalog: the next process finishes the statements of a killed process."""
 
     def __init__(self, database: Store) -> None:
         self._database = database
@@ -54,7 +54,7 @@ class Journal:
             connection.execute(f"DELETE FROM journal WHERE {old}", (number - _KEPT_DONE,))
 
     def adopt(self) -> list[Intent]:
-        """Return the open intents whose processes are gone, now this process's own."""
+        """Return the open intents of ended processes, and assign them to this process."""
         process = this_process()
         if not self._open():
             return []

@@ -1,4 +1,4 @@
-"""The clock → a time as the catalog writes it; this process → what tells it from every other one."""
+"""Identify a process across restarts and hosts, and format times for the catalog."""
 
 from __future__ import annotations
 
@@ -10,52 +10,55 @@ from pathlib import Path
 
 
 def now() -> str:
-    """Return the current time in UTC as text that sorts by time and that SQLite's date functions read."""
+    """Return the current time in UTC as text that sorts by time and that SQLite's date functions accept."""
     return datetime.now(UTC).isoformat(sep=" ", timespec="microseconds")
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """What identifies a process: `start` tells it from an earlier one of the same pid, and where its pid is one."""
+    """The identity of a process; `start` distinguishes processes with the same pid, and pid namespaces."""
 
     host: str
     pid: int
     start: str
 
-    def gone(self, *, elsewhere: bool) -> bool:
-        """Tell whether the process has certainly ended; nothing is known of one that is not near."""
-        return self.near(elsewhere=elsewhere) and _start(self.pid) != self.start.partition(" ")[0]
+    def has_ended(self, *, elsewhere: bool) -> bool:
+        """Return whether the process has certainly ended; a process that is not near counts as running."""
+        return self.is_observable(elsewhere=elsewhere) and _start_time(self.pid) != self.start.partition(" ")[0]
 
-    def near(self, *, elsewhere: bool) -> bool:
-        """Tell whether this process may judge it: it was on this host.
+    def is_observable(self, *, elsewhere: bool) -> bool:
+        """Return whether the current process can observe this one: it was on the same host.
 
-        Where it may have been `elsewhere` hosts and containers of one name are told apart: pids are those of a boot of
-        a machine, and of a namespace in it.
+        With `elsewhere`, different hosts and containers may have the same name. Pids then only count within one boot of
+        a machine and one pid namespace.
         """
         if self.host != socket.gethostname():
             return False
-        return not elsewhere or self.start.partition(" ")[2] == _pids() != ""
+        return not elsewhere or self.start.partition(" ")[2] == _pid_namespace() != ""
 
 
 def this_process() -> Process:
     """Return the identity of this process."""
-    return Process(socket.gethostname(), os.getpid(), f"{_start(os.getpid())} {_pids()}")
+    return Process(socket.gethostname(), os.getpid(), f"{_start_time(os.getpid())} {_pid_namespace()}")
 
 
-def _pids() -> str:
-    """Return what is the same for all who see the same pids; empty where the system does not tell."""
+def _pid_namespace() -> str:
+    """Return an identifier of the pid namespace; empty if the system does not provide it."""
     try:
         return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {os.readlink('/proc/self/ns/pid')}"
     except OSError:
         return ""
 
 
-def _start(pid: int) -> str:
-    """Return when a process started, as the system counts it; "gone" for none, "" where the system does not tell."""
+def _start_time(pid: int) -> str:
+    """Return the start time of a process, as the system counts it.
+
+    The result is "gone" if the process does not exist, and empty if the system does not provide it.
+    """
     try:
-        # The command's name stands in parentheses and may hold anything; fields are counted from behind it.
+        # The command's name is in parentheses and may contain any character. Fields are counted after it.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):  # it may end while it is looked at
+    except (FileNotFoundError, ProcessLookupError):  # the process may end while it is read
         return _without_proc(pid)
     return "gone" if fields[0] in "ZX" else fields[19]
 

@@ -1,6 +1,7 @@
-"""Notes of a catalog's sinks and sources: in its database where hosts share that, else in their folders.
+"""The key-value stores and timelines that processes of one catalog share.
 
-The ticks of a catalog's timeline, in its database: all hosts that use the catalog have the same.
+If hosts share the catalog's database, key-value stores are in it, otherwise in the folders of sinks and sources. The
+ticks of a catalog's timeline are always in its database, so that all hosts see the same.
 """
 
 from __future__ import annotations
@@ -15,14 +16,16 @@ from sinkql.storage.key_value import EmptyStore, FolderStore, KeyValueStore
 
 
 def open_notes(store: Store, owner: str, folder: Path) -> KeyValueStore:
-    """Return the notes of a sink or a source, by its id, whose folder on this machine is given."""
+    """Return the key-value store of a sink or a source, by its id and its folder on this machine."""
     return NoteTable(store, owner) if isinstance(store.address, ServerUrl) else FolderStore(folder)
 
 
 @dataclass(frozen=True, slots=True)
 class NoteTable:
-    """The rows of `notes` that one sink or source has; `sinkql.storage.key_value.KeyValueStore`. Tasks have none of
-    them."""
+    """The rows of `notes` of one sink or source, as a `sinkql.storage.key_value.KeyValueStore`.
+
+    In tasks it is empty.
+    """
 
     store: Store
     owner: str
@@ -32,15 +35,15 @@ class NoteTable:
 
     def read(self, name: str) -> bytes | None:
         with self.store.read() as connection:
-            found = connection.scalar("SELECT note FROM notes WHERE owner = ? AND name = ?", self.owner, name)
-        return None if found is None else str(found).encode()
+            note = connection.scalar("SELECT note FROM notes WHERE owner = ? AND name = ?", self.owner, name)
+        return None if note is None else str(note).encode()
 
     def write(self, name: str, note: bytes, *, sync: bool = True) -> None:
         with self.store.write() as connection:
             connection.put("notes", "owner, name", {"owner": self.owner, "name": name, "note": note.decode()})
 
     def remove(self, *names: str) -> None:
-        if not any(map(self.read, names)):  # whoever writes waits for all others that do
+        if not any(map(self.read, names)):  # a writer waits for all other writers
             return
         with self.store.write() as connection:
             marks = ", ".join("?" * len(names))
@@ -52,25 +55,27 @@ class NoteTable:
     def all(self, folder: str) -> Mapping[str, bytes]:
         query = "SELECT name, note FROM notes WHERE owner = ? AND name LIKE ? ORDER BY name"
         with self.store.read() as connection:
-            found = connection.all(query, self.owner, f"{folder}/%")
-        return {row.name.removeprefix(f"{folder}/"): row.note.encode() for row in found}
+            rows = connection.all(query, self.owner, f"{folder}/%")
+        return {row.name.removeprefix(f"{folder}/"): row.note.encode() for row in rows}
 
 
 def forget_notes(connection: Connection, owner: str) -> None:
-    """Delete the notes of a sink or a source that is gone, inside a transaction."""
+    """Delete the notes of a dropped sink or source, in a transaction."""
     connection.execute("DELETE FROM notes WHERE owner = ?", (owner,))
 
 
 @dataclass(frozen=True, slots=True)
 class TickTable:
-    """The rows of `ticks`; `sinkql.storage.numbered_log.NumberedLog`. A number is given only after the one before
-    it."""
+    """The rows of `ticks`, as a `sinkql.storage.numbered_log.NumberedLog`.
+
+    A number is assigned only after the previous one.
+    """
 
     store: Store
 
     def numbers(self) -> list[int]:
         with self.store.read() as connection:
-            return [int(each) for each in connection.scalars("SELECT number FROM ticks ORDER BY number")]
+            return [int(number) for number in connection.scalars("SELECT number FROM ticks ORDER BY number")]
 
     def last(self) -> int:
         with self.store.read() as connection:
@@ -81,8 +86,8 @@ class TickTable:
 
     def read(self, number: int) -> bytes | None:
         with self.store.read() as connection:
-            found = connection.scalar("SELECT tick FROM ticks WHERE number = ?", number)
-        return None if found is None else str(found).encode()
+            tick = connection.scalar("SELECT tick FROM ticks WHERE number = ?", number)
+        return None if tick is None else str(tick).encode()
 
     def create(self, number: int, data: bytes) -> bool:
         with self.store.write() as connection:

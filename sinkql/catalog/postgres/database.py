@@ -1,4 +1,4 @@
-"""A URL → an open catalog in a Postgres database, its tables made or up to date; its transactions."""
+"""An open catalog in a Postgres database: create or upgrade its tables, and run its transactions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from sinkql.connector_api.dead_connection import GuardedConnection, ResponseWatc
 from sinkql.errors import NoCatalogError
 
 BUSY_SECONDS = 30
-_KEPT = 2  # connections, while nobody uses them
+_MOST_IDLE = 2  # idle connections
 _DEFAULTS: dict[str, Any] = {
     "application_name": "sinkql",
     "connect_timeout": 10,
@@ -37,17 +37,18 @@ _DEFAULTS: dict[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
 }
-"""What a URL may say otherwise: a host that is cut off is noticed within a lease's time."""
-_HELD = 60
-"""Seconds: a transaction that does nothing for so long is ended; a host that is cut off would lock out all others."""
+"""Connection parameters that a URL can override; they detect a lost host within a lease's time."""
+_MOST_IDLE_SECONDS = 60
+"""The most seconds that a transaction may be idle: otherwise a lost host would lock out all others."""
 
 
 class ServerDatabase:
-    """An open catalog in Postgres. Transactions at a time have a connection each, kept for the next; forks share none.
+    """An open catalog in Postgres.
 
-    Opening raises SQ4102 (a newer one), SQ4104 (locked for too long), SQ4113 (the URL), SQ4115 (`existing`, and there
-    is none), SQ4150 (no answer), SQ4151 (login), SQ4152 (no database), SQ4153 (privileges), SQ4154 (another program's),
-    SQ4156 (a pooler without transactions).
+    Concurrent transactions use separate connections, which are reused later. Forked processes open separate
+    connections. Opening raises SQ4102 (newer version), SQ4104 (locked too long), SQ4113 (URL), SQ4115 (`existing`, but
+    missing), SQ4150 (no answer), SQ4151 (login), SQ4152 (no database), SQ4153 (privileges), SQ4154 (another program's
+    schema) and SQ4156 (pooler without transactions).
     """
 
     def __init__(self, url: ServerUrl, layout: Layout, *, existing: bool = False) -> None:
@@ -60,33 +61,33 @@ class ServerDatabase:
         self._shown: Memory | None = None
         schema_name = schema.quoted(url.schema)
         key = int.from_bytes(hashlib.sha256(f"sinkql {url.schema}".encode()).digest()[:8], signed=True)
-        # One message to the server, which also a pooler that gives out a connection a transaction understands.
+        # One message to the server, which also works with a pooler that assigns connections per transaction.
         self._begin_read = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL search_path = {schema_name}"
         self._begin_write = (
             f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL search_path = {schema_name}; "
             f"SET LOCAL lock_timeout = '{BUSY_SECONDS}s'; "
-            f"SET LOCAL idle_in_transaction_session_timeout = '{_HELD}s'; "
+            f"SET LOCAL idle_in_transaction_session_timeout = '{_MOST_IDLE_SECONDS}s'; "
             f"SELECT pg_catalog.pg_advisory_xact_lock({key})"
         )
-        self._bring_up_to_date(existing=existing)
+        self._upgrade(existing=existing)
         if not existing:
             make_private_folder(url.folder)
 
     @property
     def address(self) -> Address:
-        """Return what the database is opened by."""
+        """Return the address of the database."""
         return self._url
 
     @property
     def folder(self) -> Path:
-        """Return where this machine keeps tables, logs and the state of sinks."""
+        """Return this machine's folder for tables, logs and the state of sinks."""
         return self._url.folder
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """Open the only transaction that may write, of all hosts."""
-        # Threads of one process wait here, and do not each take a connection for that.
-        self._here()
+        """Open the only transaction of all hosts that may write."""
+        # Threads of one process wait here, without a connection.
+        self._adopt_fork()
         turn = self._turn
         if not turn.acquire(timeout=BUSY_SECONDS):
             raise busy(self._url)
@@ -98,14 +99,14 @@ class ServerDatabase:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """Open a read-only transaction, which sees one state of the database."""
+        """Open a read-only transaction over one state of the database."""
         with coded(self._url), self._transaction(self._begin_read) as connection:
             yield connection
 
     @contextmanager
     def views(self) -> Iterator[FileConnection]:
-        """Open a read-only transaction of SQLite over a copy in memory of what the system relations show."""
-        self._here()
+        """Open a read-only SQLite transaction over a copy of the rows that system relations show."""
+        self._adopt_fork()
         with self._showing:
             if self._shown is None:
                 self._shown = Memory.empty(self._layout, self._url, self.folder)
@@ -115,24 +116,24 @@ class ServerDatabase:
                 yield shown
 
     def copy(self) -> Memory:
-        """Return a copy of what the database holds now, in memory, for one thread."""
-        found = Memory.empty(self._layout, self._url, self.folder)
-        with self.read() as connection, found.write() as copy:
+        """Return a copy of the current content in memory, for one thread."""
+        memory = Memory.empty(self._layout, self._url, self.folder)
+        with self.read() as connection, memory.write() as copy:
             schema.fill(copy, connection)
-        return found
+        return memory
 
     def replace(self, copy: Memory) -> None:
-        """Put what a copy holds in the place of what the database does."""
+        """Replace the content of the database with a copy's."""
         with copy.read() as source, self.write() as connection:
             schema.replace(connection, source)
 
     def damage(self) -> list[str]:
-        """Return nothing: the server looks after its pages itself."""
+        """Return an empty list: the server checks its pages."""
         return []
 
     def close(self) -> None:
-        """Close the connections that are kept; the next transaction opens one again."""
-        self._here()
+        """Close idle connections; the next transaction opens a new one."""
+        self._adopt_fork()
         idle, self._idle = self._idle, []
         for link in idle:
             link.close()
@@ -141,33 +142,33 @@ class ServerDatabase:
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[Connection]:
-        link = self._begun(begin)
+        link = self._begin(begin)
         idle = self._idle
         try:
             yield Connection(link)
-            if link.execute("COMMIT").statusmessage != "COMMIT":  # a statement of it failed, and somebody went on
+            if link.execute("COMMIT").statusmessage != "COMMIT":  # a statement failed, and the caller ignored it
                 raise psycopg.errors.InFailedSqlTransaction("the transaction was rolled back")
         except BaseException:
-            _end(link)
+            _end_transaction(link)
             raise
         finally:
-            if idle is self._idle and len(idle) < _KEPT and _usable(link):
+            if idle is self._idle and len(idle) < _MOST_IDLE and _is_usable(link):
                 idle.append(link)
             else:
                 link.close()
 
-    def _begun(self, begin: str) -> Link:
-        """Return a connection of this process in which a transaction has begun."""
-        self._here()
+    def _begin(self, begin: str) -> Link:
+        """Return a connection of this process with an open transaction."""
+        self._adopt_fork()
         while True:
             try:
-                link, kept = self._idle.pop(), True
+                link, reused = self._idle.pop(), True
             except IndexError:
-                link, kept = self._connect(), False
+                link, reused = self._connect(), False
             try:
                 link.execute(begin)
             except psycopg.OperationalError:
-                lost = kept and link.closed  # since it was kept: the next one may be there
+                lost = reused and link.closed  # while it was idle: the next connection may work
                 link.close()
                 if not lost:
                     raise
@@ -178,57 +179,57 @@ class ServerDatabase:
                 return link
 
     def _connect(self) -> Link:
-        given = {**_DEFAULTS, **conninfo_to_dict(self._url.libpq), "client_encoding": "utf8"}
+        parameters = {**_DEFAULTS, **conninfo_to_dict(self._url.libpq), "client_encoding": "utf8"}
         link = GuardedConnection.connect(
-            **given,
-            autocommit=True,  # transactions begin where they are told to
-            prepare_threshold=None,  # which a pooler may not understand
+            **parameters,
+            autocommit=True,  # transactions begin explicitly
+            prepare_threshold=None,  # poolers may not support prepared statements
             row_factory=namedtuple_row,
         )
-        link.silence = ResponseWatch(link.fileno, partial(self._works, None))
+        link.silence = ResponseWatch(link.fileno, partial(self._is_working, None))
         try:
-            link.silence = ResponseWatch(link.fileno, partial(self._works, backend_pid(link)))
+            link.silence = ResponseWatch(link.fileno, partial(self._is_working, backend_pid(link)))
         except psycopg.Error:
             link.close()
             raise
         return link
 
-    def _works(self, session: int | None) -> bool:
-        """Ask the server over a new connection whether it works on what a session has asked for."""
+    def _is_working(self, session: int | None) -> bool:
+        """Ask the server over a new connection whether it is processing a session's request."""
         with closing(self._connect()) as link:
             return is_backend_active(link, session)
 
-    def _here(self) -> None:
-        """Leave connections and locks to the process that this one was forked from."""
+    def _adopt_fork(self) -> None:
+        """After a fork, leave connections and locks to the parent process."""
         if self._pid != os.getpid():
             self._pid = os.getpid()
             self._inherited.append(self._idle)
             self._idle = []
             self._turn, self._showing, self._shown = threading.Lock(), threading.Lock(), None
 
-    def _bring_up_to_date(self, *, existing: bool) -> None:
+    def _upgrade(self, *, existing: bool) -> None:
         newest = self._layout.version
         with self.read() as connection:
-            self.found = version = schema.version_of(connection, self._url, newest)
-            """The version that the catalog had before it was opened; 0 where there was none."""
+            self.previous_version = version = schema.version_of(connection, self._url, newest)
+            """The version of the catalog before it was opened; 0 if it did not exist."""
         if version == newest:
             return
         if version == 0 and existing:
-            hint = f"Run sinkql exec FILE to make it, or {ANOTHER}."
+            hint = f"Run sinkql exec FILE to create it, or {ANOTHER}."
             raise NoCatalogError("SQ4115", f'catalog "{self._url}" does not exist', hint=hint)
         with self.write() as connection:
-            # Another process may have done it meanwhile.
+            # Another process may have upgraded it since the check.
             version = schema.version_of(connection, self._url, newest)
             if version < newest:
                 schema.make(connection, self._url, self._layout, version)
 
 
-def _usable(link: Link) -> bool:
+def _is_usable(link: Link) -> bool:
     return not link.closed and link.info.transaction_status == TransactionStatus.IDLE
 
 
-def _end(link: Link) -> None:
-    """Roll back, or close a connection that cannot."""
+def _end_transaction(link: Link) -> None:
+    """Roll back, or close a connection that cannot roll back."""
     try:
         if link.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
             link.execute("ROLLBACK")

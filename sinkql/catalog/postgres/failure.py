@@ -1,4 +1,4 @@
-"""What keeps a catalog's server from answering → a coded error, which never has the password."""
+"""Convert errors of a catalog's server to coded errors, without the password."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sinkql.errors import LateError, SinkqlError
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """Errors that are known by what they say: without a connection libpq gives no codes."""
+    """Errors that are recognized by their text: without a connection, libpq provides no codes."""
 
     pattern: str
     code: str
@@ -28,13 +28,12 @@ _FAILURES = (
     _Failure(
         r"password authentication failed|no password supplied|authentication failed|is not permitted to log in"
         r"|role .* does not exist|no pg_hba\.conf entry|pg_hba\.conf rejects",
-        "SQ4151", "the server does not let the user log in",
-        "Correct user and password: in the URL, in PGPASSWORD or in ~/.pgpass; psql with the same values tells whether "
-        "they are right.",
+        "SQ4151", "the server rejected the login",
+        "Correct the user and password in the URL, PGPASSWORD or ~/.pgpass. Check them by connecting with psql.",
     ),
     _Failure(
         r'database ".*" does not exist',
-        "SQ4152", "the server has no such database",
+        "SQ4152", "the database does not exist on the server",
         "Correct the name in the URL, or run CREATE DATABASE on the server.",
     ),
 )  # fmt: skip
@@ -42,91 +41,93 @@ _FAILURES = (
 
 @contextmanager
 def coded(url: ServerUrl) -> Iterator[None]:
-    """Turn errors of psycopg about a catalog into coded ones."""
+    """Convert psycopg's errors about a catalog to coded errors."""
     try:
         yield
     except psycopg.Error as error:
-        raise failure(error, url) from None  # its text may have what was in the URL
+        raise failure(error, url) from None  # the text of the cause may contain the URL
 
 
 def failure(error: psycopg.Error, url: ServerUrl) -> SinkqlError:
-    """Return what an error means; its own words, without secrets, are the detail."""
-    told = _told(error)
-    if (error.sqlstate is None and isinstance(error, psycopg.ProgrammingError)) or told.startswith("invalid "):
-        return _invalid(told, url)
+    """Return the coded error for an error of psycopg; its text, without secrets, becomes the detail."""
+    message = _message_of(error)
+    if (error.sqlstate is None and isinstance(error, psycopg.ProgrammingError)) or message.startswith("invalid "):
+        return _invalid_url_error(message, url)
     if error.sqlstate is None:
-        for each in _FAILURES:
-            if re.search(each.pattern, told, re.IGNORECASE | re.DOTALL):
-                return SinkqlError(each.code, f'{each.message} (catalog "{url}")', detail=told, hint=each.hint)
+        for entry in _FAILURES:
+            if re.search(entry.pattern, message, re.IGNORECASE | re.DOTALL):
+                return SinkqlError(entry.code, f'{entry.message} (catalog "{url}")', detail=message, hint=entry.hint)
     match error:
         case errors.LockNotAvailable() | errors.SerializationFailure() | errors.DeadlockDetected():
-            return busy(url, told)
+            return busy(url, message)
         case errors.InsufficientPrivilege():
-            return _privilege(url, told)
-        case errors.ProtocolViolation() if "statement pooling" in told:
+            return _privilege_error(url, message)
+        case errors.ProtocolViolation() if "statement pooling" in message:
             return SinkqlError(
                 "SQ4156",
-                f'the pooler of the catalog\'s server allows no transactions (catalog "{url}")',
-                detail=told,
-                hint="Have PgBouncer give out connections for transactions, pool_mode = transaction, or for sessions.",
+                f'the pooler of the catalog\'s server does not support transactions (catalog "{url}")',
+                detail=message,
+                hint="Set pool_mode = transaction or pool_mode = session in PgBouncer.",
             )
         case psycopg.OperationalError() | psycopg.InterfaceError() | errors.ReadOnlySqlTransaction():
             return LateError(
                 "SQ4150",
                 f'catalog "{url}" cannot be reached',
-                detail=told,
-                hint="Check that the server runs, takes connections from here, and is no standby. A running sink goes "
-                "on by itself once it answers.",
+                detail=message,
+                hint="Check that the server runs, accepts connections from this host, and is not a standby. Running "
+                "sinks continue automatically when it answers again.",
             )
         case _:
             return SinkqlError(
                 "SQ4103",
                 f'catalog "{url}" is damaged',
-                detail=told,
-                hint="Another program changed its tables; restore a backup of the database.",
+                detail=message,
+                hint="Another program changed the tables. Restore a backup of the database.",
             )
 
 
-def busy(url: ServerUrl, told: str | None = None) -> SinkqlError:
-    """Return the error for a catalog whose turn to write does not come."""
+def busy(url: ServerUrl, message: str | None = None) -> SinkqlError:
+    """Return the error for a catalog whose write lock is not released."""
     return LateError(
         "SQ4104",
         f'catalog "{url}" is locked by another process',
-        detail=told,
-        hint="Try again; if the error stays, look in pg_stat_activity for a session that stays in a transaction.",
+        detail=message,
+        hint="Try again. If the error persists, look in pg_stat_activity for a session with a long transaction.",
     )
 
 
 def foreign(url: ServerUrl) -> SinkqlError:
-    """Return the error for a schema that another program has."""
+    """Return the error for a schema of another program."""
     return SinkqlError(
         "SQ4154",
         f'schema "{url.schema}" of the database belongs to another program (catalog "{url}")',
-        hint="Name another schema in the URL, as in postgresql+psycopg://user@host/database?schema=pipelines.",
+        hint="Name another schema in the URL, for example postgresql+psycopg://user@host/database?schema=pipelines.",
     )
 
 
-def _invalid(told: str, url: ServerUrl) -> SinkqlError:
-    """Return the error for a URL that libpq does not take; what it says may have the password, but for these."""
-    harmless = re.match(r"(invalid (URI query parameter|\w+ value|port number)|bad value for)\b", told) is not None
+def _invalid_url_error(message: str, url: ServerUrl) -> SinkqlError:
+    """Return the error for a URL that libpq refuses; only messages that cannot contain the password are shown."""
+    harmless = re.match(r"(invalid (URI query parameter|\w+ value|port number)|bad value for)\b", message) is not None
     return SinkqlError(
         "SQ4113",
         f'the URL of the catalog is not valid (catalog "{url}")',
-        detail=told if harmless else None,
-        hint="What may follow after a question mark is schema, folder, and what libpq takes, as in ?sslmode=require.",
+        detail=message if harmless else None,
+        hint="After a question mark, write schema, folder or parameters of libpq, for example ?sslmode=require.",
     )
 
 
-def _privilege(url: ServerUrl, told: str) -> SinkqlError:
+def _privilege_error(url: ServerUrl, message: str) -> SinkqlError:
     return SinkqlError(
         "SQ4153",
-        f'the user may not create, or not use, the schema "{url.schema}" (catalog "{url}")',
-        detail=told,
-        hint=f'Let the owner of the database run CREATE SCHEMA "{url.schema}" AUTHORIZATION, with the user of the URL.',
+        f'the user may not create or use the schema "{url.schema}" (catalog "{url}")',
+        detail=message,
+        hint=f'Ask the database owner to run CREATE SCHEMA "{url.schema}" AUTHORIZATION with the user of the URL.',
     )
 
 
-def _told(error: psycopg.Error) -> str:
-    """Return the first line of what was told, without what libpq puts before it."""
-    told = str(error).strip() or type(error).__name__
-    return re.sub(r"^(connection (failed|is bad): )?(connection to server at .*? failed: )?", "", told.splitlines()[0])
+def _message_of(error: psycopg.Error) -> str:
+    """Return the first line of the error, without libpq's prefix."""
+    message = str(error).strip() or type(error).__name__
+    return re.sub(
+        r"^(connection (failed|is bad): )?(connection to server at .*? failed: )?", "", message.splitlines()[0]
+    )

@@ -1,4 +1,4 @@
-"""A catalog in Postgres → names of its items, for what must answer while a user types: nothing is planned."""
+"""Read the names of items from a catalog in Postgres, for shell completion; nothing is planned."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ SELECT database_name, schema_name, name FROM items WHERE kind = ANY(%s) ORDER BY
 
 
 def item_names(url: ServerUrl, *kinds: str) -> list[str]:
-    """Return the names of items of some kinds; none where no server answers soon, or has no catalog."""
+    """Return the names of items of some kinds; an empty list if no server with a catalog answers soon."""
     wanted = [*kinds]
     try:
-        given: dict[str, Any] = {**conninfo_to_dict(url.libpq), "connect_timeout": _PATIENCE_SECONDS}
-        with psycopg.connect(**given, autocommit=True, prepare_threshold=None) as link:
+        parameters: dict[str, Any] = {**conninfo_to_dict(url.libpq), "connect_timeout": _PATIENCE_SECONDS}
+        with psycopg.connect(**parameters, autocommit=True, prepare_threshold=None) as link:
             link.execute(_BEGIN + quoted(url.schema))
             return as_typed(link.execute(_QUERY, (wanted, wanted)).fetchall())
     except psycopg.Error:

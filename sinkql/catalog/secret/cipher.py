@@ -1,7 +1,4 @@
-"""What CREATE SECRET gives → what is stored of it, encrypted; what is stored → the value, at the moment of its use.
-
-A statement's literals in options that take secrets ↔ the same, encrypted: what the catalog file's text shows.
-"""
+"""Encrypt the value of CREATE SECRET and the secret literals of statements, and decrypt them at their use."""
 
 from __future__ import annotations
 
@@ -29,8 +26,8 @@ KEY_VARIABLE = "SINKQL_CATALOG_KEY"
 _KEY_BYTES = 32
 _NONCE_BYTES = 12
 _NEW_KEY = (
-    f"If no secret is stored yet, make a key with openssl rand -base64 32 and keep it safe; set {KEY_VARIABLE} to the "
-    "same key on every host."
+    "If no secret is stored yet, create a key with openssl rand -base64 32 and keep it safe. "
+    f"Set {KEY_VARIABLE} to the same key on every host."
 )
 _TEXT = "text"
 _ONE_TEXT = ("env_var", "file")
@@ -48,14 +45,14 @@ class Sealed:
 
 
 def key_path(catalog: Address) -> Path | None:
-    """Return the file that the key of a catalog's secrets is in, if it is in one; None for a catalog in Postgres."""
+    """Return the key file of a catalog's secrets; None for a catalog in Postgres."""
     return None if isinstance(catalog, ServerUrl) else catalog.with_name(f"{catalog.name}.key")
 
 
 class Cipher:
-    """Seals and opens the secrets of one catalog; the key is in the environment, or in a file beside a catalog file.
+    """The encryption of one catalog's secrets, with a key from the environment or a file beside a catalog file.
 
-    Relative paths of files that secrets are in begin in `project`.
+    Relative paths of secret files start from `project`.
     """
 
     def __init__(self, catalog: Address, catalog_id: Callable[[], str], project: Path) -> None:
@@ -63,62 +60,62 @@ class Cipher:
         self._project = project
         self._catalog_id = catalog_id
 
-    def seal(self, item_id: str, given: Given, *, version: int = 1) -> Sealed:
-        """Return what to store; creates the key file if there is no key yet."""
-        if given.value is None:
-            return Sealed(given.kind, version, _written(given))
+    def seal(self, item_id: str, secret_input: Given, *, version: int = 1) -> Sealed:
+        """Return the stored form of a secret; create the key file if no key exists."""
+        if secret_input.value is None:
+            return Sealed(secret_input.kind, version, _write_reference(secret_input))
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # slow to import, and often not needed
 
         nonce = os.urandom(_NONCE_BYTES)
-        bound = self._bound(item_id, version)
-        text = AESGCM(self._key(create=True)).encrypt(nonce, given.value.reveal().encode(), bound)
-        return Sealed(given.kind, version, nonce=nonce, ciphertext=text)
+        bound = self._binding(item_id, version)
+        text = AESGCM(self._key(create=True)).encrypt(nonce, secret_input.value.reveal().encode(), bound)
+        return Sealed(secret_input.kind, version, nonce=nonce, ciphertext=text)
 
     def open(self, item_id: str, name: str, sealed: Sealed) -> SecretValue:
-        """Return the value now: raises SQ4107 to SQ4112 and SQ412x to SQ414x where it cannot be had."""
+        """Return the current value; raise SQ4107 to SQ4112 or SQ412x to SQ414x if it cannot be read."""
         if sealed.reference is not None:
-            arguments = _arguments(sealed.kind, sealed.reference)
+            arguments = _read_reference(sealed.kind, sealed.reference)
             return SecretValue(resolve(name, sealed.kind, arguments, self._project))
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-        bound = self._bound(item_id, sealed.version)
+        bound = self._binding(item_id, sealed.version)
         try:
             text = AESGCM(self._key(create=False)).decrypt(sealed.nonce or b"", sealed.ciphertext or b"", bound)
         except (InvalidTag, ValueError):
-            raise self._closed(f'secret "{name}"') from None
+            raise self._decryption_error(f'secret "{name}"') from None
         return SecretValue(text.decode())
 
     def seal_text(self, item_id: str, text: str) -> str:
-        """Return a text of an item, encrypted; the same text of the same item gives the same."""
+        """Return an item's text encrypted; equal texts of one item have equal results."""
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-        key, bound = self._key(create=True), self._bound(item_id, _TEXT)
+        key, bound = self._key(create=True), self._binding(item_id, _TEXT)
         nonce = hmac.digest(key, bound + b"\0" + text.encode(), "sha256")[:_NONCE_BYTES]
         return base64.urlsafe_b64encode(nonce + AESGCM(key).encrypt(nonce, text.encode(), bound)).decode()
 
     def open_text(self, item_id: str, name: str, sealed: str) -> str:
-        """Return the text that `seal_text` took; raises SQ4107 to SQ4109 and SQ4112."""
+        """Return the text that `seal_text` encrypted; raises SQ4107 to SQ4109 and SQ4112."""
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         try:
             data = base64.urlsafe_b64decode(sealed)
             nonce, text = data[:_NONCE_BYTES], data[_NONCE_BYTES:]
-            return AESGCM(self._key(create=False)).decrypt(nonce, text, self._bound(item_id, _TEXT)).decode()
+            return AESGCM(self._key(create=False)).decrypt(nonce, text, self._binding(item_id, _TEXT)).decode()
         except (InvalidTag, ValueError):
-            raise self._closed(f'item "{name}"') from None
+            raise self._decryption_error(f'item "{name}"') from None
 
-    def _closed(self, what: str) -> SinkqlError:
-        where = KEY_VARIABLE if self._key_path is None else f"file {self._key_path} or the {KEY_VARIABLE}"
+    def _decryption_error(self, what: str) -> SinkqlError:
+        where = KEY_VARIABLE if self._key_path is None else f"file {self._key_path} or in {KEY_VARIABLE}"
         return SinkqlError(
             "SQ4108",
             f"cannot decrypt {what} with the current key",
-            hint=f"Restore the {where} that it was created with, or drop it.",
+            hint=f"Restore the original key in {where}, or drop {what}.",
         )
 
-    def _bound(self, item_id: str, version: int | str) -> bytes:
-        """Return what the ciphertext is bound to, so that moving it to another item or catalog shows."""
+    def _binding(self, item_id: str, version: int | str) -> bytes:
+        """Return the data that binds the ciphertext to its item and catalog, to detect copies elsewhere."""
         return f"{self._catalog_id()}\n{item_id}\n{version}".encode()
 
     def _key(self, *, create: bool) -> bytes:
@@ -128,7 +125,7 @@ class Cipher:
         if self._key_path is None:
             raise SinkqlError(
                 "SQ4118",
-                f"{KEY_VARIABLE} is not set, and a catalog in Postgres has its key nowhere else",
+                f"{KEY_VARIABLE} is not set, but a catalog in Postgres requires it",
                 hint=_NEW_KEY if create else f"Set {KEY_VARIABLE} to the key that the secrets were stored with.",
             )
         try:
@@ -139,16 +136,16 @@ class Cipher:
             raise SinkqlError(
                 "SQ4107",
                 f'key file "{self._key_path}" of the catalog is missing',
-                hint=f"Put it back, or set {KEY_VARIABLE}; without it the secrets of the catalog cannot be read.",
+                hint=f"Restore the file, or set {KEY_VARIABLE}. Without the key, the secrets are unreadable.",
             ) from None
 
 
-def _written(given: Given) -> str:
-    """Return a reference as the catalog file keeps it: plain where it is always one text."""
-    return given.arguments[0] if given.kind in _ONE_TEXT else json.dumps(given.arguments)
+def _write_reference(secret_input: Given) -> str:
+    """Return a reference as the catalog stores it: plain if it is always one text."""
+    return secret_input.arguments[0] if secret_input.kind in _ONE_TEXT else json.dumps(secret_input.arguments)
 
 
-def _arguments(kind: str, written: str) -> list[str]:
+def _read_reference(kind: str, written: str) -> list[str]:
     return [written] if kind in _ONE_TEXT else json.loads(written)
 
 
@@ -160,7 +157,7 @@ def _read_key(path: Path) -> bytes:
 
 
 def _create_key(path: Path) -> bytes:
-    """Create the key file whole or not at all; where another process was quicker, its key holds."""
+    """Create the key file atomically; if another process created it first, its key is used."""
     with suppress(FileExistsError):
         files.create_new(path, base64.b64encode(os.urandom(_KEY_BYTES)) + b"\n", private=True)
     return _read_key(path)
@@ -175,7 +172,7 @@ def _decode_key(text: str, where: str) -> bytes:
         raise SinkqlError(
             "SQ4112",
             f"{where} does not contain a valid key",
-            hint="A key is 32 random bytes, as base64: openssl rand -base64 32.",
+            hint="A key is 32 random bytes in base64. Create one with openssl rand -base64 32.",
         )
     return key
 
@@ -186,7 +183,7 @@ _Create = TypeVar("_Create", bound=ast.Create)
 
 
 def hidden(statement: _Create, seal: Callable[[str], str], words: Keywords) -> _Create:
-    """Return the statement as it is stored; what `seal` returns is text without quotes."""
+    """Return the statement in its stored form; `seal` returns texts without quotes."""
 
     def hide(literal: ast.Value) -> ast.Value:
         match literal:
@@ -198,20 +195,20 @@ def hidden(statement: _Create, seal: Callable[[str], str], words: Keywords) -> _
                 parts = [part.value for part in name.parts]
                 return ast.Text(f"{MARK}{seal(json.dumps(parts))}{_END}")
             case _:
-                return literal  # no option takes it, so no such statement is stored
+                return literal  # no option accepts it, so it is never stored
 
     return change_literals(statement, hide, words)  # type: ignore[return-value]  # it is a statement of the same class
 
 
 def shown(statement: _Create, open_: Callable[[str], str]) -> _Create:
-    """Return the statement that `hidden` made into this one; raises what `open_` does."""
+    """Return the statement whose stored form `hidden` returned; raises the errors of `open_`."""
 
     def show(literal: ast.Value) -> ast.Value:
         if not isinstance(literal, ast.Text) or not literal.value.startswith(MARK):
             return literal
-        found = json.loads(open_(literal.value.removeprefix(MARK).removesuffix(_END)))
-        if isinstance(found, str):
-            return ast.Text(found)
-        return ast.Word(ast.Name(tuple(ast.Ident(part) for part in found)))
+        value = json.loads(open_(literal.value.removeprefix(MARK).removesuffix(_END)))
+        if isinstance(value, str):
+            return ast.Text(value)
+        return ast.Word(ast.Name(tuple(ast.Ident(part) for part in value)))
 
     return change_literals(statement, show, None)  # type: ignore[return-value]  # as above

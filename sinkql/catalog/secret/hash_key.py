@@ -1,7 +1,7 @@
-"""The secret that a catalog hashes keys with: made once, in its database, for all hosts that use it.
+"""The secret key of a catalog's row hashes, created once in its database for all hosts.
 
-It is no more secret than the rows of the catalog's tables: what matters is that who writes these does not know it. It
-stays as long as the catalog does, so that state that is computed again is ordered as the state before it was.
+It is as secret as the rows of the catalog's tables: the writers of hashed rows must not know it. It stays as long as
+the catalog, so that recomputed state has the same order.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ _OWNER, _NAME = "catalog", "hash key"
 
 
 def hash_key(store: Store) -> HashKey:
-    """Return the secret; the first one who asks makes it."""
+    """Return the key; the first call creates it."""
     with store.read() as connection:
-        found = _read(connection)
-    if found is None:
+        key = _read(connection)
+    if key is None:
         with store.write() as connection:
-            found = _read(connection)
-            if found is None:
-                found = HashKey.new()
-                connection.insert("notes", {"owner": _OWNER, "name": _NAME, "note": found.secret.hex()})
-    return found
+            key = _read(connection)
+            if key is None:
+                key = HashKey.new()
+                connection.insert("notes", {"owner": _OWNER, "name": _NAME, "note": key.secret.hex()})
+    return key
 
 
 def _read(connection: Connection) -> HashKey | None:
-    found = connection.scalar("SELECT note FROM notes WHERE owner = ? AND name = ?", _OWNER, _NAME)
-    return None if found is None else HashKey(bytes.fromhex(str(found)))
+    note = connection.scalar("SELECT note FROM notes WHERE owner = ? AND name = ?", _OWNER, _NAME)
+    return None if note is None else HashKey(bytes.fromhex(str(note)))

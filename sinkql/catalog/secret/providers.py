@@ -1,13 +1,9 @@
-"""A path and a field of a HashiCorp Vault or OpenBao server → the value that its KV store has now.
+"""Resolve references to secrets to their current values, in the environment, files, keyrings, Vault and AWS.
 
-Address, token and namespace come from the environment: BAO_ADDR, BAO_TOKEN, BAO_NAMESPACE, BAO_CACERT and the like, or
-the same with VAULT_; without a token variable from ~/.vault-token, where `vault login` puts it.
-
-An id of AWS Secrets Manager → the value that it has now, or one field of it.
-
-Keys, region and endpoint come from where all AWS programs have them: the environment (AWS_…), profiles, the instance.
-
-A secret's reference → its value now, from where it is kept: environment, file, keyring, vault, AWS.
+HashiCorp Vault and OpenBao are configured by the environment: BAO_ADDR, BAO_TOKEN, BAO_NAMESPACE, BAO_CACERT and
+similar variables, or the same with VAULT_. Without a token variable, the token is read from ~/.vault-token, where
+`vault login` stores it. AWS Secrets Manager uses the keys, region and endpoint of AWS programs: the environment
+(AWS_…), profiles or the instance.
 """
 
 from __future__ import annotations
@@ -28,7 +24,7 @@ _PATIENCE_S = 5.0
 
 
 def from_vault(name: str, path: str, field: str) -> str:
-    """Return the field's value, JSON for one that is not text. Raises SQ4130 to SQ4139, ModuleNotFoundError."""
+    """Return the field's value, as JSON if it is not text. Raises SQ4130 to SQ4139 and ModuleNotFoundError."""
     import hvac  # an extra, which brings requests
     import requests
     from hvac import exceptions
@@ -40,7 +36,7 @@ def from_vault(name: str, path: str, field: str) -> str:
         namespace=_setting("NAMESPACE"),
         verify=_verify(),
         timeout=_PATIENCE_S,
-        allow_redirects=False,  # the token goes to the server that was named, and to no other
+        allow_redirects=False,  # send the token only to the configured server
     )
     try:
         data = _read(client, path.strip("/"))
@@ -48,7 +44,7 @@ def from_vault(name: str, path: str, field: str) -> str:
         raise SinkqlError(
             "SQ4133",
             f'the certificate of the Vault server of secret "{name}" is not trusted',
-            hint="Set VAULT_CACERT to the file of the authority that signed it.",
+            hint="Set VAULT_CACERT to the certificate file of the authority that signed it.",
         ) from None
     except (requests.exceptions.InvalidURL, requests.exceptions.InvalidSchema, requests.exceptions.MissingSchema):
         raise _no_address(name) from None
@@ -58,22 +54,22 @@ def from_vault(name: str, path: str, field: str) -> str:
         raise SinkqlError(
             "SQ4132",
             f'the Vault server of secret "{name}" does not answer',
-            detail=f"{_shown(address)}: {type(error).__name__}",
-            hint="Check VAULT_ADDR, and that the server runs.",
+            detail=f"{_without_credentials(address)}: {type(error).__name__}",
+            hint="Check VAULT_ADDR, and check that the server runs.",
         ) from None
     except exceptions.VaultError as error:
-        raise _answered(name, path, error) from None
+        raise _vault_error(name, path, error) from None
     except (LookupError, TypeError, ValueError, AttributeError):
         raise SinkqlError(
             "SQ4139",
             f'the server for secret "{name}" is not Vault, or has no KV store at "{path}"',
-            detail=_shown(address),
-            hint="Check that VAULT_ADDR is the root of the active server, such as https://host:8200.",
+            detail=_without_credentials(address),
+            hint="Check that VAULT_ADDR is the root of the active server, for example https://host:8200.",
         ) from None
     return _field(name, path, field, data)
 
 
-# --- what the environment says -----------------------------------------------------------------------------------
+# --- the environment ---------------------------------------------------------------------------------------------
 
 
 def _setting(name: str) -> str | None:
@@ -91,7 +87,7 @@ def _no_address(name: str) -> SinkqlError:
     return SinkqlError(
         "SQ4130",
         f'VAULT_ADDR does not name the Vault server of secret "{name}"',
-        hint="Set it before the job starts: export VAULT_ADDR=https://host:8200.",
+        hint="Set VAULT_ADDR before the job starts: export VAULT_ADDR=https://host:8200.",
     )
 
 
@@ -99,8 +95,8 @@ def _token(name: str) -> str:
     token = _setting("TOKEN")
     if token is None:
         with suppress(OSError, UnicodeDecodeError):
-            own = home_folder()
-            token = (own / ".vault-token").read_text() if own is not None else None
+            home = home_folder()
+            token = (home / ".vault-token").read_text() if home is not None else None
     token = (token or "").strip()
     if not token:
         raise _no_token(name)
@@ -110,7 +106,7 @@ def _token(name: str) -> str:
 def _no_token(name: str) -> SinkqlError:
     return SinkqlError(
         "SQ4131",
-        f'there is no token for the Vault server of secret "{name}"',
+        f'the token for the Vault server of secret "{name}" is missing',
         hint="Set VAULT_TOKEN before the job starts, or run vault login.",
     )
 
@@ -121,28 +117,28 @@ def _verify() -> bool | str:
     return _setting("CACERT") or _setting("CAPATH") or True
 
 
-def _shown(address: str) -> str:
-    """Return an address without the user and password that it may hold."""
+def _without_credentials(address: str) -> str:
+    """Return an address without its user and password."""
     scheme, mark, rest = address.rpartition("://")
     return f"{scheme}{mark}{rest.rpartition('@')[2]}"
 
 
-# --- what the server says ----------------------------------------------------------------------------------------
+# --- the server's answers ----------------------------------------------------------------------------------------
 
 
 def _read(client: Any, path: str) -> dict[str, Any]:  # hvac has no types
-    """Return the fields at a path, of the version of KV that is mounted there."""
+    """Return the fields at a path, for the version of the KV store that is mounted there."""
     mount = client.adapter.get(f"/v1/sys/internal/ui/mounts/{path}")["data"]
     if (mount.get("options") or {}).get("version") != "2":
-        found = client.adapter.get(f"/v1/{path}")["data"]
+        fields = client.adapter.get(f"/v1/{path}")["data"]
     else:
         root = mount["path"]
-        found = client.adapter.get(f"/v1/{root}data/{path.removeprefix(root)}")["data"]["data"]
-    return dict(found)
+        fields = client.adapter.get(f"/v1/{root}data/{path.removeprefix(root)}")["data"]["data"]
+    return dict(fields)
 
 
-def _answered(name: str, path: str, error: Any) -> SinkqlError:
-    """Return the error for what the server refused; its own words are left out where they may quote anything."""
+def _vault_error(name: str, path: str, error: Any) -> SinkqlError:
+    """Return the error for a refusal of the server, without its message, which may quote secrets."""
     from hvac import exceptions
 
     match error:
@@ -150,37 +146,37 @@ def _answered(name: str, path: str, error: Any) -> SinkqlError:
             return SinkqlError(
                 "SQ4134",
                 f'the Vault server denies access to secret "{name}"',
-                hint=f'Set VAULT_TOKEN to a token that is valid, and whose policy may read "{path}".',
+                hint=f'Set VAULT_TOKEN to a valid token whose policy allows it to read "{path}".',
             )
         case exceptions.InvalidPath():
             return SinkqlError(
                 "SQ4135",
                 f'the Vault server has nothing at "{path}" for secret "{name}"',
-                hint="Write the path as vault kv get takes it, without /data/.",
+                hint="Write the path as for vault kv get, without /data/.",
             )
         case exceptions.VaultDown() | exceptions.VaultNotInitialized():
             return SinkqlError(
                 "SQ4137",
                 f'the Vault server of secret "{name}" is sealed',
-                hint="Unseal it, and start the job again.",
+                hint="Unseal the server, and start the job again.",
             )
         case _:
             return SinkqlError(
                 "SQ4138",
-                f'the Vault server of secret "{name}" fails',
+                f'the Vault server of secret "{name}" failed',
                 detail=type(error).__name__,
-                hint="Look into the server's log.",
+                hint="Check the server's log.",
             )
 
 
 def _field(name: str, path: str, field: str, data: dict[str, Any]) -> str:
     value = data.get(field)
     if value is None:
-        known = ", ".join(sorted(data)) or "none"
+        field_names = ", ".join(sorted(data)) or "none"
         raise SinkqlError(
             "SQ4136",
             f'"{path}" of the Vault server has no field "{field}", for secret "{name}"',
-            hint=f"Its fields are: {known}.",
+            hint=f"Its fields are: {field_names}.",
         )
     return value if isinstance(value, str) else json.dumps(value)
 
@@ -190,7 +186,7 @@ _REFUSED = ("denied", "unrecognizedclient", "invalidclient", "signature", "expir
 
 
 def from_aws(name: str, id_: str, field: str | None = None) -> str:
-    """Return the secret's text, or that of a field of its JSON. Raises SQ4140 to SQ4147, ModuleNotFoundError."""
+    """Return the secret's text, or a field of its JSON. Raises SQ4140 to SQ4147 and ModuleNotFoundError."""
     import boto3  # an extra
     from botocore import exceptions
     from botocore.config import Config
@@ -213,11 +209,11 @@ def from_aws(name: str, id_: str, field: str | None = None) -> str:
     except (exceptions.NoCredentialsError, exceptions.PartialCredentialsError, exceptions.CredentialRetrievalError):
         raise SinkqlError(
             "SQ4140",
-            f'there are no AWS credentials to read secret "{name}" with',
+            f'AWS credentials to read secret "{name}" are missing',
             hint="Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY before the job starts, or AWS_PROFILE.",
         ) from None
     except exceptions.ClientError as error:
-        raise _aws_answered(name, id_, error.response) from None
+        raise _aws_error(name, id_, error.response) from None
     except (exceptions.HTTPClientError, exceptions.ConnectionError, ValueError) as error:
         raise SinkqlError(
             "SQ4142",
@@ -226,46 +222,46 @@ def from_aws(name: str, id_: str, field: str | None = None) -> str:
             hint="Check AWS_REGION, AWS_ENDPOINT_URL and the network.",
         ) from None
     except exceptions.BotoCoreError as error:
-        raise _fails(name, type(error).__name__) from None
-    return _value(name, id_, field, answer)
+        raise _aws_failure(name, type(error).__name__) from None
+    return _text_of(name, id_, field, answer)
 
 
 def _region(id_: str) -> str | None:
-    """Return the region that an ARN names, else that of AWS_REGION; None leaves it to boto3."""
+    """Return the region of an ARN, or else of AWS_REGION; with None, boto3 decides."""
     parts = id_.split(":")
     return parts[3] if parts[0] == "arn" and len(parts) > 3 else os.environ.get("AWS_REGION")
 
 
-def _aws_answered(name: str, id_: str, answer: Mapping[str, Any]) -> SinkqlError:
-    # not its message: that of a wrong signature holds the request's session token
+def _aws_error(name: str, id_: str, answer: Mapping[str, Any]) -> SinkqlError:
+    # Without the message: for a wrong signature, it contains the request's session token.
     code: str = answer.get("Error", {}).get("Code", "")
     status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode")
     if code == "ResourceNotFoundException":
         return SinkqlError(
             "SQ4144",
             f'AWS Secrets Manager has no secret "{id_}", for secret "{name}"',
-            hint="Check the id and AWS_REGION; a secret that is scheduled for deletion cannot be read.",
+            hint="Check the id and AWS_REGION. A secret that is scheduled for deletion cannot be read.",
         )
     if status in (401, 403) or any(word in code.lower() for word in _REFUSED):
         return SinkqlError(
             "SQ4143",
             f'AWS denies access to secret "{name}"',
             detail=code,
-            hint=f'Use keys that are valid, and allow them secretsmanager:GetSecretValue on "{id_}".',
+            hint=f'Use valid keys, and allow them secretsmanager:GetSecretValue on "{id_}".',
         )
-    return _fails(name, code)
+    return _aws_failure(name, code)
 
 
-def _fails(name: str, detail: str) -> SinkqlError:
+def _aws_failure(name: str, detail: str) -> SinkqlError:
     return SinkqlError(
         "SQ4147",
-        f'AWS Secrets Manager fails, for secret "{name}"',
+        f'AWS Secrets Manager failed for secret "{name}"',
         detail=detail,
-        hint="Try again; if the error stays, look it up with aws secretsmanager describe-secret.",
+        hint="Try again. If the error persists, check the secret with aws secretsmanager describe-secret.",
     )
 
 
-def _value(name: str, id_: str, field: str | None, answer: dict[str, Any]) -> str:
+def _text_of(name: str, id_: str, field: str | None, answer: dict[str, Any]) -> str:
     text = answer.get("SecretString")
     if text is None:
         try:
@@ -286,7 +282,7 @@ def _value(name: str, id_: str, field: str | None, answer: dict[str, Any]) -> st
             f'AWS secret "{id_}" has no field "{field}", for secret "{name}"',
             hint=f"Its fields are: {', '.join(sorted(fields))}."
             if isinstance(fields, dict)
-            else "Leave the field out: the secret is not a JSON object.",
+            else "Leave out the field: the secret is not a JSON object.",
         )
     value = fields[field]
     return value if isinstance(value, str) else json.dumps(value)
@@ -294,14 +290,14 @@ def _value(name: str, id_: str, field: str | None, answer: dict[str, Any]) -> st
 
 _REFERENCE_PATIENCE_S = 10.0
 _PACKAGES = {"keyring": ("keyring", "keyring"), "vault": ("hvac", "vault"), "aws_secret": ("boto3", "aws")}
-"""The package that a kind of reference needs, and the extra of SinkQL that installs it."""
+"""The package that a kind of reference needs, and SinkQL's extra that installs it."""
 
 
 def resolve(name: str, kind: str, arguments: Sequence[str], project: Path) -> str:
-    """Return the value of the secret called `name`; a relative path of a file begins in `project`.
+    """Return the value of the secret called `name`; a relative path of a file starts from `project`.
 
-    Raises SQ4110 (variable), SQ4111 (file), SQ4120 (a package is missing), SQ4121 to SQ4123 (keyring), SQ4130 to SQ4139
-    (vault), SQ4140 to SQ4147 (AWS). No error shows a value, a token or a key, or leads to a frame that holds one.
+    Raises SQ4110 (variable), SQ4111 (file), SQ4120 (missing package), SQ4121 to SQ4123 (keyring), SQ4130 to SQ4139
+    (Vault), SQ4140 to SQ4147 (AWS). No error shows a value, a token or a key, or refers to a frame with one.
     """
     try:
         return _resolve(name, kind, arguments, project)
@@ -329,7 +325,7 @@ def _resolve(name: str, kind: str, arguments: Sequence[str], project: Path) -> s
 
 
 def _missing_package(error: ModuleNotFoundError, name: str, kind: str) -> SinkqlError:
-    """Return the error for a secret whose kind needs a package that is not installed; any other is raised again."""
+    """Return the error for a package that the secret's kind needs; raise other errors again."""
     package, extra = _PACKAGES.get(kind, ("", ""))
     if not package or (error.name or "").partition(".")[0] != package:
         raise error
@@ -359,7 +355,7 @@ def _from_file(name: str, project: Path, path: str) -> str:
             "SQ4111",
             f'file "{file}" of secret "{name}" cannot be read',
             detail=reason,
-            hint="Check its path and permissions; a relative path begins in the project's folder.",
+            hint="Check its path and permissions. A relative path starts from the project's folder.",
         ) from None
 
 
@@ -370,37 +366,39 @@ def _from_keyring(name: str, service: str, entry: str) -> str:
     import keyring  # an extra, as below
     from keyring.errors import KeyringLocked, NoKeyringError
 
-    found: list[str | None] = []
-    failed: list[Exception] = []
+    passwords: list[str | None] = []
+    failures: list[Exception] = []
 
     def ask() -> None:
         try:
-            found.append(keyring.get_password(service, entry))
+            passwords.append(keyring.get_password(service, entry))
         except Exception as error:
-            failed.append(error)
+            failures.append(error)
 
-    # One that is locked may ask for its password in a window, and wait.
+    # A locked keyring may open a window for its password, and wait.
     asking = threading.Thread(target=ask, daemon=True)
     asking.start()
     asking.join(_REFERENCE_PATIENCE_S)
-    if found:
-        if found[0] is None:
+    if passwords:
+        if passwords[0] is None:
             raise SinkqlError(
                 "SQ4123",
                 f'the keyring has no password of "{entry}" in service "{service}", for secret "{name}"',
                 hint=f"Run keyring set {service} {entry}, as the user who runs the job.",
             )
-        return found[0]
-    if not failed or isinstance(failed[0], KeyringLocked):
+        return passwords[0]
+    if not failures or isinstance(failures[0], KeyringLocked):
         raise SinkqlError(
             "SQ4122",
             f'cannot read secret "{name}": the keyring is locked',
-            hint="Unlock it, and start the job again; without a desktop use AS env_var('NAME') or AS file('path').",
+            hint="Unlock it, and start the job again. Without a desktop, use AS env_var('NAME') or AS file('path').",
         )
-    none = isinstance(failed[0], NoKeyringError)
+    is_missing = isinstance(failures[0], NoKeyringError)
     raise SinkqlError(
         "SQ4121",
-        f'there is no keyring to read secret "{name}" from' if none else f'the keyring fails to return secret "{name}"',
-        detail=type(failed[0]).__name__,
-        hint="Run keyring diagnose; without a desktop use AS env_var('NAME') or AS file('path').",
+        f'this machine has no keyring to read secret "{name}"'
+        if is_missing
+        else f'the keyring could not return secret "{name}"',
+        detail=type(failures[0]).__name__,
+        hint="Run keyring diagnose. Without a desktop, use AS env_var('NAME') or AS file('path').",
     )

@@ -1,4 +1,4 @@
-"""A secret's value as a type that does not show it; what CREATE SECRET gives: a value, or where to have it from."""
+"""The value of a secret as a type that does not show it, and the input of CREATE SECRET: a value or a reference."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sinkql.script.redaction import REDACTED
 
 
 class SecretValue:
-    """A secret's text, shown by `reveal` alone: not printed, not formatted, not pickled, not in JSON."""
+    """A secret's text, which only `reveal` shows: it is not printed, formatted, pickled or written as JSON."""
 
     __slots__ = ("_text",)
 
@@ -20,7 +20,7 @@ class SecretValue:
         self._text = text
 
     def reveal(self) -> str:
-        """Return the text; for the call that needs it, never to be kept."""
+        """Return the text, for the call that needs it; never store it."""
         return self._text
 
     def __repr__(self) -> str:
@@ -30,21 +30,21 @@ class SecretValue:
         return REDACTED
 
     def __format__(self, spec: str) -> NoReturn:
-        raise TypeError("a secret's value is not formatted into text: reveal it where it is used")
+        raise TypeError("a secret's value cannot be formatted into text: reveal it only for its use")
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a secret's value is not pickled: send the secret's name")
+        raise TypeError("a secret's value cannot be pickled: send the secret's name")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SecretValue) and random.compare_digest(self._text.encode(), other._text.encode())
 
     def __hash__(self) -> NoReturn:
-        raise TypeError("a secret's value is not hashed")
+        raise TypeError("a secret's value cannot be hashed")
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What CREATE SECRET gives: a literal's value, or a reference's kind (env_var, vault, …) and arguments."""
+    """The input of CREATE SECRET: a literal's value, or a reference's kind (env_var, vault, …) and arguments."""
 
     kind: str
     value: SecretValue | None = None
@@ -52,12 +52,12 @@ class Given:
 
     @property
     def statement_value(self) -> ast.SecretValue:
-        """Return what the catalog's text of the secret says."""
+        """Return the value in the catalog's text of the secret."""
         return ast.Call(self.kind, tuple(map(ast.Text, self.arguments))) if self.value is None else ast.Text(REDACTED)
 
 
 def given(value: ast.SecretValue) -> Given:
-    """Return what a CREATE SECRET's value says; raises SQ2611 to SQ2614 as planning it does."""
+    """Return the input of CREATE SECRET for its value; raises SQ2611 to SQ2614 as planning does."""
     if isinstance(value, ast.Call) and value.refers:
         return Given(value.function, arguments=tuple(argument.value for argument in value.arguments))
     return Given("literal", SecretValue(literal_text(value)))

@@ -1,4 +1,4 @@
-"""A path → a connection of SQLite, whose rows have their columns by name."""
+"""A connection of SQLite, whose rows have their columns by name."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ BUSY_SECONDS = 30.0
 
 
 class Connection(sqlite3.Connection, store.Connection):
-    """A connection whose transactions begin where they are told to, not where the driver thinks fit."""
+    """A connection whose transactions begin explicitly, not by the driver's choice."""
 
     shared = False
 
     @classmethod
     def open(cls, path: Path | str) -> Connection:
-        """Open a file, for one thread at a time, which may be another one later."""
+        """Open a file; the connection may be used by several threads, one at a time."""
         connection = sqlite3.connect(
             path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, factory=cls
         )
-        connection.row_factory = _named
+        connection.row_factory = _named_row
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
         return connection
@@ -35,20 +35,20 @@ class Connection(sqlite3.Connection, store.Connection):
     def all(self, query: str, *values: object) -> list[Row]:
         """Return the rows of a query."""
         cursor = self.execute(query, values)
-        cursor.row_factory = None  # one type fits all of them
+        cursor.row_factory = None  # all rows have the same type
         rows = cursor.fetchall()
         return [*map(_row_type(_names(cursor)), rows)] if rows else []
 
     def clock(self) -> float:
-        """Return this machine's time: all who use the file are on it."""
+        """Return this machine's time: all users of the file are on it."""
         return time.time()
 
     def last_number(self, table: str) -> int:
-        """Return the highest number that a row of a table ever had, 0 without one."""
+        """Return the highest number that a row of a table ever had; 0 if it never had rows."""
         return int(self.scalar("SELECT seq FROM sqlite_sequence WHERE name = ?", table) or 0)
 
 
-def _named(cursor: sqlite3.Cursor, values: tuple[Any, ...]) -> Row:
+def _named_row(cursor: sqlite3.Cursor, values: tuple[Any, ...]) -> Row:
     return _row_type(_names(cursor))(values)
 
 
@@ -58,5 +58,5 @@ def _names(cursor: sqlite3.Cursor) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def _row_type(names: tuple[str, ...]) -> Callable[[tuple[Any, ...]], Row]:
-    made = namedtuple("Row", names, rename=True)  # type: ignore[misc]  # the names are those of a query
-    return made._make
+    row_class = namedtuple("Row", names, rename=True)  # type: ignore[misc]  # a query determines the names
+    return row_class._make

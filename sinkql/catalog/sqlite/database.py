@@ -1,7 +1,4 @@
-"""A path → an open catalog file, private, checked, up to date and in WAL; its transactions.
-
-A catalog file, or one in memory → a file with a copy of it at one moment.
-"""
+"""An open catalog file: private, checked, up to date and in WAL mode; its transactions and copies."""
 
 from __future__ import annotations
 
@@ -20,14 +17,15 @@ from sinkql.catalog.sqlite.private_file import check_ours, coded, create_private
 from sinkql.catalog.sqlite.schema import Layout
 from sinkql.errors import SinkqlError
 
-_KEPT = 5  # connections, while nobody uses them
+_MOST_IDLE = 5  # idle connections
 
 
 class Database:
-    """An open catalog file. Transactions at a time have a connection each, kept for the next; forks share none.
+    """An open catalog file.
 
-    Opening raises SQ4101 (not a catalog), SQ4102 (a newer one), SQ4103 (damaged), SQ4104 (locked for too long), SQ4105
-    (cannot be opened or written), SQ4114 (open to other users).
+    Concurrent transactions use separate connections, which are reused later. Forked processes open separate
+    connections. Opening raises SQ4101 (not a catalog), SQ4102 (newer version), SQ4103 (damaged), SQ4104 (locked too
+    long), SQ4105 (cannot be opened or written) and SQ4114 (open to other users).
     """
 
     def __init__(self, path: Path, layout: Layout) -> None:
@@ -39,21 +37,24 @@ class Database:
             make_private(self.path)
             self._place = _place(self.path)
             _use_wal(self.path)
-            self._bring_up_to_date(layout)
+            self._upgrade(layout)
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """Open the only transaction that may write."""
-        # One that begins by reading and writes later fails at once if another one wrote in between; one that takes the
-        # write lock first waits its turn.
+        # A transaction that reads first fails immediately if another one wrote before its write. With the write lock
+        # from the start, it waits its turn.
         with self._alone(), self._coded(), self._connected() as connection, _transaction(connection, "BEGIN IMMEDIATE"):
             yield connection
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Wait until no thread of this process writes, which takes no connection; SQLite only looks again and again."""
+        """Wait until no thread of this process writes, without a connection; SQLite would only poll."""
         if self._pid != os.getpid():
-            self._turn, self._pid = threading.Lock(), os.getpid()  # who had the other one may not be in this process
+            self._turn, self._pid = (
+                threading.Lock(),
+                os.getpid(),
+            )  # after a fork, the holder of the old lock may not exist in this process
         turn = self._turn
         if not turn.acquire(timeout=BUSY_SECONDS):
             raise locked(self.path)
@@ -64,7 +65,7 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """Open a read-only transaction, which sees one state of the file."""
+        """Open a read-only transaction over one state of the file."""
         with self._coded(), self._connected() as connection:
             try:
                 connection.execute("PRAGMA query_only = ON")
@@ -75,12 +76,12 @@ class Database:
 
     @property
     def address(self) -> Address:
-        """Return what the file is opened by."""
+        """Return the address of the file."""
         return self.path
 
     @property
     def folder(self) -> Path:
-        """Return the file's folder, where tables, logs and the state of sinks are too."""
+        """Return the file's folder, with tables, logs and the state of sinks."""
         return self.path.parent
 
     def views(self) -> AbstractContextManager[Connection]:
@@ -88,20 +89,20 @@ class Database:
         return self.read()
 
     def copy(self) -> Memory:
-        """Return a copy of what the file holds now, in memory, for one thread."""
-        found = Memory(self.address, self.folder)
+        """Return a copy of the current content in memory, for one thread."""
+        memory = Memory(self.address, self.folder)
         with self._coded(), closing(sqlite3.connect(self.path, timeout=BUSY_SECONDS)) as source:
-            source.backup(found.connection)
-        return found
+            source.backup(memory.connection)
+        return memory
 
     def damage(self) -> list[str]:
-        """Return what is wrong with the file's pages."""
+        """Return descriptions of damage to the file's pages."""
         with self.read() as connection:
-            found = connection.scalars("PRAGMA integrity_check")
-        return [f"the file is damaged: {each}" for each in found if each != "ok"]
+            messages = connection.scalars("PRAGMA integrity_check")
+        return [f"the file is damaged: {message}" for message in messages if message != "ok"]
 
     def close(self) -> None:
-        """Close the connections that are kept; the next transaction opens one again."""
+        """Close idle connections; the next transaction opens a new one."""
         with self._coded():
             idle, self._idle = self._idle, []
             for connection in idle:
@@ -109,13 +110,13 @@ class Database:
 
     @contextmanager
     def _connected(self) -> Iterator[Connection]:
-        """Lend a connection of this process to the file that is at the path now."""
+        """Yield a connection of this process to the file that currently has the path."""
         place = _place(self.path)
         if place != self._place:
             if place[0] == self._place[0]:
                 self.close()
             else:
-                self._inherited.append(self._idle)  # closing them is the other process's
+                self._inherited.append(self._idle)  # only the parent process may close them
                 self._idle = []
             self._place = place
         idle = self._idle
@@ -126,7 +127,7 @@ class Database:
         try:
             yield connection
         finally:
-            if idle is self._idle and len(idle) < _KEPT:
+            if idle is self._idle and len(idle) < _MOST_IDLE:
                 idle.append(connection)
             else:
                 connection.close()
@@ -134,7 +135,7 @@ class Database:
     def _coded(self) -> AbstractContextManager[None]:
         return coded(self.path)
 
-    def _bring_up_to_date(self, layout: Layout) -> None:
+    def _upgrade(self, layout: Layout) -> None:
         with self.read() as connection:
             version = layout.version_of(connection, self.path)
             if version == layout.version and layout.current(connection):
@@ -143,14 +144,14 @@ class Database:
             moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
             back_up(self.path, self.path.with_name(f"{self.path.name}.v{version}-{moment}.backup"))
         with self.write() as connection:
-            # Another process may have done it meanwhile.
+            # Another process may have upgraded it since the check.
             version = layout.version_of(connection, self.path)
             if version < layout.version or not layout.current(connection):
                 layout.make(connection, version)
 
 
 class Memory(Database):
-    """What a catalog holds, in memory, for one thread: a copy of the one at an address, or empty."""
+    """The content of a catalog in memory, for one thread: a copy of the catalog at an address, or empty."""
 
     def __init__(self, address: Address, folder: Path) -> None:
         self.path = Path(":memory:")
@@ -159,30 +160,30 @@ class Memory(Database):
 
     @classmethod
     def empty(cls, layout: Layout, address: Address = Path(":memory:"), folder: Path = Path()) -> Memory:
-        """Return a catalog with nothing in it."""
-        made = cls(address, folder)
-        with made.write() as connection:
+        """Return an empty catalog."""
+        memory = cls(address, folder)
+        with memory.write() as connection:
             layout.make(connection, 0)
-        return made
+        return memory
 
     @property
     def address(self) -> Address:
-        """Return what the catalog is opened by."""
+        """Return the address of the catalog."""
         return self._address
 
     @property
     def folder(self) -> Path:
-        """Return where the catalog's tables, logs and the state of sinks are."""
+        """Return the folder with the catalog's tables, logs and the state of sinks."""
         return self._folder
 
     def copy(self) -> Memory:
-        """Return a copy of it."""
-        found = Memory(self.address, self.folder)
-        self.connection.backup(found.connection)
-        return found
+        """Return a copy."""
+        memory = Memory(self.address, self.folder)
+        self.connection.backup(memory.connection)
+        return memory
 
     def close(self) -> None:
-        """Forget it."""
+        """Discard the content."""
         self.connection.close()
 
     @contextmanager
@@ -197,7 +198,7 @@ class Memory(Database):
 @contextmanager
 def _transaction(connection: Connection, begin: str) -> Iterator[None]:
     try:
-        connection.execute(begin)  # an interrupt may come right after it
+        connection.execute(begin)  # within try, as an interrupt may follow immediately
         yield
         connection.commit()
     except BaseException:
@@ -206,27 +207,27 @@ def _transaction(connection: Connection, begin: str) -> Iterator[None]:
 
 
 def _place(path: Path) -> tuple[int, int, int]:
-    """Return a value that changes when the process is another (a fork), or the file at the path is another."""
+    """Return a value that changes after a fork, or if another file has the path."""
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return os.getpid(), 0, 0
-    return os.getpid(), found.st_dev, found.st_ino
+    return os.getpid(), status.st_dev, status.st_ino
 
 
 def _use_wal(path: Path) -> None:
-    """Switch the file to WAL, which stays with it. Refuses a foreign file before changing anything in it."""
+    """Switch the file to WAL mode permanently; refuse a foreign file before changing it."""
     plain = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
     try:
         check_ours(plain, path)
         until = time.monotonic() + BUSY_SECONDS
         while plain.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
-            # Waits behind the lock of a write, where changing the mode itself fails at once.
+            # Wait for the write lock, because changing the mode fails immediately while it is held.
             plain.execute("BEGIN IMMEDIATE")
             plain.execute("COMMIT")
             try:
                 plain.execute("PRAGMA journal_mode = WAL")
-            except sqlite3.OperationalError as error:  # the next writer came in between
+            except sqlite3.OperationalError as error:  # another writer was faster
                 if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
                     raise
     finally:
@@ -234,20 +235,20 @@ def _use_wal(path: Path) -> None:
 
 
 def back_up(path: Path, target: Path, *, beside: Path | None = None) -> None:
-    """Copy a catalog file at one moment into a new one; raises as opening does, and SQ4117 as `write_copy`."""
+    """Copy a catalog file to a new file; raises as opening does, and SQ4117 as `write_copy`."""
     with coded(path), closing(sqlite3.connect(path, timeout=BUSY_SECONDS)) as source:
         check_ours(source, path)
         write_copy(source, target, beside=beside)
 
 
 def write_copy(source: sqlite3.Connection, target: Path, *, beside: Path | None = None) -> None:
-    """Write what an open catalog has into a new file.
+    """Write the content of an open catalog to a new file.
 
-    Raises SQ4117 if the new file, or what is to come `beside` it, is there already.
+    Raises SQ4117 if the new file, or the folder `beside` it, exists.
     """
-    for each in (target, beside):
-        if each is not None and each.exists():
-            raise SinkqlError("SQ4117", f'file "{each}" already exists', hint="Name another file.")
+    for path in (target, beside):
+        if path is not None and path.exists():
+            raise SinkqlError("SQ4117", f'file "{path}" already exists', hint="Name another file.")
     with coded(target):
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         create_private(target)

@@ -1,6 +1,6 @@
-"""A catalog file → names of its items, at once: read as they stand there, nothing is planned or checked.
+"""Read the names of items from a catalog file quickly, without planning or checking them.
 
-For what must answer while a user types in another program: it imports nothing that parses or plans.
+It serves completion in a user's shell, so it imports nothing that parses or plans.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _QUERY = "SELECT database_name, schema_name, name FROM items WHERE kind = ? ORDE
 
 
 def item_names(path: Path, *kinds: str) -> list[str]:
-    """Return the names of items of some kinds; none where there is no catalog that can be read."""
+    """Return the names of items of some kinds; an empty list if no catalog can be read."""
     if not path.is_file():
         return []
     try:
@@ -32,7 +32,7 @@ def item_names(path: Path, *kinds: str) -> list[str]:
 
 
 def as_typed(rows: Iterable[tuple[Any, ...]]) -> list[str]:
-    """Return names as they are typed, of rows of a database, a schema and a name."""
+    """Return names as users type them, from rows of database, schema and name."""
     return [
         _spelled(name) if (database, schema) in _DEFAULT else f"{_spelled(schema)}.{_spelled(name)}"
         for database, schema, name in rows

@@ -1,4 +1,4 @@
-"""A path → a SQLite file that is private and a catalog's, or a coded error: what needs no open catalog."""
+"""Check that a SQLite file is private and a catalog, create it, and convert its errors; no open catalog is needed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UNWRITABLE = ("unable to open", "readonly database", "disk I/O")
 
 @contextmanager
 def coded(path: Path) -> Iterator[None]:
-    """Turn errors of SQLite and the system about a file into coded ones."""
+    """Convert errors of SQLite and the operating system about a file to coded errors."""
     try:
         yield
     except (sqlite3.DatabaseError, OSError) as error:
@@ -29,14 +29,14 @@ def coded(path: Path) -> Iterator[None]:
 
 
 def make_private(path: Path) -> None:
-    """Create folder and file for their owner alone, where SQLite would let everybody read them."""
+    """Create folder and file for their owner only; SQLite would let all users read them."""
     make_private_folder(path.parent)
     if not path.exists():
         create_private(path)
 
 
 def make_private_folder(folder: Path) -> None:
-    """Create a folder for its owner alone; a project's folder may not be open to others (SQ4114)."""
+    """Create a folder for its owner only; raise SQ4114 if a project's folder is open to others."""
     if not folder.exists():
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if folder.name == FOLDER:
@@ -44,35 +44,35 @@ def make_private_folder(folder: Path) -> None:
 
 
 def _check_folder(folder: Path) -> None:
-    """Refuse a folder that others may use or own (SQ4114): they could put their files in the place of the catalog's."""
-    found = folder.stat()
-    if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+    """Refuse a folder that others may use or own (SQ4114), because they could replace the catalog's files."""
+    status = folder.stat()
+    if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise SinkqlError(
             "SQ4114", f'folder "{folder}" is open to other users', hint=f"Run chmod 700 {shlex.quote(str(folder))}."
         )
-    if found.st_uid != os.geteuid():
+    if status.st_uid != os.geteuid():
         raise SinkqlError(
             "SQ4114",
             f'folder "{folder}" belongs to another user',
-            hint=f"Run sinkql as that user, give the folder and what is in it to yourself with chown -R, or {ANOTHER}.",
+            hint=f"Run sinkql as that user, take ownership of the folder with chown -R, or {ANOTHER}.",
         )
 
 
 def create_private(path: Path) -> None:
-    """Create an empty file for its owner alone."""
+    """Create an empty file for its owner only."""
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
 
 
 def check_ours(plain: sqlite3.Connection, path: Path) -> None:
-    """Refuse a file of another program (SQ4101), and one that others may use (SQ4114)."""
-    # The file is not opened here: closing it would end the locks that other connections of this process hold.
-    if 0 < path.stat().st_size < _SMALLEST:  # which SQLite may take for an empty file
-        raise _foreign(path)
-    # In this order: another process that makes the file its catalog writes both in one transaction.
+    """Refuse a file of another program (SQ4101), and a file that others may use (SQ4114)."""
+    # The file is not opened here: closing it would release the locks of other connections in this process.
+    if 0 < path.stat().st_size < _SMALLEST:  # SQLite may treat it as an empty file
+        raise _foreign_error(path)
+    # In this order: another process that creates a catalog in the file writes both in one transaction.
     (count,) = plain.execute("SELECT count(*) FROM sqlite_master").fetchone()
     (ours,) = plain.execute("PRAGMA application_id").fetchone()
     if ours != APPLICATION_ID and count:
-        raise _foreign(path)
+        raise _foreign_error(path)
     if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise SinkqlError(
             "SQ4114",
@@ -82,7 +82,7 @@ def check_ours(plain: sqlite3.Connection, path: Path) -> None:
 
 
 def version_of(path: Path) -> int:
-    """Return the version of a catalog file that is there; raises as opening does."""
+    """Return the version of an existing catalog file; raises as opening does."""
     with coded(path):
         plain = sqlite3.connect(path, timeout=BUSY_SECONDS)
         try:
@@ -93,12 +93,12 @@ def version_of(path: Path) -> int:
 
 
 def locked(path: Path, reason: str | None = None) -> LateError:
-    """Return the error for a catalog whose turn to write does not come."""
+    """Return the error for a catalog whose write lock is not released."""
     return LateError(
         "SQ4104",
         f'catalog file "{path}" is locked by another process',
         detail=reason,
-        hint="Try again; if the error stays, look for a program that keeps the file open.",
+        hint="Try again. If the error persists, look for a program that keeps the file open.",
     )
 
 
@@ -107,33 +107,32 @@ def _error(error: BaseException, path: Path) -> SinkqlError:
     if isinstance(error, sqlite3.OperationalError) and "locked" in reason:
         return locked(path, reason)
     if "not a database" in reason:
-        return _foreign(path)
+        return _foreign_error(path)
     if disk_full(error) is not None:
         return SinkqlError(
             "SQ4105",
-            f'no room is left for catalog file "{path}"',
+            f'could not write catalog file "{path}": no space left on device',
             detail=reason,
-            hint=f"Make room on that disk, or {ANOTHER}. A running sink goes on by itself.",
+            hint=f"Free space on that disk, or {ANOTHER}. Running sinks continue automatically.",
         )
     if isinstance(error, OSError) or any(word in reason for word in _UNWRITABLE):
         return SinkqlError(
             "SQ4105",
             f'catalog file "{path}" cannot be written',
             detail=reason,
-            hint=f"Check that its folder exists and is yours, and that the disk is not full; or {ANOTHER}.",
+            hint=f"Check that you own its folder and that the disk is not full, or {ANOTHER}.",
         )
     return SinkqlError(
         "SQ4103",
         f'catalog file "{path}" is damaged',
         detail=reason,
-        hint="Restore a backup of it. An upgrade leaves one beside the file.",
+        hint="Restore a backup of it. Upgrades create one beside the file.",
     )
 
 
-def _foreign(path: Path) -> SinkqlError:
+def _foreign_error(path: Path) -> SinkqlError:
     return SinkqlError(
         "SQ4101",
         f'file "{path}" is not a SinkQL catalog',
-        hint=f"Name another file with --catalog or {VARIABLE}; without either it is .sinkql/catalog.db of the working "
-        "folder.",
+        hint=f"Name another file with --catalog or {VARIABLE}; the default is .sinkql/catalog.db in this folder.",
     )

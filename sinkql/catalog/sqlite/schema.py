@@ -1,10 +1,8 @@
-"""The tables of the catalog, in SQLite's SQL. Whoever changes them adds an upgrade to `layout`.
+"""The tables, views and triggers of a catalog file, and their creation and upgrades.
 
-The tables and views that a catalog file has; a new or an older file → one that has them.
-
-The number `user_version` of a file says which tables it has: it grows with each release that changes them, and such a
-release brings an upgrade from the number before to its own. Views and triggers hold no data and have no number: they
-are created again in every file where their text is not that of the program.
+The tables are in SQLite's SQL. A change of them needs an upgrade in `layout`. A file's `user_version` identifies its
+tables: each release that changes them increases it, and has an upgrade from the previous number. Views and triggers
+hold no data and have no number. They are created again in each file in which their text differs from the program's.
 """
 
 from __future__ import annotations
@@ -22,9 +20,8 @@ from sinkql.catalog.sqlite.connection import Connection
 from sinkql.errors import SinkqlError
 
 TABLES = (
-    # One row a catalog: its id (part of what secrets are bound to), a number that grows with every change of items or
-    # settings, by which other processes see that what they have read is old, and the digest of the views that the
-    # items' details were written for.
+    # One row: the catalog's id, to which secrets are bound; a number that every change of items or settings increases,
+    # so that other processes notice the change; and the digest of the views for which items' details were written.
     """
     CREATE TABLE identity (
       catalog_id TEXT NOT NULL PRIMARY KEY,
@@ -32,7 +29,7 @@ TABLES = (
       detailed_for TEXT NOT NULL
     )
     """,
-    # `planned_for` says with what an item was planned last, and that it could be; it is empty where it could not.
+    # `planned_for` is a hash of the inputs of the last successful plan of an item; empty if planning failed.
     """
     CREATE TABLE items (
       number INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
@@ -51,8 +48,7 @@ TABLES = (
       owner TEXT NOT NULL
     )
     """,
-    # `sub_id` is a column's position, from 1, and 0 for the item itself. Built-in items, which have no row, have ids
-    # too.
+    # `sub_id` is a column's position, from 1, and 0 for the item. Built-in items have ids too, but no row.
     """
     CREATE TABLE comments (
       item_id TEXT NOT NULL,
@@ -61,7 +57,7 @@ TABLES = (
       PRIMARY KEY (item_id, sub_id)
     )
     """,
-    # One row a change of an item, which `row` and `operation` write with it.
+    # One row per change of an item, which `row` and `operation` write with it.
     """
     CREATE TABLE audit_events (
       number INTEGER NOT NULL PRIMARY KEY,
@@ -114,8 +110,8 @@ TABLES = (
       changed_at TEXT NOT NULL
     )
     """,
-    # `expires` is in seconds since 1970; `process` tells processes of one pid apart. A released lease has no owner, but
-    # keeps its epoch.
+    # `expires` is in seconds since 1970; `process` distinguishes processes with one pid. A released lease has no owner,
+    # but keeps its epoch.
     """
     CREATE TABLE leases (
       sink_id TEXT NOT NULL PRIMARY KEY,
@@ -169,8 +165,7 @@ TABLES = (
       committed_at TEXT NOT NULL
     )
     """,
-    # How far sinks are in their sources, by the names that offsets are kept under, and captures in their servers (by
-    # the source's id, under no name), as JSON.
+    # The lag of sinks by source name, and of captures by the source's id, as JSON.
     """
     CREATE TABLE measures (
       id TEXT NOT NULL PRIMARY KEY,
@@ -178,8 +173,8 @@ TABLES = (
       measured_at TEXT NOT NULL
     )
     """,
-    # What compactions of a sink's table did, all in all; `problem` is why the last one failed. The OPTIMIZE SINK of a
-    # sink have numbers: the last one that was `asked` for, that was `begun`, and that is `done`, with its outcome.
+    # The totals of all compactions of a sink's table; `problem` is the error of the last one. Each OPTIMIZE SINK has a
+    # number: the last `asked`, `begun` and `done` number, with its outcome.
     """
     CREATE TABLE maintenance (
       sink_id TEXT NOT NULL PRIMARY KEY,
@@ -196,15 +191,15 @@ TABLES = (
       outcome TEXT
     )
     """,
-    # How far sources are read at each tick of the timeline, as JSON.
+    # The offsets of sources at each tick of the timeline, as JSON.
     """
     CREATE TABLE ticks (
       number INTEGER NOT NULL PRIMARY KEY,
       tick TEXT NOT NULL
     )
     """,
-    # What those who run sinks, capture sources and ask for something leave for each other, by the id of the sink or the
-    # source, where hosts share the catalog.
+    # Messages between processes that run sinks, capture sources or make requests, by the id of the sink or source, if
+    # hosts share the catalog.
     """
     CREATE TABLE notes (
       owner TEXT NOT NULL,
@@ -216,32 +211,29 @@ TABLES = (
 )
 
 NAMES = tuple(name for table in TABLES for name in re.findall(r"CREATE TABLE (\w+)", table))
-"""The names of the tables, each after those that it refers to."""
+"""The names of the tables, each after the tables that it refers to."""
 
 
-APPLICATION_ID = 0x53514C31  # "SQL1": what file(1) and we ourselves know the file by
+APPLICATION_ID = 0x53514C31  # "SQL1": identifies the file for file(1) and for SinkQL
 Upgrade = Callable[[store.Connection], None]
 
 
 def _keep_plain_numerics(connection: store.Connection) -> None:
-    """Have the views that are there keep the types of their columns: computed numerics were plain ones in version 1."""
+    """Keep the column types of existing views: version 1 had no scale for computed numerics."""
     for row in connection.all("SELECT id, facts FROM items WHERE kind IN ('VIEW', 'MATERIALIZED VIEW')"):
         facts = {**json.loads(row.facts), "plain_numerics": True}
         connection.execute("UPDATE items SET facts = ? WHERE id = ?", (json.dumps(facts), row.id))
 
 
 UPGRADES: tuple[Upgrade, ...] = (_keep_plain_numerics,)
-"""What makes a catalog of version 1 one of version 2, and so on, in SQLite and Postgres alike; one that was released
-never changes.
-"""
+"""The upgrades from version 1 to 2 and so on, for SQLite and Postgres; a released upgrade never changes."""
 VERSION = 1 + len(UPGRADES)
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What a catalog file has besides its rows.
-
-    `derived` are the CREATE statements of its views and triggers by their names.
+    """The tables, views and triggers of a catalog file; `derived` holds CREATE statements of views and triggers by
+    name.
     """
 
     derived: Mapping[str, str]
@@ -249,32 +241,32 @@ class Layout:
 
     @property
     def version(self) -> int:
-        """Return the version of the files that have these tables."""
+        """Return the version of files with these tables."""
         return 1 + len(self.upgrades)
 
     @property
     def digest(self) -> str:
-        """Return a hash of these views and triggers."""
+        """Return a hash of the views and triggers."""
         return hashlib.sha256(json.dumps(dict(self.derived), sort_keys=True).encode()).hexdigest()[:16]
 
     def version_of(self, connection: Connection, path: Path) -> int:
-        """Return the version of a file, 0 for an empty one; raises SQ4102 for one that is too new."""
+        """Return the version of a file; 0 for an empty file. Raises SQ4102 for a newer version."""
         version = int(connection.scalar("PRAGMA user_version"))
         if version > self.version:
             raise SinkqlError(
                 "SQ4102",
                 f'catalog file "{path}" was written by a newer SinkQL',
-                detail=f"its version is {version}, the newest that this one knows is {self.version}",
+                detail=f"its version is {version}, this SinkQL supports up to {self.version}",
                 hint="Upgrade with pip install --upgrade sinkql.",
             )
         return version
 
     def current(self, connection: Connection) -> bool:
-        """Tell whether a file of this version has these views and triggers, word for word."""
+        """Return whether a file of this version has exactly these views and triggers."""
         return _derived(connection) == self.derived
 
     def make(self, connection: Connection, version: int) -> None:
-        """Bring a file of a version up to date within a transaction."""
+        """Create the content of an empty file, or upgrade it from a version, in a transaction."""
         for name, statement in _derived(connection).items():
             connection.execute(f'DROP {statement.split(maxsplit=2)[1]} "{name}"')
         if version == 0:

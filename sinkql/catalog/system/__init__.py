@@ -1,18 +1,23 @@
-"""The system relations: views of the catalog file that answer for the dialect's mz_*, pg_* and information_schema.
+"""The system relations `mz_*`, `pg_*` and `information_schema`, as views of the catalog file, and queries over them.
 
-* `relation`: one relation, its columns and the SQL behind them; `pg_type`: the dialect's types as clients know them.
-* `relation`: databases, schemas and owners as SQL.
-* `mz_catalog`, `mz_internal`, `pg_catalog`, `information_schema`: the relations of each schema.
-* `audit`: what writes down a change of an item.
-* `properties`: what of a planned item is written into the file for the relations to show.
-* `system_names`: whether a query is over system relations.
-* `view`: SQLite's SQL over the views, where SinkQL itself has written it.
-* `query`: SELECT over system relations: `resolve` rewrites what only Postgres's tools write, `resolve` ties
-  names to views and columns, `to_sqlite` makes SQLite's SQL of its clauses, `expression` of its
-  expressions, `function` what SQLite calls to compute them.
-* `item`: system relations as items that any query reads; `general`: a query for which `to_sqlite` has no form is any
-  query.
-* `function`: functions that are computed only here; `function`: those that clients call.
+* `relation`: Defines a system relation, with its columns and the SQL behind them.
+* `pg_type`: The types of the dialect as Postgres clients know them.
+* `mz_catalog`: The relations of `mz_catalog`.
+* `mz_internal`: The relations of `mz_internal`.
+* `pg_catalog`: The relations of `pg_catalog`.
+* `information_schema`: The relations of `information_schema`.
+* `properties`: Extracts the details of a planned item that the relations show.
+* `audit`: Records changes of items.
+* `system_names`: Finds out whether a query reads system relations.
+* `query`: Runs a SELECT over system relations in SQLite.
+* `resolve`: Rewrites Postgres-only syntax, and resolves names to views and columns.
+* `to_sqlite`: Converts the clauses of a query to SQLite's SQL.
+* `expression`: Converts expressions to SQLite's, or to functions that SQLite calls.
+* `function`: The functions of a query that SQLite calls, including the functions of Postgres clients.
+* `general`: Runs a query that SQLite cannot run like any other query.
+* `item`: System relations as items that any query can read.
+* `show`: The queries and conditions of SHOW.
+* `view`: Runs SinkQL's SQLite queries over the views.
 """
 
 from __future__ import annotations
@@ -30,10 +35,10 @@ from sinkql.catalog.system.relation import SYSTEM_ITEMS, SYSTEM_SCHEMAS, Relatio
 
 _FIRST_OID = 30_000
 ON_PATH = ("mz_catalog", "pg_catalog")
-"""The schemas whose relations are found by a name alone."""
+"""The schemas whose relations need no schema name."""
 
 RELATIONS: Mapping[tuple[str, str], Relation] = MappingProxyType(
-    {(each.schema, each.name): each for each in (*ITEMS, *INTERNAL, *POSTGRES, *INFORMATION)}
+    {(entry.schema, entry.name): entry for entry in (*ITEMS, *INTERNAL, *POSTGRES, *INFORMATION)}
 )
 """All system relations by schema and name."""
 
@@ -43,16 +48,16 @@ def relation_id(relation: Relation) -> str:
     return f"s{_FIRST_OID + list(RELATIONS).index((relation.schema, relation.name))}"
 
 
-def _relations_themselves() -> str:
+def _system_items_view() -> str:
     rows = [
         [
-            relation_id(each),
+            relation_id(system_relation),
             _FIRST_OID + number,
-            SYSTEM_SCHEMAS[each.schema],
-            each.name,
-            [{"name": column.name, "type": column.type} for column in each.columns],
+            SYSTEM_SCHEMAS[system_relation.schema],
+            system_relation.name,
+            [{"name": column.name, "type": column.type} for column in system_relation.columns],
         ]
-        for number, each in enumerate(RELATIONS.values())
+        for number, system_relation in enumerate(RELATIONS.values())
     ]
     names = ("id", "oid", "schema_id", "name", "columns")
     outputs = ", ".join(f"json_extract(r.value, '$[{place}]') AS {name}" for place, name in enumerate(names))
@@ -61,8 +66,8 @@ def _relations_themselves() -> str:
 
 LAYOUT = Layout(
     {
-        SYSTEM_ITEMS.strip('"'): _relations_themselves(),
+        SYSTEM_ITEMS.strip('"'): _system_items_view(),
         **{relation.view: relation.create() for relation in RELATIONS.values()},
     }
 )
-"""What this release gives to a catalog file: its tables and the system relations."""
+"""The tables, views and triggers of this release's catalog files."""

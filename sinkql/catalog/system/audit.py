@@ -1,4 +1,4 @@
-"""A change of an item → its row of audit_events, in the same transaction."""
+"""Record changes of items as rows of `audit_events`, in the same transaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trees of expressions → SQLite's expressions: what it computes as Postgres does itself, all else as a function."""
+"""Convert expression trees to SQLite's expressions, or to functions if SQLite computes differently from Postgres."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from sinkql.planner.query.aggregate.aggregate import Calls
 SUPPORTED = "Use joins, subqueries, GROUP BY, ORDER BY, and the expressions that views may have."
 ORDERED = ("text", "boolean", "smallint", "integer", "bigint", "date", "timestamp", "timestamptz", "uuid", "real",
            "double precision")  # fmt: skip
-"""Types whose values SQLite orders, and takes for equal, as Postgres does."""
+"""Types whose values SQLite orders and compares as Postgres does."""
 
 
 class SqliteExpressions:
-    """Give the trees of one SELECT as SQLite computes them.
+    """The conversion of one SELECT's expression trees.
 
-    A tree refers to what SQLite computes by names, which `atom` gives, and to aggregates by those that `calls` has.
+    A tree refers to SQLite expressions by names from `atom`, and to aggregates by their names in `calls`.
     """
 
     def __init__(self, calls: Calls, functions: Functions) -> None:
@@ -33,7 +33,7 @@ class SqliteExpressions:
         self._atoms: dict[str, exp.Expr] = {}
 
     def atom(self, sql: exp.Expr, type_: Type, span: Span) -> Typed:
-        """Return a reference to what SQLite computes."""
+        """Return a reference to an expression that SQLite computes."""
         name = sql.sql("sqlite", identify=True)
         self._atoms[name] = sql
         return column(name, type_, nullable=True, span=span)
@@ -53,66 +53,67 @@ class SqliteExpressions:
                 return self.sql(tree.operand)
             case logical.Call() if tree.function in ("AND(boolean…)", "OR(boolean…)"):
                 class_ = exp.And if tree.function.startswith("AND") else exp.Or
-                found = self.sql(tree.arguments[0])
-                for each in tree.arguments[1:]:
-                    found = class_(this=exp.paren(found), expression=exp.paren(self.sql(each)))
-                return exp.paren(found)
+                condition = self.sql(tree.arguments[0])
+                for argument in tree.arguments[1:]:
+                    condition = class_(this=exp.paren(condition), expression=exp.paren(self.sql(argument)))
+                return exp.paren(condition)
             case logical.Call() if tree.function == "NOT(boolean)":
                 return exp.Not(this=exp.paren(self.sql(tree.arguments[0])))
             case logical.Call() if tree.function == "IS NULL(any)":
                 return exp.paren(exp.Is(this=exp.paren(self.sql(tree.arguments[0])), expression=exp.Null()))
-            case logical.Call() if tree.function in _COMPARED and all(_plain(each) for each in tree.arguments):
-                left, right = (exp.paren(self.sql(each)) for each in tree.arguments)
+            case logical.Call() if tree.function in _COMPARED and all(
+                _is_plain(argument) for argument in tree.arguments
+            ):
+                left, right = (exp.paren(self.sql(argument)) for argument in tree.arguments)
                 return exp.paren(_COMPARED[tree.function](this=left, expression=right))
         return self._computed(tree)
 
     def _reference(self, name: str) -> exp.Expr:
-        known = self._atoms.get(name)
-        if known is not None:
-            return known.copy()
-        call = next(each for each in self._calls.aggregates if each.name == name)
+        atom = self._atoms.get(name)
+        if atom is not None:
+            return atom.copy()
+        call = next(aggregate for aggregate in self._calls.aggregates if aggregate.name == name)
         arguments: list[exp.Expr] = [exp.Star()]
         if call.argument is not None:
-            self._check_aggregate(call)
+            self._check_aggregate(call, call.argument)
             arguments = [self.sql(call.argument)]
         if call.distinct:
             arguments = [exp.Distinct(expressions=arguments)]
-        own = SUMS.get(call.type.name) if call.function == "sum" else None
-        return exp.Anonymous(this=own[0] if own else call.function, expressions=arguments)
+        sum_function = SUMS.get(call.type.name) if call.function == "sum" else None
+        return exp.Anonymous(this=sum_function[0] if sum_function else call.function, expressions=arguments)
 
-    def _check_aggregate(self, call: logical.AggregateCall) -> None:
-        assert call.argument is not None
+    def _check_aggregate(self, call: logical.AggregateCall, argument: logical.Expression) -> None:
         if call.function in ("min", "max") or call.distinct:
-            name = call.argument.type.name
+            name = argument.type.name
             if name not in ORDERED:
                 message = f"{call.function}() of {name} is not supported over system relations"
-                raise NoFormError("SQ2284", message, call.argument.span, hint=SUPPORTED)
+                raise NoFormError("SQ2284", message, argument.span, hint=SUPPORTED)
 
     def _computed(self, tree: logical.Expression) -> exp.Expr:
-        below = tuple(map(self._cut, children(tree)))
+        below = tuple(map(self._replace_forms, children(tree)))
         tree = with_children(tree, below)
-        columns = list(dict.fromkeys((each.name, each.type) for each in _references(tree)))
+        columns = list(dict.fromkeys((reference.name, reference.type) for reference in _references(tree)))
         name = self._functions.add(tree, columns)
-        return exp.Anonymous(this=name, expressions=[self._reference(each) for each, _ in columns])
+        return exp.Anonymous(this=name, expressions=[self._reference(reference) for reference, _ in columns])
 
-    def _cut(self, tree: logical.Expression) -> logical.Expression:
-        """Return a tree with a reference in the place of what has a function of its own."""
+    def _replace_forms(self, tree: logical.Expression) -> logical.Expression:
+        """Replace the parts of a tree that have functions in `FORMS` by references."""
         if isinstance(tree, logical.Call) and tree.function in FORMS:
             return self.atom(self.sql(tree), tree.type, tree.span).tree
-        return with_children(tree, tuple(map(self._cut, children(tree))))
+        return with_children(tree, tuple(map(self._replace_forms, children(tree))))
 
 
 def _widens(cast: logical.Cast) -> bool:
     return types.INTEGER_DIGITS[cast.type.name] >= types.INTEGER_DIGITS[cast.operand.type.name]
 
 
-def _plain(tree: logical.Expression) -> bool:
-    """Tell whether SQLite compares values of a type as Postgres does, and has literals for them."""
+def _is_plain(tree: logical.Expression) -> bool:
+    """Return whether SQLite compares values of a type as Postgres does, and has literals for them."""
     return tree.type.name in _LITERALS
 
 
 def _references(tree: logical.Expression) -> Iterator[logical.Reference]:
-    return (each for each in walk(tree) if isinstance(each, logical.Reference))
+    return (node for node in walk(tree) if isinstance(node, logical.Reference))
 
 
 def _number(text: str) -> exp.Expr:

@@ -1,8 +1,8 @@
-"""Values of the catalog file as SinkQL's evaluator takes them, and the functions of a query that SQLite calls.
+"""The functions of a query over system relations that SQLite calls.
 
-Functions of the list that a query over the catalog alone computes in Python: regular expressions, texts of jsonb.
-
-The functions of Postgres that its tools call when they list relations, for SQLite to run.
+They compute expressions with SinkQL's evaluator, which needs values converted from and to SQLite's. They include
+functions that only these queries compute in Python, for example regular expressions, and the functions of Postgres
+clients.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _STORED = {
     "oid": types.BIGINT, "uint2": types.BIGINT, "uint4": types.BIGINT, "uint8": types.BIGINT,
     "mz_timestamp": types.BIGINT,
 }  # fmt: skip
-"""Types of Postgres's catalogs and of the dialect that are numbers here."""
+"""Types of Postgres's catalogs and of the dialect that SinkQL stores as numbers."""
 _NAN = "NaN"
-"""SQLite makes NULL of NaN, and orders every text above all numbers, as Postgres orders NaN."""
+"""NaN as text: SQLite would convert NaN to NULL, and orders texts above all numbers, as Postgres orders NaN."""
 _TYPES = frozenset((*types.TYPE_NAMES.values(), types.UNKNOWN))
 _Columns = Sequence[tuple[str, Type]]
 
@@ -44,7 +44,7 @@ def stored_type(name: str) -> Type:
 
 
 def shown(value: Any, type_: Type) -> Any:
-    """Return a value of SQLite's as a query gives it."""
+    """Return a value of SQLite's as the query's result has it."""
     if value is None:
         return None
     match type_.name:
@@ -60,13 +60,13 @@ def shown(value: Any, type_: Type) -> Any:
             return value
 
 
-def known(type_: Type) -> bool:
-    """Tell whether a type is one of SinkQL's."""
+def is_known_type(type_: Type) -> bool:
+    """Return whether SinkQL has a type."""
     return type_.name == "numeric" or type_ in _TYPES
 
 
-def taken(type_: Type) -> Callable[[Any], Any]:
-    """Return what makes a value of the evaluator's of one of SQLite's."""
+def from_sqlite(type_: Type) -> Callable[[Any], Any]:
+    """Return the function that converts a SQLite value to the evaluator's."""
     match type_.name:
         case "boolean":
             return bool
@@ -80,8 +80,8 @@ def taken(type_: Type) -> Callable[[Any], Any]:
             return lambda value: value
 
 
-def _given(value: Any, type_: Type) -> Any:
-    """Return a value of the evaluator's as SQLite holds it."""
+def _to_sqlite(value: Any, type_: Type) -> Any:
+    """Return a value of the evaluator's in the form that SQLite stores."""
     match type_.name:
         case "boolean":
             return int(value)
@@ -90,7 +90,7 @@ def _given(value: Any, type_: Type) -> Any:
         case "timestamp" | "timestamptz":
             return value.isoformat(" ", "microseconds")
         case "date":
-            return value.isoformat()  # %Y does not fill up the years before 1000
+            return value.isoformat()  # %Y does not pad the years before 1000
         case "real" | "double precision" if math.isnan(value):
             return _NAN
         case _:
@@ -100,60 +100,60 @@ def _given(value: Any, type_: Type) -> Any:
 def _function(tree: logical.Expression, names: Sequence[str]) -> Callable[[Any], Any] | None:
     if not isinstance(tree, logical.Call) or tree.function not in FORMS:
         return evaluate.function_of(tree, names)
-    operands = [evaluate.function_of(each, names) for each in tree.arguments]
-    known = [each for each in operands if each is not None]
-    return FORMS[tree.function](tree, known) if len(known) == len(operands) else None
+    operands = [evaluate.function_of(argument, names) for argument in tree.arguments]
+    functions = [argument for argument in operands if argument is not None]
+    return FORMS[tree.function](tree, functions) if len(functions) == len(operands) else None
 
 
 class UnsureValueError(SinkqlError):
-    """A value of a row is not sure to be what Postgres gives."""
+    """A row has a value for which the evaluator cannot guarantee Postgres's result."""
 
 
 @dataclass
 class Functions:
-    """What a query computes by SinkQL's own evaluator, as functions for SQLite; and what went wrong in one of them."""
+    """The functions that SQLite calls for a query, computed by SinkQL's evaluator, and the error of a call."""
 
     error: SinkqlError | None = None
     _scalars: dict[tuple[logical.Expression, tuple[str, ...]], Callable[..., Any]] = field(default_factory=dict)
     _one: Span | None = None
 
     def add(self, tree: logical.Expression, columns: _Columns) -> str:
-        """Return the name of the function that computes a tree over these columns; raises SQ2284 where none can."""
+        """Return the name of the function that computes a tree over these columns; raise SQ2284 if impossible."""
         names = tuple(name for name, _ in columns)
         key = (tree, names)
         if key not in self._scalars:
             value = _function(tree, names)
             if value is None:
                 message = "this expression is not supported over system relations"
-                raise NoFormError("SQ2284", message, tree.span, hint="Use another one, or compute it elsewhere.")
-            self._scalars[key] = self._called(value, tree, columns)
+                raise NoFormError("SQ2284", message, tree.span, hint="Use another expression, or compute it elsewhere.")
+            self._scalars[key] = self._as_call(value, tree, columns)
         return f"sinkql_{list(self._scalars).index(key)}"
 
     def only_one(self, span: Span) -> str:
-        """Return the name of the aggregate that gives the one row of a subquery."""
+        """Return the name of the aggregate that returns the only row of a subquery."""
         self._one = span
         return "sinkql_one"
 
-    def _called(self, value: Callable[[Any], Any], tree: logical.Expression, columns: _Columns) -> Callable[..., Any]:
-        takes, type_ = [taken(each) for _, each in columns], tree.type
+    def _as_call(self, value: Callable[[Any], Any], tree: logical.Expression, columns: _Columns) -> Callable[..., Any]:
+        takes, type_ = [from_sqlite(type_of_column) for _, type_of_column in columns], tree.type
 
         def call(*arguments: Any) -> Any:
             try:
                 row = tuple(None if x is None else take(x) for take, x in zip(takes, arguments, strict=True))
-                found = value(row)
-                return None if found is None else _given(found, type_)
+                result = value(row)
+                return None if result is None else _to_sqlite(result, type_)
             except SinkqlError as error:
                 self.error = error
                 raise
             except evaluate.NotEvaluableError:
-                message = "this expression is not supported over system relations for a value that it meets"
+                message = "this expression is not supported over system relations for one of its values"
                 self.error = UnsureValueError("SQ2284", message, tree.span)
                 raise
 
         return call
 
     def register(self, connection: sqlite3.Connection) -> None:
-        """Make the functions known to a connection."""
+        """Register the functions in a connection."""
         for number, ((_, names), call) in enumerate(self._scalars.items()):
             connection.create_function(f"sinkql_{number}", len(names), call)
         if self._one is not None:
@@ -170,7 +170,7 @@ class Functions:
 
 
 class _One:
-    """The one value that there is."""
+    """An aggregate of a single value."""
 
     def __init__(self, too_many: Callable[[], None]) -> None:
         self._values: list[Any] = []
@@ -186,7 +186,7 @@ class _One:
 
 
 class _NumericSum:
-    """The sum of numerics, which are texts here."""
+    """The sum of numerics, which are stored as texts."""
 
     def __init__(self) -> None:
         self._total: Decimal | None = None
@@ -200,7 +200,7 @@ class _NumericSum:
 
 
 class _FloatSum:
-    """The sum of floats, of which SQLite's own leaves out NaN."""
+    """The sum of floats including NaN, which SQLite's sum ignores."""
 
     def __init__(self) -> None:
         self._total: float | None = None
@@ -218,7 +218,7 @@ SUMS: Mapping[str, tuple[str, type[_NumericSum | _FloatSum]]] = {
     "numeric": ("sinkql_sum", _NumericSum),
     "double precision": ("sinkql_float_sum", _FloatSum),
 }
-"""By type: the aggregate of sums that SQLite has not."""
+"""Sums that SQLite does not have, by type."""
 
 
 def _matches(flags: re.RegexFlag) -> Make:
@@ -228,9 +228,9 @@ def _matches(flags: re.RegexFlag) -> Make:
             return None
         java = read_regex(pattern.value).java
         if r"\p{" in java:
-            return None  # a class of all letters, which Python's expressions do not have
-        found = re.compile(java.replace(r"\z", r"\Z"), flags)
-        return strict(lambda text, _: found.search(text) is not None)(call, operands)
+            return None  # Python's regular expressions have no Unicode classes
+        regex = re.compile(java.replace(r"\z", r"\Z"), flags)
+        return strict(lambda text, _: regex.search(text) is not None)(call, operands)
 
     return make
 
@@ -242,11 +242,11 @@ FORMS: Mapping[str, Make] = MappingProxyType(
         **dict.fromkeys(("->>(jsonb,text)", "->>(jsonb,integer)"), strict(member_text)),
     }
 )
-"""By the ids of `logical.function`'s list."""
+"""Functions that are computed in Python, by the ids of `logical.function`."""
 
 
 DIALECT_VERSION = f"PostgreSQL 9.5 on SinkQL {__version__}"
-"""What version() says: tools look for the number of the Postgres whose catalog this resembles."""
+"""The result of version(): tools read the Postgres version that the catalog resembles."""
 
 CLIENT: Mapping[str, tuple[tuple[int, ...], Type]] = MappingProxyType(
     {
@@ -260,15 +260,15 @@ CLIENT: Mapping[str, tuple[tuple[int, ...], Type]] = MappingProxyType(
         **dict.fromkeys(("shobj_description", "col_description"), ((1, 2, 3), TEXT)),
     }
 )
-"""What `register` makes known: how many arguments each function takes, and the type of what it gives."""
+"""The functions that `register` adds, with their numbers of arguments and their types."""
 
-_NAMES = {each.oid: each.name for each in TYPES}
+_NAMES = {client_type.oid: client_type.name for client_type in TYPES}
 _ALWAYS_ON_PATH = ("mz_catalog", "pg_catalog")
-_MODIFIED = 4  # what a modifier is above ((precision << 16) | scale)
+_MODIFIED = 4  # a modifier is this much more than ((precision << 16) | scale)
 
 
 def register(connection: sqlite3.Connection, *, database: str, path: Sequence[str]) -> None:
-    """Make the functions known to a connection; `database` is the current one, `path` its schemas on the path."""
+    """Register the functions of clients; `database` is the current database, `path` its schemas on the path."""
 
     def add(name: str, count: int, function: Callable[..., str | int | None]) -> None:
         connection.create_function(name, count, function, deterministic=True)
@@ -283,7 +283,7 @@ def register(connection: sqlite3.Connection, *, database: str, path: Sequence[st
     add("format_type", 2, _format_type)
     add("pg_get_userbyid", 1, lambda oid: "materialize")
     add("pg_encoding_to_char", 1, lambda encoding: "UTF8")
-    visible = _Visible(connection, database, path)
+    visible = _VisibleRelations(connection, database, path)
     add("pg_table_is_visible", 1, visible)
     add("pg_type_is_visible", 1, lambda oid: 1)
     add("has_schema_privilege", 2, lambda name, privilege: 1)
@@ -293,8 +293,8 @@ def register(connection: sqlite3.Connection, *, database: str, path: Sequence[st
             add(name, count, _first_if_text)
 
 
-class _Visible:
-    """Tell which relations a name alone finds: of several of one name that in the first schema on the path."""
+class _VisibleRelations:
+    """The relations that need no schema name: for each name, the one in the first schema on the path."""
 
     def __init__(self, connection: sqlite3.Connection, database: str, path: Sequence[str]) -> None:
         self._connection, self._database, self._path = connection, database, path
@@ -308,7 +308,7 @@ class _Visible:
             "SELECT r.oid, r.name, s.name, d.name FROM mz_relations AS r JOIN mz_schemas AS s ON s.id = r.schema_id"
             " LEFT JOIN mz_databases AS d ON d.id = s.database_id"
         )
-        found: dict[str, tuple[int, int]] = {}
+        nearest: dict[str, tuple[int, int]] = {}
         for oid, name, schema, database in self._connection.execute(query).fetchall():
             if database is None and schema in _ALWAYS_ON_PATH:
                 place = len(self._path)
@@ -316,8 +316,8 @@ class _Visible:
                 place = self._path.index(schema)
             else:
                 continue
-            found[name] = min(found.get(name, (place, oid)), (place, oid))
-        return {oid for _, oid in found.values()}
+            nearest[name] = min(nearest.get(name, (place, oid)), (place, oid))
+        return {oid for _, oid in nearest.values()}
 
 
 def _format_type(oid: int | None, modifier: int | None) -> str | None:
@@ -331,5 +331,5 @@ def _format_type(oid: int | None, modifier: int | None) -> str | None:
 
 
 def _first_if_text(*arguments: object) -> str | None:
-    """Return what is text already: expressions are stored as such; comments by oid are in pg_description."""
+    """Return the first argument if it is text: expressions are stored as text, comments in pg_description."""
     return arguments[0] if isinstance(arguments[0], str) else None

@@ -1,4 +1,4 @@
-"""A query over system relations → what SQLite's way makes of it, or another way where that has no form of it."""
+"""Run a query over system relations in SQLite, or like any other query if SQLite cannot run it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _Found = TypeVar("_Found")
 def select_or_plan(
     query: ast.Query, database: Store, plans: logical.CatalogReader, general: Callable[[], _Found]
 ) -> Table | _Found:
-    """Run a query by SQLite, or by `general`, as any other query, where SQLite's way has no form of it.
+    """Run a query in SQLite, or by `general`, like any other query, if SQLite has no form for it.
 
-    Such a one is wrong as any query is, unless it names what only system relations have.
+    The error for unsupported forms is only shown if the query names something that only system relations have.
     """
-    schemas = tuple(split_name(each)[-1] for each in path(plans))
+    schemas = tuple(split_name(schema)[-1] for schema in path(plans))
     try:
         return select(query, database, current=(plans.setting("database"), schemas))
     except NoFormError as refused:

@@ -1,4 +1,4 @@
-"""System relations as items that any query reads: a catalog that has them too, and their rows."""
+"""System relations as items that any query can read: a catalog with them, and their rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sinkql import ast, logical
 from sinkql.catalog.overlay import OverlayCatalog
 from sinkql.catalog.store import Store
 from sinkql.catalog.system import ON_PATH, RELATIONS
-from sinkql.catalog.system.function import known, stored_type, taken
+from sinkql.catalog.system.function import from_sqlite, is_known_type, stored_type
 from sinkql.catalog.system.relation import Relation
 from sinkql.connector_api.types import arrow_type
 from sinkql.planner import types
@@ -24,26 +24,26 @@ _KIND = "SYSTEM"
 
 
 class SystemCatalog(OverlayCatalog[logical.CatalogReader]):
-    """A catalog in which system relations are read as sources are; a `CatalogReader`."""
+    """A `CatalogReader` in which system relations are read like sources."""
 
     def overlaid(self, full_name: str) -> logical.Item | None:
         relation = relation_of(full_name)
         if relation is None:
             return None
-        columns = tuple(logical.Column(each.name, _type(each.type), True) for each in relation.columns)
+        columns = tuple(logical.Column(column.name, _type(column.type), True) for column in relation.columns)
         return logical.Source(full_name, _KIND, {}, logical.Shape(columns))
 
     def resolve(self, name: ast.Name) -> str:
-        found = self.plans.resolve(name)
-        if len(name.parts) > 1 or self.plans.has(found):
-            return found
+        full_name = self.plans.resolve(name)
+        if len(name.parts) > 1 or self.plans.has(full_name):
+            return full_name
         part = name.parts[0].value
-        schema = next((each for each in ON_PATH if (each, part) in RELATIONS), None)
-        return found if schema is None else qualified_name(schema, part)
+        schema = next((column for column in ON_PATH if (column, part) in RELATIONS), None)
+        return full_name if schema is None else qualified_name(schema, part)
 
 
 def relation_of(full_name: str) -> Relation | None:
-    """Return the system relation of a full name, if there is one."""
+    """Return the system relation with a full name; None if it is not one."""
     if not is_system(full_name):
         return None
     schema, *rest = split_name(full_name)
@@ -52,7 +52,7 @@ def relation_of(full_name: str) -> Relation | None:
 
 @dataclass(frozen=True, slots=True)
 class SystemRows:
-    """The rows of a system relation, as Arrow has them."""
+    """The rows of a system relation in Arrow."""
 
     relation: Relation
     database: Store
@@ -61,25 +61,25 @@ class SystemRows:
         """Yield the current rows."""
         import pyarrow as pa
 
-        columns = [_type(each.type) for each in self.relation.columns]
-        takes = [taken(each) for each in columns]
+        columns = [_type(column.type) for column in self.relation.columns]
+        takes = [from_sqlite(column) for column in columns]
         with self.database.views() as connection:
-            found = connection.execute(f'SELECT * FROM "{self.relation.view}"').fetchall()
+            result = connection.execute(f'SELECT * FROM "{self.relation.view}"').fetchall()
         rows = [
             tuple(None if value is None else take(value) for take, value in zip(takes, row, strict=True))
-            for row in found
+            for row in result
         ]
-        arrays = Codec([str(each) for each in columns]).arrays(rows)
+        arrays = Codec([str(column) for column in columns]).arrays(rows)
         yield pa.RecordBatch.from_arrays(arrays, schema=self.schema())
 
     def schema(self) -> pa.Schema:
-        """Return what the rows are."""
+        """Return the schema of the rows."""
         import pyarrow as pa
 
-        return pa.schema([(each.name, arrow_type(str(_type(each.type)))) for each in self.relation.columns])
+        return pa.schema([(column.name, arrow_type(str(_type(column.type)))) for column in self.relation.columns])
 
 
 def _type(name: str) -> logical.Type:
-    """Return the type of a column; text where items have no such columns."""
+    """Return the type of a column; text if items cannot have columns of that type."""
     type_ = stored_type(name)
-    return type_ if known(type_) and type_ != types.INTERVAL else types.TEXT
+    return type_ if is_known_type(type_) and type_ != types.INTERVAL else types.TEXT

@@ -1,4 +1,4 @@
-"""The relations of mz_catalog: the items of the catalog, by kind and all together."""
+"""The relations of `mz_catalog`: the items of the catalog, by kind and all together."""
 
 from __future__ import annotations
 

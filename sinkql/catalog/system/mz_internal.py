@@ -1,4 +1,4 @@
-"""The relations of mz_internal: what sinks and sources are doing, how far they are, and what depends on what."""
+"""The relations of `mz_internal`: statuses and progress of sinks and sources, and dependencies of items."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ _VIEW_ID = "json_extract(i.facts, '$.view_id')"
 
 
 def job_id(item: str) -> str:
-    """Return the id of the job that an item is, a sink or a view with a log; NULL for all others."""
-    sink, view = (each.replace("i.", f"{item}.", 1) for each in (_SINK_ID, _VIEW_ID))
+    """Return SQL for the job id of an item, a sink or a view with a log; NULL for other items."""
+    sink, view = (sql.replace("i.", f"{item}.", 1) for sql in (_SINK_ID, _VIEW_ID))
     return f"coalesce({sink}, {view})"
 
 
-# A runner that was killed writes no status: what it left is no longer so once its lease has run out.
+# A killed process writes no status. Its last status is outdated when its lease has expired.
 _DEAD = (
     "s.status IN ('starting', 'running', 'paused') AND l.sink_id IS NOT NULL"
     " AND (l.owner IS NULL OR l.expires < (julianday('now') - 2440587.5) * 86400.0)"
@@ -26,7 +26,7 @@ _DETAILS = "coalesce(s.details, CASE WHEN s.hint IS NOT NULL THEN json_object('h
 
 
 def _statuses(where: str) -> str:
-    """Return FROM and WHERE of the statuses of jobs."""
+    """Return FROM and WHERE for the statuses of jobs."""
     return (
         "FROM items AS i\n"
         f"LEFT JOIN statuses AS s ON s.sink_id = {job_id('i')}\n"
@@ -38,7 +38,7 @@ def _statuses(where: str) -> str:
 JOB_STATUSES = """(SELECT id, status, error, details, hint, last_status_change_at FROM mz_sink_statuses
   UNION ALL
   SELECT id, status, error, details, hint, last_status_change_at FROM mz_materialized_view_statuses)"""
-"""How all jobs are: sinks, and views with a log."""
+"""The statuses of all jobs: sinks, and views with a log."""
 
 SINKS_BEHIND = """SELECT m.id AS sink_id, max((e.value ->> 'known') - (e.value ->> 'committed'), 0) AS behind,
     e.value ->> 'unit' AS unit
@@ -47,10 +47,10 @@ SINKS_BEHIND = """SELECT m.id AS sink_id, max((e.value ->> 'known') - (e.value -
   UNION ALL
   SELECT s.key, max((e.value ->> 'offset_known') - s.value, 0), e.value ->> 'unit'
   FROM measures AS m JOIN json_each(m.figures) AS e ON e.key = '' JOIN json_each(e.value, '$.sinks') AS s"""
-"""How far each sink is behind each of its sources: by its own figures, or by those of a capture whose log it reads."""
+"""The lag of each sink behind each source: by its figures, or by the figures of the capture whose log it reads."""
 
 _JOB_OF_K = job_id("k")
-# A source is read by sinks, through views or not, and is as well as the worst of them.
+# Sinks read a source directly or through views. The source has the worst of their statuses.
 _READ_BY = """WITH RECURSIVE read_by(source_id, item_id) AS (
   SELECT d.referenced_id, d.item_id FROM dependencies AS d
   JOIN items AS o ON o.id = d.referenced_id AND o.kind IN ('SOURCE', 'TABLE')
@@ -61,11 +61,11 @@ _OWN = (
     "(o.kind = 'SOURCE' AND json_extract(o.details, '$.type') IS NOT 'progress'"
     " OR json_extract(o.details, '$.captured_as') IS NOT NULL)"
 )
-"""Sources and their subsources, and tables that are sources, as those FROM WEBHOOK."""
+"""Sources, subsources, and tables that are sources, for example tables FROM WEBHOOK."""
 _READ = f"({_OWN} OR json_extract(o.details, '$.source_id') IS NOT NULL)"
-"""The same, and tables that are made of one."""
-# How far sinks are in a source and its tables: as far as the slowest of each table, all tables together. Of a source
-# that is captured, its capture says how far the server is; its tables stand in that one's log.
+"""The same, and tables of a source."""
+# The progress of sinks in a source: the sum over its tables of each table's slowest sink. For a captured source, the
+# capture reports the server's position, and its tables are in the capture's log.
 _MEASURED = f""" parts(source_id, id, known_as) AS (
   SELECT o.id, o.id, coalesce(json_extract(o.facts, '$.identity'), o.full_name) FROM items AS o
   WHERE o.kind IN ('SOURCE', 'TABLE')
@@ -107,7 +107,7 @@ captured AS (
     FROM measures AS m JOIN json_each(m.figures) AS e ON e.key = ''
   ) AS c ON c.log_id = coalesce(json_extract(o.facts, '$.source_id'), json_extract(s.facts, '$.source_id'))
 )"""
-# What its capture says, as long as it has the lease.
+# The status of the capture while it holds the lease.
 _CAPTURES = (
     "SELECT s.* FROM statuses AS s JOIN leases AS l ON l.sink_id = s.sink_id"
     " WHERE l.owner IS NOT NULL AND l.expires >= (julianday('now') - 2440587.5) * 86400.0"
@@ -126,7 +126,7 @@ table_name text json_extract(i.details, '$.upstream[1]')
 
 
 def _of_server(kind: str) -> str:
-    """Return what the relation of the tables is from that are read of servers of a kind."""
+    """Return FROM and WHERE for tables that sources read from servers of a kind."""
     return f"FROM items AS i\nWHERE json_extract(i.details, '$.upstream_kind') = '{kind}'"
 
 
@@ -148,7 +148,7 @@ hint text s.hint
 """,
         _statuses("i.kind = 'SINK'"),
     ),
-    # SinkQL's own: what the materialized views are doing that are computed once for several sinks.
+    # SinkQL only: the statuses of materialized views that are computed once for several sinks.
     relation(
         "mz_internal.mz_materialized_view_statuses",
         f"""
@@ -187,7 +187,7 @@ bytes_committed uint8 coalesce(p.bytes, 0)
 """,
         f"FROM items AS i\nLEFT JOIN progress AS p ON p.sink_id = {_SINK_ID}\nWHERE i.kind = 'SINK'",
     ),
-    # SinkQL's own: how far each sink is.
+    # SinkQL only: the progress of each sink.
     relation(
         "mz_internal.mz_sink_progress",
         """
@@ -219,8 +219,8 @@ committed_at timestamptz p.committed_at
         f") AS b ON b.sink_id = {_SINK_ID}\n"
         "WHERE i.kind = 'SINK'",
     ),
-    # SinkQL's own: what each arrangement of the state of a sink, or of a materialized view that is computed once for
-    # several, holds, and what went through its operator in the last batch.
+    # SinkQL only: the content of each arrangement of a sink or a materialized view job, and the rows of its operator in
+    # the last batch.
     relation(
         "mz_internal.mz_state",
         """
@@ -238,7 +238,7 @@ fetched_bytes uint8 coalesce(a.value ->> 'fetched', 0)
         f"FROM items AS i\nJOIN measures AS m ON m.id = {job_id('i')}\n"
         "JOIN json_each(m.figures, '$.\"$state\".arrangements') AS a",
     ),
-    # SinkQL's own: the tick at which a sink, or a materialized view, is that shares sources with others.
+    # SinkQL only: the tick of each sink or materialized view that shares sources with others.
     relation(
         "mz_internal.mz_timeline",
         """
@@ -248,7 +248,7 @@ tick uint8 m.figures ->> '$."$timeline".tick'
         f"FROM items AS i\nJOIN measures AS m ON m.id = {job_id('i')}\n"
         "WHERE m.figures ->> '$.\"$timeline\".tick' IS NOT NULL",
     ),
-    # SinkQL's own: what compactions of its table did, and why the last one failed if it did.
+    # SinkQL only: the compactions of each sink's table, and the error of the last one.
     relation(
         "mz_internal.mz_sink_maintenance",
         """
@@ -346,7 +346,7 @@ offset_committed uint8
   GROUP BY o.id
 ) AS i""",
     ),
-    # SinkQL's own: how far a source's slowest sinks are behind it, and what is kept for them.
+    # SinkQL only: the lag of a source's slowest sinks, and the data retained for them.
     relation(
         "mz_internal.mz_source_progress",
         """
@@ -451,7 +451,7 @@ occurred_at timestamptz i.occurred_at
   FROM mz_materialized_view_statuses AS k WHERE k.status IN ('stalled', 'failed', 'fenced')
 ) AS i""",
     ),
-    # SinkQL's own: what clusters run on.
+    # SinkQL only: the masters and the state of clusters.
     relation(
         "mz_internal.mz_cluster_masters",
         """

@@ -1,4 +1,4 @@
-"""The relations of pg_catalog: what the tools of Postgres ask for when they list schemas, relations and columns."""
+"""The relations of `pg_catalog` that Postgres tools read when they list schemas, relations and columns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _POSITIONS = (
     "'{' || (SELECT group_concat(c.key + 1, ',') FROM json_each(k.value, '$.columns') AS n"
     " JOIN json_each(i.details, '$.columns') AS c ON json_extract(c.value, '$.name') = n.value) || '}'"
 )
-_TYPE_ROWS = literal(json.dumps([[each.oid, each.short, each.length, each.category] for each in pg_type.TYPES]))
+_TYPE_ROWS = literal(json.dumps([[type_.oid, type_.short, type_.length, type_.category] for type_ in pg_type.TYPES]))
 
 POSTGRES = (
     relation(
@@ -178,7 +178,7 @@ description text c.comment
         "name text i.name\nsetting text i.value\nunit text -\ncategory text 'SinkQL'\nshort_desc text -",
         "FROM settings AS i",
     ),
-    # What the tools ask for and SinkQL has none of.
+    # Relations that tools read, for features that SinkQL does not have.
     relation(
         "pg_catalog.pg_index",
         "indexrelid oid 0\nindrelid oid 0\nindnatts smallint 0\nindisunique boolean 0\nindisprimary boolean 0\n"

@@ -1,4 +1,4 @@
-"""The dialect's types as clients know them; SQL that tells their oids, names and modifiers from a type's text."""
+"""The dialect's types as clients know them, and SQL that derives oids, names and modifiers from a type's text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sinkql.catalog.system.relation import literal
 
 @dataclass(frozen=True, slots=True)
 class ClientType:
-    """A type: `name` as the dialect writes it, `short` as pg_type does; `length` in bytes, -1 if it varies."""
+    """A type: `name` in the dialect, `short` in pg_type; `length` in bytes, -1 if it varies."""
 
     name: str
     short: str
@@ -61,7 +61,7 @@ TYPES = (
         ("uint4", "uint4", 16463), ("uint8", "uint8", 16465),
     )),
 )  # fmt: skip
-"""Oids below 16384 are Postgres's, those above upstream's."""
+"""Oids below 16384 are Postgres's, higher ones Materialize's."""
 
 
 def base(type_sql: str) -> str:
@@ -69,8 +69,8 @@ def base(type_sql: str) -> str:
     return f"CASE WHEN {type_sql} LIKE 'numeric(%)' THEN 'numeric' ELSE {type_sql} END"
 
 
-def _known(type_sql: str) -> str:
-    """Return SQL for the name of a type in `TYPES`: of all lists it is one, of an array the same in all dimensions."""
+def _name_in_types(type_sql: str) -> str:
+    """Return SQL for the name of a type in `TYPES`: one for all lists, and one per element type for arrays."""
     element = f"CASE WHEN {type_sql} LIKE 'numeric(%' THEN 'numeric' ELSE replace({type_sql}, '[]', '') END"
     return (
         f"CASE WHEN {type_sql} LIKE '% list' THEN 'text list' WHEN {type_sql} LIKE '%[]' THEN {element} || '[]' "
@@ -80,18 +80,18 @@ def _known(type_sql: str) -> str:
 
 def oid(type_sql: str) -> str:
     """Return SQL for the oid of a type by its text."""
-    cases = " ".join(f"WHEN {literal(each.name)} THEN {each.oid}" for each in TYPES)
-    return f"CASE {_known(type_sql)} {cases} END"
+    cases = " ".join(f"WHEN {literal(client_type.name)} THEN {client_type.oid}" for client_type in TYPES)
+    return f"CASE {_name_in_types(type_sql)} {cases} END"
 
 
 def short_name(type_sql: str) -> str:
     """Return SQL for the short name of a type by its text."""
-    cases = " ".join(f"WHEN {literal(each.name)} THEN {literal(each.short)}" for each in TYPES)
-    return f"CASE {_known(type_sql)} {cases} ELSE {type_sql} END"
+    cases = " ".join(f"WHEN {literal(client_type.name)} THEN {literal(client_type.short)}" for client_type in TYPES)
+    return f"CASE {_name_in_types(type_sql)} {cases} ELSE {type_sql} END"
 
 
 def modifier(type_sql: str) -> str:
-    """Return SQL for a type's modifier: of numeric(p,s) ((p << 16) | s) + 4, otherwise -1."""
+    """Return SQL for a type's modifier: ((p << 16) | s) + 4 for numeric(p,s), otherwise -1."""
     packed = f"(({precision(type_sql)} << 16) | {scale(type_sql)}) + 4"
     return f"CASE WHEN {type_sql} LIKE 'numeric(%' THEN {packed} ELSE -1 END"
 

@@ -1,4 +1,4 @@
-"""A planned item and its statement → what the system relations show of it, as JSON-able data."""
+"""Extract the details of a planned item that the system relations show, as JSON-able data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FindId = Callable[[str], str | None]
 
 
 def details(item: logical.Item, statement: ast.Create, facts: logical.Facts, find_id: FindId) -> dict[str, Any]:
-    """Return the item's type, ids of what it uses, columns and the like; never anything secret."""
+    """Return the item's details: its type, columns, ids of items that it uses and so on; never a secret."""
     match item:
         case logical.Database() | logical.Schema() | logical.Secret():
             return {}
@@ -42,21 +42,21 @@ def _id_of(state: logical.StatePath, find_id: FindId) -> str | None:
 
 
 def _plain_options(item: logical.Connection, find_id: FindId) -> dict[str, Any]:
-    """Return plain options as they are; of secrets and other connections their ids, of texts with secrets nothing."""
-    found: dict[str, Any] = {}
+    """Return plain options, and the ids of secrets and connections in options; skip texts with secrets."""
+    options: dict[str, Any] = {}
     for name, value in item.options.items():
         match value:
             case str() | int():
-                found[name] = value
-            case list() if all(isinstance(each, str) for each in value):
-                found[name] = value
+                options[name] = value
+            case list() if all(isinstance(element, str) for element in value):
+                options[name] = value
             case {"secret_text": [{"secret": secret}]}:
-                found[f"{name}_secret_id"] = find_id(secret)
+                options[f"{name}_secret_id"] = find_id(secret)
             case {"connection": connection}:
-                found[f"{name}_id"] = find_id(connection)
+                options[f"{name}_id"] = find_id(connection)
             case _:
                 pass
-    return found
+    return options
 
 
 def _source(item: logical.Source, statement: ast.Create, find_id: FindId) -> dict[str, Any]:
@@ -66,11 +66,11 @@ def _source(item: logical.Source, statement: ast.Create, find_id: FindId) -> dic
         return {"type": "progress", "columns": _columns(item.shape)}
     if isinstance(statement, ast.CreateTableFrom) and statement.source is not None:
         source = find_id(qualified_name(*(part.value for part in statement.source.parts)))
-        found = {"type": "subsource", "source_id": source, "columns": _columns(item.shape)}
+        details_of_table = {"type": "subsource", "source_id": source, "columns": _columns(item.shape)}
         captured = item.options.get("table")
         if isinstance(captured, dict):
-            found |= {"upstream_kind": item.kind, "upstream": captured["name"]}
-        return found
+            details_of_table |= {"upstream_kind": item.kind, "upstream": captured["name"]}
+        return details_of_table
     if isinstance(statement, ast.CreateTableFrom):
         statement = pushed_source(statement)
     assert isinstance(statement, ast.CreateSource)
@@ -91,7 +91,7 @@ def _source(item: logical.Source, statement: ast.Create, find_id: FindId) -> dic
 
 
 def _table(item: logical.Source, statement: ast.CreateTable) -> dict[str, Any]:
-    """Return a table's columns with their defaults, and its constraints under the names that Postgres would give."""
+    """Return a table's columns with their defaults, and its constraints with the names that Postgres gives."""
     defaults = {column.name.value: default(column) for column in statement.columns}
     columns = _columns(item.shape)
     for column in columns:
@@ -118,7 +118,7 @@ def _view(item: logical.View, statement: ast.Create, find_id: FindId) -> dict[st
 
 def _index(item: logical.Index, statement: ast.Create, find_id: FindId) -> dict[str, Any]:
     assert isinstance(statement, ast.CreateIndex)
-    key = [sql(each) for each in item.key] if statement.key is None else [each.text.strip() for each in statement.key]
+    key = [sql(term) for term in item.key] if statement.key is None else [term.text.strip() for term in statement.key]
     return {"on_id": find_id(item.relation), "cluster_id": find_id(item.cluster), "key": f"{{{','.join(key)}}}"}
 
 
@@ -137,18 +137,18 @@ def _sink(item: logical.Sink, statement: ast.Create, facts: logical.Facts, find_
 
 
 def _formats(statement: ast.CreateSink) -> dict[str, str]:
-    """Return the formats of messages; `format` where keys and values have the same."""
+    """Return the formats of messages; `format` is set if keys and values have the same one."""
     if statement.format is None or statement.format.name == "PARQUET":
         return {}
     value, key = statement.format, statement.key_format or (statement.format if statement.key is not None else None)
-    found = {"value_format": value.name.lower()}
+    formats = {"value_format": value.name.lower()}
     if key is not None:
-        found["key_format"] = key.name.lower()
-    return {**found, "format": value.name.lower()} if key is None or key.name == value.name else found
+        formats["key_format"] = key.name.lower()
+    return {**formats, "format": value.name.lower()} if key is None or key.name == value.name else formats
 
 
 def _destination(item: logical.Sink, find_id: FindId) -> list[Any] | None:
-    """Return where a sink writes, as `sinkql.catalog.memory.Place` has it, and whether others may write there."""
+    """Return a sink's destination as `sinkql.catalog.memory.Place`, and whether the sink shares it."""
     place = item.destination
     return [find_id(item.connection), place.kind, place.path, place.shared] if place is not None else None
 

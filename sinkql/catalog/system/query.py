@@ -1,4 +1,4 @@
-"""A SELECT over system relations, in the user's dialect → its columns and rows, from the catalog file itself."""
+"""Run a SELECT over system relations, in the user's dialect, in SQLite."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sinkql.planner.name import DATABASE, SCHEMA
 from sinkql.planner.syntax.sqlglot_tree import parse
 
 MAX_TOKENS = 10_000
-"""How many a query may have: what SQLite can take is far less, and sqlglot's time grows with the square."""
+"""The most tokens of a query: SQLite accepts far fewer, and sqlglot's time grows quadratically."""
 _Current = tuple[str, tuple[str, ...]]
 
 
@@ -30,10 +30,10 @@ def select(
     current: _Current = (DATABASE, (SCHEMA,)),
     within: Span | None = None,
 ) -> Table:
-    """Run a query over system relations; `current` are the session's database and the schemas on its path.
+    """Run a query over system relations; `current` has the session's database and its schemas on the path.
 
-    `within` is what the user wrote of it, all of it if left out. Raises SQ2980 (another relation), SQ2284 (what is not
-    supported over system relations), and what planning and running a query raises.
+    `within` is the part of the query that the user wrote, by default all of it. Raises SQ2980 (another relation),
+    SQ2284 (not supported over system relations), and the errors of planning and running a query.
     """
     written = within or query.span
     try:
@@ -46,7 +46,7 @@ def select(
 
 
 def _within(span: Span, written: Span) -> Span:
-    """Return what of a span the user wrote."""
+    """Return the part of a span that the user wrote."""
     first = min(max(span.start, written.start), written.end)
     return Span(first, max(first, min(span.end, written.end)))
 

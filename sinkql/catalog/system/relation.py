@@ -1,6 +1,6 @@
-"""One system relation: its columns with their types, and the SQL over the catalog's tables that gives its rows.
+"""Define a system relation: its columns with their types, and the SQL over the catalog's tables that returns its rows.
 
-Where items are and whose they are, as SQL: databases and schemas with their ids, oids, owners.
+This module also has the SQL of databases and schemas with their ids, oids and owners.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its type is that of the dialect, its expression is SQLite's."""
+    """A column with a type of the dialect and an expression of SQLite."""
 
     name: str
     type: str
@@ -19,7 +19,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A system relation; `source` is the FROM clause, and what follows it, of the view in the catalog file."""
+    """A system relation; `source` is the FROM clause and the rest of its view in the catalog file."""
 
     schema: str
     name: str
@@ -28,7 +28,7 @@ class Relation:
 
     @property
     def view(self) -> str:
-        """Return the name of its view in the file: those of information_schema are too ordinary to stand alone."""
+        """Return the name of its view in the file; ambiguous names of information_schema get a prefix."""
         return f"information_schema_{self.name}" if self.schema == "information_schema" else self.name
 
     @property
@@ -37,20 +37,20 @@ class Relation:
         return tuple(column.name for column in self.columns)
 
     def type_of(self, name: str) -> str | None:
-        """Return the type of a column, None where there is none of that name."""
+        """Return the type of a column; None if the column does not exist."""
         return next((column.type for column in self.columns if column.name == name), None)
 
     def create(self) -> str:
-        """Return the CREATE VIEW statement of SQLite."""
+        """Return SQLite's CREATE VIEW statement."""
         outputs = ",\n  ".join(f'{column.expression} AS "{column.name}"' for column in self.columns)
         return f'CREATE VIEW "{self.view}" AS\nSELECT\n  {outputs}\n{self.source}'
 
 
 def relation(full_name: str, columns: str, source: str) -> Relation:
-    """Return the relation of a list of columns, one a line: name, type (blanks as `_`), expression.
+    """Return a relation by a list of columns, one per line: name, type (blanks as `_`), expression.
 
-    Without an expression it is `i.` and the name; `-` is NULL, for columns that nothing here fills. A line that begins
-    with a blank continues the one before it.
+    The default expression is `i.` and the name; `-` is NULL, for columns that SinkQL does not fill. A line that begins
+    with a blank continues the previous line.
     """
     schema, name = full_name.split(".")
     lines = [line for line in columns.replace("\n ", " ").splitlines() if line]
@@ -65,7 +65,7 @@ def _column(line: str) -> Column:
 
 
 def literal(value: str) -> str:
-    """Return a text as a literal of SQL."""
+    """Return a text as an SQL literal."""
     return "'" + value.replace("'", "''") + "'"
 
 
@@ -75,10 +75,10 @@ PUBLIC_SCHEMA_ID = "s5"
 DATABASE_ID = "s6"
 
 SYSTEM_ITEMS = '"sinkql relations"'
-"""The view of the system relations themselves: id, oid, schema_id, name, columns (JSON)."""
+"""The view of the system relations: id, oid, schema_id, name, columns (JSON)."""
 
 SYSTEM_SCHEMAS = {"mz_catalog": "s7", "mz_internal": "s8", "pg_catalog": "s9", "information_schema": "s10"}
-"""Ids of schemas are unique among all ids too: comments go by ids."""
+"""The ids of schemas; ids are unique over all kinds of items, because comments refer to them."""
 
 ITEM_OID = "i.number + 20000"
 OWNER = "coalesce(i.owner, 'materialize')"

@@ -1,6 +1,5 @@
-"""SHOW … FROM, IN CLUSTER, ON, LIKE and WHERE → conditions on a listing of the system catalog, and its query.
-
-SHOW of a kind of items → the query over system relations that lists them.
+"""The queries over system relations that SHOW runs to list items, with conditions for FROM, IN CLUSTER, ON, LIKE and
+WHERE.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from sinkql.printer.clause import name as print_name
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """How a kind is listed: its columns' names, their SQL over a relation `i`, and what it may be FROM, ON and IN.
+    """The listing of a kind of items: its column names, and their SQL over a relation `i`.
 
-    `relation` is the condition for what it is ON (or a COLUMN is FROM), with {id} for that item's id. `order` is a
-    column of `source` where the name does not decide the order. `boolean` names the column that is, if one is.
+    `relation` is the condition for ON (or for FROM with COLUMNS), with {id} for the item's id. `order` is a column of
+    `source` if the name does not decide the order. `boolean` is the name of the boolean column, if there is one.
     """
 
     names: tuple[str, ...]
@@ -36,19 +35,19 @@ class Listing:
     boolean: str | None = None
 
     def query(self, conditions: list[str]) -> str:
-        """Return the query for the items that fit all conditions on `i`; its last column `place` is their order."""
+        """Return the query for the items that match all conditions on `i`; its last column `place` is their order."""
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         return f"SELECT {self.columns}, {self.order} AS place FROM {self.source}{where}"
 
     def views_query(self, conditions: list[str]) -> str:
-        """Return the same in SQLite's SQL, over the views that the relations are."""
+        """Return the same query in SQLite's SQL over the views."""
         inner = replace(self, columns=_to_views(self.columns), source=_to_views(self.source)).query(conditions)
         outputs = ", ".join(f'"{name}"' for name in self.names)
         return f"SELECT {outputs} FROM ({inner}) AS shown ORDER BY place"
 
     @property
     def booleans(self) -> frozenset[int]:
-        """Return the places of the columns that are boolean."""
+        """Return the positions of boolean columns."""
         return frozenset(place for place, name in enumerate(self.names) if name == self.boolean)
 
 
@@ -131,18 +130,18 @@ LISTINGS = {
         boolean="nullable",
     ),
 }
-"""Every kind that SHOW lists, as the dialect names it."""
+"""The listings of all kinds that SHOW supports, by the dialect's name."""
 
 
 _ANY = "any"
-_NOWHERE = ("CLUSTERS", "CLUSTER REPLICAS", "DATABASES")
-"""What is in no schema."""
+_WITHOUT_SCHEMA = ("CLUSTERS", "CLUSTER REPLICAS", "DATABASES")
+"""Kinds of items that belong to no schema."""
 _SHOWABLE = tuple(kind.lower() for kind in LISTINGS)
 _RELATIONS = ("SOURCE", "TABLE", "VIEW", "MATERIALIZED VIEW", "SINK")
 
 
 def listing_query(statement: ast.Show, listing: Listing, conditions: list[str]) -> ast.Query:
-    """Return the listing's query, placed so that a span in the user's condition stays where the user wrote it."""
+    """Return the listing's query, with an offset that keeps spans in the user's condition valid."""
     outputs = ", ".join(f'"{name}"' for name in listing.names)
     head = f"SELECT {outputs} FROM ({listing.query(conditions)}) AS shown WHERE "
     like = f"{listing.names[0]} LIKE {literal(statement.like.value)}" if statement.like is not None else "true"
@@ -157,27 +156,27 @@ def listing_query(statement: ast.Show, listing: Listing, conditions: list[str]) 
 def checked_query(
     statement: ast.Show, listing: Listing, conditions: list[str], plans: logical.CatalogReader
 ) -> ast.Query:
-    """Return the listing's query; raises SQ2201 and SQ2001 at what is wrong with the user's condition by itself."""
+    """Return the listing's query; raise SQ2201 or SQ2001 if the user's condition is invalid."""
     query = listing_query(statement, listing, conditions)
     if statement.where is not None:
         from sinkql.planner.query.rename import relations
-        from sinkql.planner.query.translate import expression  # sqlglot loads only where there is something to read
+        from sinkql.planner.query.translate import expression  # sqlglot loads only if there is a condition
 
         where = statement.where.span
-        expression(ast.Expression(statement.where.text, where))  # it has to be closed in itself
+        expression(ast.Expression(statement.where.text, where))  # the condition must be complete without the listing
         check_items((name for name in relations(query) if name.span.start >= where.start), plans)
     return query
 
 
 def conditions_of(statement: ast.Show, listing: Listing, plans: logical.CatalogReader) -> Iterator[str]:
-    """Yield what a listing is narrowed by; raises SQ2001, SQ2004, SQ2064 and SQ2313 at what names nothing."""
+    """Yield the conditions of a listing; raise SQ2001, SQ2004, SQ2064 and SQ2313 for unknown names."""
     if statement.kind == "SCHEMAS":
         database = _database(statement, plans)
         same = f"i.database_id = (SELECT d.id FROM mz_databases AS d WHERE d.name = {literal(database)})"
         yield f"(i.database_id IS NULL OR {same})"
     elif statement.relation is not None and listing.relation is not None:
         yield listing.relation.format(id=literal(_relation_id(statement.relation, plans)))
-    elif statement.schema is not None and statement.kind in _NOWHERE:
+    elif statement.schema is not None and statement.kind in _WITHOUT_SCHEMA:
         raise SinkqlError(
             "SQ2064",
             f"{statement.kind.lower()} do not belong to a schema",
@@ -195,16 +194,16 @@ def _database(statement: ast.Show, plans: logical.CatalogReader) -> str:
     if name is None:
         return plans.setting("database")
     database = name.parts[-1]
-    known = [split_name(each)[0] for each in plans.names("DATABASE")]
-    if database.value not in known:
-        hint = f"Use {one_of(known)}."
+    databases = [split_name(full_name)[0] for full_name in plans.names("DATABASE")]
+    if database.value not in databases:
+        hint = f"Use {one_of(databases)}."
         message = f'database "{name.text}" does not exist'
         raise MissingError("SQ2004", message, name.span, name=database.value, hint=hint)
     return database.value
 
 
 def _schema_id(schema: ast.Name | None, plans: logical.CatalogReader) -> str:
-    """Return SQL for the id of a schema: a schema is named as an item in it would be."""
+    """Return SQL for the id of a schema, which is resolved like the schema of an item."""
     parts = schema.parts if schema is not None else ()
     place = schema.span if schema is not None else Span(0, 0)
     *database, name, _ = split_name(plans.resolve(ast.Name((*parts, ast.Ident(_ANY, place)), place)))
@@ -217,7 +216,7 @@ def _schema_id(schema: ast.Name | None, plans: logical.CatalogReader) -> str:
 
 
 def _relation_id(name: ast.Name, plans: logical.CatalogReader) -> str:
-    """Return the id of a relation, of the user or the system; SQ2001 if there is none of that name."""
+    """Return the id of a relation of the user or the system; raise SQ2001 if it does not exist."""
     path = [part.value for part in name.parts]
     for schema in (path[-2],) if len(path) > 1 else ON_PATH:
         if (schema, path[-1]) in RELATIONS and plans.entry(plans.resolve(name)) is None:
@@ -245,7 +244,7 @@ def _cluster(statement: ast.Show, cluster: ast.Ident, plans: logical.CatalogRead
 
 
 def check_variable(statement: ast.ShowVariable) -> None:
-    """Refuse the name of a setting that there is not: SQ2630."""
+    """Raise SQ2630 if a setting does not exist."""
     if statement.name is None or statement.name.value in DEFAULTS:
         return
     near = nearest(statement.name.value, _SHOWABLE, cutoff=0.75)

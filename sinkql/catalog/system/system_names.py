@@ -1,4 +1,4 @@
-"""A query → whether what it names are system relations."""
+"""Find out whether a query reads system relations."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _CLIENT = re.compile(
     r"col_description|(pg|has)_\w+)\b",
     re.IGNORECASE,
 )
-"""What clients ask of the catalog, with no relation."""
+"""Functions of clients, which need no relation."""
 _SYSTEM = re.compile(rf"\b({'|'.join(SYSTEM_SCHEMAS)})\b|\b(mz|pg)_", re.IGNORECASE)
 
 
 class System(Enum):
-    """What a query reads of the system relations."""
+    """The role of system relations in a query."""
 
     NONE = "none"
     ALONE = "alone"
@@ -29,31 +29,31 @@ class System(Enum):
 
 
 def over_system(query: ast.Query, plans: logical.CatalogReader) -> System:
-    """Tell whether a query is over system relations."""
+    """Return whether a query reads no system relations, only system relations, or both kinds."""
     from sinkql.planner.query.rename import relations
 
     try:
         names = relations(query)
     except SinkqlError:
         if _SYSTEM.search(query.text):
-            return System.ALONE  # the system catalog knows better what is wrong
+            return System.ALONE  # the system catalog has the better error
         raise
     if not names:
         return System.ALONE if _CLIENT.search(query.text) is not None else System.NONE
-    system = [name for name in names if _system_name(name, plans)]
+    system = [name for name in names if _is_system_name(name, plans)]
     if not system:
         return System.NONE
     return System.ALONE if len(system) == len(names) else System.BESIDE
 
 
 def check_items(names: Iterable[ast.Name], plans: logical.CatalogReader) -> None:
-    """Raise SQ2001 or SQ2003 for the first name that neither a system relation nor one of the user's has."""
+    """Raise SQ2001 or SQ2003 for the first name that is neither a system relation nor an item of the user."""
     for name in names:
-        if not _system_name(name, plans):
+        if not _is_system_name(name, plans):
             find(plans, name, *RELATION_KINDS)
 
 
-def _system_name(name: ast.Name, plans: logical.CatalogReader) -> bool:
+def _is_system_name(name: ast.Name, plans: logical.CatalogReader) -> bool:
     item = name.parts[-1].value
     if len(name.parts) > 1:
         return name.parts[-2].value in SYSTEM_SCHEMAS

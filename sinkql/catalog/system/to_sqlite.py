@@ -1,8 +1,9 @@
-"""A query over the views of the catalog file → SQLite's SQL, clause by clause, and the functions that it calls.
+"""Convert a query over the views of the catalog file to SQLite's SQL, clause by clause, with the functions that it
+calls.
 
-SQLite joins, groups and orders. What an expression means is planned as in any other query and computed by SinkQL's own
-evaluator, as functions that SQLite calls: so it gives what Postgres gives, or an error with its place. Only references,
-logic, and comparisons of values that SQLite compares in the same way are its own.
+SQLite joins, groups and orders. Expressions are planned as in any other query. SinkQL's evaluator computes them in
+functions that SQLite calls. So their results are Postgres's, or an error with its position. SQLite itself only computes
+references, logic, and comparisons that it does as Postgres does.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from sqlglot.optimizer.scope import traverse_scope
 
 from sinkql import logical
 from sinkql.catalog.system.expression import ORDERED, SUPPORTED, SqliteExpressions
-from sinkql.catalog.system.function import CLIENT, SUMS, Functions, known, stored_type
+from sinkql.catalog.system.function import CLIENT, SUMS, Functions, is_known_type, stored_type
 from sinkql.catalog.system.relation import Relation
 from sinkql.errors import NoFormError, SinkqlError, Span, one_of
 from sinkql.logical import Type
@@ -48,10 +49,10 @@ _Output = tuple[str, Type]
 def lower(
     tree: exp.Query, syntax: Syntax, views: Mapping[str, Relation], now: datetime
 ) -> tuple[Functions, list[Type]]:
-    """Turn a tree, whose columns are tied to their relations, into one for SQLite, in its place.
+    """Convert a tree with qualified columns to SQLite's SQL in place.
 
     Returns the functions that it calls, and the types of its columns. Raises SinkqlError as planning a query does, and
-    SQ2284 for what is not supported over system relations.
+    SQ2284 for unsupported syntax.
     """
     lowering = _Lowering(syntax, views, now)
     for part in traverse_scope(tree):
@@ -63,26 +64,28 @@ def lower(
 
 
 class _Lowering:
+    """The conversion of one query, with the outputs of its subqueries."""
+
     def __init__(self, syntax: Syntax, views: Mapping[str, Relation], now: datetime) -> None:
         self.syntax = syntax
         self.views = views
         self.now = now
         self.functions = Functions()
         self.outputs: dict[int, list[_Output]] = {}
-        """The columns of each query within the query, by its node."""
+        """The columns of each subquery, by its node."""
 
     def refused(self, what: str, node: Any, hint: str = SUPPORTED) -> SinkqlError:
         message = f"{what} is not supported over system relations"
         return NoFormError("SQ2284", message, self.syntax.span(node), hint=hint)
 
     def part(self, part: Part) -> None:
-        """Lower one SELECT, or a UNION of some that are lowered."""
+        """Convert one SELECT, or a UNION of converted queries."""
         node = part.expression
         match node:
             case exp.Select():
                 self.outputs[id(node)] = _Select(self, part).lower()
             case exp.SetOperation():
-                self.outputs[id(node)] = self._combined(node)
+                self.outputs[id(node)] = self._combine(node)
             case _:
                 raise self.refused(node.key.upper(), node)
         for clause in ("limit", "offset"):
@@ -94,19 +97,20 @@ class _Lowering:
         class_ = exp.Limit if clause == "limit" else exp.Offset
         node.set(clause, None if count is None else class_(expression=exp.Literal.number(count)))
         if clause == "offset" and count is not None and node.args.get("limit") is None:
-            node.set("limit", exp.Limit(expression=exp.Literal.number(-1)))  # which SQLite asks for
+            node.set("limit", exp.Limit(expression=exp.Literal.number(-1)))  # SQLite requires a LIMIT
 
-    def _combined(self, node: Any) -> list[_Output]:
+    def _combine(self, node: Any) -> list[_Output]:
         word = node.key.upper()
         self.check_clauses(node, _OF_SETS)
-        left, right = (self.outputs.get(id(each)) for each in (node.this, node.expression))
+        left, right = (self.outputs.get(id(operand)) for operand in (node.this, node.expression))
         if left is None or right is None:
             raise self.refused(f"{word} of queries in parentheses", node)
         mixed = any(
-            isinstance(each, exp.SetOperation) and type(each) is not type(node) for each in (node.this, node.expression)
+            isinstance(operand, exp.SetOperation) and type(operand) is not type(node)
+            for operand in (node.this, node.expression)
         )
         if mixed and node.find(exp.Intersect) is not None:
-            raise self.refused("INTERSECT beside UNION or EXCEPT", node, "Put each into a subquery in FROM.")
+            raise self.refused("INTERSECT beside UNION or EXCEPT", node, "Write each as a subquery in FROM.")
         if not isinstance(node, exp.Union) and node.args.get("distinct") is False:
             raise self.refused(f"{word} ALL", node)
         if len(left) != len(right):
@@ -114,19 +118,19 @@ class _Lowering:
             hint = "Select the same number of columns in each part."
             raise SinkqlError("SQ2221", message, self.syntax.span(node), hint=hint)
         alone = isinstance(node, exp.Union) and node.args.get("distinct") is False
-        found = [(name, self._matched(node, a, b, name)) for (name, a), (_, b) in zip(left, right, strict=True)]
-        for _, type_ in found:
+        outputs = [(name, self._matched(node, a, b, name)) for (name, a), (_, b) in zip(left, right, strict=True)]
+        for _, type_ in outputs:
             if not alone:
                 self.check_ordered(type_, node, word)
         for term in node.args["order"].expressions if node.args.get("order") else ():
-            names = [name for name, _ in found]
+            names = [name for name, _ in outputs]
             if not isinstance(term.this, exp.Column) or term.this.name not in names:
                 hint = f"The columns are {', '.join(names)}."
                 message = f"ORDER BY after {word} can only name columns of the result"
                 raise SinkqlError("SQ2226", message, self.syntax.span(term), hint=hint)
-            self.check_ordered(found[names.index(term.this.name)][1], term, "ORDER BY")
-            _explicit(term)
-        return found
+            self.check_ordered(outputs[names.index(term.this.name)][1], term, "ORDER BY")
+            _set_null_order(term)
+        return outputs
 
     def _matched(self, node: Any, left: Type, right: Type, name: str) -> Type:
         if left == right or right == types.UNKNOWN:
@@ -134,15 +138,15 @@ class _Lowering:
         if left == types.UNKNOWN:
             return right
         if types.is_signed_integer(left) and types.is_signed_integer(right):
-            return max(left, right, key=lambda each: types.INTEGER_DIGITS[each.name])
+            return max(left, right, key=lambda type_: types.INTEGER_DIGITS[type_.name])
         if types.common((left, right)) is not None:
             raise self.refused(f"{node.key.upper()} of {left.name} and {right.name}", node, "Cast one of them.")
         message = f'types {left.name} and {right.name} of column "{name}" of {node.key.upper()} cannot be matched'
         raise SinkqlError("SQ2213", message, self.syntax.span(node), hint="Cast one of them.")
 
-    def check_clauses(self, node: Any, known: Sequence[str]) -> None:
+    def check_clauses(self, node: Any, clauses: Sequence[str]) -> None:
         for name, part in node.args.items():
-            if part and name not in known:
+            if part and name not in clauses:
                 raise self.refused(name.rstrip("_").upper(), part[0] if isinstance(part, list) else part)
         with_ = node.args.get("with_")
         if with_ is not None and with_.args.get("recursive"):
@@ -156,7 +160,7 @@ class _Lowering:
 
 
 class _Select:
-    """Lower one SELECT: its clauses in the order in which they are computed."""
+    """The conversion of one SELECT, clause by clause in the order of evaluation."""
 
     def __init__(self, lowering: _Lowering, part: Part) -> None:
         self.all = lowering
@@ -166,7 +170,7 @@ class _Select:
         self.sqlite = SqliteExpressions(self.calls, lowering.functions)
         self.rows = Translator(lowering.syntax, _Rows(self, "this place"))
         self.above = self.rows
-        """Translates what stands above GROUP BY; as rows where nothing is grouped."""
+        """Translates expressions above GROUP BY; the same as `rows` without GROUP BY."""
 
     def lower(self) -> list[_Output]:
         self.all.check_clauses(self.node, _CLAUSES)
@@ -180,7 +184,7 @@ class _Select:
         having = self.node.args.get("having")
         condition = None if having is None else self._condition(having.this, self.above, "HAVING")
         terms = self._terms()
-        outputs = [self._output(each) for each in self.node.expressions]
+        outputs = [self._output(output) for output in self.node.expressions]
         if condition is not None:
             having.set("this", condition)
         for term, key in terms:
@@ -199,33 +203,33 @@ class _Select:
     # --- GROUP BY ------------------------------------------------------------------------------------------------
 
     def _group(self) -> list[exp.Expr]:
-        """Return the keys; from here on, what stands above is translated over these and over aggregates."""
+        """Return the keys; later clauses are translated over these keys and over aggregates."""
         group = self.node.args.get("group")
         for name, part in group.args.items() if group is not None else ():
             if part and name != "expressions":
                 raise self.all.refused(f"GROUP BY {name.rstrip('_').upper().replace('_', ' ')}", group)
         nodes = group.expressions if group is not None else []
         grouped = group is not None or self.node.args.get("having") is not None
-        if not grouped and not any(_aggregates(each, self.part) for each in self._written()):
+        if not grouped and not any(_has_aggregates(node, self.part) for node in self._ordered_and_selected()):
             return []
-        found: dict[logical.Expression, Typed] = {}
+        group_values: dict[logical.Expression, Typed] = {}
         keys = []
-        for each in nodes:
-            if isinstance(each, _CONSTANTS):
-                raise SinkqlError("SQ2222", "constants are not allowed in GROUP BY", self.all.syntax.span(each))
-            value = self._typed(self.rows.translate(each))
-            self.all.check_ordered(value.type, each, "GROUP BY")
-            keys.append(_key(self.sqlite.sql(settled(value))))
-            found[settled(value)] = found[value.tree] = self.sqlite.atom(keys[-1], value.type, value.span)
+        for node in nodes:
+            if isinstance(node, _CONSTANTS):
+                raise SinkqlError("SQ2222", "constants are not allowed in GROUP BY", self.all.syntax.span(node))
+            value = self._with_known_type(self.rows.translate(node))
+            self.all.check_ordered(value.type, node, "GROUP BY")
+            keys.append(_as_key(self.sqlite.sql(settled(value))))
+            group_values[settled(value)] = group_values[value.tree] = self.sqlite.atom(keys[-1], value.type, value.span)
         self.calls.grouped = bool(keys)
-        self.above = Translator(self.all.syntax, _Grouped(self, Groups(found)))
+        self.above = Translator(self.all.syntax, _Grouped(self, Groups(group_values)))
         return keys
 
-    def _written(self) -> list[Any]:
+    def _ordered_and_selected(self) -> list[Any]:
         order = self.node.args.get("order")
         return [*self.node.expressions, *(order.expressions if order is not None else ())]
 
-    # --- what is selected, and in which order ----------------------------------------------------------------------
+    # --- select list and ORDER BY ------------------------------------------------------------------------------------
 
     def _output(self, node: Any) -> tuple[str, Type, exp.Expr]:
         inner = node.this if isinstance(node, exp.Alias) else node
@@ -235,7 +239,7 @@ class _Select:
             return name, type_, inner
         if isinstance(inner, exp.Null):
             return name, types.UNKNOWN, inner
-        value = self._typed(self.above.translate(inner))
+        value = self._with_known_type(self.above.translate(inner))
         if value.type == types.INTERVAL:
             raise self.all.refused("a column of type interval", inner)
         sql = self.sqlite.sql(settled(value))
@@ -246,36 +250,39 @@ class _Select:
         return name, settled(value).type, sql
 
     def _terms(self) -> list[tuple[Any, exp.Expr]]:
-        """Return the terms of ORDER BY, and what they order by: columns of the result, or expressions."""
+        """Return the terms of ORDER BY with their expressions or columns of the result."""
         order = self.node.args.get("order")
-        found = []
+        terms = []
         for term in order.expressions if order is not None else ():
-            _explicit(term)
+            _set_null_order(term)
             node = term.this
             if isinstance(node, _CONSTANTS):
                 node = self._position(node)
                 self._check_term(self.node.expressions[int(node.name) - 1].unalias(), term)
-                found.append((term, node))
+                terms.append((term, node))
                 continue
             if isinstance(node, exp.Column) and not node.table:
-                output = next((each for each in self.node.expressions if each.alias_or_name == node.name), None)
+                output = next(
+                    (output_node for output_node in self.node.expressions if output_node.alias_or_name == node.name),
+                    None,
+                )
                 inner = output.this if isinstance(output, exp.Alias) else output
                 if inner is None:
                     raise self.all.refused("this ORDER BY", term)
                 self._check_term(inner, term)
-                found.append((term, node))
+                terms.append((term, node))
                 continue
             if self.node.args.get("distinct") is not None and node not in [
-                each.unalias() for each in self.node.expressions
+                output_node.unalias() for output_node in self.node.expressions
             ]:
                 message = "ORDER BY after DISTINCT can only name columns of the result"
                 raise SinkqlError("SQ2226", message, self.all.syntax.span(node))
-            for each in node.find_all(exp.Column):
-                self._tie(each)
-            value = self._typed(self.above.translate(node))
+            for output_node in node.find_all(exp.Column):
+                self._qualify(output_node)
+            value = self._with_known_type(self.above.translate(node))
             self.all.check_ordered(value.type, term, "ORDER BY")
-            found.append((term, _key(self.sqlite.sql(settled(value)))))
-        return found
+            terms.append((term, _as_key(self.sqlite.sql(settled(value)))))
+        return terms
 
     def _position(self, node: Any) -> Any:
         if not isinstance(node, exp.Literal) or node.is_string or not node.name.isdigit():
@@ -286,8 +293,8 @@ class _Select:
             raise SinkqlError("SQ2222", message, self.all.syntax.span(node))
         return node
 
-    def _tie(self, node: Any) -> None:
-        """Give a column in an expression of ORDER BY its relation: there names are those of FROM."""
+    def _qualify(self, node: Any) -> None:
+        """Qualify a column in an ORDER BY expression, whose names refer to FROM."""
         if node.table:
             return
         holders = [name for name, source in self.part.selected_sources.items() if node.name in self._names(source[1])]
@@ -306,7 +313,11 @@ class _Select:
         if isinstance(inner, exp.Column):
             type_ = self.type_of(inner)
         else:
-            type_ = types.UNKNOWN if isinstance(inner, exp.Null) else self._typed(self.above.translate(inner)).type
+            type_ = (
+                types.UNKNOWN
+                if isinstance(inner, exp.Null)
+                else self._with_known_type(self.above.translate(inner)).type
+            )
         self.all.check_ordered(type_, term, "ORDER BY")
 
     def _distinct(self, outputs: Sequence[tuple[str, Type, exp.Expr]]) -> None:
@@ -318,13 +329,13 @@ class _Select:
         for _, type_, _ in outputs:
             self.all.check_ordered(type_, self.node, "DISTINCT")
 
-    def _typed(self, value: Typed) -> Typed:
+    def _with_known_type(self, value: Typed) -> Typed:
         return coerced(value, types.TEXT) if value.type == types.UNKNOWN else value
 
     # --- names -----------------------------------------------------------------------------------------------------
 
     def type_of(self, node: Any) -> Type:
-        """Return the type of a column of this part, or of one around it; a type of Postgres's that is none here too."""
+        """Return the type of a column of this SELECT or an enclosing one, including types that only Postgres has."""
         part: Part | None = self.part
         while part is not None:
             source = part.sources.get(node.table)
@@ -332,23 +343,25 @@ class _Select:
                 return stored_type(self.all.views[source.name].type_of(node.name) or "text")
             if isinstance(source, Part):
                 outputs = dict(self.all.outputs.get(id(source.expression), ()))
-                found = outputs.get(node.name, types.TEXT)
-                return types.TEXT if found == types.UNKNOWN else found
+                type_ = outputs.get(node.name, types.TEXT)
+                return types.TEXT if type_ == types.UNKNOWN else type_
             part = part.parent
         raise self.all.refused(f'column "{node.name}" here', node)
 
-    def own(self, node: Any) -> bool:
-        """Tell whether a column is one of this part's FROM."""
+    def is_local(self, node: Any) -> bool:
+        """Return whether a column belongs to this SELECT's FROM."""
         return node.table in self.part.selected_sources
 
     def column(self, node: Any, span: Span) -> Typed:
         type_ = self.type_of(node)
-        if not known(type_):
-            raise self.all.refused(f"type {type_.name} in expressions", node, "Select the column itself.")
+        if not is_known_type(type_):
+            raise self.all.refused(
+                f"type {type_.name} in expressions", node, "Select the column without an expression."
+            )
         return self.sqlite.atom(node.copy(), type_, span)
 
     def inner(self, node: Any, translate: Callable[[Any], Typed]) -> Typed | None:
-        """Return what is no expression of SinkQL's own: a subquery, a call that clients make; None for all else."""
+        """Return a subquery or a client function, which are no expressions of SinkQL; None for other nodes."""
         span = self.all.syntax.span(node)
         match node:
             case exp.Subquery():
@@ -359,10 +372,10 @@ class _Select:
                 return self._member(node, node.args["query"], translate, span)
             case exp.EQ(expression=exp.Any(this=exp.Subquery() as query)):
                 return self._member(node, query, translate, span)
-            case exp.Is(this=exp.Column() as named, expression=exp.Null()) if not known(self.type_of(named)):
+            case exp.Is(this=exp.Column() as named, expression=exp.Null()) if not is_known_type(self.type_of(named)):
                 return self.sqlite.atom(node.copy(), types.BOOLEAN, span)
             case exp.Coalesce(this=exp.Column() as first):
-                return self.sqlite.atom(node.copy(), self.type_of(first), span)  # of a column that USING names
+                return self.sqlite.atom(node.copy(), self.type_of(first), span)  # a column named in USING
             case exp.Anonymous() if str(node.this).lower() in CLIENT:
                 return self._client(node, translate, span)
             case exp.Cast():
@@ -378,9 +391,9 @@ class _Select:
             raise SinkqlError("SQ2221", "a subquery in an expression must have one column", span)
         (_, type_), copied = outputs[0], node.copy()
         self._check_outer(node)
-        if not known(type_):
+        if not is_known_type(type_):
             raise self.all.refused(f"a subquery of type {type_.name}", node)
-        if not _one_row(query):
+        if not _has_one_row_at_most(query):
             name = self.all.functions.only_one(span)
             inside = exp.select(exp.func(name, exp.column(outputs[0][0], quoted=True))).from_(
                 copied.this.subquery("only")
@@ -389,11 +402,11 @@ class _Select:
         return self.sqlite.atom(copied, types.TEXT if type_ == types.UNKNOWN else type_, span)
 
     def _check_outer(self, query: Any) -> None:
-        """Refuse a subquery above GROUP BY that reads a column of this part which is not grouped."""
+        """Refuse a subquery above GROUP BY that reads an ungrouped column of this SELECT."""
         if isinstance(self.above.context, _Grouped):
-            for each in query.find_all(exp.Column):
-                if self.own(each) and not _inside(each, query, self.part):
-                    self.above.context.column(each, self.all.syntax.span(each))
+            for column in query.find_all(exp.Column):
+                if self.is_local(column) and not _is_of_inner_query(column, query, self.part):
+                    self.above.context.column(column, self.all.syntax.span(column))
 
     def _member(self, node: Any, query: Any, translate: Callable[[Any], Typed], span: Span) -> Typed:
         inside = query.this if isinstance(query, exp.Subquery) else query
@@ -422,14 +435,14 @@ class _Select:
             shown = one_of([*map(str, counts)])
             message = f"{name}() takes {shown} argument{'' if shown == '1' else 's'}, found {len(node.expressions)}"
             raise SinkqlError("SQ2211", message, span)
-        values = [self.sqlite.sql(settled(self._typed(translate(each)))) for each in node.expressions]
+        values = [self.sqlite.sql(settled(self._with_known_type(translate(argument)))) for argument in node.expressions]
         return self.sqlite.atom(exp.Anonymous(this=name, expressions=values), result, span)
 
     def _cast(self, node: Any, translate: Callable[[Any], Typed], span: Span) -> Typed | None:
-        """Cast to types that are only Postgres's: names are texts, and oids numbers."""
+        """Cast to types that only Postgres has: names are texts, and oids are numbers."""
         target = " ".join(self.all.syntax.words(node.args["to"]).lower().split()).removeprefix("pg_catalog.").strip()
         if target in _NAMES:
-            value = self._typed(translate(node.this))
+            value = self._with_known_type(translate(node.this))
             return value if value.type == types.TEXT else None
         if target == "oid":
             value = translate(node.this)
@@ -437,15 +450,15 @@ class _Select:
                 return coerced(value, types.BIGINT)
             raise SinkqlError("SQ2218", f"cannot cast type {value.type.name} to oid", span)
         if target == "regclass" and isinstance(node.this, exp.Literal) and node.this.is_string:
-            found = exp.select("oid").from_("pg_class").where(exp.column("relname").eq(node.this.copy())).limit(1)
-            return self.sqlite.atom(found.subquery(), types.BIGINT, span)
+            oid_query = exp.select("oid").from_("pg_class").where(exp.column("relname").eq(node.this.copy())).limit(1)
+            return self.sqlite.atom(oid_query.subquery(), types.BIGINT, span)
         if target.startswith("reg"):
-            raise self.all.refused(f"a cast to {target}", node, "Join the relation that has the name.")
+            raise self.all.refused(f"a cast to {target}", node, "Join the relation with the name.")
         return None
 
 
 class _Rows(RowContext):
-    """Names where rows are not grouped."""
+    """Names of ungrouped rows."""
 
     def __init__(self, select: _Select, where: str) -> None:
         super().__init__(Scope(now=select.all.now), where)
@@ -457,7 +470,7 @@ class _Rows(RowContext):
 
     def computed(self, node: Any) -> Typed | None:
         if isinstance(node, exp.Window):
-            return _ranked(self._select, node, self._translator)
+            return _rank_call(self._select, node, self._translator)
         return super().computed(node) or self._select.inner(node, self._translator.translate)
 
 
@@ -479,11 +492,11 @@ class _Grouped(GroupContext):
 
     def column(self, node: Any, span: Span) -> Typed:
         value = self._select.column(node, span)
-        found = self.groups.find(value, span)
-        if found is None and self._select.own(node):
+        group = self.groups.find(value, span)
+        if group is None and self._select.is_local(node):
             message = f'column "{node.name}" must appear in GROUP BY or be used in an aggregate function'
             raise SinkqlError("SQ2206", message, span, hint="Add it to GROUP BY, or use it in an aggregate.")
-        return found or value
+        return group or value
 
     def computed(self, node: Any) -> Typed | None:
         if isinstance(node, exp.Window):
@@ -493,7 +506,7 @@ class _Grouped(GroupContext):
         return super().computed(node) or self._select.inner(node, self._translator.translate)
 
 
-def _ranked(select: _Select, node: Any, translator: Translator) -> Typed:
+def _rank_call(select: _Select, node: Any, translator: Translator) -> Typed:
     """Return row_number(), rank() or dense_rank() over a window."""
     call, span = node.this, select.all.syntax.span(node)
     name = str(call.this).lower() if isinstance(call, exp.Anonymous) else ""
@@ -506,17 +519,17 @@ def _ranked(select: _Select, node: Any, translator: Translator) -> Typed:
         raise select.all.refused("this window function", node, f"Use {one_of(_RANKS)}.")
     copied = exp.Window(this=exp.Anonymous(this=name))
     partition = []
-    for each in node.args.get("partition_by") or ():
-        value = translator.translate(each)
-        select.all.check_ordered(value.type, each, "PARTITION BY")
+    for node_ in node.args.get("partition_by") or ():
+        value = translator.translate(node_)
+        select.all.check_ordered(value.type, node_, "PARTITION BY")
         partition.append(select.sqlite.sql(settled(value)))
     terms = []
-    for each in node.args["order"].expressions if node.args.get("order") is not None else ():
-        value = translator.translate(each.this)
-        select.all.check_ordered(value.type, each, "ORDER BY")
-        term = exp.Ordered(this=select.sqlite.sql(settled(value)), desc=each.args.get("desc"))
-        term.set("nulls_first", each.args.get("nulls_first"))
-        _explicit(term)
+    for node_ in node.args["order"].expressions if node.args.get("order") is not None else ():
+        value = translator.translate(node_.this)
+        select.all.check_ordered(value.type, node_, "ORDER BY")
+        term = exp.Ordered(this=select.sqlite.sql(settled(value)), desc=node_.args.get("desc"))
+        term.set("nulls_first", node_.args.get("nulls_first"))
+        _set_null_order(term)
         terms.append(term)
     copied.set("partition_by", partition)
     if terms:
@@ -524,39 +537,39 @@ def _ranked(select: _Select, node: Any, translator: Translator) -> Typed:
     return select.sqlite.atom(copied, types.BIGINT, span)
 
 
-def _key(sql: exp.Expr) -> exp.Expr:
-    """Return what to group or order by: a number alone would be a position for SQLite."""
+def _as_key(sql: exp.Expr) -> exp.Expr:
+    """Return the expression to group or order by; SQLite would read a plain number as a position."""
     return exp.select(sql).subquery() if isinstance(sql.unnest(), exp.Literal | exp.Neg) else sql
 
 
-def _explicit(term: Any) -> None:
-    """Say where NULLs stand: at the end of ASC and at the beginning of DESC, unless the user says otherwise."""
+def _set_null_order(term: Any) -> None:
+    """Set the order of NULLs: last in ASC and first in DESC, unless the user sets it."""
     if term.args.get("nulls_first") is None:
         term.set("nulls_first", bool(term.args.get("desc")))
 
 
-def _aggregates(node: Any, part: Part) -> bool:
-    """Tell whether an aggregate stands in an expression, and not in a query within it."""
+def _has_aggregates(node: Any, part: Part) -> bool:
+    """Return whether an expression contains an aggregate outside its subqueries."""
     return any(
-        isinstance(each, exp.Anonymous)
-        and str(each.this).lower() in AGGREGATES
-        and not isinstance(each.parent, exp.Window)
-        for each in node.walk(prune=lambda found: isinstance(found, exp.Query))
+        isinstance(inner, exp.Anonymous)
+        and str(inner.this).lower() in AGGREGATES
+        and not isinstance(inner.parent, exp.Window)
+        for inner in node.walk(prune=lambda child: isinstance(child, exp.Query))
     )
 
 
-def _inside(node: Any, query: Any, part: Part) -> bool:
-    """Tell whether a column is one of a query within the query that has relations of the same name."""
+def _is_of_inner_query(node: Any, query: Any, part: Part) -> bool:
+    """Return whether a column belongs to an inner query that has a relation of the same name."""
     select = node.find_ancestor(exp.Select)
     while select is not None and select is not part.expression:
-        if any(each.alias_or_name == node.table for each in select.find_all(exp.Table, exp.Subquery)):
+        if any(source.alias_or_name == node.table for source in select.find_all(exp.Table, exp.Subquery)):
             return True
         select = select.find_ancestor(exp.Select)
     return False
 
 
-def _one_row(query: Any) -> bool:
-    """Tell whether a query surely has at most one row: an aggregate of all rows, or LIMIT 1."""
+def _has_one_row_at_most(query: Any) -> bool:
+    """Return whether a query has at most one row: an aggregate of all rows, or LIMIT 1."""
     limit = query.args.get("limit")
     if limit is not None and limit.expression.sql() in ("0", "1"):
         return True
@@ -564,7 +577,7 @@ def _one_row(query: Any) -> bool:
         return False
     alone = query.args.get("from_") is None
     return alone or any(
-        isinstance(each, exp.Anonymous) and str(each.this).lower() in _ONE_ROW
+        isinstance(inner, exp.Anonymous) and str(inner.this).lower() in _ONE_ROW
         for output in query.expressions
-        for each in output.walk(prune=lambda found: isinstance(found, exp.Query | exp.Window))
+        for inner in output.walk(prune=lambda child: isinstance(child, exp.Query | exp.Window))
     )

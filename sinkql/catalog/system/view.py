@@ -1,4 +1,4 @@
-"""SinkQL's own SQL of SQLite over the views that are the system relations → columns and rows."""
+"""Run SinkQL's SQLite queries over the views of the system relations."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class Table:
 
 
 def select_views(sql: str, database: Store, *, booleans: frozenset[int] = frozenset()) -> Table:
-    """Run a query; `booleans` are the places of outputs that are, for which SQLite gives numbers."""
+    """Run a query; `booleans` are the positions of boolean outputs, which SQLite returns as numbers."""
     with database.views() as connection:
         result = connection.execute(sql)
         columns = tuple(column[0] for column in result.description)
-        return Table(columns, tuple(_typed(row, booleans) for row in result))
+        return Table(columns, tuple(_with_booleans(row, booleans) for row in result))
 
 
-def _typed(row: Sequence[Any], booleans: frozenset[int]) -> tuple[Any, ...]:
+def _with_booleans(row: Sequence[Any], booleans: frozenset[int]) -> tuple[Any, ...]:
     return tuple(bool(value) if place in booleans and value is not None else value for place, value in enumerate(row))

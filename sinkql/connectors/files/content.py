@@ -1,11 +1,10 @@
-"""A file → its parts and their digests, and its bytes again only as they were when it was listed.
+"""Read the bytes of listed files in parts with digests, and only while they are as they were listed.
 
-A part is a stretch of about 16 MiB that ends at a line's end where records are lines. Whoever reads gets a part when
-its digest has been compared, so that no row comes of a file that was rewritten meanwhile.
+A part has about 16 MiB, and ends with a line if records are lines. A reader gets a part after its digest was compared,
+so that no row comes of a file that was rewritten during the read.
 
-A file's name, COMPRESSION and ENCODING → a stream of its text in UTF-8.
-
-A file as it was when it was listed, and the local file that it is; what is said where there is none, or no more.
+The module also decompresses and transcodes files (`Written`), and defines a file as it was listed (`SeenFile`) with the
+errors for files that are missing or unreadable.
 """
 
 from __future__ import annotations
@@ -37,47 +36,47 @@ from sinkql.regex_repeat import RepeatedPattern
 PART_BYTES = 16 << 20
 _KEPT_PARTS = 4
 LONGEST_LINE = 128 << 20
-"""How long a line may be: all of it is in memory when it is decoded."""
+"""The most bytes of a line, which is decoded in memory."""
 
 
 class LongLineError(ValueError):
-    """Say that a line, whose number it has, is longer than `LONGEST_LINE`."""
+    """A line is longer than `LONGEST_LINE`; the argument is its number."""
 
 
 class ChangedError(SinkqlError):
-    """Say that a file is not as it was listed."""
+    """A file is no longer as it was listed."""
 
 
 class Place(Protocol):
-    """Where the files of a source lie."""
+    """The folder or bucket of a source's files."""
 
     @property
     def pinned(self) -> bool:
-        """Tell whether a file is opened only as it was listed, by its etag: it needs no digests then."""
+        """Return whether a file is opened only as it was listed, by its etag, and so needs no digests."""
 
     def shown(self, name: str) -> str:
-        """Return what messages call a file."""
+        """Return the name of a file in messages."""
 
     def open(self, file: SeenFile) -> BinaryIO:
-        """Open a file; raises SQ3302 where it is gone, SQ3305 where it cannot be read."""
+        """Open a file; raise SQ3302 if it is gone, SQ3305 if it cannot be read."""
 
     def now(self, stream: BinaryIO, file: SeenFile) -> SeenFile:
-        """Return a file that is open as it is now, with the same parts."""
+        """Return the present state of an open file, with the same parts."""
 
     def difference(self, file: SeenFile) -> str | None:
-        """Return what is different about a file now."""
+        """Describe how a file differs from its listed state; None if the place cannot tell."""
 
 
 def measure(
     stream: BinaryIO, place: Place, file: SeenFile, *, lines: bool, quote: bytes = b""
 ) -> Iterator[tuple[Part, bytes]]:
-    """Yield the parts that follow those of `file`, with their bytes; with `lines` they end at line ends.
+    """Yield the parts after the present ones of `file`, with their bytes; with `lines` they end at line ends.
 
-    With a `quote`, they end at line ends that have an even number of quotes before them; where there is none for long,
-    the rest of the file has parts that end anywhere, with -1 for the number of their lines. So has all of a file whose
-    first line ends with a carriage return: newlines end no record of it.
+    With a `quote`, parts end at line ends that have an even number of quotes before them. If none comes for long, the
+    rest of the file has parts that end anywhere, with -1 as the number of their lines. The same holds for a file whose
+    first line ends with a carriage return, since newlines end none of its records.
 
-    The last part of `file` is measured anew if it was cut short. Raises SQ3301 where it is not as it was, and
+    If the last part of `file` was cut short, it is measured again. Raises SQ3301 if its bytes have changed, and
     LongLineError.
     """
     whole = whole_parts(file)
@@ -104,18 +103,18 @@ def measure(
 
 
 def _to_record_end(stream: BinaryIO, data: bytes, left: int, quote: bytes) -> tuple[bytes, bool]:
-    """Return data and what comes of the stream up to the end of a record, and whether that was found in time."""
-    found, odd, size = [data], data.count(quote) % 2, 0
+    """Extend data to the end of a record; return it, and whether the end came within the limit."""
+    parts, odd, size = [data], data.count(quote) % 2, 0
     last = data
     while size < left and (odd or not last.endswith(b"\n")):
         if size > LONGEST_LINE:
-            return b"".join(found), False
+            return b"".join(parts), False
         last = stream.readline(min(left - size, LONGEST_LINE))
         if not last:
             break
-        found.append(last)
+        parts.append(last)
         odd, size = (odd + last.count(quote)) % 2, size + len(last)
-    return b"".join(found), True
+    return b"".join(parts), True
 
 
 def _ends_with_return(data: bytes, quote: bytes) -> bool:
@@ -126,7 +125,7 @@ def _ends_with_return(data: bytes, quote: bytes) -> bool:
 
 
 def whole_parts(file: SeenFile) -> tuple[Part, ...]:
-    """Return the parts of a file, less the last one if it was cut short."""
+    """Return the parts of a file without the last one if that was cut short."""
     parts = file.parts
     if not parts or parts[-1][0] == file.size:
         return parts
@@ -135,9 +134,9 @@ def whole_parts(file: SeenFile) -> tuple[Part, ...]:
 
 
 def listed(stream: BinaryIO, place: Place, file: SeenFile, base: int, parts: Sequence[Part]) -> Iterator[bytes]:
-    """Yield the bytes of parts, the first of which begins at `base`; raises SQ3301 where they are other ones now.
+    """Yield the bytes of parts, from byte `base` on; raise SQ3301 if they have changed.
 
-    What comes after the parts of a file that was read in part may be other than it was.
+    If a file was read in part, the bytes after these parts may change.
     """
     last = not parts or parts[-1][0] == file.size
     if last and place.now(stream, file).size != file.size:
@@ -152,7 +151,7 @@ def listed(stream: BinaryIO, place: Place, file: SeenFile, base: int, parts: Seq
 
 
 class ListedStream(io.RawIOBase):
-    """Read the chunks of an iterator as one stream; `error` is what ended it."""
+    """The chunks of an iterator as one stream; `error` is the error that ended it."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         super().__init__()
@@ -161,11 +160,11 @@ class ListedStream(io.RawIOBase):
         self.error: SinkqlError | None = None
 
     def readable(self) -> bool:
-        """Say so."""
+        """Return True."""
         return True
 
-    def readinto(self, buffer: Any) -> int:  # Any: bytes-like, for which there is no type before Python 3.12
-        """Fill the buffer as far as the present chunk goes."""
+    def readinto(self, buffer: Any) -> int:  # Any: bytes-like, which has a type only since Python 3.12
+        """Fill the buffer from the present chunk."""
         while not self._rest:
             try:
                 data = next(self._chunks, None)
@@ -182,46 +181,46 @@ class ListedStream(io.RawIOBase):
 
 
 class SoughtStream(io.RawIOBase, ABC):
-    """Read so many bytes anywhere, a stretch at a time."""
+    """A stream of known size that is read at any offset, one range at a time."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
         self._size, self._at = size, 0
 
     @abstractmethod
-    def stretch(self, at: int, size: int) -> bytes | memoryview:
-        """Return bytes from a place on that is within the stream: at least one, and at most so many."""
+    def range_at(self, at: int, size: int) -> bytes | memoryview:
+        """Return at least one and at most `size` bytes from an offset within the stream."""
 
     def readable(self) -> bool:
-        """Say so."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """Say so."""
+        """Return True."""
         return True
 
     def tell(self) -> int:
-        """Return the place that is read next."""
+        """Return the offset of the next read."""
         return self._at
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        """Go to a place."""
+        """Set the offset of the next read."""
         self._at = offset + (0, self._at, self._size)[whence]
         return self._at
 
-    def readinto(self, buffer: Any) -> int:  # Any: bytes-like, for which there is no type before Python 3.12
-        """Fill the buffer as far as the stretch goes that is read."""
+    def readinto(self, buffer: Any) -> int:  # Any: bytes-like, which has a type only since Python 3.12
+        """Fill the buffer from one range."""
         size = min(len(buffer), self._size - self._at)
         if size <= 0:
             return 0
-        data = self.stretch(self._at, size)
+        data = self.range_at(self._at, size)
         buffer[: len(data)] = data
         self._at += len(data)
         return len(data)
 
 
 class ListedFile(SoughtStream):
-    """Read a listed file anywhere, in parts whose digests have been compared; `error` is what ended it."""
+    """A listed file, read at any offset in parts whose digests were compared; `error` ended it."""
 
     def __init__(self, stream: BinaryIO, place: Place, file: SeenFile, parts: Sequence[Part]) -> None:
         super().__init__(file.size)
@@ -232,49 +231,49 @@ class ListedFile(SoughtStream):
         if place.now(stream, file).size != file.size:
             raise changed(place, file)
 
-    def stretch(self, at: int, size: int) -> memoryview:
-        """Return what the part has there."""
-        place = bisect.bisect_right(self._ends, at)
-        skip = at - (self._ends[place - 1] if place else 0)
-        return memoryview(self._part(place))[skip : skip + size]
+    def range_at(self, at: int, size: int) -> memoryview:
+        """Return bytes of the part that holds the offset."""
+        index = bisect.bisect_right(self._ends, at)
+        skip = at - (self._ends[index - 1] if index else 0)
+        return memoryview(self._part(index))[skip : skip + size]
 
-    def _part(self, place: int) -> bytes:
-        if place not in self._loaded:
-            base = self._ends[place - 1] if place else 0
+    def _part(self, index: int) -> bytes:
+        if index not in self._loaded:
+            base = self._ends[index - 1] if index else 0
             try:
-                data = next(listed(self._stream, self._place, self._file, base, [self._parts[place]]))
+                data = next(listed(self._stream, self._place, self._file, base, [self._parts[index]]))
             except SinkqlError as error:
                 self.error = error
                 raise
             while len(self._loaded) >= _KEPT_PARTS:
                 del self._loaded[next(iter(self._loaded))]
-            self._loaded[place] = data
-        return self._loaded[place]
+            self._loaded[index] = data
+        return self._loaded[index]
 
 
 def digest(data: bytes) -> str:
-    """Return the digest of a part; it is held against accidents, not against forgers."""
-    found: str = xxhash.xxh3_128_hexdigest(data)
-    return found
+    """Return the digest of a part, which detects accidents and not forgery."""
+    value: str = xxhash.xxh3_128_hexdigest(data)
+    return value
 
 
 def changed(place: Place, file: SeenFile) -> ChangedError:
-    """Return the error for a file that is not as it was listed, with what is different now."""
+    """Return the error for a file that changed after it was listed, with the difference."""
     return ChangedError(
         "SQ3301",
         f'file "{place.shown(file.name)}" changed after it was listed',
         detail=place.difference(file),
-        hint="Each file is read once: restore the old file, and write new rows into a new one.",
+        hint="Each file is read once: restore the old file, and write new rows to a new file.",
     )
 
 
 def undecodable(path: Path | str, format_: str, why: object, *, then: str = "") -> InvalidFileError:
-    """Return the error for a file that is not of its format; `then` says what comes after a correction."""
+    """Return the error for a file that is not of its format; `then` says what follows a correction."""
     return InvalidFileError(
         "SQ3102",
         f'file "{path}" cannot be read as {format_}: {why}',
-        hint="Put a correct file in its place, or move it out of the folder, or create the source with the FORMAT and "
-        f"the columns that its files have.{then}",
+        hint="Replace the file with a correct one, move it out of the folder, or create the source with the FORMAT and "
+        f"the columns of its files.{then}",
     )
 
 
@@ -290,53 +289,58 @@ def _bytes(stream: BinaryIO, size: int) -> bytes:
 
 
 Compression = Literal["AUTO", "NONE", "GZIP", "BZIP2", "ZSTD", "LZ4", "ZIP"]
-"""What files may be compressed with; `AUTO`: what their names end in says it."""
+"""How files may be compressed; with `AUTO`, the endings of their names decide."""
 
 ENDINGS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4", ".zip": "zip"}
-"""What names end in, and the codecs: Arrow's words for those that it has."""
+"""The endings of names, with the codecs; Arrow's words for the codecs that it has."""
 _CODECS = {"NONE": None, "GZIP": "gzip", "BZIP2": "bz2", "ZSTD": "zstd", "LZ4": "lz4", "ZIP": "zip"}
 _MEMORY_BYTES = 32 << 20
 _MOST_BYTES, _MOST_TIMES = 256 << 20, 200
-"""Text takes a fifth to a fiftieth of its bytes; a file of one byte repeated takes a thousandth and less."""
+"""The most bytes, and the most times its size, that a file may have once decompressed.
+
+Text compresses five to fifty times, a repeated byte a thousand times and more.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """How the texts of files are written: with which compression, and in which encoding, None for UTF-8."""
+    """How the texts of files are written: their compression, and their encoding, None for UTF-8."""
 
     compression: Compression = "AUTO"
     encoding: str | None = None
 
     def codec(self, name: str) -> str | None:
-        """Return the codec of a file, None for one that is not compressed."""
+        """Return the codec of a file; None if it is not compressed."""
         automatic = self.compression == "AUTO"
         return ENDINGS.get(PurePath(name).suffix.lower()) if automatic else _CODECS[self.compression]
 
-    def plainly(self, name: str) -> bool:
-        """Tell whether the bytes of a file are its text, in UTF-8."""
+    def is_plain(self, name: str) -> bool:
+        """Return whether the bytes of a file are its text in UTF-8."""
         return self.codec(name) is None and self.encoding is None
 
     @contextmanager
     def plain(self, stream: BinaryIO, file: SeenFile) -> Iterator[BinaryIO]:
-        """Open the stream of a file as it was before it was compressed, in one member or several, and in UTF-8.
+        """Open the stream of a file decompressed, from one member or several, and in UTF-8.
 
-        Raises UndecodableError for one of no bytes, for an archive of not just one file, where what is read has bytes
-        that are no text in the encoding, and where it has far more bytes than data ever do that are compressed so;
-        reading raises OSError for one that is damaged or cut off.
+        Raises UndecodableError for an empty file, an archive of several files, bytes that are not text in the encoding,
+        and a file that decompresses to far more bytes than data do. Reading raises OSError if the file is damaged or
+        cut off.
         """
-        if self.plainly(file.name):
+        if self.is_plain(file.name):
             yield stream
             return
         import pyarrow as pa  # not where connectors are loaded
 
         codec = self.codec(file.name)
         if codec is not None and file.size == 0:
-            raise UndecodableError(f"it is empty, which a {codec} file never is")
-        with _uncompressed(stream, codec, file.size) as found:
+            raise UndecodableError(f"a {codec} file cannot be empty")
+        with _uncompressed(stream, codec, file.size) as uncompressed:
             if self.encoding is None:
-                yield found
+                yield uncompressed
                 return
-            with pa.transcoding_input_stream(pa.PythonFile(found, mode="r"), self.encoding, "utf-8") as transcoded:
+            with pa.transcoding_input_stream(
+                pa.PythonFile(uncompressed, mode="r"), self.encoding, "utf-8"
+            ) as transcoded:
                 try:
                     yield transcoded
                 except UnicodeDecodeError as error:
@@ -345,7 +349,7 @@ class Written:
 
 def _no_text(error: UnicodeDecodeError) -> str:
     shown = error.object[error.start : error.end][:8].hex(" ")
-    return f"it has bytes that are no text in {error.encoding.replace('charmap', 'its encoding')}: {shown}"
+    return f"it has bytes that are not text in {error.encoding.replace('charmap', 'its encoding')}: {shown}"
 
 
 @contextmanager
@@ -355,33 +359,33 @@ def _uncompressed(stream: BinaryIO, codec: str | None, size: int) -> Iterator[Bi
     if codec is None:
         yield stream
         return
-    with _archived(stream) if codec == "zip" else pa.input_stream(stream, compression=codec) as found:
-        yield cast("BinaryIO", _Bounded(found, max(_MOST_BYTES, _MOST_TIMES * size)))
+    with _archived(stream) if codec == "zip" else pa.input_stream(stream, compression=codec) as source:
+        yield cast("BinaryIO", _Bounded(source, max(_MOST_BYTES, _MOST_TIMES * size)))
 
 
 @contextmanager
 def _archived(stream: BinaryIO) -> Iterator[BinaryIO]:
-    """Open the file of an archive, whose list of files is at its end."""
-    with tempfile.SpooledTemporaryFile(_MEMORY_BYTES) as kept:
-        shutil.copyfileobj(stream, kept)
+    """Open the only file of an archive. The archive lists its files at its end."""
+    with tempfile.SpooledTemporaryFile(_MEMORY_BYTES) as copy:
+        shutil.copyfileobj(stream, copy)
         try:
-            with zipfile.ZipFile(cast("BinaryIO", kept)) as archive, archive.open(_only_file(archive)) as found:
-                yield cast("BinaryIO", found)
+            with zipfile.ZipFile(cast("BinaryIO", copy)) as archive, archive.open(_only_file(archive)) as content:
+                yield cast("BinaryIO", content)
         except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
             raise UndecodableError(f"it cannot be read as a zip archive: {error}") from error
 
 
 def _only_file(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
-    files = [each for each in archive.infolist() if not each.is_dir() and not each.filename.startswith("__MACOSX/")]
+    files = [info for info in archive.infolist() if not info.is_dir() and not info.filename.startswith("__MACOSX/")]
     if len(files) != 1:
-        raise UndecodableError(f"it is a zip archive of {len(files)} files, and one of a single file can be read")
+        raise UndecodableError(f"it is a zip archive of {len(files)} files; only archives of one file can be read")
     if files[0].flag_bits & 1:
         raise UndecodableError("it is a zip archive with a password")
     return files[0]
 
 
 class _Bounded(io.RawIOBase):
-    """A stream that gives so many bytes at most."""
+    """A stream that ends with an error after a number of bytes."""
 
     def __init__(self, stream: BinaryIO, most: int) -> None:
         self._stream, self._left = stream, most
@@ -390,22 +394,21 @@ class _Bounded(io.RawIOBase):
         return True
 
     def read(self, size: int = -1, /) -> bytes:
-        found = self._stream.read(size if size >= 0 else self._left + 1)
-        self._left -= len(found)
+        data = self._stream.read(size if size >= 0 else self._left + 1)
+        self._left -= len(data)
         if self._left < 0:
             raise UndecodableError(
-                f"it has more than {_MOST_BYTES >> 20} MiB once it is not compressed, and more than {_MOST_TIMES} "
-                "times the bytes of the file"
+                f"it decompresses to more than {_MOST_BYTES >> 20} MiB, and to more than {_MOST_TIMES} times its size"
             )
-        return found
+        return data
 
 
 Part = tuple[int, int, str]
-"""The byte after its last one, how many lines end in it, and the digest of its bytes; empty where nobody took it."""
+"""The byte after its last one, the number of lines that end in it, and its digest; empty without a digest."""
 
 
 class SeenFile(msgspec.Struct, frozen=True, array_like=True):
-    """A file as it was when it was listed: its name below the source's folder, its stamp, and its parts so far.
+    """A file as it was listed: its name below the source's folder, its stamp, and its parts.
 
     An object of S3 has an `etag`, and no inode.
     """
@@ -420,32 +423,32 @@ class SeenFile(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def stamp(self) -> tuple[int, int, int, int]:
-        """Return what a look at the file compares first."""
+        """Return the values that change when a file is written."""
         return self.size, self.mtime_ns, self.changed_ns, self.inode
 
     @property
     def lines(self) -> int:
-        """Return how many lines end in the parts."""
+        """Return the number of lines that end in the parts."""
         return sum(lines for _, lines, _ in self.parts)
 
     def data(self) -> list[Any]:
-        """Return the file as JSON has it."""
-        found: list[Any] = msgspec.to_builtins(self)
-        return found
+        """Return the file as JSON-able data."""
+        data: list[Any] = msgspec.to_builtins(self)
+        return data
 
 
 def seen_file(name: str, status: os.stat_result, parts: tuple[Part, ...] = ()) -> SeenFile:
-    """Return a file as its status says."""
+    """Return a file with the values of its status."""
     return SeenFile(name, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, parts)
 
 
 def from_data(data: Any) -> SeenFile:
-    """Return a file from JSON."""
+    """Return the file of JSON-able data."""
     return codec.convert(data, SeenFile)
 
 
 def open_file(path: Path) -> BinaryIO:
-    """Open a regular file, and wait for nobody; raises SQ3302 where it is gone, SQ3305 where it cannot be read."""
+    """Open a regular file without waiting; raise SQ3302 if it is gone, SQ3305 if it cannot be read."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         if not stat.S_ISREG(os.fstat(handle).st_mode):
@@ -454,22 +457,22 @@ def open_file(path: Path) -> BinaryIO:
         return os.fdopen(handle, "rb")
     except FileNotFoundError as error:
         raise GoneError(
-            "SQ3302", f'file "{path}" was removed before it was read', hint="Put it back; the sink then continues."
+            "SQ3302", f'file "{path}" was removed before it was read', hint="Restore the file; the sink then continues."
         ) from error
     except OSError as error:
         raise unreadable(path, error.strerror or str(error)) from error
 
 
 class UnreadableError(SinkqlError):
-    """Say that a folder, or what lies in it, cannot be read."""
+    """A folder, or an entry of it, cannot be read."""
 
 
 def unreadable(path: Path | str, why: str) -> UnreadableError:
-    """Return the error for what lies in the folder and cannot be read."""
+    """Return the error for an entry of the folder that cannot be read."""
     return UnreadableError(
         "SQ3305",
         f'cannot read "{_shown(path)}": {why}',
-        hint="Correct or move it, or leave it out by GLOB; names that begin with . or _ are not read. "
+        hint="Correct or move it, or exclude it with GLOB; names that begin with . or _ are not read. "
         "The sink then continues.",
     )
 

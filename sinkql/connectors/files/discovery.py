@@ -1,4 +1,4 @@
-"""A folder, look by look → what is new in it; files that were seen before are looked at again in turn."""
+"""Find new files of a folder, and check at each listing whether some of the files already read have changed."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ _COMPARED_BYTES = 256 << 20
 
 
 class Watch:
-    """Look at the files of one source.
+    """The state of one source's folder from listing to listing.
 
-    A name with the inode that it had is not asked for more, but one in twenty of them at each look, so that a file that
-    is rewritten in place is found within twenty looks; one that is replaced is found at the next. A file whose stamp
-    changed is read, and its digests compared: at most 256 MiB at a look. So is one of a new name that has the inode,
-    the size and the time of one that was seen and is gone: it was renamed, if it has the digests too. Folders in which
-    nothing was new are listed again when they changed, and each minute whatever their times say.
+    A file whose name and inode were seen before is not examined again, except for one in twenty at each listing. So a
+    file that is rewritten in place is noticed within twenty listings, and a replaced file with the next. If the stamp
+    of a file changed, its bytes are read and the digests compared: at most 256 MiB at one listing.
+
+    A new name with the inode, size and time of a seen file that is gone is a renamed file if the digests agree too.
+    Folders without new files are listed again if they changed, and every minute.
     """
 
     def __init__(self, folder: Folder) -> None:
@@ -37,72 +38,72 @@ class Watch:
         self._turn = 0
         self._quiet: VisitedFolders | None = None
         self._listed_at = 0
-        self._young: dict[str, tuple[SeenFile, int]] = {}
-        self._left = 0
-        self._again: dict[str, SeenFile] = {}
+        self._recent: dict[str, tuple[SeenFile, int]] = {}
+        self._bytes_left = 0
+        self._compared: dict[str, SeenFile] = {}
         self._renamed: dict[str, tuple[SeenFile, str]] = {}
         self._by_inode: dict[int, str] = {}
         self._indexed = 0
         self._listed: dict[str, int] = {}
         self.unread = 0
-        """How many files `oldest` found."""
+        """The number of files that `oldest` counted."""
 
     def __reduce__(self) -> tuple[type[Watch], tuple[Folder]]:
         return Watch, (self.folder,)
 
     def new(self, seen: Mapping[str, SeenFile], *, settled: bool) -> list[SeenFile]:
-        """Return the files that were not seen, by name and without parts; `settled`: that nobody just wrote to.
+        """Return the new files by name, without parts; with `settled` only files that no process writes to.
 
-        `seen` is the same mapping from look to look, with more files in it, or another one to begin anew. Raises SQ3301
-        for a file that changed since it was seen, SQ3304 and SQ3305 where the folder or what is in it cannot be read.
+        `seen` is the same mapping at each call, with more files; another mapping starts over. Raises SQ3301 for a file
+        that changed after it was seen, SQ3304 and SQ3305 if the folder or a file cannot be read.
         """
         if seen is not self._seen:
             self._seen, self._inodes, self._turn, self._quiet = seen, {}, 0, None
             self._renamed, self._by_inode, self._indexed = {}, {}, 0
-        self._left = _COMPARED_BYTES
+        self._bytes_left = _COMPARED_BYTES
         quiet, self._quiet = self._quiet, None
         recent = time.monotonic_ns() < self._listed_at + _LISTED_NS
-        if self._look_again() and quiet is not None and recent and quiet.unchanged():
+        if self._recheck() and quiet is not None and recent and quiet.is_unchanged():
             self._quiet = quiet
             return []
-        young, self._young, self._listed_at = self._young, {}, time.monotonic_ns()
-        found, waiting, visited = [], False, VisitedFolders()
+        recent_files, self._recent, self._listed_at = self._recent, {}, time.monotonic_ns()
+        files, waiting, visited = [], False, VisitedFolders()
         for name, inode in self.folder.names(self._inodes, visited):
             status = self.folder.status(name)
             if status is None:
                 continue
-            known = seen.get(name)
-            if known is not None and self._same(known, status):
+            before = seen.get(name)
+            if before is not None and self._is_same(before, status):
                 self._inodes[name] = inode
                 continue
-            renamed = known is None and self._was_renamed(seen_file(name, status))
+            renamed = before is None and self._was_renamed(seen_file(name, status))
             if renamed:
                 continue
             waiting = True
             if renamed is None:
                 continue
-            if known is None and (self._left_alone(seen_file(name, status), young) or not settled):
-                found.append(seen_file(name, status))
-        if not waiting and visited.settled():
+            if before is None and (self._is_left_alone(seen_file(name, status), recent_files) or not settled):
+                files.append(seen_file(name, status))
+        if not waiting and visited.is_settled():
             self._quiet = visited
-        return sorted(found, key=lambda file: file.name)
+        return sorted(files, key=lambda file: file.name)
 
     def again(self) -> Sequence[SeenFile]:
-        """Return the files that were compared because of another stamp, to be listed with it."""
-        self._again = {
+        """Return the files whose stamp changed and whose content did not, to be logged with the new stamp."""
+        self._compared = {
             name: file
-            for name, file in self._again.items()
+            for name, file in self._compared.items()
             if name in self._seen and file.stamp != self._seen[name].stamp
         }
-        return list(self._again.values())
+        return list(self._compared.values())
 
     def renamed(self) -> Sequence[tuple[SeenFile, str]]:
-        """Return the files that were seen under another name and are not listed under theirs, with that name."""
-        self._renamed = {name: each for name, each in self._renamed.items() if name not in self._seen}
+        """Return seen files that have a new name not yet logged, each with its old name."""
+        self._renamed = {name: entry for name, entry in self._renamed.items() if name not in self._seen}
         return list(self._renamed.values())
 
     def oldest(self, seen: Mapping[str, SeenFile]) -> float | None:
-        """Return when the oldest file that was not seen was written, None where there is none."""
+        """Return the modification time of the oldest unread file; None if all were read."""
         times = []
         for name, inode in self.folder.names(self._listed):
             if name in seen or name in self._renamed:
@@ -111,14 +112,14 @@ class Watch:
             try:
                 times.append(self.folder.file(name).stat().st_mtime)
             except OSError:
-                continue  # the next look for new files says what it is
+                continue  # the next listing reports it
         self.unread = len(times)
         return min(times, default=None)
 
     def still(self, file: SeenFile) -> SeenFile:
         """Return a file that was read in part, with its present stamp.
 
-        Raises SQ3301 where what was read of it is not as it was, SQ3302 where it is gone.
+        Raises SQ3301 if the part that was read has changed, SQ3302 if the file is gone.
         """
         with self.folder.open(file) as stream:
             now = self.folder.now(stream, file)
@@ -128,17 +129,17 @@ class Watch:
         return now
 
     def _was_renamed(self, file: SeenFile) -> bool | None:
-        """Tell whether a file is one that was seen under a name that is gone; None where a later look finds out."""
+        """Return whether a file was seen under a name that is gone; None if a later listing decides."""
         before = self._renamed.get(file.name)
         if before is not None and before[0].stamp == file.stamp:
             return True
-        known = self._original(file)
-        if known is None:
+        original = self._original(file)
+        if original is None:
             return False
-        if self._left <= 0:
+        if self._bytes_left <= 0:
             return None
-        self._left -= file.size
-        now = msgspec.structs.replace(file, parts=known.parts)
+        self._bytes_left -= file.size
+        now = msgspec.structs.replace(file, parts=original.parts)
         try:
             with self.folder.open(now) as stream:
                 for _ in listed(stream, self.folder, now, 0, now.parts):
@@ -147,66 +148,67 @@ class Watch:
                     return False
         except (ChangedError, GoneError):
             return False
-        self._renamed[file.name] = now, known.name
+        self._renamed[file.name] = now, original.name
         return True
 
     def _original(self, file: SeenFile) -> SeenFile | None:
-        """Return the file that another one may have been, by what a rename leaves as it was; None where it is new."""
+        """Return the seen file that this one may be under a new name; None if it is new."""
         if self._indexed < len(self._seen):
             news = itertools.islice(self._seen.values(), self._indexed, None)
-            self._by_inode.update((each.inode, each.name) for each in news)
+            self._by_inode.update((seen.inode, seen.name) for seen in news)
             self._indexed = len(self._seen)
-        known = self._seen.get(self._by_inode.get(file.inode, ""))
-        if known is None or (known.size, known.mtime_ns) != (file.size, file.mtime_ns):
+        original = self._seen.get(self._by_inode.get(file.inode, ""))
+        if original is None or (original.size, original.mtime_ns) != (file.size, file.mtime_ns):
             return None
-        status = self.folder.status(known.name)
-        return known if status is None or status.st_ino != file.inode else None
+        status = self.folder.status(original.name)
+        return original if status is None or status.st_ino != file.inode else None
 
-    def _left_alone(self, file: SeenFile, young: Mapping[str, tuple[SeenFile, int]]) -> bool:
-        """Tell whether nobody wrote to a new file for a while; where its time says nothing, it is as it was then.
+    def _is_left_alone(self, file: SeenFile, recent_files: Mapping[str, tuple[SeenFile, int]]) -> bool:
+        """Return whether no process wrote to a new file for a while.
 
-        A file may keep the time of another machine, and a clock may be set back: its time may lie far ahead.
+        If the time of a file lies ahead, its state must stay the same for that long: it may have the time of another
+        machine, and a clock may be set back.
         """
         if file.mtime_ns < time.time_ns() - _SETTLE_NS:
             return True
         now = time.monotonic_ns()
-        before, since = young.get(file.name, (file, now))
+        before, since = recent_files.get(file.name, (file, now))
         if before != file:
             since = now
-        self._young[file.name] = file, since
+        self._recent[file.name] = file, since
         return now >= since + _SETTLE_NS
 
-    def _look_again(self) -> bool:
-        """Look at the files whose turn it is; False where the folder has to tell more about one."""
+    def _recheck(self) -> bool:
+        """Examine the files whose turn it is; return whether the folder need not be listed for one of them."""
         count = max(_AT_LEAST, len(self._inodes) // _TURNS)
         names = list(itertools.islice(self._inodes, self._turn, self._turn + count))
         self._turn = self._turn + count if len(names) == count else 0
-        known = len(self._inodes)
+        count_before = len(self._inodes)
         for name, stamp in self.folder.stamps(names):
             if stamp == self._seen[name].stamp:
                 continue
             status = self.folder.status(name)
-            if status is None or not self._same(self._seen[name], status):
+            if status is None or not self._is_same(self._seen[name], status):
                 del self._inodes[name]
-        return len(self._inodes) == known
+        return len(self._inodes) == count_before
 
-    def _same(self, known: SeenFile, status: os.stat_result) -> bool:
-        """Tell whether a file is as it was seen; False where that is for a later look to find out."""
-        now = seen_file(known.name, status, known.parts)
-        if now.stamp == known.stamp:
+    def _is_same(self, before: SeenFile, status: os.stat_result) -> bool:
+        """Return whether a file is as it was seen; False if a later listing decides."""
+        now = seen_file(before.name, status, before.parts)
+        if now.stamp == before.stamp:
             return True
-        compared = self._again.get(known.name)
+        compared = self._compared.get(before.name)
         if compared is not None and compared.stamp == now.stamp:
             return True
-        if now.size != known.size:
-            raise changed(self.folder, known)
-        if self._left <= 0:
+        if now.size != before.size:
+            raise changed(self.folder, before)
+        if self._bytes_left <= 0:
             return False
-        self._left -= known.size
-        with self.folder.open(known) as stream:
-            for _ in listed(stream, self.folder, known, 0, known.parts):
+        self._bytes_left -= before.size
+        with self.folder.open(before) as stream:
+            for _ in listed(stream, self.folder, before, 0, before.parts):
                 pass
-            if self.folder.now(stream, known).stamp != now.stamp:
+            if self.folder.now(stream, before).stamp != now.stamp:
                 return False
-        self._again[known.name] = now
+        self._compared[before.name] = now
         return True

@@ -1,8 +1,8 @@
-"""CREATE SOURCE … FROM FILES without columns → the columns that a sample of its files has, as SQL.
+"""Infer the columns of a FILES source that declares none from a sample of its files.
 
-The sample is the first megabyte of the first and the last few files by name. A type is taken where every value of the
-sample has it and the decoder reads them all so; what is in doubt is text, or jsonb in JSON. Later rows that do not fit
-are invalid rows, as of columns that were declared.
+The sample is the first megabyte of the first and the last few files by name. A column gets a type if every value of the
+sample has it and the decoder reads them all; otherwise it is text, or jsonb for JSON. Later rows that do not fit are
+invalid rows, as in a source with declared columns.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import pyarrow as pa
 from sinkql import physical
 from sinkql.connector_api.stream import Decoded, Decoder, Decoding, StoredDecoder, UndecodableError
 from sinkql.connectors.files.content import Place, SeenFile, Written
+from sinkql.connectors.files.options import format_options
 from sinkql.decode.columns import type_of_texts, type_of_values, why_text
 from sinkql.decode.csv import CsvRows
 from sinkql.errors import InvalidFileError
@@ -30,7 +31,7 @@ _PLAIN = Written()
 _NAME = re.compile(r"[^$\x00][^\x00]*")
 
 Columns = Sequence[tuple[str, str]]
-"""Names and types."""
+"""Names and types as SQL."""
 
 
 def infer(
@@ -41,98 +42,105 @@ def infer(
     written: Written = _PLAIN,
     notes: list[str] | None = None,
 ) -> Columns:
-    """Return the columns that files have; none where there is nothing to tell.
+    """Return the columns of files; none if the sample does not show them.
 
-    `options` are those of the format; `notes` get what a user might not expect. Raises SQ3305 where files cannot be
-    read, SQ3102 where they are not of the format, and what the place raises.
+    `options` are the options of the format; `notes` collects facts that a user might not expect. Raises SQ3305 if a
+    file cannot be read, SQ3102 if it is not of the format, and the place's errors.
     """
     notes = [] if notes is None else notes
     if decoding.stored is not None:
-        return _stored(place, _some(files), decoding.stored(options, ()), notes)
+        return _stored_columns(place, _sampled_files(files), decoding.stored(options, ()), notes)
     samples = [(path, data) for path, data in _samples(place, files, written) if data.strip()]
-    return _csv(samples, decoding, options, notes) if options["name"] == "CSV" else _json(samples, decoding, options)
+    return (
+        _csv_columns(samples, decoding, options, notes)
+        if format_options(options).name == "CSV"
+        else _json_columns(samples, decoding, options)
+    )
 
 
 def _samples(place: Place, files: Sequence[SeenFile], written: Written) -> Iterator[tuple[str, bytes]]:
-    """Yield the beginnings of some files, whole lines of them, with what messages call them."""
-    for file in _some(files):
+    """Yield the beginnings of some files, in whole lines, with the names of the files in messages."""
+    for file in _sampled_files(files):
         path = place.shown(file.name)
-        with _opened(place, file) as opened:
+        with _open_readable(place, file) as opened:
             try:
                 with written.plain(opened, file) as stream:
                     data = stream.read(_BYTES)
                     more = bool(stream.read(1))
             except (OSError, pa.ArrowException, UndecodableError) as error:
-                raise _invalid(path, str(error)) from error
+                raise _sample_error(path, str(error)) from error
         data = data.removeprefix(b"\xef\xbb\xbf")
         yield path, data[: data.rfind(b"\n") + 1] if more else data
 
 
 @contextmanager
-def _opened(place: Place, file: SeenFile) -> Iterator[BinaryIO]:
-    """Open a file; where it may not be read that is raised here, and by no decoder."""
+def _open_readable(place: Place, file: SeenFile) -> Iterator[BinaryIO]:
+    """Open a file, and raise a read error here, before a decoder sees it."""
     with place.open(file) as stream:
         stream.read(1)
         stream.seek(0)
         yield stream
 
 
-def _some(files: Sequence[SeenFile]) -> Sequence[SeenFile]:
+def _sampled_files(files: Sequence[SeenFile]) -> Sequence[SeenFile]:
     return list(dict.fromkeys([*files[: _FILES // 2], *files[-(_FILES // 2) :]]))
 
 
-def _stored(place: Place, files: Sequence[SeenFile], decoder: StoredDecoder, notes: list[str]) -> Columns:
-    """Return the columns that files say they have: all of them alike."""
-    found: Columns = []
+def _stored_columns(place: Place, files: Sequence[SeenFile], decoder: StoredDecoder, notes: list[str]) -> Columns:
+    """Return the columns that files declare; all files must agree."""
+    result: Columns = []
     for file in files:
         path = place.shown(file.name)
-        with _opened(place, file) as stream:
+        with _open_readable(place, file) as stream:
             try:
                 columns = decoder.columns(stream)
             except UndecodableError as error:
-                raise _invalid(path, str(error)) from error
+                raise _sample_error(path, str(error)) from error
         names = [name for name, _ in columns]
         if len(set(names)) < len(names) or not all(_NAME.fullmatch(name) for name in names):
-            raise _invalid(path, "it has a column whose name is empty, reserved or there more than once")
-        own = dict(columns)
-        alike = [(name, name in own and _common(parse_type(type_), parse_type(own[name]))) for name, type_ in found]
+            raise _sample_error(path, "it has a column whose name is empty, reserved or duplicate")
+        file_types = dict(columns)
+        alike = [
+            (name, name in file_types and _common_type(parse_type(type_), parse_type(file_types[name])))
+            for name, type_ in result
+        ]
         different = [name for name, type_ in alike if not type_]
         if different:
-            why = f'column "{different[0]}" is not there as in the files before it'
-            raise _invalid(path, why)
+            why = f'column "{different[0]}" is missing or has another type than in the files before it'
+            raise _sample_error(path, why)
         if alike:
-            _leave_out([name for name in names if name not in dict(alike)], path, notes)
-        found = [(name, str(type_)) for name, type_ in alike] or columns
-    return found
+            _note_missing([name for name in names if name not in dict(alike)], path, notes)
+        result = [(name, str(type_)) for name, type_ in alike] or columns
+    return result
 
 
-def _common(one: Type, other: Type) -> Type | None:
-    """Return the type of which the values of both are: of two records, that with the fields of both; None without."""
+def _common_type(one: Type, other: Type) -> Type | None:
+    """Return the type that holds the values of both; for records, with the fields of both. None if no type does."""
     if one.name != other.name or not one.nested:
         return one if one == other else None
     if one.element is not None and other.element is not None:
-        element = _common(one.element, other.element)
+        element = _common_type(one.element, other.element)
         return None if element is None else Type(one.name, element=element)
-    fields = {each.name: each for each in other.fields}
-    found: list[Field] = []
-    for mine in one.fields:
-        its = fields.pop(mine.name, None)
-        type_ = mine.type if its is None else _common(mine.type, its.type)
+    fields = {field.name: field for field in other.fields}
+    common: list[Field] = []
+    for field in one.fields:
+        twin = fields.pop(field.name, None)
+        type_ = field.type if twin is None else _common_type(field.type, twin.type)
         if type_ is None:
             return None
-        found.append(Field(mine.name, type_, nullable=its is None or mine.nullable or its.nullable))
-    return record_type([*found, *(each._replace(nullable=True) for each in fields.values())])
+        common.append(Field(field.name, type_, nullable=twin is None or field.nullable or twin.nullable))
+    return record_type([*common, *(field._replace(nullable=True) for field in fields.values())])
 
 
-def _leave_out(names: Sequence[str], path: str, notes: list[str]) -> None:
-    """Note columns that not all files have."""
-    notes += [f'column "{name}" is left out: "{path}" has it, and others have not' for name in names]
+def _note_missing(names: Sequence[str], path: str, notes: list[str]) -> None:
+    """Note columns that only some files have."""
+    notes += [f'column "{name}" is left out: "{path}" has it, but not every file' for name in names]
 
 
-def _csv(
+def _csv_columns(
     samples: Sequence[tuple[str, bytes]], decoding: Decoding, options: Mapping[str, Any], notes: list[str]
 ) -> Columns:
-    if options.get("by_position"):
+    if format_options(options).by_position:
         samples, options = _renamed(samples, options)
     names: list[str] = []
     texts: dict[str, list[str]] = {}
@@ -140,50 +148,51 @@ def _csv(
         try:
             head = CsvRows.of(options, ()).names(BytesIO(data))
         except UndecodableError as error:
-            raise _invalid(path, str(error)) from error
+            raise _sample_error(path, str(error)) from error
         if len(set(head)) < len(head) or not all(_NAME.fullmatch(name) for name in head):
-            odd = "its header has a name that is empty, reserved or there more than once"
-            raise _invalid(path, odd, hint=_BY_POSITION)
+            odd = "its header has a name that is empty, reserved or duplicate"
+            raise _sample_error(path, odd, hint=_BY_POSITION)
         before, names = names, [name for name in names if name in head] if names else head
-        _leave_out([name for name in before if name not in head], samples[0][0], notes)
-        _leave_out([name for name in head if before and name not in before], path, notes)
+        _note_missing([name for name in before if name not in head], samples[0][0], notes)
+        _note_missing([name for name in head if before and name not in before], path, notes)
         if not names:
-            raise _invalid(path, f"its header has no column of the files before it; it has {', '.join(head)}")
+            raise _sample_error(path, f"its header shares no column with the files before it; it has {', '.join(head)}")
         for name, column in _decoded(path, data, decoding, options, [(name, "text") for name in names]).items():
             texts.setdefault(name, []).extend(value for value in column if value is not None)
-    found = [(name, type_of_texts(texts.get(name, []))) for name in names]
-    for name, type_ in found:
+    columns = [(name, type_of_texts(texts.get(name, []))) for name in names]
+    for name, type_ in columns:
         why = why_text(texts.get(name, [])) if type_ == "text" else None
         if why is not None:
             notes.append(f'column "{name}" is text: {why}')
-    return _kept(found, "text", samples, decoding, options)
+    return _checked_columns(columns, "text", samples, decoding, options)
 
 
 def _renamed(
     samples: Sequence[tuple[str, bytes]], options: Mapping[str, Any]
 ) -> tuple[Sequence[tuple[str, bytes]], Mapping[str, Any]]:
-    """Return samples whose columns go by position as such that have the names of the first one, which all differ."""
+    """Return samples by position as samples by name: all have the distinct names of the first sample."""
     named = {name: value for name, value in options.items() if name != "by_position"}
-    rows, found, names = CsvRows.of(named, ()), list[tuple[str, bytes]](), list[str]()
+    rows, renamed, names = CsvRows.of(named, ()), list[tuple[str, bytes]](), list[str]()
     for path, data in samples:
         try:
             head = rows.names(BytesIO(data))
             if names and len(head) != len(names):
-                raise _invalid(path, f"its header has {len(head)} fields, and that of the files before it {len(names)}")
-            found.append((path, rows.named(data, names)))
-            names = names or rows.names(BytesIO(found[0][1]))
+                raise _sample_error(path, f"its header has {len(head)} fields, that of earlier files {len(names)}")
+            renamed.append((path, rows.named(data, names)))
+            names = names or rows.names(BytesIO(renamed[0][1]))
         except UndecodableError as error:
-            raise _invalid(path, str(error)) from error
-    return found, named
+            raise _sample_error(path, str(error)) from error
+    return renamed, named
 
 
-def _json(samples: Sequence[tuple[str, bytes]], decoding: Decoding, options: Mapping[str, Any]) -> Columns:
+def _json_columns(samples: Sequence[tuple[str, bytes]], decoding: Decoding, options: Mapping[str, Any]) -> Columns:
     values: dict[str, list[Any]] = {}
+    array = format_options(options).array
     for path, data in samples:
-        if not options.get("array") and _one_array(data):
-            raise _invalid(path, "it is a JSON array", hint="Write FORMAT JSON ARRAY.")
-        if not options.get("array") and _several_lines(data):
-            raise _invalid(path, "its JSON objects have several lines", hint="Write each object in a line of its own.")
+        if not array and _is_one_array(data):
+            raise _sample_error(path, "it is a JSON array", hint="Write FORMAT JSON ARRAY.")
+        if not array and _is_multiline(data):
+            raise _sample_error(path, "its JSON objects have several lines", hint="Write one object per line.")
         values |= {name: [] for name in _members(data) if name not in values}
         (rows,) = _decoded(path, data, decoding, {**options, "whole": True}, [("data", "jsonb")]).values()
         for row in rows:
@@ -192,16 +201,16 @@ def _json(samples: Sequence[tuple[str, bytes]], decoding: Decoding, options: Map
                 return ()
             for name, value in document.items():
                 values.setdefault(name, []).append(value)
-    found = [
-        (name, type_of_values([each for each in column if each is not None]))
+    columns = [
+        (name, type_of_values([value for value in column if value is not None]))
         for name, column in values.items()
         if column
     ]
-    return _kept(found, "jsonb", samples, decoding, {**options, "whole": False})
+    return _checked_columns(columns, "jsonb", samples, decoding, {**options, "whole": False})
 
 
-def _one_array(data: bytes) -> bool:
-    """Tell whether data begin an array that holds all rows of a file, not lines of which each is an array."""
+def _is_one_array(data: bytes) -> bool:
+    """Return whether data begin with an array that spans all rows of a file, not with one array a line."""
     if not data.lstrip().startswith(b"["):
         return False
     first, _, rest = data.strip().partition(b"\n")
@@ -212,8 +221,8 @@ def _one_array(data: bytes) -> bool:
     return not rest
 
 
-def _several_lines(data: bytes) -> bool:
-    """Tell whether data begin with an object that goes on in the next line."""
+def _is_multiline(data: bytes) -> bool:
+    """Return whether data begin with an object that continues in the next line."""
     lines = data.lstrip().splitlines()
     if len(lines) < 2 or not lines[0].startswith(b"{"):
         return False
@@ -230,37 +239,42 @@ def _several_lines(data: bytes) -> bool:
 
 
 def _members(data: bytes) -> Iterator[str]:
-    """Yield the names of members in the order in which they stand, which jsonb does not keep."""
+    """Yield the names of members in their order, which jsonb does not preserve."""
     for text in (data,) if data.lstrip().startswith(b"[") else data.splitlines():
         try:
             document = json.loads(text)
         except (ValueError, RecursionError):
             continue
-        for each in document if isinstance(document, list) else (document,):
-            if isinstance(each, dict):
-                yield from each
+        for element in document if isinstance(document, list) else (document,):
+            if isinstance(element, dict):
+                yield from element
 
 
-def _kept(
-    found: Columns,
+def _checked_columns(
+    columns: Columns,
     doubtful: str,
     samples: Sequence[tuple[str, bytes]],
     decoding: Decoding,
     options: Mapping[str, Any],
 ) -> Columns:
-    """Return the columns; of those whose values the decoder does not all read so, the type is that in doubt."""
+    """Return the columns with the `doubtful` type for those whose values the decoder cannot all read."""
     return [
         (name, type_)
-        if all(_reads(data, decoding, options, name, type_, doubtful) for _, data in samples)
+        if all(_is_readable(data, decoding, options, name, type_, doubtful) for _, data in samples)
         else (name, doubtful)
-        for name, type_ in found
+        for name, type_ in columns
     ]
 
 
-def _reads(data: bytes, decoding: Decoding, options: Mapping[str, Any], name: str, type_: str, doubtful: str) -> bool:
+def _is_readable(
+    data: bytes, decoding: Decoding, options: Mapping[str, Any], name: str, type_: str, doubtful: str
+) -> bool:
     failures = [
-        sum(len(part.failures) for part in _parts(decoding.open(options, [physical.Column(name, each)]), data, options))
-        for each in (type_, doubtful)
+        sum(
+            len(part.failures)
+            for part in _parts(decoding.open(options, [physical.Column(name, column_type)]), data, options)
+        )
+        for column_type in (type_, doubtful)
     ]
     return failures[0] == failures[1]
 
@@ -268,26 +282,26 @@ def _reads(data: bytes, decoding: Decoding, options: Mapping[str, Any], name: st
 def _decoded(
     path: str, data: bytes, decoding: Decoding, options: Mapping[str, Any], columns: Columns
 ) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = {name: [] for name, _ in columns}
+    values_by_name: dict[str, list[Any]] = {name: [] for name, _ in columns}
     decoder = decoding.open(options, [physical.Column(name, type_) for name, type_ in columns])
     try:
         for part in _parts(decoder, data, options):
-            for name, values in found.items():
+            for name, values in values_by_name.items():
                 values.extend(part.batch.column(part.batch.schema.get_field_index(name)).to_pylist())
     except UndecodableError as error:
-        raise _invalid(path, str(error)) from error
-    return found
+        raise _sample_error(path, str(error)) from error
+    return values_by_name
 
 
 def _parts(decoder: Decoder, data: bytes, options: Mapping[str, Any]) -> Iterator[Decoded]:
-    """Yield what a sample decodes to; of an array that is cut off, what comes before."""
-    found = False
+    """Yield the decoded parts of a sample; of an array that is cut off, the parts before the cut."""
+    any_part = False
     try:
         for part in decoder.decode(BytesIO(data)):
-            found = True
+            any_part = True
             yield part
     except UndecodableError:
-        if not (found and options.get("array")):
+        if not (any_part and format_options(options).array):
             raise
 
 
@@ -295,10 +309,10 @@ _DECLARED = (
     "Correct the file or the FORMAT, or declare the columns: CREATE SOURCE s (id bigint, name text) FROM FILES …."
 )
 _BY_POSITION = (
-    "Write FORMAT CSV WITH HEADER (COLUMNS BY = POSITION), which calls the third column column3 if it has no name, and "
-    "the second one of a name name_2."
+    "Write FORMAT CSV WITH HEADER (COLUMNS BY = POSITION), which names the third column column3 if it has no name, "
+    "and the second column of a name name_2."
 )
 
 
-def _invalid(path: str, why: str, *, hint: str = _DECLARED) -> InvalidFileError:
+def _sample_error(path: str, why: str, *, hint: str = _DECLARED) -> InvalidFileError:
     return InvalidFileError("SQ3102", f'file "{path}" cannot be sampled: {why}', hint=hint)

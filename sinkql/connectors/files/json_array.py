@@ -1,6 +1,6 @@
-"""A stream that is one JSON array → Arrow rows of declared columns, an element each, decoded as JSON lines are.
+"""Decode a stream that is one JSON array to Arrow rows, one for each element, as lines of JSON are decoded.
 
-The array is cut into elements by its strings and brackets, as much of it at a time as was read.
+The array is cut into elements by its strings and brackets, a block at a time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sinkql.regex_repeat import RepeatedPattern
 BLOCK = 1 << 20
 _LONGEST = 128 << 20
 _BOM = b"\xef\xbb\xbf"
-_STRING = rb'"[^"\\]*(?:\\.[^"\\]*){,100}"'  # those with more, and what has more, are walked through: see _element
+_STRING = rb'"[^"\\]*(?:\\.[^"\\]*){,100}"'  # `_element` walks through longer ones
 _FLAT = rb'[{\[][^{}\[\]"]*(?:%b[^{}\[\]"]*){,200}[}\]]' % _STRING
 _BLANK = re.compile(rb"[ \t\r\n]*")
 _ELEMENT = re.compile(rb'%b|%b|[^ \t\r\n,\[\]{}"]+' % (_FLAT, _STRING), re.DOTALL)
@@ -28,13 +28,13 @@ _IN_STRING = RepeatedPattern(rb'[^"\\]+|\\.')
 
 
 class JsonArray:
-    """Decode streams of one array each; `whole` puts each element into one jsonb column."""
+    """Decode streams of one array each; `whole` reads each element into one jsonb column."""
 
     def __init__(self, columns: Sequence[physical.Column], *, whole: bool) -> None:
         self._lines = JsonDecoder(columns, whole=whole)
 
     def decode(self, stream: BinaryIO) -> Iterator[Decoded]:
-        """Yield the rows of a stream; raises UndecodableError where it is not an array, or not closed."""
+        """Yield the rows of a stream; raise UndecodableError if it is not one closed array."""
         for block, line, elements in _blocks(stream):
             texts = [block[begin:end] for begin, end in elements]
             for part in self._lines.decode_lines([_on_one_line(text) for text in texts]):
@@ -46,7 +46,7 @@ class JsonArray:
 
 
 def _on_one_line(element: bytes) -> bytes:
-    """Return an element without newlines; one in a string stays an error."""
+    """Return an element without newlines; a newline in a string stays an error."""
     if b"\n" not in element:
         return element
     try:
@@ -56,10 +56,10 @@ def _on_one_line(element: bytes) -> bytes:
 
 
 def _blocks(stream: BinaryIO) -> Iterator[tuple[bytes, int, list[tuple[int, int]]]]:
-    """Yield what was read, the line in which it begins, and where the elements in it begin and end."""
+    """Yield blocks, each with its first line number and the begins and ends of its elements."""
     rest, line, state = b"", 1, "["
     while True:
-        data = stream.read(max(BLOCK, len(rest)))  # as much again: a long element is not searched many times over
+        data = stream.read(max(BLOCK, len(rest)))  # reads double, so that a long element is searched few times
         block = rest + data
         if state == "[":
             block = block.removeprefix(_BOM)
@@ -78,9 +78,10 @@ def _blocks(stream: BinaryIO) -> Iterator[tuple[bytes, int, list[tuple[int, int]
 
 
 def _cut(block: bytes, state: str, line: int, *, ended: bool) -> tuple[list[tuple[int, int]], int, str]:
-    """Return where a block's elements begin and end, up to where it is read, and what comes next.
+    """Return the begins and ends of a block's elements, the offset up to which it is used, and the next state.
 
-    That is `[`, an element or the end (`first`), an element (`next`), a comma or the end (`,`), or nothing (`end`).
+    The state names the next token: `[`, an element or the end (`first`), an element (`next`), a comma or the end (`,`),
+    or nothing (`end`).
     """
     elements: list[tuple[int, int]] = []
     at = 0
@@ -97,7 +98,7 @@ def _cut(block: bytes, state: str, line: int, *, ended: bool) -> tuple[list[tupl
             at, state = at + 1, "next"
         elif state in ("first", "next"):
             end = _element(block, at)
-            if end == at and not _may_go_on(block, at):
+            if end == at and not _may_continue(block, at):
                 raise _misplaced(block, at, line, "an element")
             if end == at or (end == len(block) and not ended):
                 return elements, at, state
@@ -108,22 +109,22 @@ def _cut(block: bytes, state: str, line: int, *, ended: bool) -> tuple[list[tupl
             raise _misplaced(block, at, line, expected)
 
 
-def _may_go_on(block: bytes, at: int) -> bool:
-    """Return whether an element begins there that has no end in the block."""
+def _may_continue(block: bytes, at: int) -> bool:
+    """Return whether an element begins there that may end in a later block."""
     return block[at : at + 1] in (b"{", b"[", b'"')
 
 
 def _misplaced(block: bytes, at: int, line: int, expected: str) -> UndecodableError:
-    found, here = block[at : at + 1].decode("latin-1"), line + block.count(b"\n", 0, at)
-    return UndecodableError(f"line {here}: expected {expected}, found {found}")
+    character, here = block[at : at + 1].decode("latin-1"), line + block.count(b"\n", 0, at)
+    return UndecodableError(f"line {here}: expected {expected}, found {character}")
 
 
 def _element(block: bytes, at: int) -> int:
-    """Return where the element that begins there ends, `at` where it does not end in the block."""
+    """Return the end of the element that begins at an offset; the offset itself if it ends in a later block."""
     match = _ELEMENT.match(block, at)
     if match is not None:
         return match.end()
-    if not _may_go_on(block, at):
+    if not _may_continue(block, at):
         return at
     depth, end = 0, at
     while depth or end == at:

@@ -1,10 +1,9 @@
-"""A folder → the names in it that a source reads, and their status.
+"""List the names in a folder that a source reads, and decide later whether a listing would find the same names.
 
-The folders that a listing went through → whether it would find the same names now, without listing them again.
-
-A folder gets another time of change with each name that comes, goes or is replaced, and nobody can set that time back.
-Within a tick of the clock two changes have one time, so a folder counts once it was left alone for a while. File
-systems of networks and of FUSE may keep no such time, or tell an old one: their folders are always listed.
+A folder gets a new change time with each name that is added, removed or replaced, and no process can set that time
+back. Two changes within one tick of the clock have the same time. So a listing is trusted only if the folder was left
+alone for a while before it. Network and FUSE file systems may keep no change time, or report an old one: their folders
+are always listed.
 """
 
 from __future__ import annotations
@@ -33,51 +32,51 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """List the files of one source. `path` may be a single file; names that begin with . or _ are left out."""
+    """The folder of one source, or its single file. Names that begin with . or _ are not read."""
 
     path: Path
     pattern: str
     recursive: bool
 
     def file(self, name: str) -> Path:
-        """Return where a listed file lies."""
+        """Return the path of a listed file."""
         return self.path if self.path.is_file() else self.path / name
 
     @property
     def pinned(self) -> bool:
-        """Tell that files can be rewritten while they are read."""
+        """Return False: files can be rewritten while they are read."""
         return False
 
     def shown(self, name: str) -> str:
-        """Return what messages call a file."""
+        """Return the name of a file in messages."""
         return str(self.file(name))
 
     def open(self, file: SeenFile) -> BinaryIO:
-        """Open a file; raises SQ3302 where it is gone, SQ3305 where it cannot be read."""
+        """Open a file; raise SQ3302 if it is gone, SQ3305 if it cannot be read."""
         return open_file(self.file(file.name))
 
     def now(self, stream: BinaryIO, file: SeenFile) -> SeenFile:
-        """Return a file that is open as it is now, with the same parts."""
+        """Return the present state of an open file, with the same parts."""
         return seen_file(file.name, os.fstat(stream.fileno()), file.parts)
 
     def difference(self, file: SeenFile) -> str:
-        """Return what is different about a file now."""
+        """Describe how a file differs from its listed state."""
         return _difference(self.file(file.name), file)
 
     def names(
         self, known: Mapping[str, int] | None = None, visited: VisitedFolders | None = None
     ) -> Iterator[tuple[str, int]]:
-        """Yield each name with its inode, less those that `known` has with the same inode.
+        """Yield each name with its inode, without names that `known` has with the same inode.
 
-        This asks nothing about a file that the folder itself does not tell. `visited` gets the folders. Raises SQ3304
-        where the folder cannot be listed.
+        Only folders are read, not the files themselves. `visited` collects the folders. Raises SQ3304 if a folder
+        cannot be listed.
         """
         known = known or {}
         try:
             if self.path.is_file():
                 yield self.path.name, -1
                 return
-            yield from self._below(self.path, "", known, frozenset(), visited)
+            yield from self._names_below(self.path, "", known, frozenset(), visited)
         except OSError as error:
             raise UnreadableError(
                 "SQ3304",
@@ -87,32 +86,32 @@ class Folder:
             ) from error
 
     def stamps(self, names: Iterable[str]) -> Iterator[tuple[str, tuple[int, int, int, int] | None]]:
-        """Yield each file's size, times and inode, None where `status` has to say what is the matter."""
+        """Yield each file's size, times and inode; None if `status` must find the cause of an error."""
         single = self.path.is_file()
         for name in names:
             try:
-                found = os.stat(self.path if single else f"{self.path}/{name}")  # a tenth of Path's cost
+                status = os.stat(self.path if single else f"{self.path}/{name}")  # a tenth of Path's cost
             except OSError:
                 yield name, None
                 continue
-            yield name, (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
+            yield name, (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
 
     def status(self, name: str) -> os.stat_result | None:
-        """Return the status of a file, None where it was removed meanwhile; raises SQ3305 for what is not a file."""
+        """Return the status of a file, None if it was removed; raise SQ3305 if it is not a file."""
         path = self.file(name)
-        found = regular(path)
-        if found is None:
+        status = regular(path)
+        if status is None:
             return None
-        if not name.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in name):
+        if not name.isprintable() and any("\ud800" <= character <= "\udfff" for character in name):
             raise unreadable(path, "its name is not UTF-8")
-        return found
+        return status
 
     def files(self) -> list[SeenFile]:
-        """Return the files that are there now, by name; raises what `names` and `status` do."""
-        found = ((name, self.status(name)) for name in sorted(name for name, _ in self.names()))
-        return [seen_file(name, status) for name, status in found if status is not None]
+        """Return the present files by name; raise the errors of `names` and `status`."""
+        statuses = ((name, self.status(name)) for name in sorted(name for name, _ in self.names()))
+        return [seen_file(name, status) for name, status in statuses if status is not None]
 
-    def _below(
+    def _names_below(
         self,
         folder: Path,
         prefix: str,
@@ -120,62 +119,62 @@ class Folder:
         above: frozenset[tuple[int, int]],
         visited: VisitedFolders | None,
     ) -> Iterator[tuple[str, int]]:
-        own = folder.stat()
-        if (own.st_dev, own.st_ino) in above:
-            return  # a link to a folder that it lies in
+        status = folder.stat()
+        if (status.st_dev, status.st_ino) in above:
+            return  # a link to a folder above it
         if visited is not None:
-            visited.add(folder, own)
+            visited.add(folder, status)
         with os.scandir(folder) as entries:
             for entry in entries:
                 name, inode = prefix + entry.name, entry.inode()
                 if visited is not None and entry.is_symlink():
-                    visited.link()
+                    visited.add_link()
                 if known.get(name) == inode or name[len(prefix)] in "._":
                     continue
-                if _folder(entry):
+                if _is_folder(entry):
                     if self.recursive:
-                        inside = above | {(own.st_dev, own.st_ino)}
-                        yield from self._below(Path(entry.path), f"{name}/", known, inside, visited)
+                        inside = above | {(status.st_dev, status.st_ino)}
+                        yield from self._names_below(Path(entry.path), f"{name}/", known, inside, visited)
                 elif fnmatch.fnmatchcase(entry.name, self.pattern):
                     yield name, inode
 
 
-def _folder(entry: os.DirEntry[str]) -> bool:
+def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
     except OSError:
-        return False  # a link in a circle, say: `status` tells what it is
+        return False  # such as a link to itself: `status` raises the error
 
 
 def regular(path: Path) -> os.stat_result | None:
-    """Return the status of a regular file, None where there is none; raises SQ3305 for what is not one."""
+    """Return the status of a regular file, None if it is missing; raise SQ3305 if it is not a regular file."""
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError as error:
         if not path.is_symlink():
             return None
         raise unreadable(path, "it is a link to a file that does not exist") from error
     except OSError as error:
         raise unreadable(path, error.strerror or str(error)) from error
-    if not stat.S_ISREG(found.st_mode):
-        raise unreadable(path, f"it is {_KINDS.get(stat.S_IFMT(found.st_mode), 'not a regular file')}")
-    return found
+    if not stat.S_ISREG(status.st_mode):
+        raise unreadable(path, f"it is {_KINDS.get(stat.S_IFMT(status.st_mode), 'not a regular file')}")
+    return status
 
 
 def _difference(path: Path, file: SeenFile) -> str:
     try:
         status = path.stat()
     except OSError as error:
-        return f"It cannot be looked at now: {error.strerror}."
+        return f"It cannot be examined now: {error.strerror}."
     if status.st_size != file.size:
-        return f"It had {file.size} bytes, and has {status.st_size} now."
+        return f"It had {file.size} bytes, and now has {status.st_size}."
     how = "it was replaced by another file" if status.st_ino != file.inode else "it was rewritten in place"
-    before, now = (_time(each) for each in (file.mtime_ns, status.st_mtime_ns))
-    when = f"last modified {before} when it was listed, and {now} now" if before != now else f"last modified {now}"
-    return f"It has {file.size} bytes as before, but other ones: {how}; {when}."
+    before, now = (_time_text(mtime) for mtime in (file.mtime_ns, status.st_mtime_ns))
+    when = f"last modified {before} when it was listed, and now {now}" if before != now else f"last modified {now}"
+    return f"It still has {file.size} bytes, but different ones: {how}; {when}."
 
 
-def _time(nanoseconds: int) -> str:
+def _time_text(nanoseconds: int) -> str:
     return datetime.fromtimestamp(nanoseconds // 1000 / 1_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f UTC")
 
 
@@ -187,7 +186,7 @@ Stamp = tuple[int, int, int, int]
 
 
 class VisitedFolders:
-    """The folders that one listing goes through, as they are just before it."""
+    """The folders of one listing, with their stamps from just before they were listed."""
 
     def __init__(self) -> None:
         self._began = time.time_ns()
@@ -195,15 +194,15 @@ class VisitedFolders:
         self._linked = False
 
     def add(self, folder: Path, status: os.stat_result) -> None:
-        """Take a folder in that is listed next."""
+        """Add a folder before it is listed."""
         self._folders[str(folder)] = _stamp(status)
 
-    def link(self) -> None:
-        """Say that there is a link: what it leads to may change, and its folder does not."""
+    def add_link(self) -> None:
+        """Note that a folder has a link: its target may change without a change of the folder."""
         self._linked = True
 
-    def settled(self) -> bool:
-        """Tell whether the folders can be compared later."""
+    def is_settled(self) -> bool:
+        """Return whether the folders can be compared later."""
         changed = max((stamp[3] for stamp in self._folders.values()), default=self._began)
         devices = {stamp[0]: folder for folder, stamp in self._folders.items()}
         return (
@@ -212,8 +211,8 @@ class VisitedFolders:
             and all(_keeps_times(folder, device) for device, folder in devices.items())
         )
 
-    def unchanged(self) -> bool:
-        """Tell whether the folders are as they were."""
+    def is_unchanged(self) -> bool:
+        """Return whether the folders have the same stamps now."""
         try:
             return all(_stamp(os.stat(folder)) == stamp for folder, stamp in self._folders.items())
         except OSError:
@@ -225,10 +224,10 @@ def _stamp(status: os.stat_result) -> Stamp:
 
 
 def _keeps_times(folder: str, device: int) -> bool:
-    """Tell whether the file system of a folder is known to keep times of change.
+    """Return whether the file system of a folder keeps change times.
 
-    What is mounted tells it by its device, since a mount may lie hidden below another one; but the subvolumes of btrfs
-    have devices of their own, so there the place has to do.
+    The device finds the file system, since a mount may lie hidden below another one. The subvolumes of btrfs have other
+    devices than their mount, so there the path decides.
     """
     mounts, path = _mounts(), Path(os.path.realpath(folder))
     types = {mount.type for mount in mounts if mount.device == device}
@@ -245,7 +244,7 @@ class _Mount(NamedTuple):
 
 
 def _mounts() -> Sequence[_Mount]:
-    """Return what is mounted; of two mounts at one place the last one counts, and comes first."""
+    """Return the mounts; of two mounts at one path, the last one counts and comes first."""
     try:
         lines = _MOUNTS.read_text("utf-8", "surrogateescape").splitlines()
     except OSError:
@@ -255,8 +254,8 @@ def _mounts() -> Sequence[_Mount]:
 
 def _mount(fields: Sequence[str]) -> _Mount:
     major, minor = fields[2].split(":")
-    return _Mount(_plain(fields[4]), fields[fields.index("-", 6) + 1], os.makedev(int(major), int(minor)))
+    return _Mount(_unescaped(fields[4]), fields[fields.index("-", 6) + 1], os.makedev(int(major), int(minor)))
 
 
-def _plain(path: str) -> str:
-    return re.sub(r"\\(\d{3})", lambda found: chr(int(found[1], 8)), path)
+def _unescaped(path: str) -> str:
+    return re.sub(r"\\(\d{3})", lambda match: chr(int(match[1], 8)), path)

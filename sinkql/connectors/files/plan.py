@@ -1,4 +1,4 @@
-"""CREATE SOURCE … FROM FILES → typed columns and the reader's options."""
+"""Plan CREATE SOURCE … FROM FILES: the typed columns, and the options that the reader takes from the job."""
 
 from __future__ import annotations
 
@@ -7,34 +7,32 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sinkql import ast, logical
 from sinkql.connector_api.options import bind, option_field, option_span
 from sinkql.connector_api.planning import FormatPlan, OutsideAccess, PlanningContext, SourcePlan
 from sinkql.connector_api.source_options import OnErrorOptions
-from sinkql.connectors.files.content import Compression, Written
+from sinkql.connectors.files.content import Compression, Place, SeenFile
 from sinkql.connectors.files.encoding import encoding_of
 from sinkql.connectors.files.local_listing import Folder
+from sinkql.connectors.files.object_listing import Bucket
+from sinkql.connectors.files.options import format_options, planned_files
 from sinkql.decode.columns import check_names, declared
 from sinkql.decode.csv_options import csv_file_form
 from sinkql.errors import InvalidFileError, SinkqlError, Span, UnaskedError
 from sinkql.local_path import in_project
 from sinkql.printer.clause import name as print_name
 
-if TYPE_CHECKING:
-    from sinkql.connectors.files.content import Place, SeenFile
-    from sinkql.connectors.files.object_listing import Bucket
-
 STORED = ("PARQUET", "ORC", "AVRO")
-"""Formats whose files say what columns they have."""
+"""Formats whose files declare their columns."""
 _LISTED = 10_000
 _DATA = logical.Column("data", logical.Type("jsonb"))
 
 
 @dataclass(frozen=True, slots=True)
 class FilesOptions:
-    """The options of FROM FILES: `path` is a folder or a file, `glob` a pattern of the names in it."""
+    """The options of FROM FILES."""
 
     path: str = option_field(
         "a folder or file below the project's folder; with `CONNECTION`, `s3://bucket/prefix`", local_path=True
@@ -54,7 +52,7 @@ def plan(statement: ast.CreateSource, facts: logical.Facts, planning: PlanningCo
     """Plan a FILES source: append-only rows of the declared columns."""
     options = bind(statement.options, FilesOptions, owner="sources from files", span=statement.kind_span)
     _check_place(statement, options.path, planning)
-    given = bind(statement.with_options, OnErrorOptions, owner="sources from files", span=statement.kind_span)
+    error_options = bind(statement.with_options, OnErrorOptions, owner="sources from files", span=statement.kind_span)
     if "/" in options.glob:
         raise SinkqlError(
             "SQ2327",
@@ -63,10 +61,10 @@ def plan(statement: ast.CreateSource, facts: logical.Facts, planning: PlanningCo
             hint=f"Write RECURSIVE = true, GLOB = '{options.glob.rpartition('/')[2] or '*'}' to read subfolders too.",
         )
     if not options.follow:
-        raise _later(
+        raise _later_error(
             "FOLLOW = false is",
             option_span(statement.options, "FOLLOW", statement.kind_span),
-            "Leave it out; sinkql exec --once and sinkql up --once read the files that are there, and stop.",
+            "Remove it; sinkql exec --once and sinkql up --once read the present files, and stop.",
         )
     if options.max_files_per_commit == 0:
         raise SinkqlError(
@@ -76,9 +74,9 @@ def plan(statement: ast.CreateSource, facts: logical.Facts, planning: PlanningCo
             hint="Write MAX FILES PER COMMIT 1 or more.",
         )
     if statement.include:
-        raise _later("INCLUDE for files is", statement.include[0].span, "Leave out INCLUDE.")
+        raise _later_error("INCLUDE for files is", statement.include[0].span, "Remove INCLUDE.")
     if statement.envelope not in (None, "NONE"):
-        raise _later(f"ENVELOPE {statement.envelope} for files is", statement.kind_span, "Leave out ENVELOPE.")
+        raise _later_error(f"ENVELOPE {statement.envelope} for files is", statement.kind_span, "Remove ENVELOPE.")
     if statement.format is None:
         raise SinkqlError(
             "SQ2410",
@@ -90,9 +88,9 @@ def plan(statement: ast.CreateSource, facts: logical.Facts, planning: PlanningCo
     if format_.name in STORED and options.compression not in ("AUTO", "NONE"):
         raise SinkqlError(
             "SQ2336",
-            f"COMPRESSION is not for {format_.name} files, which are compressed within",
+            f"COMPRESSION does not apply to {format_.name} files, which have internal compression",
             option_span(statement.options, "COMPRESSION", statement.kind_span),
-            hint="Leave out COMPRESSION; the files are read in any case.",
+            hint="Remove COMPRESSION.",
         )
     encoding = _encoding(statement, options.encoding, format_.name)
     planned = format_.plan(statement, statement.format)
@@ -110,7 +108,7 @@ def plan(statement: ast.CreateSource, facts: logical.Facts, planning: PlanningCo
                 hint=f"Its columns are {', '.join(names)}.",
             )
     tuning: dict[str, Any] = {
-        "on_error": given.on_error.lower(),
+        "on_error": error_options.on_error.lower(),
         "max_files_per_commit": options.max_files_per_commit,
     }
     return SourcePlan(
@@ -128,73 +126,72 @@ def plan(statement: ast.CreateSource, facts: logical.Facts, planning: PlanningCo
     )
 
 
-def _encoding(statement: ast.CreateSource, given: str, format_: str) -> str | None:
-    """Return the encoding of files that are not in UTF-8; raises SQ2336 and SQ2419."""
+def _encoding(statement: ast.CreateSource, name: str, format_: str) -> str | None:
+    """Return the encoding of files that are not in UTF-8; raise SQ2336 and SQ2419."""
     span = option_span(statement.options, "ENCODING", statement.kind_span)
     try:
-        found = encoding_of(given)
+        encoding = encoding_of(name)
     except LookupError:
         raise SinkqlError(
             "SQ2419",
-            f'"{given}" is no encoding of texts',
+            f'"{name}" is not a text encoding',
             span,
-            hint="Write ENCODING = 'LATIN1', 'WIN1252', 'SJIS', 'GB18030', 'UTF16', or another name that Postgres or "
-            "Python has.",
+            hint="Write ENCODING = 'LATIN1', 'WIN1252', 'SJIS', 'GB18030', 'UTF16', or another name of Postgres or "
+            "Python.",
         ) from None
-    if found is not None and format_ in STORED:
+    if encoding is not None and format_ in STORED:
         raise SinkqlError(
             "SQ2336",
-            f"ENCODING is not for {format_} files, whose texts are in UTF-8",
+            f"ENCODING does not apply to {format_} files, whose texts are in UTF-8",
             span,
-            hint="Leave out ENCODING.",
+            hint="Remove ENCODING.",
         )
-    return found
+    return encoding
 
 
 def _check_place(statement: ast.CreateSource, path: str, planning: PlanningContext) -> None:
-    """Raise SQ2322 for a path of S3 without a connection, and for another one with a connection."""
-    bucket = re.match(r"s3://[^/]+(/|$)", path) is not None
+    """Raise SQ2322 for a path of S3 without a connection, and for another path with a connection."""
+    in_bucket = re.match(r"s3://[^/]+(/|$)", path) is not None
     span = option_span(statement.options, "PATH", statement.kind_span)
     if statement.connection is not None:
         planning.connection(statement.connection, "AWS")
-        if not bucket:
+        if not in_bucket:
             raise SinkqlError(
                 "SQ2322",
-                f'files on an AWS connection are in a bucket, and PATH "{path}" names none',
+                f'files on an AWS connection are in a bucket, but PATH "{path}" names none',
                 span,
-                hint="Write PATH = 's3://bucket/prefix', or leave out CONNECTION for local files.",
+                hint="Write PATH = 's3://bucket/prefix', or remove CONNECTION for local files.",
             )
     elif re.match(r"s3[an]?:", path):
         raise SinkqlError(
             "SQ2322",
-            f'PATH "{path}" is in S3, which takes a connection',
+            f'PATH "{path}" is in S3, which requires a connection',
             span,
-            hint="Write FROM FILES CONNECTION name (PATH = 's3://bucket/prefix'), with a connection made by "
+            hint="Write FROM FILES CONNECTION name (PATH = 's3://bucket/prefix'), with a connection from "
             "CREATE CONNECTION name TO AWS (…).",
         )
 
 
 def look(statement: ast.CreateSource, planning: PlanningContext, access: OutsideAccess) -> logical.Facts:
-    """List the bucket of a source, so that what is wrong with it or the connection is told at once."""
+    """List the bucket of a source, so that an error of the bucket or the connection appears immediately."""
     if statement.connection is None:
         return {}
-    with _placed(statement):
-        next(_bucket(statement, planning, access).list(), None)
+    with _error_spans(statement):
+        next(_bucket(statement, statement.connection, planning, access).list(), None)
     return {}
 
 
-def _bucket(statement: ast.CreateSource, planning: PlanningContext, access: OutsideAccess) -> Bucket:
-    from sinkql.connectors.files.object_listing import Bucket  # only where one is asked
-
-    assert statement.connection is not None
+def _bucket(
+    statement: ast.CreateSource, connection: ast.Name, planning: PlanningContext, access: OutsideAccess
+) -> Bucket:
     options = bind(statement.options, FilesOptions, owner="", span=statement.kind_span)
-    connection = planning.connection(statement.connection, "AWS")
-    return Bucket.of(options.path, options.glob, options.recursive, access.store(connection.name))
+    store = access.store(planning.connection(connection, "AWS").name)
+    return Bucket.of(options.path, options.glob, options.recursive, store)
 
 
 @contextmanager
-def _placed(statement: ast.CreateSource) -> Iterator[None]:
-    """Have an error of the store point to the connection, or the option that causes it."""
+def _error_spans(statement: ast.CreateSource) -> Iterator[None]:
+    """Set the span of an error of the store: the connection, or the option that causes it."""
     try:
         yield
     except SinkqlError as error:
@@ -207,10 +204,10 @@ def _placed(statement: ast.CreateSource) -> Iterator[None]:
 
 
 def sample(statement: ast.CreateSource, planning: PlanningContext, access: OutsideAccess | None) -> logical.Facts:
-    """Return the columns of a sample of the files, where the statement declares none and its format can tell.
+    """Return the columns of a sample of the files if the statement declares none and the format can show them.
 
-    Raises what `plan` raises for all but the columns, and what reading the files raises; SQ2413 for files in S3
-    without access to it.
+    Raises the errors of `plan` that do not concern columns, and errors of reading the files; SQ2413 for files in S3
+    without access.
     """
     format_ = statement.format
     if (
@@ -227,39 +224,38 @@ def sample(statement: ast.CreateSource, planning: PlanningContext, access: Outsi
     if statement.connection is not None and access is None:
         raise UnaskedError(
             "SQ2413",
-            "no columns are declared, and files in S3 are sampled only where the source is created",
+            "no columns are declared, and files in S3 are sampled only when the source is created",
             format_.span,
             hint=f"Write CREATE SOURCE {print_name(statement.name)} (id bigint, name text) FROM FILES ….",
         )
-    with _placed(statement):
-        place, files = _files(statement, planned, planning, access)
+    with _error_spans(statement):
+        folder, files = _files(statement, planned, planning, access)
         if not files:
             return {}
-        from sinkql.connectors.files.infer import infer  # pyarrow, only where a sample is taken
+        from sinkql.connectors.files.infer import infer  # pyarrow
 
-        decoding, options = planning.format(format_).decoding, planned.options
-        written = Written(options.get("compression", "AUTO"), options.get("encoding"))
+        decoding, options = planning.format(format_).decoding, planned_files(planned.options)
         notes: list[str] = []
-        found = infer(place, files, decoding, options["format"], written, notes)
-    facts: logical.Facts = {"columns": [list(column) for column in found]}
-    return {**facts, "notes": notes} if notes and found else facts
+        columns = infer(folder, files, decoding, options.format, options.written, notes)
+    facts: logical.Facts = {"columns": [list(column) for column in columns]}
+    return {**facts, "notes": notes} if notes and columns else facts
 
 
 def _files(
     statement: ast.CreateSource, planned: SourcePlan, planning: PlanningContext, access: OutsideAccess | None
 ) -> tuple[Place, Sequence[SeenFile]]:
-    """Return the files that a source begins with, by name; of a bucket only those of the first pages."""
+    """Return the first files of a source by name; for a bucket, the objects of the first pages."""
     if access is None or statement.connection is None:
-        given = planned.options["path"]
-        path = in_project(given, Path.cwd()) if access is None else access.path(given)
-        folder = Folder(path, planned.options["glob"], planned.options["recursive"])
+        options = planned_files(planned.options)
+        path = in_project(options.path, Path.cwd()) if access is None else access.path(options.path)
+        folder = Folder(path, options.glob, options.recursive)
         return folder, folder.files() if path.exists() else []
-    bucket = _bucket(statement, planning, access)
+    bucket = _bucket(statement, statement.connection, planning, access)
     return bucket, bucket.first(_LISTED)
 
 
 def plan_json(statement: ast.CreateSource, format_: ast.Format) -> FormatPlan:
-    """Plan FORMAT JSON: members by name, or without columns each object whole; with ARRAY the file is one array."""
+    """Plan FORMAT JSON: members by name, or each object in one column; with ARRAY, the file is one array."""
     options = {"whole": not statement.columns} | ({"array": True} if format_.array else {})
     return FormatPlan(options, None if statement.columns else (_DATA,))
 
@@ -269,7 +265,7 @@ def plan_stored(statement: ast.CreateSource, format_: ast.Format) -> FormatPlan:
     if not statement.columns:
         raise SinkqlError(
             "SQ2413",
-            "no columns are declared, and none were found in files",
+            "no columns are declared, and no files show them",
             format_.span,
             hint=f"Write CREATE SOURCE {print_name(statement.name)} (id bigint, name text) FROM FILES ….",
         )
@@ -277,26 +273,28 @@ def plan_stored(statement: ast.CreateSource, format_: ast.Format) -> FormatPlan:
 
 
 def plan_avro(statement: ast.CreateSource, format_: ast.Format) -> FormatPlan:
-    """Plan FORMAT AVRO of files, which have their schema in them."""
+    """Plan FORMAT AVRO of files, which contain their schema."""
     if format_.schema is not None:
-        raise _later("FORMAT AVRO USING for files is", format_.span, "Write FORMAT AVRO: the files have their schema.")
+        raise _later_error(
+            "FORMAT AVRO USING for files is", format_.span, "Write FORMAT AVRO: the files contain their schema."
+        )
     return plan_stored(statement, format_)
 
 
 def named(options: Mapping[str, Any]) -> bool:
-    """Tell whether the files of a source name the values of their rows."""
-    form = options["format"]
-    match form["name"]:
+    """Return whether the files of a source name the values of their rows."""
+    format_ = format_options(planned_files(options).format)
+    match format_.name:
         case "JSON":
-            return not form["whole"]
+            return not format_.whole
         case "CSV":
-            return form["header"] is True and not form.keys() & {"names", "by_position"}
+            return format_.header and not format_.names and not format_.by_position
         case name:
             return name in STORED
 
 
 def plan_csv(statement: ast.CreateSource, format_: ast.Format) -> FormatPlan:
-    """Plan FORMAT CSV: columns by name with a header, by place without one."""
+    """Plan FORMAT CSV: columns by name with a header, by position without one."""
     options = {"header": format_.header, **csv_file_form(format_, owner="CSV files")}
     if statement.columns:
         if format_.names and len(format_.names) != len(statement.columns):
@@ -304,7 +302,7 @@ def plan_csv(statement: ast.CreateSource, format_: ast.Format) -> FormatPlan:
                 "SQ2416",
                 f"expected a name in HEADER for each of {len(statement.columns)} columns, found {len(format_.names)}",
                 format_.names[-1].span,
-                hint="Name the header's field of each column, in the order of the columns.",
+                hint="Name the header field of each column, in the order of the columns.",
             )
         names = [ident.value for ident in format_.names]
         return FormatPlan({**options, "names": names} if names else options)
@@ -320,5 +318,5 @@ def plan_csv(statement: ast.CreateSource, format_: ast.Format) -> FormatPlan:
     return FormatPlan(options, tuple(logical.Column(name, logical.Type("text")) for name in names))
 
 
-def _later(what: str, span: Span, hint: str) -> SinkqlError:
+def _later_error(what: str, span: Span, hint: str) -> SinkqlError:
     return SinkqlError("SQ2902", f"{what} not supported yet", span, hint=hint)

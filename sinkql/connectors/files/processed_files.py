@@ -1,8 +1,8 @@
-"""The files that a source has read → a durable log of them, as immutable segments that are named by their hash.
+"""Keep the durable log of the files that a source has read, as immutable segments that are named by their hash.
 
-The newest segment, the head, names those that it builds on and the head before it, so that a marker holds one name. As
-in a log-structured merge tree, segments of about a size are merged when there are eight: a commit writes little more
-than its own files, and the segments that no marker needs any more are swept.
+The newest segment, the head, names the segments that it builds on and the previous head, so that a checkpoint holds one
+name. As in a log-structured merge tree, eight segments of similar size are merged: a commit writes little more than its
+files, and a sweep deletes the segments that no checkpoint needs.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _STEPS = 64
 
 
 class LogSegment(msgspec.Struct, frozen=True, array_like=True):
-    """Some files of the log. `again` are files seen before that have another stamp now and the same content.
+    """Some files of the log. `again` are seen files that have another stamp now and the same content.
 
-    `renamed` are such files under another name. A head has the name of the head `before` it, and the `older` segments
+    `renamed` are seen files under another name. A head has the name of the head `before` it, and the `older` segments
     with their numbers of files.
     """
 
@@ -39,19 +39,19 @@ class LogSegment(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def all(self) -> tuple[SeenFile, ...]:
-        """Return all files that it names, one of two with one name last."""
+        """Return all its files; of two with one name, the newer one last."""
         return *self.again, *self.renamed, *self.files
 
     @property
     def size(self) -> int:
-        """Return how many files it names."""
+        """Return the number of its files."""
         return len(self.files) + len(self.again) + len(self.renamed)
 
 
 class ProcessedFilesLog:
-    """Keep the log of one source in a folder, and in memory what the last heads say. Heads are None before the first.
+    """The log of one source in a folder, with the newest heads in memory. The head before the first is None.
 
-    Methods raise SQ3303 where a segment is missing or damaged, SQ3306 where none can be written.
+    Methods raise SQ3303 if a segment is missing or damaged, SQ3306 if a segment cannot be written.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -59,36 +59,36 @@ class ProcessedFilesLog:
         self._heads: dict[str, LogSegment] = {}
         self._seen: dict[str, SeenFile] = {}
         self._renamed: set[str] = set()
-        self._at: str | None = None
-        self._whole: set[str] = set()
+        self._seen_head: str | None = None
+        self._intact: set[str] = set()
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[type[ProcessedFilesLog], tuple[Path]]:
         return ProcessedFilesLog, (self.folder,)
 
     def seen(self, head: str | None) -> Mapping[str, SeenFile]:
-        """Return the files of the log by name; what comes after the last head asked for is added to what is known."""
+        """Return the files of the log by name; a later head than the last one asked for adds to them."""
         with self._lock:
-            if head != self._at:
-                news = self._since(head, self._at)
+            if head != self._seen_head:
+                news = self._since(head, self._seen_head)
                 if news is None:
                     self._seen, self._renamed, news = {}, set(), list(self._all(head))
                 for segment in news:
                     self._renamed.update(file.name for file in segment.renamed)
                     self._seen.update((file.name, file) for file in segment.all)
-                self._at = head
+                self._seen_head = head
             return self._seen
 
     def added(self, start: str | None, end: str | None) -> list[SeenFile]:
-        """Return the files that `end` has and `start` has not."""
+        """Return the files that `end` has and `start` lacks."""
         if start == end:
             return []
         news = self._since(end, start)
         if news is not None:
             return [file for segment in news for file in segment.files]
         before = self.seen(start)
-        found = {file.name: file for segment in self._all(end) for file in segment.files if file.name not in before}
-        return list(found.values())
+        files = {file.name: file for segment in self._all(end) for file in segment.files if file.name not in before}
+        return list(files.values())
 
     def append(
         self,
@@ -99,7 +99,7 @@ class ProcessedFilesLog:
     ) -> str:
         """Write a head with more files durably, and return its name; the same files give the same name.
 
-        Files that are listed `again` are those that `seen` had, of this head.
+        The files listed `again` are among those that `seen` returned for this head.
         """
         renamed = *renamed, *(file for file in again if file.name in self._renamed)
         again = [file for file in again if file.name not in self._renamed]
@@ -109,30 +109,30 @@ class ProcessedFilesLog:
             older = [*last.older, (head, last.size)]
         while group := _to_merge(older):
             older[older.index(group[0])] = self._merge(group)
-            older = [each for each in older if each not in group]
+            older = [entry for entry in older if entry not in group]
         segment = LogSegment(tuple(files), tuple(again), head, tuple(older), tuple(renamed))
         name = self._write(segment)
-        self._keep(name, segment)
+        self._cache_head(name, segment)
         return name
 
     def names(self, head: str | None) -> tuple[str, ...]:
-        """Return the segments that a head needs, itself first; of a head that is missing or damaged only itself.
+        """Return the segments that a head needs, itself first; only itself if it is missing or damaged.
 
-        What is damaged is removed, so that it is missed and restored.
+        A damaged segment is removed, so that it counts as missing and is restored.
         """
         if head is None:
             return ()
         self._check(head)
-        found = self._needed(head) if (self.folder / head).exists() else (head,)
-        for name in found:
+        needed = self._needed(head) if (self.folder / head).exists() else (head,)
+        for name in needed:
             self._check(name)
-        return found
+        return needed
 
     def unneeded(self, heads: Collection[str | None], *, before: float) -> tuple[str, ...]:
-        """Return the segments in the folder that none of the heads needs and that were written before that time.
+        """Return the segments in the folder that none of the heads needs, and that were written before a time.
 
-        None where a head is not there, of which nobody knows what it needs: a folder that was lost gets back what the
-        last one needs, and the one before may be merged in there.
+        Return none if a head is missing, since its segments are unknown. A lost folder gets back the segments of the
+        last head, and the head before it may have been merged.
         """
         try:
             needed = {name for head in heads if head is not None for name in self._needed(head)}
@@ -151,23 +151,23 @@ class ProcessedFilesLog:
 
     def _check(self, name: str) -> None:
         path = self.folder / name
-        if name in self._whole or not path.exists():
+        if name in self._intact or not path.exists():
             return
         if name == _name(path.read_bytes()):
-            self._whole.add(name)
+            self._intact.add(name)
             return
         self._heads.pop(name, None)
         path.unlink()
 
     def _since(self, head: str | None, start: str | None) -> list[LogSegment] | None:
-        """Return the heads after `start` up to `head`, oldest first; None where that is a long or another way."""
-        found: list[LogSegment] = []
+        """Return the heads after `start` up to `head`, oldest first; None if they are many or do not meet."""
+        heads: list[LogSegment] = []
         while head != start:
-            if head is None or len(found) == _STEPS or not (head in self._heads or (self.folder / head).exists()):
+            if head is None or len(heads) == _STEPS or not (head in self._heads or (self.folder / head).exists()):
                 return None
-            found.append(self._head(head))
-            head = found[-1].before
-        return found[::-1]
+            heads.append(self._head(head))
+            head = heads[-1].before
+        return heads[::-1]
 
     def _all(self, head: str | None) -> Iterator[LogSegment]:
         """Yield the segments of a head, older ones first."""
@@ -180,10 +180,10 @@ class ProcessedFilesLog:
 
     def _head(self, name: str) -> LogSegment:
         if name not in self._heads:
-            self._keep(name, self._read(name))
+            self._cache_head(name, self._read(name))
         return self._heads[name]
 
-    def _keep(self, name: str, head: LogSegment) -> None:
+    def _cache_head(self, name: str, head: LogSegment) -> None:
         self._heads[name] = head
         if len(self._heads) > _HEADS:
             del self._heads[next(iter(self._heads))]
@@ -212,25 +212,25 @@ class ProcessedFilesLog:
                 f'cannot write the list of read files to "{self.folder}": {error.strerror}',
                 hint="Free space there or correct its permissions; the sink continues where it stopped.",
             ) from error
-        self._whole.add(name)
+        self._intact.add(name)
         return name
 
     def _read(self, name: str) -> LogSegment:
         try:
             data = (self.folder / name).read_bytes()
         except OSError as error:
-            raise _lost(name) from error
+            raise _lost_error(name) from error
         if name != _name(data):
-            raise _lost(name)
+            raise _lost_error(name)
         return codec.decoder(LogSegment).decode(data)
 
 
 def _to_merge(older: Sequence[tuple[str, int]]) -> Sequence[tuple[str, int]]:
-    """Return eight segments whose numbers of files are of the same power of eight, or none."""
+    """Return eight segments whose numbers of files have the same power of eight; empty if no eight do."""
     levels: dict[int, list[tuple[str, int]]] = {}
-    for each in older:
-        level = levels.setdefault(max(1, each[1]).bit_length() // 3, [])
-        level.append(each)
+    for entry in older:
+        level = levels.setdefault(max(1, entry[1]).bit_length() // 3, [])
+        level.append(entry)
         if len(level) == _MERGED:
             return level
     return ()
@@ -240,9 +240,9 @@ def _name(data: bytes) -> str:
     return f"files-{hashlib.sha256(data).hexdigest()[:24]}.json"
 
 
-def _lost(name: str) -> SinkqlError:
+def _lost_error(name: str) -> SinkqlError:
     return SinkqlError(
         "SQ3303",
         f'the list of files already read, "{name}", is missing or damaged',
-        hint="Put the sink's state folder or the table's folder back; both hold a copy.",
+        hint="Restore the sink's state folder or the table's folder; both hold a copy.",
     )

@@ -1,11 +1,9 @@
-"""Files that hold columns in types of their own, Parquet, ORC and Avro → Arrow rows of declared columns.
+"""Decode files with typed columns, Parquet, ORC and Avro, to Arrow rows of declared columns.
 
-Columns go by name, and others in the file are left out. A row is named by its number in the file.
+Columns are found by name, and other columns of the file are ignored. In messages, a row has its number in the file.
 
-An Avro file → its columns, and the rows of the blocks that begin in a range of its bytes.
-
-Where a range begins, the mark that stands after each block is looked for. Blocks are unpacked here, since Arrow has the
-codecs that fastavro wants more packages for.
+Avro files are read here, since Arrow does not read them. A range of an Avro file begins at the next sync mark, which
+stands after each block. Blocks are decompressed with Arrow's codecs, for which fastavro needs more packages.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ import pyarrow.parquet as pq
 
 from sinkql import physical
 from sinkql.connector_api.stream import Decoded, RowFailure, UndecodableError, WideError
-from sinkql.decode.arrow_values import column_of, inferred, readable
+from sinkql.decode.arrow_values import column_of, inferred_type, is_readable
 from sinkql.decode.avro_schema import check, columns_of, nodes, read_schema
 from sinkql.decode.json_lines import without
 from sinkql.decode.parquet_footer import FooterError, row_groups
@@ -40,7 +38,7 @@ _BATCH_ROWS = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Rows that are stored together: how many rows come before them in the file, and how to read them."""
+    """Rows that are stored together: `before` counts the rows before them, `read` reads them."""
 
     before: Callable[[], int]
     read: Callable[[Sequence[str]], Iterator[pa.RecordBatch]]
@@ -48,7 +46,7 @@ class _Piece:
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """A file: its columns, how many rows it has, and the pieces that begin from a byte on and before another one."""
+    """An open file: its columns, its number of rows, and the pieces that begin in a range of bytes."""
 
     schema: pa.Schema
     rows: Callable[[], int]
@@ -56,29 +54,29 @@ class _Stored:
 
 
 class StoredRows:
-    """Decode whole files of one kind, or what begins in a range of a file's bytes."""
+    """Decode files of one kind, whole or a range of their bytes."""
 
     def __init__(self, columns: Sequence[physical.Column], opened: Callable[[BinaryIO], _Stored]) -> None:
         self._columns = columns
         self._open = opened
 
     def columns(self, stream: BinaryIO) -> list[tuple[str, str]]:
-        """Return the names and types of a file's columns; raises UndecodableError."""
-        with _undecodable():
-            return [(field.name, inferred(field.type)) for field in self._open(stream).schema]
+        """Return the names and types of a file's columns; raise UndecodableError."""
+        with _as_undecodable():
+            return [(field.name, inferred_type(field.type)) for field in self._open(stream).schema]
 
     def rows(self, stream: BinaryIO) -> int:
-        """Return how many rows a file says that it has; raises UndecodableError."""
-        with _undecodable():
+        """Return the number of rows that a file declares; raise UndecodableError."""
+        with _as_undecodable():
             return self._open(stream).rows()
 
     def decode(self, stream: BinaryIO) -> Iterator[Decoded]:
-        """Yield the rows of a file; raises UndecodableError where it lacks columns, or has others of their names."""
+        """Yield the rows of a file; raise UndecodableError if columns are missing or have other types."""
         yield from self.decode_range(stream, 0, stream.seek(0, 2))
 
     def decode_range(self, stream: BinaryIO, begin: int, end: int) -> Iterator[Decoded]:
-        """Yield the rows that are stored from a byte on and before another one; raises as `decode` does."""
-        with _undecodable():
+        """Yield the rows of the pieces that begin in a range of bytes; raise as `decode` does."""
+        with _as_undecodable():
             file = self._open(stream)
             self._check(file.schema)
             for piece in file.pieces(begin, end):
@@ -96,15 +94,16 @@ class StoredRows:
             if count > 1:
                 raise UndecodableError(f"it has {column.name} more than once")
             type_ = schema.field(column.name).type
-            if not readable(type_, column.type):
-                raise UndecodableError(f'column "{column.name}" is {inferred(type_)} in it, and not {column.type}')
+            if not is_readable(type_, column.type):
+                file_type = inferred_type(type_)
+                raise UndecodableError(f'column "{column.name}" has type {file_type} in it, not {column.type}')
 
     def _parts(self, batch: pa.RecordBatch, piece: _Piece, done: int) -> Iterator[Decoded]:
-        """Yield the rows of a batch, in several parts where the values take much room."""
+        """Yield the rows of a batch, in several parts if the values take much memory."""
         try:
             yield self._decoded(batch, piece, done)
         except WideError:
-            if batch.num_rows == 1:  # with a list that is as wide as many rows
+            if batch.num_rows == 1:  # its values alone are too large
                 none = self._decoded(batch[:0], piece, done).batch
                 yield Decoded(none, 1, [RowFailure(1 + piece.before() + done, WIDE, _raw(batch, 0))])
                 return
@@ -116,9 +115,9 @@ class StoredRows:
         failures: Failures = {}
         arrays = []
         for column in self._columns:
-            values, found = batch.column(batch.schema.get_field_index(column.name)), Failures()
-            arrays.append(column_of(values, column.type, found))
-            for row, message in found.items():
+            values, column_failures = batch.column(batch.schema.get_field_index(column.name)), Failures()
+            arrays.append(column_of(values, column.type, column_failures))
+            for row, message in column_failures.items():
                 failures.setdefault(row, f'column "{column.name}": {message}')
             if not column.nullable and values.null_count:
                 for row in np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False)).tolist():
@@ -130,61 +129,61 @@ class StoredRows:
 
 
 def parquet_rows(columns: Sequence[physical.Column]) -> StoredRows:
-    """Return the decoder of Parquet; its pieces are row groups."""
+    """Return the decoder of Parquet, whose pieces are row groups."""
     return StoredRows(columns, _parquet)
 
 
 def orc_rows(columns: Sequence[physical.Column]) -> StoredRows:
-    """Return the decoder of ORC; its pieces are stripes."""
+    """Return the decoder of ORC, whose pieces are stripes."""
     return StoredRows(columns, _orc)
 
 
 def avro_rows(columns: Sequence[physical.Column]) -> StoredRows:
-    """Return the decoder of Avro; its pieces are blocks."""
+    """Return the decoder of Avro, whose pieces are blocks."""
     return StoredRows(columns, _avro)
 
 
 def _parquet(stream: BinaryIO) -> _Stored:
-    file = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")  # years from 1677 to 2262 have nanoseconds
+    file = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")  # only the years 1677 to 2262 fit nanoseconds
 
     def pieces(begin: int, end: int) -> Iterator[_Piece]:
         before = 0
-        for place, group in enumerate(row_groups(stream)):
+        for number, group in enumerate(row_groups(stream)):
             if begin <= group.begin < end:
-                yield _Piece(partial(int, before), partial(_row_group, file, place))
+                yield _Piece(partial(int, before), partial(_row_group, file, number))
             before += group.rows
 
     return _Stored(file.schema_arrow, lambda: int(file.metadata.num_rows), pieces)
 
 
-def _row_group(file: pq.ParquetFile, place: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    yield from file.iter_batches(_BATCH_ROWS, row_groups=[place], columns=names, use_threads=False)
+def _row_group(file: pq.ParquetFile, number: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    yield from file.iter_batches(_BATCH_ROWS, row_groups=[number], columns=names, use_threads=False)
 
 
 def _orc(stream: BinaryIO) -> _Stored:
-    """Open an ORC file; Arrow does not tell where its stripes begin: they count as if all were of one size."""
+    """Open an ORC file. Arrow does not tell where stripes begin, so all count as equally large."""
     size = stream.seek(0, 2)
     stream.seek(0)
     file = po.ORCFile(stream)
-    dotted = any("." in name for name in file.schema.names)  # which Arrow takes for the path to a field of a record
+    dotted = any("." in name for name in file.schema.names)  # Arrow reads these as paths to fields
     counted = [0]
 
-    def before(place: int) -> int:
-        for each in range(len(counted) - 1, place):
+    def before(stripe: int) -> int:
+        for number in range(len(counted) - 1, stripe):
             columns = None if dotted else file.schema.names[:1]
-            counted.append(counted[-1] + file.read_stripe(each, columns=columns).num_rows)
-        return counted[place]
+            counted.append(counted[-1] + file.read_stripe(number, columns=columns).num_rows)
+        return counted[stripe]
 
     def pieces(begin: int, end: int) -> Iterator[_Piece]:
-        for place in range(file.nstripes):
-            if begin <= size * place // file.nstripes < end:
-                yield _Piece(partial(before, place), partial(_stripe, file, place, whole=dotted))
+        for stripe in range(file.nstripes):
+            if begin <= size * stripe // file.nstripes < end:
+                yield _Piece(partial(before, stripe), partial(_stripe, file, stripe, whole=dotted))
 
     return _Stored(file.schema, lambda: int(file.nrows), pieces)
 
 
-def _stripe(file: po.ORCFile, place: int, names: Sequence[str], *, whole: bool) -> Iterator[pa.RecordBatch]:
-    batch = file.read_stripe(place, columns=None if whole else list(names))
+def _stripe(file: po.ORCFile, number: int, names: Sequence[str], *, whole: bool) -> Iterator[pa.RecordBatch]:
+    batch = file.read_stripe(number, columns=None if whole else list(names))
     for first in range(0, batch.num_rows, _BATCH_ROWS):
         yield batch.slice(first, _BATCH_ROWS)
 
@@ -200,7 +199,7 @@ def _avro(stream: BinaryIO) -> _Stored:
 
 
 @contextmanager
-def _undecodable() -> Iterator[None]:
+def _as_undecodable() -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError, UnicodeDecodeError, FooterError) as error:  # a name may not be UTF-8
@@ -208,10 +207,10 @@ def _undecodable() -> Iterator[None]:
 
 
 def _raw(batch: pa.RecordBatch, row: int) -> bytes:
-    """Return a row as text, for messages."""
+    """Return a row as text for messages."""
     try:
         return str(batch.slice(row, 1).to_pylist()[0]).encode()
-    except (ValueError, OverflowError):  # of a text that is not UTF-8, or a year that Python has not
+    except (ValueError, OverflowError):  # a text that is not UTF-8, or a year outside Python's range
         return b"it cannot be shown"
 
 
@@ -219,82 +218,82 @@ _MAGIC = b"Obj\x01"
 _MARK = 16
 _CHUNK = 1 << 20
 _LARGEST = 256 << 20
-"""How many bytes a block may have: all of it is in memory when it is decoded."""
+"""The most bytes of a block, which is decoded in memory."""
 
 
 class AvroFile:
-    """Read one file; raises UndecodableError for one that is damaged, or whose records are not rows."""
+    """An open Avro file; raises UndecodableError if it is damaged or its values are not records."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
         self._size = stream.seek(0, 2)
         stream.seek(0)
         if stream.read(len(_MAGIC)) != _MAGIC:
-            raise UndecodableError("it does not begin as Avro files do")
+            raise UndecodableError("it does not begin like an Avro file")
         stream.seek(0)
         try:
             header = fastavro.reader(stream)
             self._columns = columns_of(header.writer_schema)
-            self._unpack = _CODECS.get(header.codec)
-            self._mark: bytes = header._header["sync"]
+            unpack = _CODECS.get(header.codec)
+            self._sync: bytes = header._header["sync"]
             schema = read_schema(self._columns)
-            self._head, self._nodes = _head(schema, self._mark), nodes(schema)
-        except Exception as error:  # fastavro raises what comes up in it
-            raise UndecodableError(f"its schema cannot be read: {_why(error)}") from error
-        if self._unpack is None:
-            raise UndecodableError(f"its codec {header.codec} is not known; {', '.join(_CODECS)} are")
+            self._head, self._nodes = _head(schema, self._sync), nodes(schema)
+        except Exception as error:  # fastavro does not document its errors
+            raise UndecodableError(f"its schema cannot be read: {_reason(error)}") from error
+        if unpack is None:
+            raise UndecodableError(f"its codec {header.codec} is unknown; the codecs are {', '.join(_CODECS)}")
+        self._unpack = unpack
         self._begin = stream.tell()
-        self._counted = self._begin, 0
+        self._row_count = self._begin, 0
 
     @property
     def schema(self) -> pa.Schema:
         """Return the columns' names and types."""
-        return pa.schema([(name, column.told) for name, column in self._columns.items()])
+        return pa.schema([(name, column.type) for name, column in self._columns.items()])
 
     def rows(self) -> int:
-        """Return how many rows there are."""
+        """Return the number of rows."""
         return self.before(self._size)
 
     def before(self, end: int) -> int:
-        """Return how many rows come before a block, or the end: counted on from where this was asked for last."""
-        at, rows = self._counted if self._counted[0] <= end else (self._begin, 0)
-        self._counted = end, rows + sum(count for _, count, _ in self._blocks(at, end))
-        return self._counted[1]
+        """Return the number of rows before a block or the end; the count continues from the last call."""
+        at, rows = self._row_count if self._row_count[0] <= end else (self._begin, 0)
+        self._row_count = end, rows + sum(count for _, count, _ in self._blocks(at, end))
+        return self._row_count[1]
 
     def blocks(self, begin: int, end: int) -> Iterator[int]:
-        """Yield where the blocks begin that do so in a range of bytes."""
-        first = self._first(begin)
+        """Yield the offsets of the blocks that begin in a range of bytes."""
+        first = self._first_block(begin)
         if first is not None:
             for at, count, _ in self._blocks(first, end):
                 if count:
                     yield at
 
     def read(self, at: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the block that begins there, with some of the columns."""
+        """Yield the rows of the block at an offset, with some of the columns."""
         _, count, size = next(self._blocks(at, at + 1))
         data = self._stream.read(size)
         mark = self._stream.read(_MARK)
-        assert self._unpack is not None
         try:
             plain = self._unpack(data)
             if len(plain) > _LARGEST:
-                raise ValueError(f"it has more than {_LARGEST >> 20} MiB when it is unpacked")
+                raise ValueError(f"it decompresses to more than {_LARGEST >> 20} MiB")
             if count > max(len(plain), _BATCH_ROWS):
-                raise ValueError(f"it says that it has {count} records, and has {len(plain)} bytes")
+                raise ValueError(f"it claims {count} records in {len(plain)} bytes")
             if self._nodes is not None:
                 check(self._nodes, plain, count)
-            whole = b"".join((self._head, _long(count), _long(len(plain)), plain, mark))
-            rows: list[Any] = list(fastavro.reader(BytesIO(whole)))
+            file = b"".join((self._head, _long(count), _long(len(plain)), plain, mark))
+            rows: list[Any] = list(fastavro.reader(BytesIO(file)))
             columns = {name: self._columns[name] for name in names}
             for first in range(0, count, _BATCH_ROWS):
                 part = rows[first : first + _BATCH_ROWS]
                 arrays = [column.array([row[name] for row in part]) for name, column in columns.items()]
                 yield pa.record_batch(arrays, names=list(names))
-        except Exception as error:  # of codecs, of fastavro and of Arrow
-            raise UndecodableError(f"its block at byte {at} is damaged: {_why(error)}") from error
+        except Exception as error:  # codecs, fastavro and Arrow raise many types
+            raise UndecodableError(f"its block at byte {at} is damaged: {_reason(error)}") from error
 
-    def _first(self, begin: int) -> int | None:
-        """Return where the first block begins that does so from a byte on."""
+    def _first_block(self, begin: int) -> int | None:
+        """Return the offset of the first block that begins at or after a byte; None after the last block."""
         if begin <= self._begin:
             return self._begin
         at = max(self._begin, begin - _MARK)
@@ -302,68 +301,68 @@ class AvroFile:
         self._stream.seek(at)
         while data := self._stream.read(_CHUNK):
             block = rest + data
-            found = block.find(self._mark)
-            if found >= 0:
-                return at - len(rest) + found + _MARK
+            index = block.find(self._sync)
+            if index >= 0:
+                return at - len(rest) + index + _MARK
             at += len(data)
             rest = block[-_MARK + 1 :]
         return None
 
     def _blocks(self, at: int, end: int) -> Iterator[tuple[int, int, int]]:
-        """Yield where blocks begin before a byte, how many records they have, and how many bytes; seeks there."""
+        """Yield the offset, the number of records and the size of each block; leave the stream at its data."""
         while at < min(end, self._size):
             self._stream.seek(at)
             count, size = self._number(), self._number()
             after = self._stream.tell() + size + _MARK
             if size > _LARGEST:
-                raise UndecodableError(f"its block at byte {at} says that it has more than {_LARGEST >> 20} MiB")
+                raise UndecodableError(f"its block at byte {at} claims more than {_LARGEST >> 20} MiB")
             if count < 0 or size < 0 or after > self._size:
-                raise UndecodableError(f"its block at byte {at} is cut off, or damaged")
-            place = self._stream.tell()
+                raise UndecodableError(f"its block at byte {at} is cut off or damaged")
+            begin = self._stream.tell()
             yield at, count, size
-            self._stream.seek(place + size)
-            if self._stream.read(_MARK) != self._mark:
-                raise UndecodableError(f"its block at byte {at} does not end where it says")
+            self._stream.seek(begin + size)
+            if self._stream.read(_MARK) != self._sync:
+                raise UndecodableError(f"its block at byte {at} does not end where it should")
             at = after
 
     def _number(self) -> int:
-        found = shift = 0
+        number = shift = 0
         while shift < 64:
             byte = self._stream.read(1)
             if not byte:
                 return -1
-            found |= (byte[0] & 0x7F) << shift
+            number |= (byte[0] & 0x7F) << shift
             if byte[0] < 0x80:
-                return (found >> 1) ^ -(found & 1)
+                return (number >> 1) ^ -(number & 1)
             shift += 7
         return -1
 
 
 def _head(schema: Any, mark: bytes) -> bytes:
-    """Return the head of a file of that schema whose blocks are not compressed."""
+    """Return the head of a file with that schema and uncompressed blocks."""
     head = BytesIO()
     fastavro.writer(head, schema, [], codec="null", sync_marker=mark)
     return head.getvalue()
 
 
 def _long(number: int) -> bytes:
-    number, found = number << 1, bytearray()
+    number, data = number << 1, bytearray()
     while number > 0x7F:
-        found.append(number & 0x7F | 0x80)
+        data.append(number & 0x7F | 0x80)
         number >>= 7
-    return bytes((*found, number))
+    return bytes((*data, number))
 
 
-def _why(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
 def _deflate(data: bytes) -> bytes:
     unpacking = zlib.decompressobj(-zlib.MAX_WBITS)
-    found = unpacking.decompress(data, _LARGEST + 1)
-    if len(found) <= _LARGEST and not unpacking.eof:
+    plain = unpacking.decompress(data, _LARGEST + 1)
+    if len(plain) <= _LARGEST and not unpacking.eof:
         raise ValueError("its data is cut off")
-    return found
+    return plain
 
 
 def _snappy(data: bytes) -> bytes:
@@ -374,17 +373,17 @@ def _snappy(data: bytes) -> bytes:
         if byte < 0x80:
             break
     if size > _LARGEST:
-        raise ValueError(f"it has more than {_LARGEST >> 20} MiB when it is unpacked")
+        raise ValueError(f"it decompresses to more than {_LARGEST >> 20} MiB")
     plain: bytes = pa.Codec("snappy").decompress(data[:-4], size, asbytes=True)
     if zlib.crc32(plain) != int.from_bytes(data[-4:], "big"):
-        raise ValueError("its checksum is another one")
+        raise ValueError("its checksum does not match")
     return plain
 
 
 def _zstandard(data: bytes) -> bytes:
     with pa.input_stream(pa.BufferReader(data), compression="zstd") as stream:
-        found: bytes = stream.read(_LARGEST + 1)
-    return found
+        plain: bytes = stream.read(_LARGEST + 1)
+    return plain
 
 
 def _bzip2(data: bytes) -> bytes:

@@ -1,12 +1,12 @@
-"""Materialized views that are jobs of their own: the table of such a job is a log, which sinks read as a source.
+"""Maintain materialized views that are separate jobs. The table of a view job is a log, which sinks read as a source.
 
-* `log`: the entries of a view's log, each made once; `reader_positions`: who reads it, and how far.
-* `rows`: changes of rows, added up; runs of them as files.
-* `task`: the changes of one bucket → a run, and the runs that are the view's contents by now.
-* `writer`: claims and commits, each an entry of the log; what nobody needs any more goes.
-* `log`: a view whose cluster gets STATE → its log, which goes on there.
-* `task`: all rows again → the changes that make the contents just these.
-* `reader`: offsets in the log → rows that came and went; from the beginning, the contents.
+* `writer`: Write claims and commits as entries of the log, and delete what no reader needs.
+* `task`: Write the changes of a bucket as a run, and merge runs; compare all rows in a full refresh.
+* `rows`: Consolidate changes of rows, and write and read runs.
+* `log`: Read and publish the entries of a log, and move it to STATE.
+* `reader_positions`: Store the positions of the readers.
+* `reader`: Read the changes between two offsets, or the contents.
+* `options`: Convert planned options to typed ones.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from sinkql.connector_api.stream import Context, Reader, Writer
 
 
 def _open_reader(read: physical.Read, context: Context) -> Reader:
-    from sinkql.connectors.view.reader import ViewReader  # pyarrow, only where a job runs
+    from sinkql.connectors.view.reader import ViewReader  # pyarrow, only when a job runs
 
     return ViewReader.of(read, context)
 
 
 def _open_writer(write: physical.Write, context: Context) -> Writer:
-    from sinkql.connectors.view.writer import ViewWriter  # as above
+    from sinkql.connectors.view.writer import ViewWriter  # pyarrow, only when a job runs
 
     return ViewWriter.of(write, context)
 

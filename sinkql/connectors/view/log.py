@@ -1,16 +1,15 @@
-"""A view's folder ↔ the entries of its log, and the places of those that read it.
+"""Read and write the log of a view: its entries, its files, and the positions of its readers.
 
-Entry n is file n of `log` (`sinkql.storage.numbered_log`), all that a commit says: of two that would write the same one
-does, and the other reads who it was. `sinkql.connectors.view.reader_positions` has how far readers are; nothing that
-one still needs goes.
+Entry n is file n of `log` (`sinkql.storage.numbered_log`), and holds all of a commit. If two processes write the same
+entry, one succeeds, and its competitor reads that entry. `sinkql.connectors.view.reader_positions` has the positions of
+the readers; entries and files that a reader still needs are not deleted.
 
-The log of a view whose cluster has STATE lies there, and any host reads it. Each host has a folder for it, which is a
+The log of a view whose cluster has STATE lies there, and any host can read it. Each host has a folder for it, as a
 cache.
 
-A view whose cluster gets STATE, or that goes to one with it → its log goes on there, from the catalog's folder.
-
-Entries keep their numbers and ids, so that readers go on in them; while some are there and others not, the file
-`MOVING` tells them to wait.
+When the cluster of a view gets STATE, or the view moves to a cluster with STATE, its log moves there from the catalog's
+folder. Entries keep their numbers and ids, so that readers continue in them. Until all entries are there, the file
+`MOVING` tells readers to wait.
 """
 
 from __future__ import annotations
@@ -29,6 +28,7 @@ from xxhash import xxh3_64_hexdigest
 
 from sinkql import codec, physical
 from sinkql.connector_api.stream import Checkpoint, Context
+from sinkql.connectors.view.options import read_options
 from sinkql.connectors.view.reader_positions import READERS, ReaderPositions
 from sinkql.errors import GoneError, SinkqlError
 from sinkql.object_store.store import ObjectStore
@@ -44,7 +44,7 @@ _LOG = "log"
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True):
-    """A file of changes of rows in a bucket; `merges` is 0 for one of a single commit; older ones have no `digest`."""
+    """A file of changes of a bucket. `merges` is 0 for the changes of a single commit; old runs have no `digest`."""
 
     bucket: int
     file: str
@@ -54,8 +54,8 @@ class Run(msgspec.Struct, frozen=True, array_like=True):
     digest: str = ""
 
 
-class Stored(NamedTuple):
-    """A file of changes as it was written; older ones have no digest."""
+class StoredRun(NamedTuple):
+    """A run as it was written; old runs have no digest."""
 
     path: Path
     bytes: int
@@ -63,20 +63,21 @@ class Stored(NamedTuple):
 
 
 MOVING = "moving"
-"""The file that is there while a log is taken to STATE."""
+"""The file that exists while a log moves to STATE."""
 _STORED = "stored"
-"""The folder of a log that lies in a store, in that of its view."""
+"""The folder of a log with STATE, in the folder of its view."""
 
 Contents = Mapping[str, Sequence[Run]]
 """The runs that add up to a view's rows, oldest first, by bucket."""
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """A commit: the `marker`, its changes, and the contents after it; `at` is when it was, in ms, growing.
+    """A commit: the checkpoint `marker`, the changes, and the contents after it.
 
-    `id` tells it from one of its number in another log. The runs have the columns `columns`, with their types, since
-    the entry `begins`. `indexes` are those that the state of the marker has, as of this entry.
-    `changed` is the number of the last entry that has changes, this one or one before; `buckets` is how many there are.
+    `at` is its time in ms, and always grows. `id` distinguishes entries of one number in different logs. The runs have
+    the columns `columns` with their types since the entry `begins`. `indexes` are the indexes in the state of the
+    checkpoint. `changed` is the number of the last entry with changes, this or an earlier one; `buckets` is the number
+    of buckets.
     """
 
     marker: Checkpoint
@@ -91,7 +92,7 @@ class Entry(msgspec.Struct, frozen=True):
     indexes: tuple[str, ...] = ()
 
     @property
-    def kept(self) -> Iterator[Run]:
+    def content_runs(self) -> Iterator[Run]:
         """Yield the runs of the contents."""
         for runs in self.contents.values():
             yield from runs
@@ -102,37 +103,37 @@ class Entry(msgspec.Struct, frozen=True):
         return sum(run.bytes for run in self.runs)
 
 
-# made with the module: threads that are the first to decode a type, and at once, end the process
+# created at import: two threads that first decode a type together crash the process
 _ENTRIES = codec.decoder(Entry)
 _SEAL = re.compile(rb',"seal":"([0-9a-f]{16})"\}$')
 
 
 def view_folder(base: Path, view_id: str) -> Path:
-    """Return where a view is kept, in the folder of a catalog."""
+    """Return the folder of a view in the folder of a catalog."""
     return base / "views" / view_id
 
 
-def pins_part(view_id: str, reader: str) -> str:
-    """Return the part of STATE that has how far a reader is in a view's log."""
+def position_path(view_id: str, reader: str) -> str:
+    """Return the path in STATE of a reader's position in a view's log."""
     return f"{view_id}/{_LOG}/{READERS}/{reader}"
 
 
-def state_of(read: physical.Read) -> physical.StatePath | None:
-    """Return STATE of the cluster of a view whose log is read."""
-    path = read.options.get("tuning", {}).get("state")
+def view_state(read: physical.Read) -> physical.StatePath | None:
+    """Return STATE of the cluster of the view that is read."""
+    path = read_options(read.options).tuning.state
     return physical.StatePath(path, read.log) if path is not None else None
 
 
 def open_log(view_id: str, context: Context, state: physical.StatePath | None) -> ViewLog:
-    """Return a view's log, of the catalog that a job's folder is in; `state` is STATE of the view's cluster."""
-    log = kept_log(view_id, context.folder.parent.parent, state, context.store)
+    """Return the log of a view of the job's catalog; `state` is STATE of the view's cluster."""
+    log = view_log(view_id, context.folder.parent.parent, state, context.store)
     return log.for_remote() if context.remote else log
 
 
-def kept_log(
+def view_log(
     view_id: str, base: Path, state: physical.StatePath | None, open_store: Callable[[physical.Connection], ObjectStore]
 ) -> ViewLog:
-    """Return a view's log, of the catalog in a folder."""
+    """Return the log of a view of the catalog in a folder."""
     folder = view_folder(base, view_id)
     if state is None:
         return ViewLog(folder)
@@ -142,162 +143,166 @@ def kept_log(
 
 @dataclass(frozen=True, slots=True)
 class ViewLog:
-    """Entries and readers of the view in a folder; `kept` has it and a store, where the log is in one."""
+    """The entries and readers of the view in a folder; `shared` has the folder and a store if the log lies in one."""
 
     folder: Path
-    kept: StateDirectory | None = None
-    home: StateDirectory = field(init=False, compare=False, repr=False)
-    pins: ReaderPositions = field(init=False, compare=False, repr=False)
-    _known: dict[int, Entry] = field(default_factory=dict, init=False, compare=False, repr=False)
+    shared: StateDirectory | None = None
+    directory: StateDirectory = field(init=False, compare=False, repr=False)
+    positions: ReaderPositions = field(init=False, compare=False, repr=False)
+    _cache: dict[int, Entry] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "home", self.kept or StateDirectory(self.folder))
-        object.__setattr__(self, "pins", ReaderPositions(self.home))
+        object.__setattr__(self, "directory", self.shared or StateDirectory(self.folder))
+        object.__setattr__(self, "positions", ReaderPositions(self.directory))
 
     @classmethod
-    def of(cls, home: StateDirectory) -> ViewLog:
-        """Return the log in a folder, and in its store."""
-        return cls(home.folder, home)
+    def of(cls, directory: StateDirectory) -> ViewLog:
+        """Return the log in a state directory."""
+        return cls(directory.folder, directory)
 
     def __reduce__(self) -> tuple[Callable[[StateDirectory], ViewLog], tuple[StateDirectory]]:
-        return ViewLog.of, (self.home.for_tasks(),)
+        return ViewLog.of, (self.directory.for_tasks(),)
 
     def for_remote(self) -> ViewLog:
-        """Return it for a job whose tasks run on other machines."""
-        return ViewLog.of(StateDirectory(self.folder, self.home.store, remote=self.home.store is not None))
+        """Return the log for a job whose tasks run on other machines."""
+        return ViewLog.of(StateDirectory(self.folder, self.directory.store, remote=self.directory.store is not None))
 
     @property
     def before(self) -> ViewLog | None:
-        """The log that the view had before its cluster had STATE; None where it has none."""
-        return ViewLog(self.folder.parent) if self.home.store is not None else None
+        """The log that the view had before its cluster had STATE; None without STATE."""
+        return ViewLog(self.folder.parent) if self.directory.store is not None else None
 
     @property
-    def everywhere(self) -> bool:
-        """Whether any machine reaches the log."""
-        return isinstance(self.home.store, ObjectStateStore)
+    def is_shared(self) -> bool:
+        """Whether any machine can read the log."""
+        return isinstance(self.directory.store, ObjectStateStore)
 
     @property
     def _files(self) -> NumberedLog:
-        return FolderNumberedLog(self.folder / _LOG) if self.home.store is None else StoredNumbered(self.home, _LOG)
+        return (
+            FolderNumberedLog(self.folder / _LOG)
+            if self.directory.store is None
+            else StoredNumbered(self.directory, _LOG)
+        )
 
     def numbers(self) -> list[int]:
-        """Return the numbers of the entries that are there, in order."""
+        """Return the numbers of the present entries in order."""
         return self._files.numbers()
 
     def last(self) -> int:
-        """Return the number of the last entry, 0 where there is none."""
+        """Return the number of the last entry, 0 without entries."""
         return self._files.last()
 
     def entry(self, number: int) -> Entry | None:
-        """Return an entry; None where it is not there, or not any more."""
-        found = self._known.get(number)
-        if found is not None:
-            return found if self._files.exists(number) else None
+        """Return an entry; None if it is missing or was deleted."""
+        entry = self._cache.get(number)
+        if entry is not None:
+            return entry if self._files.exists(number) else None
         data = self._files.read(number)
         if data is None:
             return None
-        found = self._known[number] = _decoded(data, self.folder / _LOG / file_name(number))
-        for old in [each for each in list(self._known) if each < number - _CACHED]:
-            self._known.pop(old, None)
-        return found
+        entry = self._cache[number] = _decode(data, self.folder / _LOG / file_name(number))
+        for old in [key for key in list(self._cache) if key < number - _CACHED]:
+            self._cache.pop(old, None)
+        return entry
 
-    def look(self) -> None:
-        """Have what other hosts have made by now."""
+    def refresh(self) -> None:
+        """Read the entries that other hosts have published."""
         if isinstance(files := self._files, StoredNumbered):
             files.look()
 
     def newest(self) -> tuple[int, Entry] | None:
-        """Return the last entry with its number; None where there is none."""
+        """Return the last entry with its number; None without entries."""
         while number := self.last():
-            found = self.entry(number)
-            if found is not None:
-                return number, found
+            entry = self.entry(number)
+            if entry is not None:
+                return number, entry
         return None
 
     def publish(self, number: int, entry: Entry) -> bool:
-        """Make an entry, durably; tell whether it is the log's: there may be one of its number, or may have been."""
+        """Publish an entry durably; return False if another process published that number first."""
         failpoint.point("view-entry")
-        if not self._files.create(number, _sealed(msgspec.json.encode(entry))):
+        if not self._files.create(number, _seal(msgspec.json.encode(entry))):
             return False
         failpoint.point("view-entry-made")
         if not self._files.stays(number):
-            return False  # one of its number was there, and has gone, while this process slept
-        self._known[number] = entry
+            return False  # another entry of that number was published and deleted while this process slept
+        self._cache[number] = entry
         return True
 
     def remove(self, number: int) -> None:
-        """Delete an entry and all before it; whoever makes one of them again, it is not there."""
+        """Delete an entry and all before it; a process cannot publish them again."""
         self._files.begin_at(number + 1)
-        for old in [each for each in list(self._known) if each <= number]:
-            self._known.pop(old, None)
+        for old in [key for key in list(self._cache) if key <= number]:
+            self._cache.pop(old, None)
 
     @property
     def spill(self) -> Path:
-        """Return where rows may be put by that are too many for memory."""
+        """Return the folder for rows that do not fit into memory."""
         return self.folder / "spill"
 
     def run_path(self, run: Run) -> Path:
-        """Return where a run is."""
+        """Return the path of a run."""
         return self.folder / run_file(run)
 
-    def stored(self, runs: Iterable[Run]) -> Iterator[Stored]:
-        """Yield where runs are, and what tells that they are as they were written."""
+    def stored_runs(self, runs: Iterable[Run]) -> Iterator[StoredRun]:
+        """Yield the paths, sizes and digests of runs."""
         for run in runs:
-            yield Stored(self.run_path(run), run.bytes, run.digest)
+            yield StoredRun(self.run_path(run), run.bytes, run.digest)
 
-    def bring(self, runs: Iterable[Run]) -> None:
-        """Have runs in the folder; raises FileNotFoundError where one is gone."""
+    def fetch_runs(self, runs: Iterable[Run]) -> None:
+        """Fetch runs into the folder; raise FileNotFoundError if one is gone."""
         sizes = {run_file(run): run.bytes for run in runs}
-        if missing := self.home.fetch(sizes):
+        if missing := self.directory.fetch(sizes):
             raise FileNotFoundError(missing[0])
-        self.home.touch_files(sizes)
+        self.directory.touch_files(sizes)
 
     @property
-    def moving(self) -> bool:
-        """Whether the log is being taken to where it is, so that not all of its entries are there yet."""
-        return self.home.store is not None and self.home.store.get(MOVING, BytesIO()) is not None
+    def is_moving(self) -> bool:
+        """Whether the log is moving to STATE, so that some entries may be missing."""
+        return self.directory.store is not None and self.directory.store.get(MOVING, BytesIO()) is not None
 
-    def forget(self, name: str) -> None:
+    def delete_file(self, name: str) -> None:
         """Delete a file beside the entries."""
-        self.home.delete([name])
+        self.directory.delete([name])
 
     # --- readers -----------------------------------------------------------------------------------------------------
 
-    def pin(self, reader: str, at: int, *, passing: bool = False) -> None:
-        """Say how far a reader is: what comes after that stays for it, and the contents then."""
-        if self.pins.put(reader, at, passing=passing):
-            self.look()
-            self.home.evict_unused()
+    def set_position(self, reader: str, at: int, *, passing: bool = False) -> None:
+        """Set the position of a reader: later entries, and the contents at the position, are retained for it."""
+        if self.positions.put(reader, at, passing=passing):
+            self.refresh()
+            self.directory.evict_unused()
 
 
-def _sealed(data: bytes) -> bytes:
-    """Return an entry with a digest of it at its end."""
+def _seal(data: bytes) -> bytes:
+    """Return an entry with its digest appended."""
     return data[:-1] + b',"seal":"' + xxh3_64_hexdigest(data).encode() + b'"}'
 
 
-def _decoded(data: bytes, path: Path) -> Entry:
-    """Return what an entry says; raises SQ3452 where it is not as it was written."""
+def _decode(data: bytes, path: Path) -> Entry:
+    """Return the entry of its bytes; raise SQ3452 if they have changed."""
     seal = _SEAL.search(data)
     try:
         if seal is not None and xxh3_64_hexdigest(data[: seal.start()] + b"}") != seal[1].decode():
-            raise ValueError("it is not as it was written")
+            raise ValueError("its content has changed")
         return _ENTRIES.decode(data)
     except (ValueError, msgspec.MsgspecError) as error:
-        raise damaged(path, str(error)) from error
+        raise damaged_error(path, str(error)) from error
 
 
-def damaged(path: Path, why: str) -> SinkqlError:
-    """Return the error for a file of a view that does not say what was written."""
+def damaged_error(path: Path, why: str) -> SinkqlError:
+    """Return the error for a file of a view that has changed."""
     return SinkqlError(
         "SQ3452",
         f'file "{path.name}" of a materialized view is damaged',
         detail=f"{path}: {why}",
-        hint="Put the file back from a copy. Or delete it: the view's job computes its rows again at its next start.",
+        hint="Restore the file from a copy. Or delete it: the view's job recomputes its rows at its next start.",
     )
 
 
-def log_expired(view: str, hint: str = "They are read again, as they are now.") -> SinkqlError:
-    """Return what is said where rows that were to be read are not there any more."""
+def expired_log_error(view: str, hint: str = "The present rows are read instead.") -> SinkqlError:
+    """Return the error for rows that were deleted before they were read."""
     return GoneError(
         "SQ3451",
         f'materialized view "{short_name(view)}" no longer has the rows of the commit that was read',
@@ -306,28 +311,28 @@ def log_expired(view: str, hint: str = "They are read again, as they are now.") 
 
 
 def run_file(run: Run) -> str:
-    """Return where a view's folder has a run."""
+    """Return the path of a run in the folder of its view."""
     return f"runs/b{run.bucket}/{run.file}"
 
 
-def entry_after(before: tuple[int, Entry] | None, marker: Checkpoint, id_: str) -> tuple[int, Entry]:
-    """Return the next entry, which changes no row, and its number."""
+def entry_after(before: tuple[int, Entry] | None, checkpoint: Checkpoint, id_: str) -> tuple[int, Entry]:
+    """Return the next entry, without changes, and its number."""
     now = time.time_ns() // 1_000_000
     if before is None:
-        return 1, Entry(marker, id_, now, 0)
+        return 1, Entry(checkpoint, id_, now, 0)
     number, last = before
-    return number + 1, msgspec.structs.replace(last, marker=marker, id=id_, at=max(now, last.at + 1), runs=())
+    return number + 1, msgspec.structs.replace(last, marker=checkpoint, id=id_, at=max(now, last.at + 1), runs=())
 
 
 def changed_runs(number: int, entry: Entry, runs: Sequence[Run], contents: Contents, buckets: int) -> Entry:
-    """Return an entry with changes, and the contents after them, by the buckets that changed."""
-    after = {**entry.contents, **{bucket: tuple(each) for bucket, each in contents.items()}}
+    """Return an entry with changes; `contents` are the runs after it, for the buckets that changed."""
+    after = {**entry.contents, **{bucket: tuple(bucket_runs) for bucket, bucket_runs in contents.items()}}
     changed = number if runs else entry.changed
     return msgspec.structs.replace(entry, runs=tuple(runs), contents=after, changed=changed, buckets=buckets)
 
 
 def migrate_log(log: ViewLog) -> None:
-    """Publish in a log in STATE what the catalog's folder has more of it, if anything."""
+    """Move the entries that only the catalog's folder has to the log in STATE."""
     before = log.before
     if before is None:
         return
@@ -335,45 +340,44 @@ def migrate_log(log: ViewLog) -> None:
     number = newest[0] if newest is not None else 0
     if last is not None and last[0] > number:
         same = before.entry(number)
-        # else it went another way, and what is to come is computed from where it is
+        # otherwise the logs have diverged, and the view is computed from the log in STATE
         if newest is None or (same is not None and same.id == newest[1].id):
-            log.home.upload_bytes(MOVING, b"")
-            _take_all(log, before, number)
-    if log.moving:
-        log.forget(MOVING)
+            log.directory.upload_bytes(MOVING, b"")
+            _move_entries(log, before, number)
+    if log.is_moving:
+        log.delete_file(MOVING)
 
 
-def _take_all(log: ViewLog, before: ViewLog, number: int) -> None:
-    _fence(before)
-    last = before.newest()
-    assert last is not None
-    contents = list(last[1].kept)
+def _move_entries(log: ViewLog, before: ViewLog, number: int) -> None:
+    last = _fence(before)
+    contents = list(last.content_runs) if last is not None else []
     if not all(before.run_path(run).exists() for run in contents):
         return
-    log.pins.take(before.pins)
+    log.positions.copy_from(before.positions)
     for path in (before.folder / "attached").rglob("*"):
         if path.is_file():
-            log.home.write_small(path.relative_to(before.folder).as_posix(), path.read_bytes())
-    _take(log, before, contents)
-    for each in before.numbers():
-        entry = before.entry(each) if each > number else None
+            log.directory.write_small(path.relative_to(before.folder).as_posix(), path.read_bytes())
+    _copy_runs(log, before, contents)
+    for later in before.numbers():
+        entry = before.entry(later) if later > number else None
         if entry is not None:
-            _take(log, before, entry.runs)
-            if not log.publish(each, entry):
+            _copy_runs(log, before, entry.runs)
+            if not log.publish(later, entry):
                 return
 
 
-def _fence(before: ViewLog) -> None:
-    """Claim the log that is left, so that nobody else goes on in it."""
+def _fence(before: ViewLog) -> Entry | None:
+    """Claim the old log, so that no process continues in it; return its last entry, None without entries."""
     while (last := before.newest()) is not None:
         claim = uuid4().hex
         number, entry = entry_after(last, replace(last[1].marker, claim=claim), claim)
         if before.publish(number, entry):
-            return
+            return entry
+    return None
 
 
-def _take(log: ViewLog, before: ViewLog, runs: Iterable[Run]) -> None:
-    """Have the files of another log, as far as they are there: who reads what is gone reads the contents."""
+def _copy_runs(log: ViewLog, before: ViewLog, runs: Iterable[Run]) -> None:
+    """Copy the files of the old log that exist; a reader that needs a deleted one reads the contents."""
     names = []
     for run in runs:
         path = log.run_path(run)
@@ -382,4 +386,4 @@ def _take(log: ViewLog, before: ViewLog, runs: Iterable[Run]) -> None:
                 files.create_new(path, data)
         if path.exists():
             names.append(run_file(run))
-    log.home.ensure_uploaded(names)
+    log.directory.ensure_uploaded(names)

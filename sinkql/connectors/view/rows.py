@@ -1,4 +1,4 @@
-"""Changes of rows, added up so that equal rows are one; a run of them as a file that is mapped into memory."""
+"""Consolidate changes of rows, and write and read runs of them as memory-mapped files."""
 
 from __future__ import annotations
 
@@ -15,51 +15,51 @@ from xxhash import xxh3_64, xxh3_64_hexdigest, xxh3_64_intdigest
 
 from sinkql import physical
 from sinkql.connector_api.types import arrow_type
-from sinkql.connectors.view.log import Stored, damaged
+from sinkql.connectors.view.log import StoredRun, damaged_error
 from sinkql.errors import SinkqlError
 from sinkql.storage import files, spill
 from sinkql.storage.digest import DigestingFile
 
 DIFF, HAD = physical.DIFF, "$had"
-"""What says how often a row comes, less how often it goes; whether it was there before, while rows are compared."""
+"""The column with the number of additions of a row minus its removals, and the mark of old rows in a comparison."""
 _BATCH_ROWS = 1 << 16
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 def schema_of(columns: Sequence[physical.Column]) -> pa.Schema:
-    """Return the schema of changes of rows of these columns."""
-    return pa.schema([*((each.name, arrow_type(each.type)) for each in columns), (DIFF, pa.int64())])
+    """Return the schema of changes of rows with these columns."""
+    return pa.schema([*((column.name, arrow_type(column.type)) for column in columns), (DIFF, pa.int64())])
 
 
 def consolidate(table: pa.Table) -> pa.Table:
-    """Return each row once, with the sum of its `$diff`; those that add up to nothing are left out."""
+    """Sum `$diff` over equal rows, and drop rows whose sum is zero."""
     names = [name for name in table.column_names if name != DIFF]
-    keys = {f"k{place}": _comparable(table.column(name)) for place, name in enumerate(names)}
-    places = pa.array(np.arange(len(table)))
-    given = pa.table({**keys, "$place": places, DIFF: table.column(DIFF)})
-    sums = given.group_by(list(keys), use_threads=False).aggregate([("$place", "min"), (DIFF, "sum")])
+    keys = {f"k{index}": _comparable(table.column(name)) for index, name in enumerate(names)}
+    indices = pa.array(np.arange(len(table)))
+    keyed = pa.table({**keys, "$place": indices, DIFF: table.column(DIFF)})
+    sums = keyed.group_by(list(keys), use_threads=False).aggregate([("$place", "min"), (DIFF, "sum")])
     sums = sums.filter(pc.not_equal(sums.column(f"{DIFF}_sum"), 0))
     rows = table.select(names).take(sums.column("$place_min").combine_chunks())
     return rows.append_column(DIFF, sums.column(f"{DIFF}_sum")).combine_chunks()
 
 
 def consolidated_parts(tables: Iterable[pa.Table], schema: pa.Schema, folder: Path) -> Iterator[pa.Table]:
-    """Yield all rows, equal ones in one part; where they are many, by way of a temporary file in `folder`."""
-    for part in spill.spilled_parts(tables, schema, _ranges, folder):
+    """Yield all rows, equal ones in one part; many rows are spilled to a temporary file in `folder`."""
+    for part in spill.spilled_parts(tables, schema, _hash_ranges, folder):
         yield part.rows
 
 
-def _ranges(table: pa.Table) -> spill.Ranges:
-    """Return a number for each row that rows have in common which are equal but for `$diff` and `$had`."""
-    found = np.zeros(len(table), np.uint64)
+def _hash_ranges(table: pa.Table) -> spill.Ranges:
+    """Return a hash of each row; rows that are equal except for `$diff` and `$had` have the same."""
+    hashes = np.zeros(len(table), np.uint64)
     for name in table.column_names:
         if name not in (DIFF, HAD):
-            found = (found ^ _mixed(_comparable(table.column(name)))) * _ODD
-    return spill.hash_range(found)
+            hashes = (hashes ^ _hashes(_comparable(table.column(name)))) * _ODD
+    return spill.hash_range(hashes)
 
 
-def _mixed(column: pa.ChunkedArray | pa.Array) -> NDArray[np.uint64]:
-    """Return numbers that equal values have in common."""
+def _hashes(column: pa.ChunkedArray | pa.Array) -> NDArray[np.uint64]:
+    """Return hashes; equal values have the same."""
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     array = array.cast(pa.uint8()) if pa.types.is_boolean(array.type) else array
     width = array.type.bit_width if pa.types.is_primitive(array.type) else 0
@@ -71,24 +71,24 @@ def _mixed(column: pa.ChunkedArray | pa.Array) -> NDArray[np.uint64]:
     else:
         values = array.cast(pa.binary()).fill_null(b"").to_pylist()
         bits = np.fromiter(map(xxh3_64_intdigest, values), np.uint64, len(array))
-    found: NDArray[np.uint64] = bits.astype(np.uint64) * _ODD
-    return found ^ (found >> np.uint64(29))
+    hashes: NDArray[np.uint64] = bits.astype(np.uint64) * _ODD
+    return hashes ^ (hashes >> np.uint64(29))
 
 
 def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
-    """Return values of which equal ones are the same bytes."""
+    """Return values whose bytes are equal if the values are."""
     if pa.types.is_floating(column.type):
-        return pc.add(column, pa.scalar(0.0, column.type))  # there are two zeros
+        return pc.add(column, pa.scalar(0.0, column.type))  # makes -0.0 and 0.0 equal
     if pa.types.is_nested(column.type):
-        return pa.array([None if each is None else repr(each) for each in column.to_pylist()], pa.string())
+        return pa.array([None if value is None else repr(value) for value in column.to_pylist()], pa.string())
     return column
 
 
 def expand(table: pa.Table) -> pa.Table:
-    """Return the rows that come, each as often as it does, without `$diff`."""
+    """Return the added rows without `$diff`, each as often as it was added."""
     counts = np.maximum(table.column(DIFF).to_numpy(), 0)
-    places = np.repeat(np.arange(len(table)), counts)
-    return table.drop_columns([DIFF]).take(pa.array(places))
+    indices = np.repeat(np.arange(len(table)), counts)
+    return table.drop_columns([DIFF]).take(pa.array(indices))
 
 
 def negate(table: pa.Table) -> pa.Table:
@@ -97,7 +97,7 @@ def negate(table: pa.Table) -> pa.Table:
 
 
 def check_present(table: pa.Table, view: str) -> pa.Table:
-    """Return the rows of a view; raises SQ3401 where one is there less than no time."""
+    """Return the rows of a view; raise SQ3401 if a row was removed more often than added."""
     if len(table) and pc.min(table.column(DIFF)).as_py() < 0:
         raise SinkqlError(
             "SQ3401",
@@ -108,7 +108,7 @@ def check_present(table: pa.Table, view: str) -> pa.Table:
 
 
 class RunFile:
-    """A file of changes that are written part by part, durable at the block's end; there is none without rows."""
+    """A run that is written part by part, and durable when the context ends. Without rows, no file is written."""
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self.rows = self.bytes = 0
@@ -124,9 +124,8 @@ class RunFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._writer is not None and kind is None:
+        if self._writer is not None and self._file is not None and kind is None:
             self._writer.close()
-            assert self._file is not None
             self.bytes, self.digest = self._file.tell(), self._file.digest.hexdigest()
         self._stack.__exit__(kind, error, traceback)
 
@@ -141,29 +140,29 @@ class RunFile:
         self.rows += len(table)
 
 
-def read_runs(files: Iterable[Stored], schema: pa.Schema) -> pa.Table:
-    """Return the changes in some files one after the other, those of the schema's columns.
+def read_runs(files: Iterable[StoredRun], schema: pa.Schema) -> pa.Table:
+    """Return the changes of some runs, one run after the other, with the columns of the schema.
 
-    Raises FileNotFoundError, and SQ3452 for a file that is not as it was written: what it says may end the process.
+    Raises FileNotFoundError, and SQ3452 for a file that has changed, which could crash the process.
     """
     tables = [schema.empty_table()]
     for file in files:
         try:
             buffer = pa.memory_map(str(file.path)).read_buffer()
             if buffer.size != file.bytes:
-                raise ValueError(f"it has {buffer.size} bytes, {file.bytes} were written")
+                raise ValueError(f"it has {buffer.size} bytes, but {file.bytes} were written")
             if file.digest and xxh3_64_hexdigest(memoryview(buffer)) != file.digest:
-                raise ValueError("it is not as it was written")
-            found = pa.ipc.open_file(buffer).read_all()
+                raise ValueError("its content has changed")
+            table = pa.ipc.open_file(buffer).read_all()
         except FileNotFoundError:
             raise
         except (OSError, ValueError) as error:
-            raise damaged(file.path, str(error)) from error
-        tables.append(found.select(schema.names).cast(schema))
+            raise damaged_error(file.path, str(error)) from error
+        tables.append(table.select(schema.names).cast(schema))
     return pa.concat_tables(tables)
 
 
 def in_batches(table: pa.Table) -> Iterator[pa.Table]:
-    """Yield the rows of a table that is mapped into memory, not many at once."""
+    """Yield the rows of a memory-mapped table in batches."""
     for start in range(0, len(table), _BATCH_ROWS):
         yield table.slice(start, _BATCH_ROWS)

@@ -1,4 +1,4 @@
-"""A view's job ↔ its log: claims and commits, each one entry; what no reader needs any more goes."""
+"""Write a view job's claims and commits as entries of its log, and delete entries that no reader needs."""
 
 from __future__ import annotations
 
@@ -35,14 +35,15 @@ from sinkql.connectors.view.log import (
     ViewLog,
     changed_runs,
     entry_after,
-    log_expired,
+    expired_log_error,
     migrate_log,
     open_log,
     run_file,
 )
+from sinkql.connectors.view.options import write_options
 from sinkql.connectors.view.reader import ViewReader, split_of
 from sinkql.connectors.view.rows import schema_of
-from sinkql.connectors.view.task import CollectTask, Comparison, ViewTask, Written
+from sinkql.connectors.view.task import CollectTask, Comparison, ViewTask, WrittenBucket
 from sinkql.errors import FencedError, SinkqlError
 from sinkql.planner.name import short_name
 from sinkql.state_store.directory import StateDirectory
@@ -50,15 +51,15 @@ from sinkql.storage import failpoint, files, sorted_run
 
 _SWEEP_EVERY = 16
 _LEAST_HISTORY = 16 << 20
-"""Bytes of changes that are kept for a reader that is late, however small the contents are."""
-_OWN = re.compile(r"(\d+)-[0-9a-f]{32}")
+"""Bytes of changes that are retained for a late reader even if the contents are smaller."""
+_RUN_NAME = re.compile(r"(\d+)-[0-9a-f]{32}")
 
 
 @dataclass(slots=True)
 class ViewWriter(ViewLogWriter):
-    """Write a view's log; `retain_ms` is for how long its changes are kept whoever needs them.
+    """The writer of a view's log. Changes are retained for `retain_ms`, or longer if a reader needs them.
 
-    The state of a batch has the `indexes`.
+    The state of each batch has the `indexes`.
     """
 
     view: str
@@ -68,46 +69,44 @@ class ViewWriter(ViewLogWriter):
     key: tuple[str, ...]
     retain_ms: int = 0
     indexes: tuple[str, ...] = ()
-    _mine: Checkpoint | None = field(default=None, init=False)
+    _own_checkpoint: Checkpoint | None = field(default=None, init=False)
     _last: tuple[int, Entry] | None = field(default=None, init=False)
-    _lost: int = field(default=0, init=False)
-    _swept: int = field(default=0, init=False)
+    _lost_number: int = field(default=0, init=False)
+    _swept_number: int = field(default=0, init=False)
     _buckets: int = field(default=0, init=False)
 
     @classmethod
     def of(cls, write: physical.Write, context: Context) -> ViewWriter:
         """Return the writer of a view's job."""
-        log = open_log(write.options["view_id"], context, context.state)
-        tuning = write.options.get("tuning", {})
-        retain: int = tuning.get("retain_ms", 0)
+        options = write_options(write.options)
+        log = open_log(options.view_id, context, context.state)
         columns = tuple((column.name, column.type) for column in write.columns)
-        return cls(
-            context.sink, log, schema_of(write.columns), columns, write.key, retain, tuple(tuning.get("indexes", ()))
-        )
+        tuning = options.tuning
+        return cls(context.sink, log, schema_of(write.columns), columns, write.key, tuning.retain_ms, tuning.indexes)
 
     @property
-    def home(self) -> StateDirectory:
-        """Return what has the files of the log."""
-        return self.log.home
+    def directory(self) -> StateDirectory:
+        """Return the state directory with the files of the log."""
+        return self.log.directory
 
     def open(self) -> None:
-        """Make the folder, and have there what the log needs: a view whose contents are lost begins again."""
+        """Create the folder and fetch the files of the log. If the contents are lost, the view starts again."""
         files.make_folder(self.log.folder)
-        self.log.look()
+        self.log.refresh()
         migrate_log(self.log)
         newest = self.log.newest()
-        if newest is not None and self._lacks(newest[1]):
-            self._lost = newest[0]
+        if newest is not None and self._has_lost_contents(newest[1]):
+            self._lost_number = newest[0]
 
-    def _lacks(self, entry: Entry) -> bool:
-        """Tell whether contents are lost; else tasks find them."""
-        files = {run_file(run): run.bytes for run in entry.kept}
-        return bool(self.home.missing(files) if self.home.remote else self.home.fetch(files))
+    def _has_lost_contents(self, entry: Entry) -> bool:
+        """Return whether contents are lost. Remote tasks fetch the files themselves."""
+        files = {run_file(run): run.bytes for run in entry.content_runs}
+        return bool(self.directory.missing(files) if self.directory.remote else self.directory.fetch(files))
 
     def load_checkpoint(self) -> Checkpoint | None:
-        """Return the marker of the last entry, None where what it names is lost."""
+        """Return the checkpoint of the last entry; None if its files are lost."""
         self._last = self.log.newest()
-        if self._last is None or self._last[0] <= self._lost:
+        if self._last is None or self._last[0] <= self._lost_number:
             return None
         return self._last[1].marker
 
@@ -119,75 +118,86 @@ class ViewWriter(ViewLogWriter):
         switch: PlanChange | None = None,
         renew: Callable[[], None] | None = None,
     ) -> Checkpoint:
-        """Make an entry without changes, of a new claim."""
+        """Publish an entry without changes under a new claim."""
         before = _claim_of(self.load_checkpoint())
         while True:
-            kept, claim = self.load_checkpoint(), uuid4().hex
+            present, claim = self.load_checkpoint(), uuid4().hex
             if renew is not None:
                 renew()
-            elif _claim_of(kept) != before:
+            elif _claim_of(present) != before:
                 raise self._fenced()
-            marker = claim_checkpoint(kept, sink=self.view, claim=claim, initial=initial, epoch=epoch, switch=switch)
+            marker = claim_checkpoint(present, sink=self.view, claim=claim, initial=initial, epoch=epoch, switch=switch)
             number, entry = entry_after(self._last, marker, claim)
-            if kept is None:
+            if present is None:
                 entry = msgspec.structs.replace(entry, contents={}, begins=number, indexes=())
             if self.log.publish(number, entry):
-                self._last, self._mine = (number, entry), entry.marker
+                self._last, self._own_checkpoint = (number, entry), entry.marker
                 return entry.marker
 
     def refresh(self) -> Checkpoint:
-        """Read the log's end; raises SQ5101 where another run has claimed it."""
-        found = self.load_checkpoint()
-        assert self._mine is not None
-        if found is None or found.claim != self._mine.claim:
+        """Read the end of the log; raise SQ5101 if another process has claimed it."""
+        checkpoint = self.load_checkpoint()
+        if checkpoint is None or checkpoint.claim != _claim_of(self._own_checkpoint):
             raise self._fenced()
-        self._mine = found
-        return found
+        self._own_checkpoint = checkpoint
+        return checkpoint
 
     def begin(self, *, bucketing: str, buckets: int, cleared: bool = False) -> WriteTask:
-        """Return the task of a new attempt; the number of buckets stays that of the first."""
-        assert self._last is not None
-        entry = self._last[1]
+        """Return the task of a new attempt; the number of buckets stays that of the first batch."""
+        _, entry = self._last_entry()
         epoch = entry.marker.epoch
-        if self.home.store is not None and not self.home.remote:
-            self.log.bring(entry.kept)
+        if self.directory.store is not None and not self.directory.remote:
+            self.log.fetch_runs(entry.content_runs)
         return ViewTask(
-            uuid4().hex, entry.buckets or buckets, self.key, epoch, self.home.for_tasks(), self.schema,
+            uuid4().hex, entry.buckets or buckets, self.key, epoch, self.directory.for_tasks(), self.schema,
             dict(entry.contents),
         )  # fmt: skip
 
     def invalidate_index(self) -> None:
-        """Put all runs of the contents into the store again; raises SQ3451 where one is lost, for a start anew."""
-        if self._last is None or not self.home.remote:
+        """Upload all runs of the contents again; raise SQ3451 if one is lost, so that the view starts again."""
+        if self._last is None or not self.directory.remote:
             return
-        files = {run_file(run): run.bytes for run in self._last[1].kept}
-        lost = self.home.fetch(files)
-        self.home.reupload(files.keys() - set(lost))
-        self.home.delete(lost)
+        files = {run_file(run): run.bytes for run in self._last[1].content_runs}
+        lost = self.directory.fetch(files)
+        self.directory.reupload(files.keys() - set(lost))
+        self.directory.delete(lost)
         if lost:
-            raise log_expired(self.view, hint="They are computed again.")
+            raise expired_log_error(self.view, hint="They are recomputed.")
 
     def commit(self, task: WriteTask, results: Sequence[WriteResult], marker: Checkpoint) -> Committed:
-        """Make the entry of a batch."""
-        found: list[Written] = [each.data for each in results if each.data is not None]
+        """Publish the entry of a batch."""
+        written: list[WrittenBucket] = [result.data for result in results if result.data is not None]
         assert task.buckets is not None
-        return self._commit(found, marker, task.buckets, sum(each.rows for each in results), self.indexes)
+        return self._commit(written, marker, task.buckets, sum(result.rows for result in results), self.indexes)
 
     def _commit(
-        self, found: Sequence[Written], marker: Checkpoint, buckets: int, rows: int, indexes: tuple[str, ...] = ()
+        self,
+        written: Sequence[WrittenBucket],
+        marker: Checkpoint,
+        buckets: int,
+        rows: int,
+        indexes: tuple[str, ...] = (),
     ) -> Committed:
-        self.home.ensure_uploaded(run_file(run) for each in found for run in (each.run, *each.contents))
+        self.directory.ensure_uploaded(run_file(run) for bucket in written for run in (bucket.run, *bucket.contents))
         number, entry = entry_after(self._last, marker, marker.commit)
-        contents: Contents = {str(each.run.bucket): each.contents for each in found}
-        entry = changed_runs(number, entry, [each.run for each in found], contents, buckets)
+        contents: Contents = {str(bucket.run.bucket): bucket.contents for bucket in written}
+        entry = changed_runs(number, entry, [bucket.run for bucket in written], contents, buckets)
         entry = msgspec.structs.replace(entry, columns=self.columns, indexes=indexes)
         if not self.log.publish(number, entry):
-            there = self.log.entry(number)
+            published = self.log.entry(number)
             self.refresh()
-            if there is None or there.id != entry.id:  # an attempt before may have made it, and not learnt of it
+            if (
+                published is None or published.id != entry.id
+            ):  # an earlier attempt may have published it without learning of it
                 raise StaleFilesError
-        self._last, self._mine = (number, entry), marker
+        self._last, self._own_checkpoint = (number, entry), marker
         return Committed(marker, number, rows, entry.size, len(entry.runs))
+
+    def _last_entry(self) -> tuple[int, Entry]:
+        """Return the last entry with its number; after `claim`, the log has one."""
+        if self._last is None:
+            raise ValueError("the log is not claimed")
+        return self._last
 
     def _fenced(self) -> FencedError:
         return FencedError(
@@ -196,128 +206,128 @@ class ViewWriter(ViewLogWriter):
             hint="Nothing is lost: the other run continues from the last commit of this one.",
         )
 
-    # --- all rows again ----------------------------------------------------------------------------------------------
+    # --- full refresh ----------------------------------------------------------------------------------------------
 
     def begin_refresh(self, number: int, *, buckets: int) -> WriteTask:
-        """Return the task that puts by a part of a rebuild."""
-        assert self._last is not None
-        entry = self._last[1]
+        """Return the task that collects a part of a full refresh."""
+        _, entry = self._last_entry()
         self._buckets = entry.buckets or buckets
-        home = self.home.for_tasks()
-        return CollectTask(uuid4().hex, self._buckets, self.key, entry.marker.epoch, home, self.schema)
+        directory = self.directory.for_tasks()
+        return CollectTask(uuid4().hex, self._buckets, self.key, entry.marker.epoch, directory, self.schema)
 
     def commit_refresh(
         self, results: Sequence[WriteResult], marker: Checkpoint, between: Callable[[int], None] = lambda rows: None
     ) -> Committed:
-        """Make one entry with the changes that make the contents those put by."""
-        assert self._last is not None
-        entry = self._last[1]
-        other = bool(entry.columns) and entry.columns != self.columns
-        before: Contents = {} if other else entry.contents
-        put_by: list[Run] = [each.data for each in results if each.data is not None]
-        had = (run for kept in before.values() for run in kept)
-        if self.home.store is not None and self.home.fetch({run_file(each): each.bytes for each in (*put_by, *had)}):
+        """Publish one entry with the changes from the present contents to the collected rows."""
+        number, entry = self._last_entry()
+        has_other_columns = bool(entry.columns) and entry.columns != self.columns
+        before: Contents = {} if has_other_columns else entry.contents
+        collected: list[Run] = [result.data for result in results if result.data is not None]
+        old_runs = (run for runs in before.values() for run in runs)
+        if self.directory.store is not None and self.directory.fetch(
+            {run_file(run): run.bytes for run in (*collected, *old_runs)}
+        ):
             raise StaleFilesError
-        found = Comparison(self.log, self.schema, marker.epoch, between).run(results, before)
-        if other:
-            self._last = self._last[0], msgspec.structs.replace(entry, contents={}, begins=self._last[0] + 1)
+        written = Comparison(self.log, self.schema, marker.epoch, between).compare(results, before)
+        if has_other_columns:
+            self._last = number, msgspec.structs.replace(entry, contents={}, begins=number + 1)
         failpoint.point("rebuild-compared")
-        rows = sum(each.run.rows for each in found)
-        return self._commit(found, replace(marker, commit=uuid4().hex), self._buckets, rows)
+        rows = sum(bucket.run.rows for bucket in written)
+        return self._commit(written, replace(marker, commit=uuid4().hex), self._buckets, rows)
 
     # --- indexes -----------------------------------------------------------------------------------------------------
 
     def present(self) -> tuple[Reader, Sequence[Split]] | None:
-        """Return what reads the contents."""
+        """Return a reader of the contents with its splits."""
         if self._last is None or not self._last[1].changed:
             return None
-        return self._reading(self._last[1].kept)
+        return self._reader_of(self._last[1].content_runs)
 
     def changes(self, results: Sequence[WriteResult]) -> tuple[Reader, Sequence[Split]] | None:
-        """Return what reads the runs of an attempt."""
-        found: list[Written] = [each.data for each in results if each.data is not None]
-        return self._reading(each.run for each in found) if found else None
+        """Return a reader of the runs of an attempt with its splits."""
+        written: list[WrittenBucket] = [result.data for result in results if result.data is not None]
+        return self._reader_of(bucket.run for bucket in written) if written else None
 
-    def _reading(self, runs: Iterable[Run]) -> tuple[Reader, Sequence[Split]]:
+    def _reader_of(self, runs: Iterable[Run]) -> tuple[Reader, Sequence[Split]]:
         columns = tuple(physical.Column(name, type_) for name, type_ in self.columns)
         reader = ViewReader(self.view, columns, "retract", self.log, "")
         by_bucket: dict[int, list[Run]] = {}
         for run in runs:
             by_bucket.setdefault(run.bucket, []).append(run)
-        return reader, [split_of(bucket, each, whole=False) for bucket, each in by_bucket.items()]
+        return reader, [split_of(bucket, bucket_runs, whole=False) for bucket, bucket_runs in by_bucket.items()]
 
     def states(self) -> Mapping[str, Collection[str]]:
-        """Return those that entries name: a reader of one of them may come yet, though the index was dropped."""
+        """Return the states that entries name: a reader may still need one, even if its index was dropped."""
         entries = (self.log.entry(number) for number in self.log.numbers())
-        named = ((each.marker.state, each.indexes) for each in entries if each is not None and each.indexes)
+        named = ((entry.marker.state, entry.indexes) for entry in entries if entry is not None and entry.indexes)
         return {state: indexes for state, indexes in named if state is not None}
 
     # --- files of readers --------------------------------------------------------------------------------------------
 
     def store_file(self, name: str, data: bytes) -> None:
-        """Keep a reader's file beside the log."""
-        files.write_atomic(self.home.folder / _attached(name), data)
-        self.home.ensure_uploaded([_attached(name)])  # another host may have deleted it
+        """Store a reader's file beside the log."""
+        files.write_atomic(self.directory.folder / _attached(name), data)
+        self.directory.ensure_uploaded([_attached(name)])  # another host may have deleted it from the store
 
     def load_file(self, name: str) -> bytes | None:
-        """Return a file kept by `store_file`."""
-        return self.home.read_small(_attached(name))
+        """Return a file that `store_file` stored."""
+        return self.directory.read_small(_attached(name))
 
     def delete_file(self, name: str) -> bool:
-        """Delete a file kept by `store_file`."""
-        with suppress(SinkqlError, OSError):  # it stays, as what nobody reads
-            self.log.forget(_attached(name))
+        """Delete a file that `store_file` stored."""
+        with suppress(SinkqlError, OSError):  # a file that stays is harmless: no reader reads it
+            self.log.delete_file(_attached(name))
         return True
 
-    # --- what goes ---------------------------------------------------------------------------------------------------
+    # --- deletion ----------------------------------------------------------------------------------------------------
 
     def maintain(self, go_on: Callable[[bool], bool] = lambda begun: True) -> Sequence[Compacted]:
-        """Now and then, delete entries that all readers have, and files that nothing reaches."""
-        assert self._last is not None
-        number, entry = self._last
-        if number < self._swept + _SWEEP_EVERY or not go_on(False):
+        """From time to time, delete entries that all readers have read, and unreferenced files."""
+        number, entry = self._last_entry()
+        if number < self._swept_number + _SWEEP_EVERY or not go_on(False):
             return ()
-        with suppress(SinkqlError, OSError):  # a store that does not answer now: the next time will do
+        with suppress(SinkqlError, OSError):  # the store does not answer: the next sweep repeats it
             self._sweep(number, entry)
         return ()
 
     def _sweep(self, number: int, entry: Entry) -> None:
         floor = self._floor(number, entry)
-        live = {*entry.runs, *entry.kept}
+        live = {*entry.runs, *entry.content_runs}
         if min(self.log.numbers(), default=floor) < floor:
             self.log.remove(floor - 1)
             failpoint.point("view-forgotten")
-        for each in self.log.numbers():
-            found = self.log.entry(each)
-            if found is not None:
-                live.update((*found.runs, *found.kept))
+        for live_number in self.log.numbers():
+            live_entry = self.log.entry(live_number)
+            if live_entry is not None:
+                live.update((*live_entry.runs, *live_entry.content_runs))
         paths = (self.log.folder / "runs").glob("*/*.arrow")
         epoch = entry.marker.epoch
-        sorted_run.sweep(paths, {self.log.run_path(each) for each in live}, epoch_of=_epoch_of, epoch=epoch)
-        self.home.sweep(("runs/",), set(map(run_file, live)), epoch_of=_epoch_of, epoch=epoch)
-        self._swept = number
+        sorted_run.sweep(paths, {self.log.run_path(run) for run in live}, epoch_of=_epoch_of, epoch=epoch)
+        self.directory.sweep(("runs/",), set(map(run_file, live)), epoch_of=_epoch_of, epoch=epoch)
+        self._swept_number = number
 
     def _floor(self, last: int, entry: Entry) -> int:
-        """Return the first entry that stays: that of the latest reader, unless more than the contents lies behind it.
+        """Return the first entry to retain: the position of the latest reader, unless more bytes than the contents
+        follow it.
 
-        The last entry stays in any case, and so do those that are young enough.
+        The last entry is always retained, and so are entries younger than `retain_ms`.
         """
-        most = max(_LEAST_HISTORY, sum(run.bytes for run in entry.kept))
-        wanted, young = min([*self.log.pins.places(), last]), time.time_ns() // 1_000_000 - self.retain_ms
+        most = max(_LEAST_HISTORY, sum(run.bytes for run in entry.content_runs))
+        wanted, young = min([*self.log.positions.positions(), last]), time.time_ns() // 1_000_000 - self.retain_ms
         floor, size = last, entry.size
         for number in reversed(self.log.numbers()):
-            found = self.log.entry(number)
-            if found is None or number >= last:
+            older = self.log.entry(number)
+            if older is None or number >= last:
                 continue
-            retained = self.retain_ms > 0 and found.at >= young
+            retained = self.retain_ms > 0 and older.at >= young
             if not retained and (number < wanted or size > most):
                 break
-            floor, size = number, size + found.size
+            floor, size = number, size + older.size
         return floor
 
 
-def _claim_of(marker: Checkpoint | None) -> str | None:
-    return marker.claim if marker is not None else None
+def _claim_of(checkpoint: Checkpoint | None) -> str | None:
+    return checkpoint.claim if checkpoint is not None else None
 
 
 def _attached(name: str) -> str:
@@ -325,5 +335,5 @@ def _attached(name: str) -> str:
 
 
 def _epoch_of(name: str) -> int | None:
-    found = _OWN.match(name)
-    return int(found[1]) if found is not None else None
+    match = _RUN_NAME.match(name)
+    return int(match[1]) if match is not None else None

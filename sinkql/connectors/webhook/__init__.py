@@ -1,13 +1,19 @@
-"""Webhooks: sources whose rows others send, by HTTP requests.
+"""Receive rows as HTTP requests.
 
-* `options`, `request`: the words of sources; how a request becomes rows, as data.
-* `plan`, `check`: a statement → what a source reads, who is let in, and where it listens.
-* `stream`: a source, as a capture asks for it. `server`, `acceptor`, `port_connections`, `http`: ports and
-  connections → requests.
-* `endpoint`: requests are let in, made durable together, and answered; `check_eval`: whether one passes CHECK;
-  `request`: its rows.
-* `request_log`: what was answered, until the log has it.
-* `doctor`: what keeps a source from listening.
+* `options`: Define the options of sources, and convert planned options to typed ones.
+* `plan`: Plan CREATE SOURCE … FROM WEBHOOK.
+* `check`: Plan CHECK (…) as a typed tree.
+* `doctor`: Check whether a source can listen on its port.
+* `stream`: Stream the accepted requests of a source to its capture.
+* `server`: Listen on ports, and route requests to endpoints.
+* `acceptor`: Accept the connections of a port.
+* `port_connections`: Count the connections of a port, and choose which to close.
+* `http`: Parse the requests of a connection, and write the answers.
+* `received_request`: Hold the request that a connection receives.
+* `endpoint`: Check requests, make them durable, and answer them.
+* `check_eval`: Evaluate a CHECK for a request.
+* `request`: Convert requests to rows.
+* `request_log`: Store accepted requests until the capture log has them.
 """
 
 from __future__ import annotations
@@ -42,9 +48,9 @@ def _examine(source: logical.Source, access: OutsideAccess) -> Iterator[HealthCh
     return examine(source, access)
 
 
-_ABOUT = """Rows that others send as HTTP requests, `POST /api/webhook/database/schema/source`, while a sink of the
-source runs. A request is answered with status 200 once it is durable; a sender that got no answer sends it again.
-Without `CHECK` anybody who reaches the port may send rows."""
+_ABOUT = """Rows arrive as HTTP requests, `POST /api/webhook/database/schema/source`, while a sink of the source runs. A
+request is answered with status 200 once it is durable; a sender that got no answer should send it again. Without
+`CHECK`, every client that reaches the port can send rows."""
 
 connector = Connector(
     "webhook",

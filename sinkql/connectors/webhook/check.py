@@ -1,4 +1,4 @@
-"""CHECK (…) of a webhook → a tree with types, as data, that `judge` evaluates; anything that it cannot is refused."""
+"""Plan CHECK (…) of a webhook as a typed tree for `check_eval`; an expression that it cannot evaluate is refused."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from sinkql.planner.query.translate import expression
 from sinkql.planner.syntax.sqlglot_tree import Syntax, string_value
 
 Tree = list[Any]
-"""`[operation, …]`, JSON-able: its operands are trees, or plain where `judge` says so."""
+"""`[operation, …]`, JSON-able: its operands are trees, or plain values for some operations of `check_eval`."""
 
 _COMPARED: Mapping[type, str] = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _READ = {"this", "expression", "expressions", "negate", "to", "start", "length", "is_string", "table", "safe"}
-"""Parts of nodes that are read here, or refused: one that is not would be left out, and another check be made."""
+"""Parts of nodes that are planned here. A node with another part is refused, since its meaning would be lost."""
 _NUMBERS = {"BIGINT", "INT", "SMALLINT", "DECIMAL", "DOUBLE"}
 _HAS = (
     "It may have comparisons, AND, OR, NOT, IN, IS NULL, ||, + and -, casts from text to numbers, headers->'name', "
@@ -38,33 +38,33 @@ class _Typed:
 
 
 def plan_check(check: ast.Check, planning: PlanningContext) -> str:
-    """Return the tree of a check, as JSON; raises SQ2840 for what none may have, SQ2841 for types that do not fit."""
+    """Return the tree of a check as JSON; raise SQ2840 for unsupported expressions, SQ2841 for wrong types."""
     syntax, node = expression(check.expression)
-    found = _Planner(syntax, _inputs(check, planning)).typed(node)
-    if found.type not in ("boolean", "unknown"):
-        hint = "Compare it with what it has to be."
-        raise _unfit(f"CHECK is {_called(found.type)}, and not boolean", check.expression.span, hint=hint)
-    return str(msgspec.json.encode(found.tree), "utf-8")
+    planned = _Planner(syntax, _inputs(check, planning)).typed(node)
+    if planned.type not in ("boolean", "unknown"):
+        hint = "Compare it with the expected value."
+        raise _type_error(f"CHECK is {_type_name(planned.type)}, not boolean", check.expression.span, hint=hint)
+    return str(msgspec.json.encode(planned.tree), "utf-8")
 
 
 def _inputs(check: ast.Check, planning: PlanningContext) -> dict[str, _Typed]:
-    """Return what the names in a check stand for."""
-    found: dict[str, _Typed] = {}
-    for each in check.inputs:
-        match each.kind:
+    """Return the values of the names in a check."""
+    inputs: dict[str, _Typed] = {}
+    for item in check.inputs:
+        match item.kind:
             case "SECRET":
-                assert each.secret is not None  # the grammar demands it
-                name = each.secret.parts[-1].value
-                value = _Typed(["secret", planning.secret(each.secret).name, each.binary], _text(each.binary))
+                assert item.secret is not None  # the grammar demands it
+                name = item.secret.parts[-1].value
+                value = _Typed(["secret", planning.secret(item.secret).name, item.binary], _text(item.binary))
             case kind:
                 name = kind.lower()
-                type_ = "headers" + (" of bytea" if each.binary else "") if kind == "HEADERS" else _text(each.binary)
-                value = _Typed([name, each.binary], type_)
-        name = each.alias.value if each.alias is not None else name
-        if name in found:
-            raise _unfit(f'"{name}" is twice in WITH (…)', each.span, hint="Give one of them another name with AS.")
-        found[name] = value
-    return found
+                type_ = "headers" + (" of bytea" if item.binary else "") if kind == "HEADERS" else _text(item.binary)
+                value = _Typed([name, item.binary], type_)
+        name = item.alias.value if item.alias is not None else name
+        if name in inputs:
+            raise _type_error(f'"{name}" is twice in WITH (…)', item.span, hint="Rename one of them with AS.")
+        inputs[name] = value
+    return inputs
 
 
 def _text(binary: bool) -> str:
@@ -83,7 +83,7 @@ class _Planner:
             exp.Boolean: lambda node: _Typed(["constant", bool(node.this)], "boolean"),
             exp.Null: lambda node: _Typed(["constant", None], "unknown"),
             exp.Column: self._column,
-            exp.Not: lambda node: _Typed(["not", self.of("boolean", node.this)], "boolean"),
+            exp.Not: lambda node: _Typed(["not", self.tree_of("boolean", node.this)], "boolean"),
             exp.And: partial(self._both, "and"),
             exp.Or: partial(self._both, "or"),
             exp.Is: self._is_null,
@@ -98,30 +98,30 @@ class _Planner:
             exp.Substring: lambda node: self._call(
                 node,
                 "substring",
-                [each for each in (node.this, node.args.get("start"), node.args.get("length")) if each],
+                [argument for argument in (node.this, node.args.get("start"), node.args.get("length")) if argument],
             ),
             exp.Anonymous: lambda node: self._call(node, str(node.this).lower(), node.expressions),
             **dict.fromkeys(_COMPARED, self._compared),
         }
         plan = plans.get(type(node))
-        given = {name for name, value in node.args.items() if value is not None and value is not False and value != []}
-        if plan is None or given - _READ:
-            raise self._not_here(node)
+        parts = {name for name, value in node.args.items() if value is not None and value is not False and value != []}
+        if plan is None or parts - _READ:
+            raise self._unsupported_error(node)
         return plan(node)
 
-    def of(self, type_: str, node: Any) -> Tree:
-        """Return the tree of a node that has to be of a type."""
-        found = self.typed(node)
-        if not _fits(found.type, type_):
-            raise _unfit(f"this is {_called(found.type)}, and not {_called(type_)}", self.syntax.span(node))
-        return found.tree
+    def tree_of(self, type_: str, node: Any) -> Tree:
+        """Return the tree of a node that must have a type."""
+        typed = self.typed(node)
+        if not _fits(typed.type, type_):
+            raise _type_error(f"this is {_type_name(typed.type)}, not {_type_name(type_)}", self.syntax.span(node))
+        return typed.tree
 
-    def _not_here(self, node: Any) -> SinkqlError:
+    def _unsupported_error(self, node: Any) -> SinkqlError:
         if isinstance(node, exp.JSONExtractScalar):
-            return self._refused(node, "->>", "Headers are a map: write headers->'name'.")
-        return self._refused(node, "this operation", _HAS + ", ".join(sorted(CALLS)) + ".")
+            return self._refused_error(node, "->>", "Headers are a map: write headers->'name'.")
+        return self._refused_error(node, "this operation", _HAS + ", ".join(sorted(CALLS)) + ".")
 
-    def _refused(self, node: Any, what: str, hint: str) -> SinkqlError:
+    def _refused_error(self, node: Any, what: str, hint: str) -> SinkqlError:
         return SinkqlError("SQ2840", f"CHECK of a webhook cannot have {what}", self.syntax.span(node), hint=hint)
 
     def _literal(self, node: Any) -> _Typed:
@@ -132,21 +132,23 @@ class _Planner:
 
     def _column(self, node: Any) -> _Typed:
         name = node.name if node.this.args.get("quoted") else node.name.lower()
-        found = self.inputs.get(name) if not node.table else None
-        if found is None:
+        value = self.inputs.get(name) if not node.table else None
+        if value is None:
             near = nearest(name, tuple(self.inputs))
             hint = f'Did you mean "{near}"?' if near else "Add BODY, HEADERS or SECRET name to CHECK (WITH (…) …)."
             if near is None and name in ("body", "headers"):
                 hint = f"Write CHECK (WITH ({name.upper()}) …)."
-            raise _unfit(f'"{name}" is not in CHECK (WITH (…))', self.syntax.span(node), hint=hint)
-        return found
+            raise _type_error(f'"{name}" is not in CHECK (WITH (…))', self.syntax.span(node), hint=hint)
+        return value
 
     def _both(self, operation: str, node: Any) -> _Typed:
-        return _Typed([operation, self.of("boolean", node.this), self.of("boolean", node.expression)], "boolean")
+        return _Typed(
+            [operation, self.tree_of("boolean", node.this), self.tree_of("boolean", node.expression)], "boolean"
+        )
 
     def _is_null(self, node: Any) -> _Typed:
         if not isinstance(node.expression, exp.Null):
-            raise self._not_here(node)
+            raise self._unsupported_error(node)
         tree = ["null", self.typed(node.this).tree]
         return _Typed(["not", tree] if node.args.get("negate") else tree, "boolean")
 
@@ -156,45 +158,47 @@ class _Planner:
     def _comparison(self, operation: str, one: Any, other: Any, node: Any) -> _Typed:
         left, right = self.typed(one), self.typed(other)
         if not (_fits(left.type, right.type) or _fits(right.type, left.type)) or left.type.startswith("headers"):
-            message = f"{_called(left.type)} cannot be compared with {_called(right.type)}"
+            message = f"{_type_name(left.type)} cannot be compared with {_type_name(right.type)}"
             hint = "Use encode(…, 'hex') to get text, or decode(…, 'hex') to get bytea."
             mixed = {left.type, right.type} == {"text", "bytea"}
-            raise _unfit(message, self.syntax.span(node), hint=hint if mixed else None)
+            raise _type_error(message, self.syntax.span(node), hint=hint if mixed else None)
         return _Typed([operation, left.tree, right.tree], "boolean")
 
     def _in(self, node: Any) -> _Typed:
         if not node.expressions:
-            raise self._not_here(node)
-        found = [self._comparison("=", node.this, each, node).tree for each in node.expressions]
-        tree = found[0]
-        for each in found[1:]:
-            tree = ["or", tree, each]
+            raise self._unsupported_error(node)
+        comparisons = [self._comparison("=", node.this, value, node).tree for value in node.expressions]
+        tree = comparisons[0]
+        for comparison in comparisons[1:]:
+            tree = ["or", tree, comparison]
         return _Typed(tree, "boolean")
 
     def _numbers(self, operation: str, node: Any) -> _Typed:
-        return _Typed([operation, self.of("number", node.this), self.of("number", node.expression)], "number")
+        return _Typed([operation, self.tree_of("number", node.this), self.tree_of("number", node.expression)], "number")
 
     def _joined(self, node: Any) -> _Typed:
         left, right = self.typed(node.this), self.typed(node.expression)
         type_ = left.type if left.type != "unknown" else right.type
         if type_ not in ("text", "bytea") or not _fits(right.type, type_):
-            message = f"{_called(left.type)} cannot be joined with {_called(right.type)}"
-            raise _unfit(message, self.syntax.span(node), hint="Use convert_from(…, 'utf8') or convert_to(…, 'utf8').")
+            message = f"{_type_name(left.type)} cannot be joined with {_type_name(right.type)}"
+            raise _type_error(
+                message, self.syntax.span(node), hint="Use convert_from(…, 'utf8') or convert_to(…, 'utf8')."
+            )
         return _Typed(["||", left.tree, right.tree], type_)
 
     def _header(self, node: Any) -> _Typed:
         below = self.typed(node.this)
         if not below.type.startswith("headers"):
-            raise self._refused(node, "-> of anything but headers", "Write headers->'name'.")
-        name = self.of("text", node.expression)
+            raise self._refused_error(node, "-> of anything but headers", "Write headers->'name'.")
+        name = self.tree_of("text", node.expression)
         if name[0] == "constant":
-            name = ["constant", name[1].lower()]  # as they all are
+            name = ["constant", name[1].lower()]  # the names of headers are in lower case
         return _Typed(["->", below.tree, name], _text(below.type != "headers"))
 
     def _element(self, node: Any) -> _Typed:
         if len(node.expressions) != 1:
-            raise self._not_here(node)
-        return _Typed(["[]", self.of("text[]", node.this), self.of("number", node.expressions[0])], "text")
+            raise self._unsupported_error(node)
+        return _Typed(["[]", self.tree_of("text[]", node.this), self.tree_of("number", node.expressions[0])], "text")
 
     def _cast(self, node: Any) -> _Typed:
         below, target = self.typed(node.this), str(node.to.this.value)
@@ -205,41 +209,41 @@ class _Planner:
         if target in ("VARBINARY", "BYTEA") and _fits(below.type, "bytea"):
             return _Typed(below.tree, "bytea")
         hint = "Use convert_from(…, 'utf8'), convert_to(…, 'utf8'), encode or decode."
-        raise self._refused(node, "this cast", hint)
+        raise self._refused_error(node, "this cast", hint)
 
     def _epoch(self, node: Any) -> _Typed:
         if str(node.this.this).upper() != "EPOCH":
-            raise self._refused(node, "other parts of a time", "Write extract(epoch FROM now()).")
-        return _Typed(["epoch", self.of("time", node.expression)], "number")
+            raise self._refused_error(node, "other parts of a time", "Write extract(epoch FROM now()).")
+        return _Typed(["epoch", self.tree_of("time", node.expression)], "number")
 
     def _call(self, node: Any, name: str, arguments: Sequence[Any]) -> _Typed:
         overloads = CALLS.get(name)
         if overloads is None:
             near = nearest(name, tuple(CALLS))
             hint = f"Did you mean {near}?" if near else f"The functions are {', '.join(sorted(CALLS))}."
-            raise self._refused(node, f"function {name}", hint)
-        found = [self.typed(each) for each in arguments]
+            raise self._refused_error(node, f"function {name}", hint)
+        typed = [self.typed(argument) for argument in arguments]
         for parameters, result in overloads:
-            if len(parameters) == len(found) and all(map(_fits, (each.type for each in found), parameters)):
-                self._check_words(name, found, arguments)
-                return _Typed(["call", name, *(each.tree for each in found)], result)
+            if len(parameters) == len(typed) and all(map(_fits, (value.type for value in typed), parameters)):
+                self._check_words(name, typed, arguments)
+                return _Typed(["call", name, *(value.tree for value in typed)], result)
         wanted = " or ".join(f"{name}({', '.join(parameters)})" for parameters, _ in overloads)
-        given = ", ".join(each.type for each in found)
-        raise _unfit(f"there is no {name}({given})", self.syntax.span(node), hint=f"Write {wanted}.")
+        types = ", ".join(value.type for value in typed)
+        raise _type_error(f"function {name}({types}) does not exist", self.syntax.span(node), hint=f"Write {wanted}.")
 
-    def _check_words(self, name: str, found: Sequence[_Typed], arguments: Sequence[Any]) -> None:
-        """Refuse encodings, algorithms and patterns that no request would get past."""
-        last = found[-1].tree if found else ["none"]
+    def _check_words(self, name: str, typed: Sequence[_Typed], arguments: Sequence[Any]) -> None:
+        """Refuse encodings, algorithms and patterns that would reject every request."""
+        last = typed[-1].tree if typed else ["none"]
         if last[0] != "constant" or last[1] is None:
             return
-        span, known = self.syntax.span(arguments[-1]), _WORDS.get(name)
-        if known is not None and last[1].lower() not in known:
-            raise _unfit(f"{name} has no '{last[1]}'", span, hint=f"Write one of {', '.join(sorted(known))}.")
+        span, allowed = self.syntax.span(arguments[-1]), _WORDS.get(name)
+        if allowed is not None and last[1].lower() not in allowed:
+            raise _type_error(f"{name} has no '{last[1]}'", span, hint=f"Write one of {', '.join(sorted(allowed))}.")
         if name == "regexp_split_to_array":
             try:
                 re.compile(last[1])
             except re.error as error:
-                raise _unfit(f"the pattern is not a regular expression: {error}", span) from None
+                raise _type_error(f"the pattern is not a regular expression: {error}", span) from None
 
 
 _WORDS: Mapping[str, Sequence[str]] = {
@@ -256,9 +260,9 @@ def _fits(type_: str, wanted: str) -> bool:
     return type_ in (wanted, "unknown")
 
 
-def _called(type_: str) -> str:
+def _type_name(type_: str) -> str:
     return {"unknown": "NULL", "headers": "a map of headers", "number": "a number", "time": "a time"}.get(type_, type_)
 
 
-def _unfit(message: str, span: Span, *, hint: str | None = None) -> SinkqlError:
+def _type_error(message: str, span: Span, *, hint: str | None = None) -> SinkqlError:
     return SinkqlError("SQ2841", message, span, hint=hint)

@@ -1,6 +1,6 @@
-"""The tree of a CHECK, and the values of its secrets → whether a request is let in.
+"""Evaluate the tree of a CHECK, with the values of its secrets, for a request.
 
-A value that is missing is None, which goes through as NULL does; a request is let in where the whole is true.
+A missing value is None, and behaves as NULL does. A request passes if the whole expression is true.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ ALGORITHMS: Mapping[str, Callable[..., Any]] = {
     name: getattr(hashlib, name) for name in ("md5", "sha1", "sha224", "sha256", "sha384", "sha512")
 }
 ENCODINGS = ("base64", "hex")
-_LINE = 76  # of base64, as Postgres has it
+_LINE = 76  # characters of a line of base64 in Postgres
 
 
 @dataclass(frozen=True, slots=True)
 class CheckInput:
-    """A request as a check sees it: headers have their names in lower case."""
+    """A request as a check sees it; the names of headers are in lower case."""
 
     headers: Mapping[str, bytes]
     body: bytes
@@ -40,85 +40,87 @@ Value = Callable[[CheckInput], Any]
 
 
 def compile_check(check: str | None, secret: Callable[[str], str]) -> Callable[[CheckInput], bool]:
-    """Return what tells whether a request passes; one for which the check fails does not."""
+    """Compile a CHECK into a predicate over requests. A request whose check raises an error is rejected."""
     if check is None:
-        return lambda given: True
-    value = _value(msgspec.json.decode(check), secret)
+        return lambda request: True
+    value = _compile(msgspec.json.decode(check), secret)
 
-    def passes(given: CheckInput) -> bool:
+    def passes(request: CheckInput) -> bool:
         try:
-            return value(given) is True
+            return value(request) is True
         except (ValueError, LookupError, ArithmeticError, RecursionError):
             return False
 
     return passes
 
 
-def _value(tree: Sequence[Any], secret: Callable[[str], str]) -> Value:
+def _compile(tree: Sequence[Any], secret: Callable[[str], str]) -> Value:
     operation, *rest = tree
     match operation:
         case "constant":
-            return lambda given: rest[0]
+            return lambda request: rest[0]
         case "number":
             number = Decimal(rest[0])
-            return lambda given: number
+            return lambda request: number
         case "secret":
-            known: str | bytes = secret(rest[0]).encode() if rest[1] else secret(rest[0])
-            return lambda given: known
+            value: str | bytes = secret(rest[0]).encode() if rest[1] else secret(rest[0])
+            return lambda request: value
         case "headers":
-            return (lambda given: given.headers) if rest[0] else _text_headers
+            return (lambda request: request.headers) if rest[0] else _text_headers
         case "body":
-            return (lambda given: given.body) if rest[0] else (lambda given: given.body.decode())
+            return (lambda request: request.body) if rest[0] else (lambda request: request.body.decode())
     if operation == "call":
-        return _strict(_FUNCTIONS[rest[0]], [_value(each, secret) for each in rest[1:]], lazy=rest[0] == "coalesce")
-    values = [_value(each, secret) for each in rest]
+        return _null_if_null(
+            _FUNCTIONS[rest[0]], [_compile(operand, secret) for operand in rest[1:]], lazy=rest[0] == "coalesce"
+        )
+    values = [_compile(operand, secret) for operand in rest]
     match operation:
         case "and":
-            return lambda given: _both(values[0](given), values[1], given, decides=False)
+            return lambda request: _and_or(values[0](request), values[1], request, decides=False)
         case "or":
-            return lambda given: _both(values[0](given), values[1], given, decides=True)
+            return lambda request: _and_or(values[0](request), values[1], request, decides=True)
         case "null":
-            return lambda given: values[0](given) is None
-    return _strict(_OPERATIONS[operation], values)
+            return lambda request: values[0](request) is None
+    return _null_if_null(_OPERATIONS[operation], values)
 
 
-def _text_headers(given: CheckInput) -> dict[str, str]:
-    return {name: header_text(value) for name, value in given.headers.items()}
+def _text_headers(request: CheckInput) -> dict[str, str]:
+    return {name: header_text(value) for name, value in request.headers.items()}
 
 
-def _both(first: bool | None, second: Value, given: CheckInput, *, decides: bool) -> bool | None:
-    """Return AND or OR of two values; the second is not asked for where the first decides."""
+def _and_or(first: bool | None, second: Value, request: CheckInput, *, decides: bool) -> bool | None:
+    """Return AND or OR of two values; the second is evaluated only if the first does not decide."""
     if first is decides:
         return decides
-    other: bool | None = second(given)
+    other: bool | None = second(request)
     return decides if other is decides else None if first is None or other is None else not decides
 
 
-def _strict(function: Callable[..., Any], values: Sequence[Value], *, lazy: bool = False) -> Value:
-    """Return a call that is NULL where an argument is, unless it is one that takes NULL."""
+def _null_if_null(function: Callable[..., Any], values: Sequence[Value], *, lazy: bool = False) -> Value:
+    """Return a call that is NULL if an argument is, unless the function is `lazy`."""
 
-    def call(given: CheckInput) -> Any:
-        found = [each(given) for each in values]
-        if not lazy and any(each is None for each in found):
+    def call(request: CheckInput) -> Any:
+        arguments = [value(request) for value in values]
+        if not lazy and any(argument is None for argument in arguments):
             return None
-        return function(*found)
+        return function(*arguments)
 
     return call
 
 
 def _element(items: Sequence[str], number: Decimal) -> str | None:
-    place = int(number)
-    return items[place - 1] if 1 <= place <= len(items) else None
+    index = int(number)
+    return items[index - 1] if 1 <= index <= len(items) else None
 
 
 def _number(text: str) -> Decimal:
     try:
-        found = Decimal(text.strip())
+        number = Decimal(text.strip())
     except InvalidOperation:
         raise ValueError(text) from None
-    if not found.is_finite():
+    if not number.is_finite():
         raise ValueError(text)
-    return found
+    return number
 
 
 _OPERATIONS: Mapping[str, Callable[..., Any]] = {
@@ -144,22 +146,22 @@ def _bytes(value: str | bytes) -> bytes:
 
 
 def _hmac(message: str | bytes, key: str | bytes, algorithm: str) -> bytes:
-    return hmac.digest(_bytes(key), _bytes(message), _known(algorithm))
+    return hmac.digest(_bytes(key), _bytes(message), _checked_algorithm(algorithm))
 
 
 def _digest(message: str | bytes, algorithm: str) -> bytes:
-    found: bytes = ALGORITHMS[_known(algorithm)](_bytes(message)).digest()
-    return found
+    value: bytes = ALGORITHMS[_checked_algorithm(algorithm)](_bytes(message)).digest()
+    return value
 
 
-def _known(algorithm: str) -> str:
+def _checked_algorithm(algorithm: str) -> str:
     if algorithm.lower() not in ALGORITHMS:
         raise ValueError(algorithm)
     return algorithm.lower()
 
 
 def _encode(value: bytes, encoding: str) -> str:
-    if _known_encoding(encoding) == "hex":
+    if _checked_encoding(encoding) == "hex":
         return value.hex()
     text = base64.b64encode(value).decode()
     return "\n".join(text[at : at + _LINE] for at in range(0, len(text), _LINE))
@@ -168,23 +170,23 @@ def _encode(value: bytes, encoding: str) -> str:
 def _decode(text: str, encoding: str) -> bytes:
     plain = re.sub(r"\s", "", text)
     try:
-        return bytes.fromhex(plain) if _known_encoding(encoding) == "hex" else base64.b64decode(plain, validate=True)
+        return bytes.fromhex(plain) if _checked_encoding(encoding) == "hex" else base64.b64decode(plain, validate=True)
     except binascii.Error as error:
         raise ValueError(str(error)) from None
 
 
-def _known_encoding(encoding: str) -> str:
+def _checked_encoding(encoding: str) -> str:
     if encoding.lower() not in ENCODINGS:
         raise ValueError(encoding)
     return encoding.lower()
 
 
 def _split_part(text: str, separator: str, number: Decimal) -> str:
-    parts, place = text.split(separator) if separator else [text], int(number)
-    if place == 0:
+    parts, index = text.split(separator) if separator else [text], int(number)
+    if index == 0:
         raise ValueError("field position must not be zero")
-    place = place - 1 if place > 0 else len(parts) + place
-    return parts[place] if 0 <= place < len(parts) else ""
+    index = index - 1 if index > 0 else len(parts) + index
+    return parts[index] if 0 <= index < len(parts) else ""
 
 
 def _substring(text: str, start: Decimal, length: Decimal | None = None) -> str:
@@ -196,27 +198,27 @@ def _substring(text: str, start: Decimal, length: Decimal | None = None) -> str:
     return text[max(0, first) : max(0, first + int(length))]
 
 
-def _place(items: Sequence[str], wanted: str) -> Decimal | None:
+def _position(items: Sequence[str], wanted: str) -> Decimal | None:
     return Decimal(items.index(wanted) + 1) if wanted in items else None
 
 
 @lru_cache(64)
-def _pattern(text: str) -> re.Pattern[str]:
+def _compiled_pattern(text: str) -> re.Pattern[str]:
     return re.compile(text)
 
 
-def _split(text: str, pattern: str) -> list[str]:
-    """Split without what groups matched."""
-    found, at = [], 0
-    for each in _pattern(pattern).finditer(text):
-        if each.end() > each.start():
-            found.append(text[at : each.start()])
-            at = each.end()
-    return [*found, text[at:]]
+def _split_by_pattern(text: str, pattern: str) -> list[str]:
+    """Split a text by a pattern, without the texts of groups."""
+    parts, at = [], 0
+    for match in _compiled_pattern(pattern).finditer(text):
+        if match.end() > match.start():
+            parts.append(text[at : match.start()])
+            at = match.end()
+    return [*parts, text[at:]]
 
 
-def _first(*values: Any) -> Any:
-    return next((each for each in values if each is not None), None)
+def _coalesce(*values: Any) -> Any:
+    return next((value for value in values if value is not None), None)
 
 
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
@@ -234,9 +236,9 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "starts_with": str.startswith,
     "split_part": _split_part,
     "substring": _substring,
-    "regexp_split_to_array": _split,
-    "array_position": _place,
-    "coalesce": _first,
+    "regexp_split_to_array": _split_by_pattern,
+    "array_position": _position,
+    "coalesce": _coalesce,
     "now": lambda: Decimal(time.time_ns()) / 1_000_000_000,
 }
 
@@ -265,4 +267,4 @@ CALLS: Mapping[str, Sequence[tuple[Sequence[str], str]]] = {
     ),
     "now": (((), "time"),),
 }
-"""The functions that a check may call, with the types of their parameters and results, one pair an overload."""
+"""The functions that a check may call, with the types of their parameters and results, one pair per overload."""

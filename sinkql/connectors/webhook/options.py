@@ -1,11 +1,14 @@
-"""The options of CREATE SOURCE … FROM WEBHOOK, as their dataclasses."""
+"""Define the options of CREATE SOURCE … FROM WEBHOOK, and the planned options that a capture uses."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from sinkql import ast
+import msgspec
+
+from sinkql import ast, codec
 from sinkql.connector_api.options import SecretOnly, Tuning, option_field
 from sinkql.connector_api.source_options import AWS_CONNECTION, FIXED, LOG
 from sinkql.logical import SecretText
@@ -16,7 +19,7 @@ PORT = 6876
 
 @dataclass(frozen=True, slots=True)
 class NoOptions:
-    """FROM WEBHOOK has no options of its own."""
+    """FROM WEBHOOK has no options."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +40,26 @@ class SourceOptions(Tuning):
     keep: Literal["log"] | None = option_field("only `log` is allowed", default=None)
     log: str | None = option_field(LOG, default=None)
     aws_connection: ast.Name | None = option_field(AWS_CONNECTION, default=None)
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """The certificate and its key, each as `secret_data`."""
+
+    certificate: dict[str, Any]
+    key: dict[str, Any]
+
+
+class PlannedOptions(msgspec.Struct, frozen=True):
+    """The planned options: where the source listens, and which requests pass."""
+
+    address: str
+    port: int
+    max_body: int
+    url: str = ""
+    ssl: Identity | None = None
+    check: str | None = None
+
+
+def planned_options(tuning: Mapping[str, Any]) -> PlannedOptions:
+    """Return the typed options of a planned source."""
+    return codec.convert(tuning, PlannedOptions)

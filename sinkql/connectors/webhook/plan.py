@@ -1,4 +1,4 @@
-"""CREATE SOURCE … FROM WEBHOOK → how requests become rows, who may send them, and where the source listens."""
+"""Plan CREATE SOURCE … FROM WEBHOOK: how requests become rows, which requests pass, and where the source listens."""
 
 from __future__ import annotations
 
@@ -27,34 +27,34 @@ _TYPES: Mapping[Kind, str] = {"json": "jsonb", "json array": "jsonb", "text": "t
 
 
 def plan(statement: ast.CreateSource, facts: logical.Facts, planning: PlanningContext) -> SourcePlan:
-    """Plan a source: its rows are all that the log will have. Raises SQ2840 to SQ2845."""
+    """Plan a source, whose rows are the rows of its log. Raise SQ2840 to SQ2845."""
     _check_clauses(statement)
-    given = bind(
+    options = bind(
         statement.with_options, SourceOptions, owner=SOURCE_OWNER, span=statement.kind_span, secret=planning.secret
     )
-    _check_place(statement, given)
+    _check_address(statement, options)
     layout = _layout(statement)
     columns = _columns(statement, layout)
     full_name = planning.catalog.locate(statement.name)
-    where = _place(given)
-    _tell(statement, full_name, where, planning)
+    listen = _listen_options(options)
+    _add_notices(statement, full_name, listen, planning)
     source = source_options(
         facts.get("source_id"),
         full_name,
-        {"tuning": _tuning(statement, given, where, planning)},
-        _keeping(statement, given, facts, planning),
+        {"tuning": _tuning(statement, options, listen, planning)},
+        _retention(statement, options, facts, planning),
     )
-    typed = tuple(physical.Column(each.name, str(each.type), each.nullable) for each in columns)
+    typed = tuple(physical.Column(column.name, str(column.type), column.nullable) for column in columns)
     table = CapturedTable(_TABLE, (_TABLE,), typed, (), options=msgspec.to_builtins(layout), pushed=True)
     return SourcePlan(table_options(source, table), logical.Shape(columns, (), logical.Change.APPEND))
 
 
-def url_of(full_name: str, where: Mapping[str, Any]) -> str:
-    """Return where requests go to for a source."""
-    address = where["address"]
+def url_of(full_name: str, listen: Mapping[str, Any]) -> str:
+    """Return the URL of a source."""
+    address = listen["address"]
     host = f"[{address}]" if ":" in address else address
-    scheme = "https" if where["ssl"] else "http"
-    return f"{scheme}://{host}:{where['port']}{path_of(full_name)}"
+    scheme = "https" if listen["ssl"] else "http"
+    return f"{scheme}://{host}:{listen['port']}{path_of(full_name)}"
 
 
 def path_of(full_name: str) -> str:
@@ -63,7 +63,7 @@ def path_of(full_name: str) -> str:
 
 
 def _check_clauses(statement: ast.CreateSource) -> None:
-    """Refuse a kind of source that is not sent, and what is written as for others (SQ2842)."""
+    """Refuse a source without BODY FORMAT (SQ2842)."""
     if not statement.pushed:
         raise SinkqlError(
             "SQ2842",
@@ -73,17 +73,17 @@ def _check_clauses(statement: ast.CreateSource) -> None:
         )
 
 
-def _check_place(statement: ast.CreateSource, given: SourceOptions) -> None:
+def _check_address(statement: ast.CreateSource, options: SourceOptions) -> None:
     def span(name: str) -> Span:
         return option_span(statement.with_options, name, statement.kind_span)
 
-    check_port(statement.with_options, given.port, usual=6876, otherwise=statement.kind_span)
+    check_port(statement.with_options, options.port, usual=6876, otherwise=statement.kind_span)
     try:
-        ipaddress.ip_address(given.address)
+        ipaddress.ip_address(options.address)
     except ValueError:
         raise SinkqlError(
             "SQ2844",
-            f'"{given.address}" is not an IP address',
+            f'"{options.address}" is not an IP address',
             span("ADDRESS"),
             hint="Write ADDRESS = '0.0.0.0' to be reached from other machines, or '127.0.0.1'.",
         ) from None
@@ -91,7 +91,7 @@ def _check_place(statement: ast.CreateSource, given: SourceOptions) -> None:
 
 
 def _layout(statement: ast.CreateSource) -> Layout:
-    """Return how a request becomes rows; raises SQ2842 and SQ2843."""
+    """Return how a request becomes rows; raise SQ2842 and SQ2843."""
     form = statement.format
     assert form is not None  # the grammar demands it
     kinds: Mapping[tuple[str, bool], Kind] = {
@@ -105,96 +105,100 @@ def _layout(statement: ast.CreateSource) -> Layout:
         raise SinkqlError(
             "SQ2842", f"a webhook's body cannot be of FORMAT {form.name}", form.span, hint="Write JSON, TEXT or BYTES."
         )
-    filters = [each for each in statement.include if each.name == "HEADERS"]
+    filters = [include for include in statement.include if include.name == "HEADERS"]
     if len(filters) > 1:
         raise SinkqlError(
-            "SQ2843", "INCLUDE HEADERS is given twice", filters[1].span, hint="Write all names in one of them."
+            "SQ2843", "INCLUDE HEADERS is given twice", filters[1].span, hint="Write all names in one INCLUDE HEADERS."
         )
-    mapped = [Header((each.header or "").lower(), each.binary) for each in statement.include if each.name == "HEADER"]
+    mapped = [Header((item.header or "").lower(), item.binary) for item in statement.include if item.name == "HEADER"]
     return Layout(kind, _filter(filters[0]) if filters else None, tuple(mapped))
 
 
 def _filter(include: ast.Include) -> Filter:
-    kept = tuple(each.name.lower() for each in include.filters if not each.excluded)
-    dropped = tuple(each.name.lower() for each in include.filters if each.excluded)
-    return Filter(kept, dropped)
+    included = tuple(name.name.lower() for name in include.filters if not name.excluded)
+    excluded = tuple(name.name.lower() for name in include.filters if name.excluded)
+    return Filter(included, excluded)
 
 
 def _columns(statement: ast.CreateSource, layout: Layout) -> tuple[logical.Column, ...]:
-    """Return the body, the headers if all are included, and each that is; raises SQ2843 for a name that is twice."""
-    found = [logical.Column("body", parse_type(_TYPES[layout.kind]), nullable=False)]
+    """Return the body, all headers, and each included header; raise SQ2843 for a duplicate name."""
+    columns = [logical.Column("body", parse_type(_TYPES[layout.kind]), nullable=False)]
     if layout.filter is not None:
-        found.append(logical.Column("headers", parse_type("map[text=>text]"), nullable=False))
-    for each in statement.include:
-        if each.name != "HEADER":
+        columns.append(logical.Column("headers", parse_type("map[text=>text]"), nullable=False))
+    for include in statement.include:
+        if include.name != "HEADER":
             continue
-        assert each.alias is not None  # the grammar demands it
-        if any(each.alias.value == column.name for column in found):
+        assert include.alias is not None  # the grammar demands it
+        if any(include.alias.value == column.name for column in columns):
             raise SinkqlError(
                 "SQ2843",
-                f'column "{each.alias.value}" is there already',
-                each.alias.span,
-                hint="Give the header another name with AS.",
+                f'column "{include.alias.value}" already exists',
+                include.alias.span,
+                hint="Rename the header with AS.",
             )
-        found.append(logical.Column(each.alias.value, parse_type("bytea" if each.binary else "text"), nullable=True))
-    return tuple(found)
+        columns.append(
+            logical.Column(include.alias.value, parse_type("bytea" if include.binary else "text"), nullable=True)
+        )
+    return tuple(columns)
 
 
-def _place(given: SourceOptions) -> dict[str, Any]:
-    place: dict[str, Any] = {"address": given.address, "port": given.port, "ssl": given.ssl_key is not None}
-    return place
+def _listen_options(options: SourceOptions) -> dict[str, Any]:
+    listen: dict[str, Any] = {"address": options.address, "port": options.port, "ssl": options.ssl_key is not None}
+    return listen
 
 
 def _tuning(
-    statement: ast.CreateSource, given: SourceOptions, where: Mapping[str, Any], planning: PlanningContext
+    statement: ast.CreateSource, options: SourceOptions, listen: Mapping[str, Any], planning: PlanningContext
 ) -> dict[str, Any]:
-    """Return what decides no value of a row: where requests come to, and which are let in."""
+    """Return the options that change no value of a row: the address, and which requests pass."""
     check, secrets = None, []
     if statement.check is not None:
-        from sinkql.connectors.webhook.check import plan_check  # sqlglot
+        from sinkql.connectors.webhook.check import plan_check  # sqlglot is slow to import
 
         check = plan_check(statement.check, planning)
-        secrets = [{"secret": planning.secret(each.secret).name} for each in statement.check.inputs if each.secret]
+        secrets = [{"secret": planning.secret(item.secret).name} for item in statement.check.inputs if item.secret]
     ssl = {
         name: secret_data(text)
-        for name, text in (("certificate", given.ssl_certificate), ("key", given.ssl_key))
+        for name, text in (("certificate", options.ssl_certificate), ("key", options.ssl_key))
         if text is not None
     }
-    most = size(given.max_body_size, "MAX BODY SIZE", statement.with_options, statement.kind_span)
-    if most > _MOST_BODY:
+    max_body = size(options.max_body_size, "MAX BODY SIZE", statement.with_options, statement.kind_span)
+    if max_body > _MOST_BODY:
         raise SinkqlError(
             "SQ2845",
             "MAX BODY SIZE is more than 256MB",
             option_span(statement.with_options, "MAX BODY SIZE", statement.kind_span),
-            hint="Have senders split what they send.",
+            hint="Split the payload into several requests.",
         )
-    url = url_of(planning.catalog.locate(statement.name), where)
-    return {**where, "url": url, "ssl": ssl or None, "check": check, "secrets": secrets or None, "max_body": most}
+    url = url_of(planning.catalog.locate(statement.name), listen)
+    return {**listen, "url": url, "ssl": ssl or None, "check": check, "secrets": secrets or None, "max_body": max_body}
 
 
-def _keeping(
-    statement: ast.CreateSource, given: SourceOptions, facts: logical.Facts, planning: PlanningContext
+def _retention(
+    statement: ast.CreateSource, options: SourceOptions, facts: logical.Facts, planning: PlanningContext
 ) -> LogRetention:
-    written, span = statement.with_options, statement.kind_span
-    most = size(given.max_log_size, "MAX LOG SIZE", written, span)
-    log = log_path(given.log, given.aws_connection, written, span, planning)
-    return LogRetention(keep="log", max_log=most, log=log or log_elsewhere(statement, facts, planning))
+    with_options, span = statement.with_options, statement.kind_span
+    max_log = size(options.max_log_size, "MAX LOG SIZE", with_options, span)
+    log = log_path(options.log, options.aws_connection, with_options, span, planning)
+    return LogRetention(keep="log", max_log=max_log, log=log or log_elsewhere(statement, facts, planning))
 
 
-def _tell(statement: ast.CreateSource, full_name: str, where: Mapping[str, Any], planning: PlanningContext) -> None:
-    """Say where requests go, and warn where anybody may send them."""
+def _add_notices(
+    statement: ast.CreateSource, full_name: str, listen: Mapping[str, Any], planning: PlanningContext
+) -> None:
+    """Add a notice with the URL, and a warning if every request passes."""
     planning.notice(
         Notice(
             "SQ2846",
-            f"requests go to {url_of(full_name, where)} while a sink of the source runs",
+            f"requests go to {url_of(full_name, listen)} while a sink of the source runs",
             statement.name.span,
         )
     )
-    if statement.check is None and not ipaddress.ip_address(where["address"]).is_loopback:
+    if statement.check is None and not ipaddress.ip_address(listen["address"]).is_loopback:
         planning.notice(
             Notice(
                 "SQ2847",
-                "all requests are let in, from whoever reaches the port",
+                "the source has no CHECK: every request that reaches the port passes",
                 statement.name.span,
                 hint="Add CHECK (WITH (HEADERS, SECRET name) constant_time_eq(headers->'authorization', name)).",
             )

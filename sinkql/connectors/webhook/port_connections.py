@@ -1,7 +1,7 @@
-"""The connections of one port: how many there are, what they hold, and who goes when there is no room.
+"""Count the connections of one port and the bytes that they hold, and choose which to close when there are too many.
 
-One sender who opens connections and says nothing, or says it slowly, must not keep others out: those go first who have
-sent next to nothing, then those who have never sent a whole request, then those who have been idle longest.
+A sender that opens connections and sends little must not keep other senders out. Connections that have sent almost
+nothing are closed first. Connections that never sent a whole request follow, then the longest idle ones.
 """
 
 from __future__ import annotations
@@ -11,34 +11,37 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 MOST_CONNECTIONS = 500
-_TOLD_CONNECTIONS = 100
-"""So many more are told that there are too many; others are closed at once, or they would use up all files."""
+_ANSWERED_CONNECTIONS = 100
+"""Connections above the limit that get an answer; more are closed immediately, or they would use up all files."""
 MOST_BYTES = 64 << 20
-"""Of bodies that come at the same time; one may be longer, while others are short."""
+"""The most bytes of bodies that arrive at the same time. One body may be longer if all others are short."""
 _IDLE_SECONDS = 5.0
-"""Whoever has sent a request is spared for so long after the last of what came."""
+"""A connection that has sent a request is spared for that time after its last bytes."""
 _SILENT_SHARE = 0.25
-"""Of all connections, who may be silent while others go that have begun a request."""
+"""The share of silent connections that is spared while other connections have begun a request."""
 
 
 class PortConnection(Protocol):
-    """A connection: `held` bytes of a body of which more is to come, and when something came last (monotonic)."""
+    """A connection; `seen_at` is the time of its last bytes (monotonic)."""
 
-    held: int
     seen_at: float
 
     @property
+    def held(self) -> int:
+        """Return the size of the body that is still arriving."""
+
+    @property
     def is_waiting(self) -> bool:
-        """Tell whether a whole request waits for its answer."""
+        """Return whether a whole request waits for its answer."""
 
     def abort(self) -> None:
-        """Close it at once."""
+        """Close it immediately."""
 
     def shut(self) -> None:
-        """Close it once it has the answers that are on their way."""
+        """Close it after pending answers were sent."""
 
     def close_idle(self) -> None:
-        """Give up what it holds."""
+        """Release the held bytes."""
 
 
 @dataclass(slots=True)
@@ -46,71 +49,71 @@ class PortConnections:
     """The connections of one port."""
 
     members: dict[PortConnection, None] = field(default_factory=dict)
-    """In the order in which they came."""
+    """In the order of their arrival."""
     silent: dict[PortConnection, None] = field(default_factory=dict)
-    """Those that have not sent a whole head yet."""
+    """Connections without a complete head."""
     begun: dict[PortConnection, None] = field(default_factory=dict)
-    """Those that have sent a head, or shake hands, and have not sent a whole request yet."""
+    """Connections with a head or in a TLS handshake, but without a whole request."""
     arriving: dict[PortConnection, None] = field(default_factory=dict)
-    """Those that are not served yet."""
+    """Connections that are not served yet."""
     bytes: int = 0
-    gone: bool = False
-    """Whether the port is closed: whoever was on the way to it comes again."""
+    is_closed: bool = False
+    """Whether the port is closed; a sender that was about to connect retries."""
 
     @property
     def is_full(self) -> bool:
-        """Tell whether there are more than are served."""
+        """Return whether more connections exist than are served."""
         return len(self.members) - len(self.arriving) > MOST_CONNECTIONS
 
     def arrive(self, member: PortConnection) -> None:
-        """Count a connection that was accepted."""
+        """Add an accepted connection."""
         self.members[member] = self.silent[member] = self.arriving[member] = None
 
     def begin(self, member: PortConnection) -> None:
-        """Say that a connection that was accepted begins to be served."""
+        """Note that an accepted connection is now being served."""
         self.silent.pop(member, None)
         self.begun[member] = None
 
     def enter(self, member: PortConnection) -> None:
-        """Count a connection that is served."""
+        """Add a connection that is served."""
         self.members[member] = self.begun[member] = None
 
     def leave(self, member: PortConnection) -> None:
-        """Count it no more."""
-        for each in (self.members, self.silent, self.begun, self.arriving):
-            each.pop(member, None)
+        """Remove a connection."""
+        for group in (self.members, self.silent, self.begun, self.arriving):
+            group.pop(member, None)
 
     def mark_active(self, member: PortConnection) -> None:
-        """Say that a connection has sent a whole request."""
+        """Note that a connection has sent a whole request."""
         self.begun.pop(member, None)
 
     def evict_one(self) -> bool:
-        """Close a connection where there is no room for another one; return False where the other one must go."""
-        if self.gone:
+        """Make room for another connection; return whether there is room."""
+        if self.is_closed:
             return False
         if len(self.members) < MOST_CONNECTIONS:
             return True
-        first = self._first()
+        first = self._first_to_close()
         if first is None:
-            return len(self.members) < MOST_CONNECTIONS + _TOLD_CONNECTIONS
+            return len(self.members) < MOST_CONNECTIONS + _ANSWERED_CONNECTIONS
         self.leave(first)
         first.abort()
         return True
 
-    def _first(self) -> PortConnection | None:
-        """Return who goes first.
+    def _first_to_close(self) -> PortConnection | None:
+        """Return the connection to close first.
 
-        Few who are silent stay: where others hold all places with half a request, whoever has just come has time for
-        one.
+        Few silent connections are spared: if connections with half a request fill the port, a new one still has time to
+        send.
         """
         if self.silent and (len(self.silent) > MOST_CONNECTIONS * _SILENT_SHARE or not self.begun):
             return next(iter(self.silent))
         if self.begun:
             return next(iter(self.begun))
         before = time.monotonic() - _IDLE_SECONDS
-        idle = (each for each in self.members if not each.is_waiting and each.seen_at < before)
-        return min(idle, key=lambda each: each.seen_at, default=None)
+        idle = (member for member in self.members if not member.is_waiting and member.seen_at < before)
+        return min(idle, key=lambda member: member.seen_at, default=None)
 
     def largest(self) -> PortConnection:
-        """Return who holds most."""
-        return max(self.members, key=lambda each: each.held)
+        """Return the connection that holds the most bytes."""
+        return max(self.members, key=lambda member: member.held)

@@ -1,18 +1,18 @@
-"""Requests that were accepted → a file that has them before they are answered, until the log has them.
+"""Store accepted requests durably before they are answered, until the capture log has them.
 
-A journal is a folder of segments, numbered without gaps. A segment is written by one process, the last that made one:
-whoever opens a journal makes the next segment, and reads the earlier ones after that. Who wrote before has to find,
-after each write and before it answers, that its own segment is there and the next one is not; so a request that was
-answered is one that the process which took over has read. Segments go from the first on.
+A request log is a folder of segments, numbered without gaps. Only the process that created the last segment writes. A
+process that opens a request log creates the next segment, and reads the earlier ones afterwards. The previous writer
+checks, after each write and before it answers, that its segment exists and the next one does not. So every answered
+request has been read by the new process. Segments are deleted from the first one on.
 
-A segment is frames: a length, a checksum of what follows and one of these two, and msgpack. The first has the number
-of the segment's first request, others batches of requests with the number of the first. A segment may end with the
-beginning of a frame, and with zeros behind that, as a file system leaves them: that was never answered. Anything else
-that is no frame is damaged, and what follows it is lost with it. Where others have taken requests meanwhile, a segment
-begins `anew` with a later number: those before it count no more.
+A segment is a list of frames: a length, a checksum of the data, a checksum of both, and msgpack. The first frame has
+the number before the segment's first request; others have batches of requests with the number before the first of them.
+A segment may end with the beginning of a frame and zeros, as a file system may leave it: that was never answered. Other
+bytes that are no frame are damage, and all frames behind them are lost. If the capture log holds later requests than
+the segments, a new segment begins with a later number (`anew`), and the segments before it no longer count.
 
-Where some are lost that others follow, a journal is not opened until it is mended: lost ones are then requests without
-a body, which are no row, and all others have the numbers that they had.
+If requests are lost and later ones exist, the request log cannot be opened until it is repaired. Repair replaces lost
+requests by requests without bodies, which are no rows, and all others keep their numbers.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ _MOST_BYTES = 1 << 30
 
 
 class LostRequestLogError(Exception):
-    """Requests that were answered are not in the journal any more."""
+    """The request log lacks requests that were answered."""
 
 
 class FencedRequestLogError(Exception):
-    """Another process has gone on with the journal."""
+    """Another process has taken over the request log."""
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True):
-    """A request: when it came, in microseconds, its bodies, texts or bytes, each of which is a row, and its headers."""
+    """A request: its time in microseconds, its bodies, each a row as text or bytes, and its headers."""
 
     at: int
     bodies: list[Any]
@@ -60,7 +60,7 @@ class _Batch(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Head(msgspec.Struct, frozen=True):
-    """What a segment begins with: the number before its first request."""
+    """The first frame of a segment: the number before its first request."""
 
     first: int
     anew: bool = False
@@ -72,38 +72,38 @@ _BATCHES = msgspec.msgpack.Decoder(_Batch)
 
 @dataclass(slots=True)
 class RequestLog:
-    """The journal of one source, open for one writer; `end` requests were ever accepted."""
+    """The request log of one source, open for one writer; `end` requests were accepted in total."""
 
     folder: Path
     end: int = 0
     floor: int = 0
-    """Requests up to this number are not in the journal."""
+    """The request log lacks requests up to this number."""
     _number: int = 0
     _file: int = -1
     _size: int = 0
-    _segments: dict[int, int] = field(default_factory=dict)
-    """Of each segment before the present one the last request."""
+    _last_requests: dict[int, int] = field(default_factory=dict)
+    """The last request of each earlier segment."""
     _encode: msgspec.msgpack.Encoder = field(default_factory=msgspec.msgpack.Encoder)
 
     @classmethod
     def open(cls, folder: Path) -> tuple[RequestLog, list[Request]]:
-        """Take the journal over; return it, and the requests in it, of which the first is that after `floor`.
+        """Open the request log for writing, and return it with its requests; the first one follows `floor`.
 
-        Raises LostJournalError where some between are missing, FencedJournalError where another process is quicker, and
-        OSError.
+        Fences the previous writer. Raises LostRequestLogError if requests in between are missing, FencedRequestLogError
+        if another process was faster, and OSError.
         """
         files.make_folder(folder)
         numbers = segments(folder)
-        journal = cls(folder)
-        journal._number = (numbers[-1] if numbers else 0) + 1
+        log = cls(folder)
+        log._number = (numbers[-1] if numbers else 0) + 1
         try:
-            journal._create()
-            found = journal._recover(numbers)
-            journal._begin()
+            log._create()
+            requests = log._recover(numbers)
+            log._begin()
         except BaseException:
-            journal.close()
+            log.close()
             raise
-        return journal, found
+        return log, requests
 
     def _create(self) -> None:
         path = self.folder / f"{self._number:010}.journal"
@@ -115,44 +115,44 @@ class RequestLog:
         self._size = 0
 
     def _recover(self, numbers: Sequence[int]) -> list[Request]:
-        """Read earlier segments: each up to where the next one begins."""
+        """Read the earlier segments, each up to the beginning of the next one."""
         read = [(number, *_read(_path(self.folder, number))) for number in numbers]
-        anew = max((place for place, (_, head, _) in enumerate(read) if head is not None and head.anew), default=0)
-        began = [(number, head.first, requests) for number, head, requests in read[anew:] if head is not None]
-        found: list[Request] = []
+        newest = max((index for index, (_, head, _) in enumerate(read) if head is not None and head.anew), default=0)
+        began = [(number, head.first, requests) for number, head, requests in read[newest:] if head is not None]
+        recovered: list[Request] = []
         self.floor = self.end = began[0][1] if began else 0
-        for place, (number, first, requests) in enumerate(began):
-            last = began[place + 1][1] if place + 1 < len(began) else first + len(requests)
+        for index, (number, first, requests) in enumerate(began):
+            last = began[index + 1][1] if index + 1 < len(began) else first + len(requests)
             if first != self.end or last > first + len(requests):
                 raise LostRequestLogError(f"request {min(self.end, first + len(requests)) + 1}")
-            found += requests[: last - first]
+            recovered += requests[: last - first]
             self.end = last
-            self._segments[number] = last
-        for place, (number, head, _) in enumerate(read):
-            if head is None or place < anew:  # its process died before it answered anything
-                self._segments[number] = self.floor
-        return found
+            self._last_requests[number] = last
+        for index, (number, head, _) in enumerate(read):
+            if head is None or index < newest:  # its process died before it answered a request
+                self._last_requests[number] = self.floor
+        return recovered
 
     def _begin(self, first: int | None = None) -> None:
-        """Write the first frame: that of a segment that begins anew where its `first` request is said."""
+        """Write the first frame; with `first`, that of a segment that starts at a later number."""
         begun = {"first": self.end} if first is None else {"first": first, "anew": True}
         self._write(msgspec.msgpack.encode(begun))
         self._sync()
 
     def skip(self, number: int) -> None:
-        """Go on after a later number than the last: the log has all requests up to there.
+        """Continue after a later number, up to which the capture log has all requests.
 
-        Raises FencedJournalError, and OSError.
+        Raises FencedRequestLogError and OSError.
         """
         self._rotate(first=number)
         self.end = number
-        self._segments = dict.fromkeys(self._segments, number)
+        self._last_requests = dict.fromkeys(self._last_requests, number)
         self.forget(number)
 
     def append(self, requests: Sequence[Request]) -> int:
-        """Have requests durable, and return the number of the first.
+        """Write requests durably, and return the number of the first one.
 
-        Raises FencedJournalError where they must not be answered, OSError where they may not be durable.
+        Raises FencedRequestLogError if they must not be answered, OSError if they may not be durable.
         """
         if self._size > _SEGMENT_BYTES:
             self._rotate()
@@ -165,7 +165,7 @@ class RequestLog:
         return first + 1
 
     def _rotate(self, *, first: int | None = None) -> None:
-        self._segments[self._number] = self.end
+        self._last_requests[self._number] = self.end
         os.close(self._file)
         self._file = -1
         self._number += 1
@@ -180,17 +180,17 @@ class RequestLog:
 
     def _sync(self) -> None:
         os.fdatasync(self._file)
-        # in this order: segments go from the first on
+        # in this order, since segments are deleted from the first one on
         if _path(self.folder, self._number + 1).exists() or not _path(self.folder, self._number).exists():
             raise FencedRequestLogError
 
     def forget(self, number: int) -> None:
-        """Delete segments whose requests all are up to a number."""
-        for segment, last in sorted(self._segments.items()):
+        """Delete segments whose requests all have numbers up to `number`."""
+        for segment, last in sorted(self._last_requests.items()):
             if last > number:
                 break
             _path(self.folder, segment).unlink(missing_ok=True)
-            del self._segments[segment]
+            del self._last_requests[segment]
             self.floor = max(self.floor, last)
 
     def close(self) -> None:
@@ -201,28 +201,27 @@ class RequestLog:
 
 
 def repair(folder: Path) -> None:
-    """Have a journal of which requests are lost go on with those that are there. Raises as `RequestLog.open`, and
-    OSError.
+    """Repair a request log that lost requests, so that it continues with the remaining ones.
 
-    Where it is broken off it can be begun again.
+    Raises the errors of `RequestLog.open`, and OSError. A repair that was interrupted can be repeated.
     """
     try:
         RequestLog.open(folder)[0].close()
-    except LostRequestLogError:  # whoever wrote before finds that a segment was made, and answers nothing more
-        _fill(folder)
+    except LostRequestLogError:  # the previous writer finds the new segment, and stops answering
+        _replace_lost(folder)
 
 
-def _fill(folder: Path) -> None:
+def _replace_lost(folder: Path) -> None:
     read = [(path, *_salvaged(path)) for path in (_path(folder, number) for number in segments(folder))]
-    begun = max((place for place, (_, anew, _) in enumerate(read) if anew), default=0)
-    for place, (path, _, found) in enumerate(read):
-        if not found or place < begun:
+    begun = max((index for index, (_, anew, _) in enumerate(read) if anew), default=0)
+    for index, (path, _, batches) in enumerate(read):
+        if not batches or index < begun:
             files.write_atomic(path, b"")
-    left = [(path, found) for path, _, found in read[begun:] if found]
-    for place, (path, found) in enumerate(left):
-        first, requests = found[0].first, list[Request]()
-        following = left[place + 1][1][0].first if place + 1 < len(left) else 0
-        for batch in (*found, _Batch(following, [])):
+    left = [(path, batches) for path, _, batches in read[begun:] if batches]
+    for index, (path, batches) in enumerate(left):
+        first, requests = batches[0].first, list[Request]()
+        following = left[index + 1][1][0].first if index + 1 < len(left) else 0
+        for batch in (*batches, _Batch(following, [])):
             requests += [_LOST] * (batch.first - first - len(requests))
             requests += batch.requests
         head = msgspec.msgpack.encode({"first": first})
@@ -233,20 +232,20 @@ _LOST = Request(0, [])
 
 
 def _salvaged(path: Path) -> tuple[bool, list[_Batch]]:
-    """Return whether a segment begins anew, and what can be read of it; its beginning is a batch without requests."""
-    data, at, anew, found = path.read_bytes(), 0, False, list[_Batch]()
+    """Return whether a segment starts at a later number, and its readable batches; its head is an empty batch."""
+    data, at, anew, batches = path.read_bytes(), 0, False, list[_Batch]()
     while (size := _size(data, at)) is not None:
         frame = _frame(data, at)
         if frame is not None:
-            known = msgspec.msgpack.decode(frame)
-            if isinstance(known, dict):
-                head = codec.convert(known, _Head)
+            content = msgspec.msgpack.decode(frame)
+            if isinstance(content, dict):
+                head = codec.convert(content, _Head)
                 anew |= head.anew
-                found.append(_Batch(head.first, []))
+                batches.append(_Batch(head.first, []))
             else:
-                found.append(codec.convert(known, _Batch))
+                batches.append(codec.convert(content, _Batch))
         at += size
-    return anew, found
+    return anew, batches
 
 
 def _framed(data: bytes) -> bytes:
@@ -255,12 +254,12 @@ def _framed(data: bytes) -> bytes:
 
 
 def segments(folder: Path) -> list[int]:
-    """Return the numbers of a journal's segments, in order."""
+    """Return the numbers of the segments in order."""
     try:
         names = os.listdir(folder)
     except FileNotFoundError:
         return []
-    return sorted(int(found[1]) for name in names if (found := _NAME.fullmatch(name)))
+    return sorted(int(match[1]) for name in names if (match := _NAME.fullmatch(name)))
 
 
 def _path(folder: Path, number: int) -> Path:
@@ -268,34 +267,34 @@ def _path(folder: Path, number: int) -> Path:
 
 
 def _read(path: Path) -> tuple[_Head | None, list[Request]]:
-    """Return what a segment begins with, None where it has no beginning, and its requests."""
+    """Return the head of a segment, None if it is missing, and its requests."""
     frames = _frames(path.read_bytes())
     beginning = next(frames, None)
     if beginning is None:
         return None, []
     head = _HEADS.decode(beginning)
     first = head.first
-    found: list[Request] = []
+    requests: list[Request] = []
     for frame in frames:
         batch = _BATCHES.decode(frame)
-        if batch.first != first + len(found):
-            raise LostRequestLogError(f"request {first + len(found) + 1}")
-        found += batch.requests
-    return head, found
+        if batch.first != first + len(requests):
+            raise LostRequestLogError(f"request {first + len(requests) + 1}")
+        requests += batch.requests
+    return head, requests
 
 
 def _frames(data: bytes) -> Iterator[bytes]:
-    """Yield whole frames; raises LostJournalError where something follows that is not the beginning of one."""
+    """Yield whole frames; raise LostRequestLogError if the rest is not the beginning of a frame."""
     at = 0
     while (frame := _frame(data, at)) is not None:
         yield frame
         at += _HEAD.size + len(frame)
-    if not _begun(data, at):
+    if not _is_beginning(data, at):
         raise LostRequestLogError(f"the requests at byte {at}")
 
 
-def _begun(data: bytes, at: int) -> bool:
-    """Tell whether what is not a whole frame is the beginning of one, with nothing behind it but zeros."""
+def _is_beginning(data: bytes, at: int) -> bool:
+    """Return whether the rest of a segment is the beginning of a frame, followed only by zeros."""
     size = _size(data, at)
     if size is None:
         return len(data[at:].rstrip(b"\0")) < _HEAD.size
@@ -311,7 +310,7 @@ def _frame(data: bytes, at: int) -> bytes | None:
 
 
 def _size(data: bytes, at: int) -> int | None:
-    """Return how long the frame at some place is, None where none begins."""
+    """Return the length of the frame at an offset; None if no frame begins there."""
     if at + _HEAD.size > len(data):
         return None
     size, _, checksum = _HEAD.unpack_from(data, at)

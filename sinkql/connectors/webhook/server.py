@@ -1,4 +1,4 @@
-"""Ports that a process listens on, each for the doors of several sources; all are served by one thread."""
+"""Listen on the ports of a process, each for the endpoints of several sources; one thread serves all of them."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from sinkql.errors import SinkqlError
 
 _PATIENCE_SECONDS = 10.0
 _LEFT_SECONDS = 150.0
-"""For so long requests of a source that is not captured now are told to come again, where others are: longer than a
-capture waits before it tries again.
+"""How long requests of a source without a capture get 503, if its port stays open. This is longer than a capture waits
+before it retries.
 """
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class ListenAddress:
-    """Where a source listens: with a certificate and its key as PEM text, HTTPS."""
+    """The address of a source; HTTPS if it has a certificate and its key as PEM text."""
 
     address: str
     port: int
@@ -37,35 +37,35 @@ class ListenAddress:
 
     @property
     def named(self) -> str:
-        """Return it as a message has it."""
+        """Return the address as messages show it."""
         return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
 
 
 @dataclass(slots=True)
 class _Port:
-    """A port that is listened on, the doors behind it by their paths, and since when each is left."""
+    """An open port with its endpoints by path; the path of a closed endpoint is `reserved_until` a time."""
 
-    place: ListenAddress
+    address: ListenAddress
     acceptor: Acceptor
-    crowd: PortConnections
-    doors: dict[str, Endpoint] = field(default_factory=dict)
-    left: dict[str, float] = field(default_factory=dict)
+    connections: PortConnections
+    endpoints: dict[str, Endpoint] = field(default_factory=dict)
+    reserved_until: dict[str, float] = field(default_factory=dict)
 
     def find(self, path: str) -> Endpoint | None:
-        if time.monotonic() > self.left.get(path, float("inf")):
-            del self.left[path], self.doors[path]
-        return self.doors.get(path)
+        if time.monotonic() > self.reserved_until.get(path, float("inf")):
+            del self.reserved_until[path], self.endpoints[path]
+        return self.endpoints.get(path)
 
     def close(self) -> None:
-        """Close it, and its connections."""
+        """Close the port and its connections."""
         self.acceptor.close()
-        self.crowd.gone = True
-        for each in list(self.crowd.members):
-            each.shut()
+        self.connections.is_closed = True
+        for connection in list(self.connections.members):
+            connection.shut()
 
 
 class WebhookServers:
-    """Listen for sources; a context, whose end closes all ports."""
+    """The ports of a process; a context manager that closes all of them."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -81,70 +81,76 @@ class WebhookServers:
     def close(self) -> None:
         """Close all ports, and end the thread."""
         if self._thread is not None:
-            self._do(self._close())
+            self._run(self._close())
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(_PATIENCE_SECONDS)
         self._loop.close()
 
-    def open(self, place: ListenAddress, door: Endpoint) -> None:
-        """Have requests at a place go through a door; raises SQ4480 and SQ4481."""
-        self._do(self._open(place, door))
+    def open(self, address: ListenAddress, endpoint: Endpoint) -> None:
+        """Route the requests at an address to an endpoint; raise SQ4480 and SQ4481."""
+        self._run(self._open(address, endpoint))
 
-    def leave(self, place: ListenAddress, door: Endpoint) -> None:
-        """Say that a door is closed: where another takes its place soon, nobody is told that there is none."""
-        port = self._ports.get((place.address, place.port))
-        if port is not None and port.doors.get(door.path) is door:
-            port.left[door.path] = time.monotonic() + _LEFT_SECONDS
+    def leave(self, address: ListenAddress, endpoint: Endpoint) -> None:
+        """Note that an endpoint is closed: for a while its requests get 503, not 404, since another may follow."""
+        port = self._ports.get((address.address, address.port))
+        if port is not None and port.endpoints.get(endpoint.path) is endpoint:
+            port.reserved_until[endpoint.path] = time.monotonic() + _LEFT_SECONDS
 
     def keep(self, address: str, port: int, path: str) -> None:
-        """Say that the source of a path whose door is closed is still to come back."""
-        found = self._ports.get((address, port))
-        if found is not None and path in found.left:
-            found.left[path] = time.monotonic() + _LEFT_SECONDS
+        """Extend that time for the source of a path whose endpoint is closed."""
+        open_port = self._ports.get((address, port))
+        if open_port is not None and path in open_port.reserved_until:
+            open_port.reserved_until[path] = time.monotonic() + _LEFT_SECONDS
 
-    def _do(self, work: Coroutine[Any, Any, T]) -> T:
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
         if self._thread is None:
             self._thread = threading.Thread(target=self._loop.run_forever, name="webhooks", daemon=True)
             self._thread.start()
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(_PATIENCE_SECONDS)
 
-    async def _open(self, place: ListenAddress, door: Endpoint) -> None:
-        port = self._ports.get((place.address, place.port))
-        if port is not None and port.place != place and not port.doors.keys() - port.left.keys() - {door.path}:
-            self._ports.pop((place.address, place.port)).close()  # nobody else is there
+    async def _open(self, address: ListenAddress, endpoint: Endpoint) -> None:
+        port = self._ports.get((address.address, address.port))
+        if (
+            port is not None
+            and port.address != address
+            and not port.endpoints.keys() - port.reserved_until.keys() - {endpoint.path}
+        ):
+            self._ports.pop((address.address, address.port)).close()  # no other source uses it
             port = None
         if port is None:
-            port = self._ports[place.address, place.port] = await self._listen(place)
-        if port.place != place:
+            port = self._ports[address.address, address.port] = await self._listen(address)
+        if port.address != address:
             raise SinkqlError(
                 "SQ4481",
-                f"another source listens on {place.named} with another certificate, or without one",
-                hint="Run ALTER SOURCE … SET (PORT = 6877), or give both the same SSL CERTIFICATE and SSL KEY.",
+                f"another source listens on {address.named} with another certificate, or without one",
+                hint="Run ALTER SOURCE … SET (PORT = 6877), or use the same SSL CERTIFICATE and SSL KEY for both.",
             )
-        self._move(door.path, port)
-        door.post = self._post
-        port.doors[door.path] = door
-        port.left.pop(door.path, None)
+        self._remove_elsewhere(endpoint.path, port)
+        endpoint.post = self._post
+        port.endpoints[endpoint.path] = endpoint
+        port.reserved_until.pop(endpoint.path, None)
 
-    def _move(self, path: str, to: _Port) -> None:
-        """Close the ports where only a source was that listens elsewhere now; on others there is none of it."""
+    def _remove_elsewhere(self, path: str, to: _Port) -> None:
+        """Remove a source from the other ports where it listened, and close ports without sources."""
         for where, port in list(self._ports.items()):
-            if port is to or path not in port.left:
+            if port is to or path not in port.reserved_until:
                 continue
-            del port.left[path], port.doors[path]
-            if not port.doors:
+            del port.reserved_until[path], port.endpoints[path]
+            if not port.endpoints:
                 self._ports.pop(where).close()
 
     def _post(self, call: Callable[[], None]) -> None:
-        with suppress(RuntimeError):  # all ports are closed by now
+        with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(call)
 
-    async def _listen(self, place: ListenAddress) -> _Port:
-        crowd = PortConnections()
+    async def _listen(self, address: ListenAddress) -> _Port:
+        connections = PortConnections()
         ports: list[_Port] = []
         try:
-            acceptor = Acceptor(crowd, lambda said: Connection(ports[0].find, crowd, said), _context(place))
-            await acceptor.open(place.address, place.port)
+            acceptor = Acceptor(
+                connections, lambda received: Connection(ports[0].find, connections, received), _context(address)
+            )
+            await acceptor.open(address.address, address.port)
         except ssl.SSLError as error:
             raise SinkqlError(
                 "SQ4482",
@@ -155,10 +161,10 @@ class WebhookServers:
         except OSError as error:
             raise SinkqlError(
                 "SQ4480",
-                f"{place.named} cannot be listened on: {(error.strerror or str(error)).lower()}",
+                f"cannot listen on {address.named}: {(error.strerror or str(error)).lower()}",
                 hint="Another process may listen there. Stop it, or run ALTER SOURCE … SET (PORT = 6877).",
             ) from error
-        ports.append(_Port(place, acceptor, crowd))
+        ports.append(_Port(address, acceptor, connections))
         return ports[0]
 
     async def _close(self) -> None:
@@ -168,9 +174,9 @@ class WebhookServers:
         await asyncio.sleep(0)
 
 
-def _context(place: ListenAddress) -> ssl.SSLContext | None:
-    if not place.key:
+def _context(address: ListenAddress) -> ssl.SSLContext | None:
+    if not address.key:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    load_certificate(context, place.certificate, place.key)
+    load_certificate(context, address.certificate, address.key)
     return context

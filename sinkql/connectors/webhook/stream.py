@@ -1,4 +1,4 @@
-"""The stream of a webhook: requests that were accepted, as changes in the order in which they were."""
+"""Stream the accepted requests of a webhook as changes, in the order of their acceptance."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from sinkql.connector_api.cdc import (
 from sinkql.connector_api.options import reveal
 from sinkql.connectors.webhook.check_eval import compile_check
 from sinkql.connectors.webhook.endpoint import Endpoint
+from sinkql.connectors.webhook.options import planned_options
 from sinkql.connectors.webhook.plan import path_of
 from sinkql.connectors.webhook.request import Layout, Reading
 from sinkql.connectors.webhook.request_log import (
@@ -39,16 +40,16 @@ from sinkql.storage import files
 _MOST_BYTES = 8 << 20
 _UNBOUNDED = 1 << 62
 _KEEPER = "keeper"
-"""The file in the journal's folder with the id of that."""
+"""The file in the request log's folder with the id of that folder."""
 
 
 def position(number: int) -> Position:
-    """Return the position after so many requests."""
+    """Return the position after that number of requests."""
     return f"{number:016X}"
 
 
-class _All:
-    """A look that sees whatever was accepted."""
+class _AllSeen:
+    """A watch for unseen changes: all accepted requests are seen."""
 
     def unseen(self, ids: Sequence[Any]) -> int | None:
         return None
@@ -58,48 +59,49 @@ class _All:
 
 
 class WebhookStream:
-    """Take requests for one source, from `begin` on, and keep them in a journal until the log has them."""
+    """A source's stream of requests. It keeps accepted requests in a request log until the capture log has them."""
 
     unit = "requests"
 
-    def __init__(self, source: CapturedSource, secret: Reveal, listeners: WebhookServers, *, own: bool = False) -> None:
-        assert source.folder is not None, "a capture says where"
+    def __init__(
+        self, source: CapturedSource, secret: Reveal, listeners: WebhookServers, *, owns_ports: bool = False
+    ) -> None:
+        assert source.folder is not None, "a capture sets the folder"
         self._folder = source.folder / "journal"
-        self._options: dict[str, Any] = source.options["tuning"]
+        self._options = planned_options(source.options["tuning"])
         self._path = path_of(source.name)
         self._secret = secret
         self._listeners = listeners
-        self._own = own
-        self._journal: RequestLog | None = None
-        self._before: list[Request] = []
-        self._door: Endpoint | None = None
-        self._place: ListenAddress | None = None
+        self._owns_ports = owns_ports
+        self._request_log: RequestLog | None = None
+        self._recovered: list[Request] = []
+        self._endpoint: Endpoint | None = None
+        self._address: ListenAddress | None = None
         self._table: CapturedTable
         self._stops: list[int] = []
 
     def check(self) -> None:
-        """Take the journal over."""
-        if self._journal is not None:
-            return
-        try:
-            self._journal, self._before = RequestLog.open(self._folder)
-        except FencedRequestLogError:
-            raise _fenced() from None
-        except LostRequestLogError as error:
-            raise _lost(str(error)) from error
-        except OSError as error:
-            raise _unwritten(error) from error
+        """Open the request log for writing, and fence its previous writer."""
+        self._open_log()
 
-    def _opened(self) -> RequestLog:
-        self.check()
-        assert self._journal is not None
-        return self._journal
+    def _open_log(self) -> RequestLog:
+        if self._request_log is not None:
+            return self._request_log
+        try:
+            self._request_log, self._recovered = RequestLog.open(self._folder)
+        except FencedRequestLogError:
+            raise _fenced_error() from None
+        except LostRequestLogError as error:
+            raise _lost_error(str(error)) from error
+        except OSError as error:
+            raise _write_error(error) from error
+        return self._request_log
 
     def create(self) -> Position:
-        return position(self._opened().floor)
+        return position(self._open_log().floor)
 
     def follows(self, after: Position) -> bool:
-        """Tell that what was sent is sent once."""
+        """Return False: requests are sent only once."""
         return False
 
     def keeper(self) -> str:
@@ -110,47 +112,49 @@ class WebhookStream:
             files.create_new(path, uuid.uuid4().hex.encode())
             return path.read_text()
         except OSError as error:
-            raise _unwritten(error) from error
+            raise _write_error(error) from error
 
     def follow(self, after: Position, keeper: str | None) -> Position:
-        journal, start = self._opened(), int(after, 16)
+        request_log, start = self._open_log(), int(after, 16)
         if keeper is not None:
             if keeper != self.keeper():
-                raise _lost(f"whatever follows request {start} was accepted on another host, or in another folder, and")
+                raise _lost_error(f"the requests after number {start}, which another host or folder accepted")
             return after
-        if journal.end < start:
+        if request_log.end < start:
             try:
-                journal.skip(start)
+                request_log.skip(start)
             except FencedRequestLogError:
-                raise _fenced() from None
+                raise _fenced_error() from None
             except OSError as error:
-                raise _unwritten(error) from error
-            self._before = []
-        return position(max(start, journal.floor))
+                raise _write_error(error) from error
+            self._recovered = []
+        return position(max(start, request_log.floor))
 
     def begin(self, after: Position, tables: Sequence[CapturedTable], stops: Sequence[Position] = ()) -> None:
-        journal = self._opened()
+        request_log = self._open_log()
         start = int(after, 16)
-        if not journal.floor <= start <= journal.end:
-            raise _lost(f"request {min(start, journal.end) + 1}")
-        (self._table,) = tables  # a webhook has one
-        self._stops = [int(each, 16) for each in stops]
+        if not request_log.floor <= start <= request_log.end:
+            raise _lost_error(f"request {min(start, request_log.end) + 1}")
+        (self._table,) = tables  # a webhook has one table
+        self._stops = [int(stop, 16) for stop in stops]
         reading = Reading.of(codec.convert(self._table.options, Layout))
-        judged = compile_check(self._options["check"], self._secret)
-        door = Endpoint(self._path, reading, judged, self._options["max_body"], journal)
-        numbered = enumerate(self._before[start - journal.floor :], start + 1)
-        door.reopen(list(numbered))
-        self._before = []
-        self._door, self._place = door, self._where()
-        self._listeners.open(self._place, door)
+        check = compile_check(self._options.check, self._secret)
+        endpoint = Endpoint(self._path, reading, check, self._options.max_body, request_log)
+        numbered = enumerate(self._recovered[start - request_log.floor :], start + 1)
+        endpoint.reopen(list(numbered))
+        self._recovered = []
+        self._endpoint, self._address = endpoint, self._listen_address()
+        self._listeners.open(self._address, endpoint)
 
-    def _where(self) -> ListenAddress:
-        ssl = self._options["ssl"] or {}
-        certificate, key = (reveal(ssl[name], self._secret) if name in ssl else "" for name in ("certificate", "key"))
-        return ListenAddress(self._options["address"], self._options["port"], certificate, key)
+    def _listen_address(self) -> ListenAddress:
+        address, port, identity = self._options.address, self._options.port, self._options.ssl
+        if identity is None:
+            return ListenAddress(address, port)
+        certificate, key = (reveal(part, self._secret) for part in (identity.certificate, identity.key))
+        return ListenAddress(address, port, certificate, key)
 
     def end(self) -> Position:
-        return position(self._door.end() if self._door is not None else self._opened().end)
+        return position(self._endpoint.end() if self._endpoint is not None else self._open_log().end)
 
     def known(self) -> Position:
         return self.end()
@@ -158,33 +162,33 @@ class WebhookStream:
     def number(self, position: Position) -> int:
         return int(position or "0", 16)
 
-    def look(self) -> _All:
-        return _All()
+    def look(self) -> _AllSeen:
+        return _AllSeen()
 
     def receive(self, seconds: float) -> Sequence[Event]:
-        door = self._door
-        assert door is not None, "the stream has begun"
-        found = door.accepted(seconds, to=self._stops[0] if self._stops else None, most=_MOST_BYTES)
-        if not found:
-            self._check_door(door)
+        endpoint = self._endpoint
+        assert endpoint is not None, "receive comes after begin"
+        requests = endpoint.accepted(seconds, to=self._stops[0] if self._stops else None, most=_MOST_BYTES)
+        if not requests:
+            self._check_endpoint(endpoint)
             return []
-        last = found[-1][0]
+        last = requests[-1][0]
         if self._stops and last >= self._stops[0]:
             del self._stops[0]
-        rows = door.reading.rows([request for _, request in found], self._table.columns)
+        rows = endpoint.reading.rows([request for _, request in requests], self._table.columns)
         done = Transactions([position(last)], [last])
         return [RowsChanged(position(last), {self._table.id: [TableRows(rows)]}, done)]
 
-    def _check_door(self, door: Endpoint) -> None:
-        """Raise what ended the door, once all that went through it was handed on."""
-        if isinstance(door.failure, FencedRequestLogError):
-            raise _fenced()
-        if door.failure is not None:
-            raise _unwritten(door.failure) from door.failure
+    def _check_endpoint(self, endpoint: Endpoint) -> None:
+        """Raise the error that closed the endpoint, after all its requests were handed on."""
+        if isinstance(endpoint.failure, FencedRequestLogError):
+            raise _fenced_error()
+        if endpoint.failure is not None:
+            raise _write_error(endpoint.failure) from endpoint.failure
 
     def confirm(self, position: Position) -> None:
-        if self._door is not None:
-            self._door.forget(int(position, 16))
+        if self._endpoint is not None:
+            self._endpoint.forget(int(position, 16))
 
     def looked_since(self, moment: float) -> bool:
         return True
@@ -196,75 +200,75 @@ class WebhookStream:
         return _UNBOUNDED
 
     def chunk(self, table: CapturedTable) -> ChunkRead:
-        raise NotImplementedError("rows that are pushed are in the log alone")
+        raise NotImplementedError("pushed rows are only in the log")
 
     def flush(self) -> None:
-        """Do nothing: what was answered is durable."""
+        """Do nothing: answered requests are durable."""
 
     def complete(self, table: CapturedTable, rows: TableRows, ids: Sequence[Any]) -> tuple[TableRows, Position | None]:
         return rows, None
 
     def renew(self) -> None:
-        """Have the journal go on with all that is left."""
+        """Repair the request log so that it continues with the remaining requests."""
         try:
             repair(self._folder)
         except FencedRequestLogError:
-            raise _fenced() from None
+            raise _fenced_error() from None
         except OSError as error:
-            raise _unwritten(error) from error
+            raise _write_error(error) from error
 
     def shut(self) -> None:
-        """Take no more requests; those that were answered are received still."""
-        if self._door is not None:
-            self._door.close()
+        """Stop accepting requests; answered requests are still received."""
+        if self._endpoint is not None:
+            self._endpoint.close()
 
     def close(self) -> None:
-        """Take no more requests; those that were answered are in the journal."""
-        if self._door is not None and self._place is not None:
-            self._door.close()
-            self._listeners.leave(self._place, self._door)
+        """Stop accepting requests; answered requests are in the request log."""
+        if self._endpoint is not None and self._address is not None:
+            self._endpoint.close()
+            self._listeners.leave(self._address, self._endpoint)
         else:
-            if self._journal is not None:
-                self._journal.close()
-            self._listeners.keep(self._options["address"], self._options["port"], self._path)
-        if self._own:
+            if self._request_log is not None:
+                self._request_log.close()
+            self._listeners.keep(self._options.address, self._options.port, self._path)
+        if self._owns_ports:
             self._listeners.close()
 
 
-def _fenced() -> SinkqlError:
+def _fenced_error() -> SinkqlError:
     return SinkqlError(
         "SQ4485",
-        "another process has begun to take requests for the source",
-        hint="Nothing is to be done: it goes on, or this process does once it has ended.",
+        "another process now accepts the requests of the source",
+        hint="Do nothing: the other process continues, or this one does when it has ended.",
     )
 
 
-def _unwritten(error: Exception) -> SinkqlError:
+def _write_error(error: Exception) -> SinkqlError:
     return SinkqlError(
         "SQ4484",
-        "requests cannot be written down, and none are taken",
+        "could not write requests to disk; new requests are refused",
         detail=f"{error.__class__.__name__}: {error}",
-        hint="See whether the disk of the catalog's folder is full. Requests are taken again once it is not.",
+        hint="Check whether the disk of the catalog's folder is full. Once it has space, requests are accepted again.",
     )
 
 
-def _lost(detail: str) -> SinkqlError:
+def _lost_error(missing: str) -> SinkqlError:
     return SinkqlError(
         "SQ4483",
-        "requests that were accepted may be lost: those that were not in the log yet",
-        detail=f"{detail} is not in the source's journal here",
-        hint="Run SinkQL where they were accepted, or put the catalog's folder back as it was. If that cannot be, run "
-        "ALTER SOURCE … SKIP: sinks go on with the requests that are there.",
+        "accepted requests that were not in the log yet may be lost",
+        detail=f"The source's request log on this host lacks {missing}.",
+        hint="Run SinkQL on the host that accepted them, or restore the catalog's folder. If neither is possible, run "
+        "ALTER SOURCE … SKIP: sinks continue with the remaining requests.",
     )
 
 
 def open_stream(source: CapturedSource, secret: Reveal) -> WebhookStream:
-    """Return a stream that takes no requests yet, and will listen by itself."""
-    return WebhookStream(source, secret, WebhookServers(), own=True)
+    """Return a stream that does not accept requests yet, with separate ports."""
+    return WebhookStream(source, secret, WebhookServers(), owns_ports=True)
 
 
 @contextmanager
 def listening() -> Iterator[OpenStream]:
-    """Give what opens streams that share ports."""
+    """Yield a function that opens streams with shared ports."""
     with WebhookServers() as listeners:
         yield lambda source, secret: WebhookStream(source, secret, listeners)

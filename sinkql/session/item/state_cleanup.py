@@ -16,7 +16,7 @@ from sinkql.capture.log import source_folder
 from sinkql.capture.object_log_store import open_log_directory
 from sinkql.catalog.catalog import Catalog
 from sinkql.connector_api.cdc import captured_source, log_connection
-from sinkql.connectors.view.log import pins_part
+from sinkql.connectors.view.log import position_path
 from sinkql.errors import Notice, SinkqlError
 from sinkql.lowering.job import lower, lower_connection
 from sinkql.lowering.materialized_view import view_jobs
@@ -122,7 +122,7 @@ def _reader_positions(catalog: Catalog, sink_id: str) -> Iterator[tuple[physical
     for name in view_jobs(catalog.plans):
         with suppress(SinkqlError):
             view = lower(name, catalog.plans)
-            yield view.state, pins_part(view.sink_id, sink_id)
+            yield view.state, position_path(view.sink_id, sink_id)
 
 
 def delete_states(locations: Sequence[Mapping[str, Any]], catalog: Catalog) -> list[Notice]:

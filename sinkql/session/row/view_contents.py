@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sinkql import logical, physical
 from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.overlay import OverlayCatalog
-from sinkql.connectors.view.log import Entry, ViewLog, kept_log, log_expired
+from sinkql.connectors.view.log import Entry, ViewLog, expired_log_error, view_log
 from sinkql.errors import Notice
 from sinkql.lowering.job import lower
 from sinkql.lowering.materialized_view import inputs_of, view_id, view_reads
@@ -52,13 +52,13 @@ class ViewContents:
         reader = f"query-{uuid.uuid4().hex}"
         try:
             while (newest := self.ready(plan)) is not None:
-                self.log.pin(reader, newest[0], passing=True)
+                self.log.set_position(reader, newest[0], passing=True)
                 if self.log.entry(newest[0]) is not None:
                     yield (*newest, reader)
                     return
             yield None
         finally:
-            self.log.pins.forget(reader)
+            self.log.positions.forget(reader)
 
     def rows(self, entry: Entry) -> Iterator[pa.Table]:
         """Yield the rows at an entry with `$diff`, in small batches."""
@@ -73,8 +73,8 @@ class ViewContents:
 
         schema = schema_of(self.columns)
         for runs in entry.contents.values():
-            self.log.bring(runs)
-            changes = read_runs(self.log.stored(runs), schema)
+            self.log.fetch_runs(runs)
+            changes = read_runs(self.log.stored_runs(runs), schema)
             for part in consolidated_parts(in_batches(changes), schema, self.log.spill):
                 yield from in_batches(check_present(consolidate(part), self.view.name))
 
@@ -82,9 +82,9 @@ class ViewContents:
         """Yield the changes of an entry with `$diff`, in small batches."""
         from sinkql.connectors.view.rows import in_batches, read_runs, schema_of
 
-        self.log.bring(entry.runs)
+        self.log.fetch_runs(entry.runs)
         for run in entry.runs:
-            yield from in_batches(read_runs(self.log.stored([run]), schema_of(self.columns)))
+            yield from in_batches(read_runs(self.log.stored_runs([run]), schema_of(self.columns)))
 
 
 def view_contents(name: str, catalog: Catalog) -> ViewContents | None:
@@ -94,7 +94,7 @@ def view_contents(name: str, catalog: Catalog) -> ViewContents | None:
     if not isinstance(item, logical.View) or id_ is None:
         return None
     state, access = lower(name, catalog.plans).state, CatalogAccess(catalog)
-    return ViewContents(item, kept_log(id_, catalog.database.folder, state, access.job_store), id_)
+    return ViewContents(item, view_log(id_, catalog.database.folder, state, access.job_store), id_)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class ViewSnapshot:
         try:
             yield from map(expand, contents.rows(entry))
         except FileNotFoundError:
-            raise log_expired(name, hint="Run the query again.") from None
+            raise expired_log_error(name, hint="Run the query again.") from None
 
     def notices(self) -> list[Notice]:
         """Return a notice with the time of each view's rows."""

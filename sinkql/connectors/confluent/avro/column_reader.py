@@ -164,7 +164,7 @@ class ValueByValue(Node):
 def node_of(schema: Schema, names: Mapping[str, Schema]) -> Node:
     """Return the reader of a schema that fastavro has parsed; `names` has its named types."""
     column = column_of_schema(schema, names)
-    return _value_by_value(column) if column.told == JSON else _node(schema, names)
+    return _value_by_value(column) if column.type == JSON else _node(schema, names)
 
 
 def _node(schema: Schema, names: Mapping[str, Schema]) -> Node:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sinkql import logical
 from sinkql.connectors.confluent.avro.resolution import Parsed, is_duration
-from sinkql.decode.arrow_values import inferred
+from sinkql.decode.arrow_values import inferred_type
 from sinkql.decode.avro_schema import column_of_schema
 from sinkql.logical.type import parse_type
 
@@ -16,8 +16,8 @@ def columns_of(parsed: Parsed) -> tuple[logical.Column, ...]:
         if field["name"].startswith("$"):
             raise ValueError(f'it has a field "{field["name"]}", but names with $ are reserved')
         schema = field["type"]
-        arrow = column_of_schema(schema, parsed.names).told
-        type_ = "interval" if is_duration(schema, parsed) else inferred(arrow)
+        arrow = column_of_schema(schema, parsed.names).type
+        type_ = "interval" if is_duration(schema, parsed) else inferred_type(arrow)
         nullable = schema == "null" or (isinstance(schema, list) and "null" in schema)
         columns.append(logical.Column(field["name"], parse_type(type_), nullable))
     if not columns:

@@ -20,7 +20,7 @@ from sinkql import physical
 from sinkql.connector_api.types import arrow_type
 from sinkql.connectors.confluent.avro.column_reader import JSON, Node, Schema, node_of
 from sinkql.connectors.confluent.avro.cursor import Cursor, Rows
-from sinkql.decode.arrow_values import column_of, inferred, json_text, readable
+from sinkql.decode.arrow_values import column_of, inferred_type, is_readable, json_text
 from sinkql.decode.avro_schema import ZONED, column_of_schema
 from sinkql.decode.text_column import Failures
 from sinkql.logical.numeric_type import FLOATS, SIGNED
@@ -190,9 +190,9 @@ def _column(schema: Schema, writer: Parsed, column: physical.Column, conversion:
     if declared == "jsonb" and arrow != JSON and not pa.types.is_nested(arrow):
         return _json_texts
     interval = declared == "interval" and is_duration(schema, writer)
-    promoted = declared in FLOATS and inferred(arrow) in SIGNED
-    if not (declared == "jsonb" or interval or promoted or readable(arrow, declared)):
-        raise SchemaMismatchError(f'its field for column "{column.name}" is {inferred(arrow)}, not {declared}')
+    promoted = declared in FLOATS and inferred_type(arrow) in SIGNED
+    if not (declared == "jsonb" or interval or promoted or is_readable(arrow, declared)):
+        raise SchemaMismatchError(f'its field for column "{column.name}" is {inferred_type(arrow)}, not {declared}')
     return conversion.make
 
 
@@ -227,7 +227,7 @@ class _Conversion:
 
 def _conform(written: Schema, writer: Parsed, wanted: Schema, reader: Parsed) -> _Conversion:
     one, other = writer.follow(written), reader.follow(wanted)
-    arrow = column_of_schema(written, writer.names).told
+    arrow = column_of_schema(written, writer.names).type
     if arrow == JSON:
         return _Conversion(None, arrow)
     if _is_record(one) and _is_record(other):
@@ -255,7 +255,7 @@ def _conform_record(one: Schema, writer: Parsed, other: Schema, reader: Parsed) 
         if name is None:
             nullable = isinstance(entry["type"], list) and "null" in entry["type"]
             constant = _constant(entry, reader, entry["name"], nullable=nullable)
-            arrow = column_of_schema(entry["type"], reader.names).told
+            arrow = column_of_schema(entry["type"], reader.names).type
             parts.append((entry["name"], -1, _Conversion(None, arrow), constant))
         else:
             index = names.index(name)

@@ -1,13 +1,12 @@
-"""Commits: exactly once, by whoever claimed the table last.
+"""Commits to a table: exactly once, by the sink run that claimed it last.
 
-* `checkpoint`: what a snapshot says of its sink, and finding the one that holds.
-* `manifest_cache`: what is known of a table's manifests from one commit to the next.
-* `snapshot`: files → manifests, requirements and updates.
-* `committer`: what others did meanwhile, and whether a sink may go on.
-* `proposal`: a claim of the table, a batch, or a compaction.
-* `table_facts`: does the catalog answer, and what is in the target table of a sink that is created or goes on.
-* `committer`: a proposal → a known outcome, through lost replies and conflicts.
-* `maintenance`: old snapshots go, with the files that only they reach.
-* `maintenance`: so do files that killed and failed attempts left.
-* `drop_table`, `drop_table`: what a table keeps for a sink that is dropped; the table itself, where it is empty.
+* `table_facts`: Checks the target table before a sink is created or altered, and reads its current rows.
+* `checkpoint`: Stores a sink's checkpoint in snapshot summaries and table properties, and finds the valid one.
+* `lineage`: Finds out whether main still contains a commit whose snapshot has expired.
+* `proposal`: The proposals: a claim of the table, a batch, a compaction, and the publication of a branch.
+* `committer`: Posts a proposal until its outcome is known, and checks whether other commits allow a retry.
+* `snapshot`: Writes the manifests of a snapshot, and builds the requirements and updates to post.
+* `manifest_cache`: Caches the contents of a table's manifests between commits.
+* `maintenance`: Expires old snapshots, and deletes the files that only they reach and orphan files.
+* `drop_table`: Drops the empty table of a dropped sink, or removes the sink's tag from it.
 """

@@ -1,7 +1,8 @@
-"""A sink's marker ↔ the summary of a snapshot and a property of the table; finding the one that holds.
+"""Store a sink's checkpoint in a snapshot's summary and a table property, and find the valid one.
 
-Other programs copy summaries and properties, so a marker is sealed: it names the snapshot that it was written with, and
-has a digest over all that it says. One in another snapshot, or with other words, is a stranger's and does not count.
+Other programs copy summaries and properties, so a checkpoint is sealed. The seal names the snapshot that carries the
+checkpoint, and is a digest over all its values. A checkpoint in another snapshot, or with changed values, does not
+count.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Whose a table is: the epoch and the claim of the marker that holds, and the commit that it is of."""
+    """The owner of a table: the epoch, claim and commit of its valid checkpoint."""
 
     epoch: int
     claim: str
@@ -40,10 +41,10 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class StoredCheckpoint:
-    """A marker as a table keeps it.
+    """A checkpoint as a table stores it.
 
-    `timestamp` is the last `_mz_timestamp` written (ms, 0 if none); `snapshot` and `sequence` are those of the
-    snapshot that carries it, which may have expired.
+    `timestamp` is the last `_mz_timestamp` written (ms, 0 if none). `snapshot` and `sequence` belong to the snapshot
+    that carries the checkpoint, which may have expired.
     """
 
     marker: Checkpoint
@@ -53,80 +54,81 @@ class StoredCheckpoint:
 
 
 def property_name(sink: str) -> str:
-    """Return the table property that repeats the sink's last marker."""
+    """Return the table property that repeats the sink's last checkpoint."""
     return f"sinkql.{sink}.last"
 
 
 def first_epoch_property(sink: str, epoch: int) -> dict[str, str]:
-    """Return the property of the table that says with which epoch a sink began to write to it."""
+    """Return the table property with the epoch in which a sink began to write to the table."""
     return {f"sinkql.{sink}.first": str(epoch)}
 
 
-def consistency(marker: Checkpoint) -> dict[str, str]:
-    """Return the property of the table that says whether its rows are those of one moment of the sink's sources."""
-    if marker.consistent is None:
+def consistency(checkpoint: Checkpoint) -> dict[str, str]:
+    """Return the table property that says whether all rows belong to one moment of the sink's sources."""
+    if checkpoint.consistent is None:
         return {}
-    return {f"sinkql.{marker.sink}.consistent": str(marker.consistent).lower()}
+    return {f"sinkql.{checkpoint.sink}.consistent": str(checkpoint.consistent).lower()}
 
 
 def first_epoch(table: Table, sink: str) -> int | None:
-    """Return the epoch with which a sink began to write to the table, if it says so."""
-    found = table.properties.get(f"sinkql.{sink}.first", "")
-    return int(found) if found.isdecimal() else None
+    """Return the epoch in which a sink began to write to the table; None if no property says it."""
+    epoch = table.properties.get(f"sinkql.{sink}.first", "")
+    return int(epoch) if epoch.isdecimal() else None
 
 
 def encode(
-    table: Table, marker: Checkpoint, *, timestamp: int, attempt: str, compaction: str | None = None
+    table: Table, checkpoint: Checkpoint, *, timestamp: int, attempt: str, compaction: str | None = None
 ) -> dict[str, str]:
-    """Return the marker as summary properties; long offsets go into a file of the table's metadata folder.
+    """Return the checkpoint as summary properties; write long offsets to a file in the metadata folder.
 
-    A compaction repeats the marker and its commit, and has an id of its own.
+    A compaction repeats the checkpoint and its commit, and adds an id for itself.
     """
-    offsets = _offsets(marker)
+    offsets = _encode_offsets(checkpoint)
     if len(offsets) > _INLINE_LIMIT:
-        name = f"{PREFIX}{marker.sink}-{marker.epoch}-{attempt}-offsets{SUFFIX}"
+        name = f"{PREFIX}{checkpoint.sink}-{checkpoint.epoch}-{attempt}-offsets{SUFFIX}"
         write_once(table, metadata_path(table, name), offsets.encode())
         offsets = json.dumps({"file": name, "sha256": hashlib.sha256(offsets.encode()).hexdigest()})
     values = {
-        "sink": marker.sink,
-        "epoch": str(marker.epoch),
-        "claim": marker.claim,
-        "commit": marker.commit,
+        "sink": checkpoint.sink,
+        "epoch": str(checkpoint.epoch),
+        "claim": checkpoint.claim,
+        "commit": checkpoint.commit,
         "offsets": offsets,
-        "plan": marker.plan,
-        "index": marker.index,
-        "state": marker.state,
+        "plan": checkpoint.plan,
+        "index": checkpoint.index,
+        "state": checkpoint.state,
         "timestamp": str(timestamp) if timestamp else None,
         "compaction": compaction,
-        "replayed": marker.replayed,
-        "consistent": None if marker.consistent is None else str(marker.consistent).lower(),
-        "tick": None if marker.tick is None else str(marker.tick),
+        "replayed": checkpoint.replayed,
+        "consistent": None if checkpoint.consistent is None else str(checkpoint.consistent).lower(),
+        "tick": None if checkpoint.tick is None else str(checkpoint.tick),
     }
     return {f"sinkql.{name}": value for name, value in values.items() if value is not None}
 
 
-def offsets_again(table: Table, marker: Checkpoint) -> tuple[str, bytes] | None:
-    """Return name and bytes of the file in which the table has the offsets of its newest marker, if they are in one."""
+def offsets_again(table: Table, checkpoint: Checkpoint) -> tuple[str, bytes] | None:
+    """Return name and bytes of the file with the offsets of the table's newest checkpoint, if in a file."""
     newest = next(
-        (found for each in ancestry(table) if (found := own_checkpoint(each, marker.sink))), _noted(table, marker.sink)
+        (values for snapshot in ancestry(table) if (values := own_checkpoint(snapshot, checkpoint.sink))),
+        _read_property(table, checkpoint.sink),
     )
-    told, offsets = json.loads((newest or {}).get("offsets", "{}")), _offsets(marker).encode()
-    same = told.get("sha256") == hashlib.sha256(offsets).hexdigest()
-    return (told["file"], offsets) if same else None
+    stored, offsets = json.loads((newest or {}).get("offsets", "{}")), _encode_offsets(checkpoint).encode()
+    same = stored.get("sha256") == hashlib.sha256(offsets).hexdigest()
+    return (stored["file"], offsets) if same else None
 
 
-def _offsets(marker: Checkpoint) -> str:
-    return json.dumps({"start": marker.start, "end": marker.end}, separators=(",", ":"), sort_keys=True)
+def _encode_offsets(checkpoint: Checkpoint) -> str:
+    return json.dumps({"start": checkpoint.start, "end": checkpoint.end}, separators=(",", ":"), sort_keys=True)
 
 
 def seal(encoded: Mapping[str, str], *, snapshot: int) -> dict[str, str]:
-    """Return the summary properties of the snapshot that the marker is committed with."""
+    """Return the summary properties of the snapshot that carries the checkpoint."""
     values = {**_unprefixed(encoded), "snapshot": str(snapshot)}
     return {**encoded, "sinkql.snapshot": str(snapshot), "sinkql.seal": _seal(values)}
 
 
 def as_property(encoded: Mapping[str, str], *, snapshot: int, sequence: int, parent: int | None) -> str:
-    """Return the value of the property that goes with `encoded` in the same commit, on top of the snapshot `parent`."""
+    """Return the property value that goes with `encoded` in a commit on top of the snapshot `parent`."""
     values: dict[str, Any] = {**_unprefixed(encoded), "snapshot": str(snapshot), "sequence": sequence}
     if parent is not None:
         values["parent"] = str(parent)
@@ -138,59 +140,59 @@ def _unprefixed(encoded: Mapping[str, str]) -> dict[str, str]:
 
 
 def _seal(values: Mapping[str, Any]) -> str:
-    said = {name: value for name, value in values.items() if name != "seal"}
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:32]
+    sealed = {name: value for name, value in values.items() if name != "seal"}
+    return hashlib.sha256(json.dumps(sealed, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def find(table: Table, sink: str) -> StoredCheckpoint | None:
-    """Return the marker that holds: the newest on the ancestry of main, else, that having expired, the property's.
+    """Return the valid checkpoint: the newest on main, or the property's if that snapshot has expired.
 
-    Raises what `standing` does, and SQ3502 where the offsets' file is gone or changed.
+    Raises as `standing` does, and SQ3502 if the offsets file is missing or changed.
     """
-    found = _holding(table, sink)
-    return _decode(table, found.values, found.snapshot, found.sequence) if found is not None else None
+    holding = _find_holding(table, sink)
+    return _decode(table, holding.values, holding.snapshot, holding.sequence) if holding is not None else None
 
 
 def standing(table: Table, sink: str) -> Standing | None:
-    """Return what the marker that holds says of who has the table; no file is read for it.
+    """Return who owns the table by its valid checkpoint, without reading a file.
 
-    Raises SQ3501 where the property or another snapshot is ahead of the ancestry (the table was rolled back), SQ3508
-    where nothing but strangers' copies of markers is left.
+    Raises SQ3501 if the property or another snapshot is ahead of main, that is, the table was rolled back. Raises
+    SQ3508 if only checkpoints that other programs copied are left.
     """
-    found = _holding(table, sink)
-    if found is None:
+    holding = _find_holding(table, sink)
+    if holding is None:
         return None
-    values = found.values
+    values = holding.values
     return Standing(int(values["epoch"]), values["claim"], values["commit"])
 
 
 @dataclass(frozen=True, slots=True)
 class _Holding:
-    """The values of the marker that holds, and the snapshot that carries it, or did."""
+    """The values of the valid checkpoint, and the snapshot that carries or carried it."""
 
     values: Mapping[str, Any]
     snapshot: int
     sequence: int
 
 
-def _holding(table: Table, sink: str) -> _Holding | None:
-    noted = _noted(table, sink)
+def _find_holding(table: Table, sink: str) -> _Holding | None:
+    stored = _read_property(table, sink)
     line: list[Snapshot] = []
-    copied = noted is None and property_name(sink) in table.properties
+    copied = stored is None and property_name(sink) in table.properties
     for snapshot in ancestry(table):
         line.append(snapshot)
         values = own_checkpoint(snapshot, sink)
         if values is None:
-            copied |= _says(snapshot, "sink") == sink
+            copied |= _summary_value(snapshot, "sink") == sink
             continue
         sequence = snapshot.sequence_number or 0
-        if _ahead(noted, snapshot) or _left(table, sink, sequence):
+        if _is_ahead(stored, snapshot) or _has_left(table, sink, sequence):
             raise rolled_back(table, sink)
         return _Holding(values, snapshot.snapshot_id, sequence)
-    last = _last(table, sink, noted)
+    last = _last_commit(table, sink, stored)
     if last is None:
         if copied:
-            raise _strange(table, sink)
+            raise _copied_checkpoint_error(table, sink)
         return None
     parent = last.values.get("parent")
     if has_left_main(
@@ -200,37 +202,40 @@ def _holding(table: Table, sink: str) -> _Holding | None:
     return last
 
 
-def _last(table: Table, sink: str, noted: Mapping[str, Any] | None) -> _Holding | None:
-    """Return the sink's last commit, none of which is in what is known of main: by the property, or by its tag."""
-    found = _Holding(noted, int(noted["snapshot"]), noted["sequence"]) if noted is not None else None
+def _last_commit(table: Table, sink: str, stored: Mapping[str, Any] | None) -> _Holding | None:
+    """Return the sink's last commit, by the property or a tagged snapshot, if main no longer shows one."""
+    last = _Holding(stored, int(stored["snapshot"]), stored["sequence"]) if stored is not None else None
     for snapshot in table.metadata.snapshots:
         values, sequence = own_checkpoint(snapshot, sink), snapshot.sequence_number or 0
-        if values is not None and (found is None or sequence > found.sequence):
-            found = _Holding(values, snapshot.snapshot_id, sequence)
-    return found
+        if values is not None and (last is None or sequence > last.sequence):
+            last = _Holding(values, snapshot.snapshot_id, sequence)
+    return last
 
 
-def _ahead(noted: Mapping[str, Any] | None, newest: Snapshot) -> bool:
-    """Tell whether the property is of a later commit than the sink's newest one on main: an older is a stale copy."""
-    if noted is None:
+def _is_ahead(stored: Mapping[str, Any] | None, newest: Snapshot) -> bool:
+    """Return whether the property belongs to a later commit than the sink's newest one on main.
+
+    An older property is a stale copy.
+    """
+    if stored is None:
         return False
     sequence = newest.sequence_number or 0
-    return bool(noted["sequence"] > sequence) or (
-        noted["sequence"] == sequence and noted["snapshot"] != str(newest.snapshot_id)
+    return bool(stored["sequence"] > sequence) or (
+        stored["sequence"] == sequence and stored["snapshot"] != str(newest.snapshot_id)
     )
 
 
-def _left(table: Table, sink: str, sequence: int) -> bool:
-    """Tell whether the sink has a commit after this sequence number that is not on main's ancestry."""
-    later = [each for each in table.metadata.snapshots if (each.sequence_number or 0) > sequence]
-    if not any(_says(each, "sink") == sink for each in later):
+def _has_left(table: Table, sink: str, sequence: int) -> bool:
+    """Return whether the sink has a commit after this sequence number that main does not contain."""
+    later = [snapshot for snapshot in table.metadata.snapshots if (snapshot.sequence_number or 0) > sequence]
+    if not any(_summary_value(snapshot, "sink") == sink for snapshot in later):
         return False
-    main = {each.snapshot_id for each in ancestry(table)}
-    return any(own_checkpoint(each, sink) is not None for each in later if each.snapshot_id not in main)
+    main = {snapshot.snapshot_id for snapshot in ancestry(table)}
+    return any(own_checkpoint(snapshot, sink) is not None for snapshot in later if snapshot.snapshot_id not in main)
 
 
 def ancestry(table: Table) -> Iterator[Snapshot]:
-    """Yield the snapshots of main from its head back, as far as they have not expired."""
+    """Yield the snapshots of main that have not expired, newest first."""
     snapshots = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
     current = table.metadata.current_snapshot_id
     while current is not None and current in snapshots:
@@ -239,51 +244,51 @@ def ancestry(table: Table) -> Iterator[Snapshot]:
 
 
 def own_checkpoint(snapshot: Snapshot, sink: str) -> dict[str, str] | None:
-    """Return the marker's values in a snapshot's summary, if it is one of this sink, and not a copy of one."""
-    return _sealed_in(snapshot) if _says(snapshot, "sink") == sink else None
+    """Return the checkpoint's values in a snapshot that this sink made; None for copies and other writers."""
+    return _sealed_values(snapshot) if _summary_value(snapshot, "sink") == sink else None
 
 
 def writer_of(snapshot: Snapshot) -> str | None:
-    """Return the sink that made a snapshot; None for other programs, whatever their summaries copy."""
-    return (_sealed_in(snapshot) or {}).get("sink")
+    """Return the sink that made a snapshot; None for other programs, even if they copied its summary."""
+    return (_sealed_values(snapshot) or {}).get("sink")
 
 
-def _sealed_in(snapshot: Snapshot) -> dict[str, str] | None:
-    found = {name: value for name in (*_FIELDS, "snapshot") if (value := _says(snapshot, name)) is not None}
-    if found.get("snapshot") != str(snapshot.snapshot_id) or _says(snapshot, "seal") != _seal(found):
+def _sealed_values(snapshot: Snapshot) -> dict[str, str] | None:
+    values = {name: value for name in (*_FIELDS, "snapshot") if (value := _summary_value(snapshot, name)) is not None}
+    if values.get("snapshot") != str(snapshot.snapshot_id) or _summary_value(snapshot, "seal") != _seal(values):
         return None
-    return found
+    return values
 
 
-def _says(snapshot: Snapshot, name: str) -> str | None:
+def _summary_value(snapshot: Snapshot, name: str) -> str | None:
     return snapshot.summary.get(f"sinkql.{name}") if snapshot.summary else None
 
 
 def commit_succeeded(table: Table, sink: str, field: Literal["claim", "commit", "compaction"], value: str) -> bool:
-    """Tell whether main has a marker of the sink with this claim, commit or compaction.
+    """Return whether main has a checkpoint of the sink with this claim, commit or compaction.
 
     Claims and compactions repeat the commit before them.
     """
-    noted = _noted(table, sink)
-    if noted is not None and noted.get(field) == value:
+    stored = _read_property(table, sink)
+    if stored is not None and stored.get(field) == value:
         return True
     return any((own_checkpoint(snapshot, sink) or {}).get(field) == value for snapshot in ancestry(table))
 
 
 def written_by(table: Table, sink: str, commit: str) -> StoredCheckpoint | None:
-    """Return the marker in the snapshot that a commit of the sink made; None where only the property is left of it."""
-    found = None
+    """Return the checkpoint of the snapshot that a commit made; None if only the property remains."""
+    match = None
     for snapshot in ancestry(table):
         values = own_checkpoint(snapshot, sink)
         if values is not None and values.get("commit") == commit:
-            found = snapshot, values  # the oldest: claims and compactions after it repeat its commit
+            match = snapshot, values  # the oldest: claims and compactions after it repeat its commit
         elif values is not None:
             break
-    return _decode(table, found[1], found[0].snapshot_id, found[0].sequence_number or 0) if found else None
+    return _decode(table, match[1], match[0].snapshot_id, match[0].sequence_number or 0) if match else None
 
 
 def compacted(table: Table, sink: str, compaction: str) -> StoredCheckpoint | None:
-    """Return the marker in the snapshot that a compaction of the sink made; None where it has expired."""
+    """Return the checkpoint of the snapshot that a compaction made; None if it has expired."""
     for snapshot in ancestry(table):
         values = own_checkpoint(snapshot, sink)
         if values is not None and values.get("compaction") == compaction:
@@ -292,49 +297,49 @@ def compacted(table: Table, sink: str, compaction: str) -> StoredCheckpoint | No
 
 
 def offsets_file(snapshot: Snapshot) -> str | None:
-    """Return the name of the file that holds a snapshot's offsets, if they are not in its summary."""
-    text = (_sealed_in(snapshot) or {}).get("offsets")
+    """Return the name of the file with a snapshot's offsets; None if its summary holds them."""
+    text = (_sealed_values(snapshot) or {}).get("offsets")
     name = json.loads(text).get("file") if text else None
     return name if isinstance(name, str) else None
 
 
 def rolled_back(table: Table, sink: str) -> SinkqlError:
-    """Return the error for a table whose main, or the sink's branch, no longer has what this sink committed."""
+    """Return the error for a table whose main, or the sink's branch, lost a commit of this sink."""
     return UnfitTableError(
         "SQ3501",
-        f'table "{qualified_name(*table.name())}" was rolled back: the last commit of this sink is no longer in it',
+        f'table "{qualified_name(*table.name())}" was rolled back: it no longer has the last commit of this sink',
         detail=f"The property {property_name(sink)} names a commit that is not an ancestor of {called(table)}.",
         hint="Roll the table forward again, or DROP SINK and CREATE SINK on a new table.",
     )
 
 
-def _strange(table: Table, sink: str) -> SinkqlError:
+def _copied_checkpoint_error(table: Table, sink: str) -> SinkqlError:
     return SinkqlError(
         "SQ3508",
-        f'table "{qualified_name(*table.name())}" has a marker of this sink that another program copied or changed',
-        detail=f"Of the sink's own commits no snapshot is left, and the property {property_name(sink)} is not as the "
-        "sink wrote it: how far it is cannot be told.",
-        hint="Put the property back as it was, or DROP SINK and CREATE SINK on a new table; let other programs leave "
-        "properties whose names begin with sinkql. out of their commits.",
+        f'table "{qualified_name(*table.name())}" has a checkpoint of this sink that another program copied or changed',
+        detail="No snapshot of the sink's commits is left, and another program wrote or changed the property "
+        f"{property_name(sink)}. The sink's offsets are therefore unknown.",
+        hint="Restore the property, or DROP SINK and CREATE SINK on a new table. Configure other programs not to write "
+        "properties whose names begin with sinkql.",
     )
 
 
-def _noted(table: Table, sink: str) -> dict[str, Any] | None:
-    """Return the property's values if they are as the sink wrote them."""
+def _read_property(table: Table, sink: str) -> dict[str, Any] | None:
+    """Return the property's values if the sink wrote them."""
     try:
-        noted = json.loads(table.properties.get(property_name(sink), "null"))
+        values = json.loads(table.properties.get(property_name(sink), "null"))
     except json.JSONDecodeError:
-        return None  # a stranger's, as one without its seal
-    if not isinstance(noted, dict) or noted.get("sink") != sink or noted.get("seal") != _seal(noted):
+        return None  # another program wrote it, as if it had no seal
+    if not isinstance(values, dict) or values.get("sink") != sink or values.get("seal") != _seal(values):
         return None
-    return noted
+    return values
 
 
 def _decode(table: Table, values: Mapping[str, Any], snapshot: int, sequence: int) -> StoredCheckpoint:
     offsets = json.loads(values["offsets"])
     if "file" in offsets:
         offsets = _read_offsets(table, offsets["file"], offsets["sha256"])
-    marker = Checkpoint(
+    checkpoint = Checkpoint(
         sink=values["sink"],
         epoch=int(values["epoch"]),
         claim=values["claim"],
@@ -348,17 +353,17 @@ def _decode(table: Table, values: Mapping[str, Any], snapshot: int, sequence: in
         consistent=values["consistent"] == "true" if "consistent" in values else None,
         tick=int(values["tick"]) if "tick" in values else None,
     )
-    return StoredCheckpoint(marker, timestamp=int(values.get("timestamp", 0)), snapshot=snapshot, sequence=sequence)
+    return StoredCheckpoint(checkpoint, timestamp=int(values.get("timestamp", 0)), snapshot=snapshot, sequence=sequence)
 
 
 def _read_offsets(table: Table, name: str, digest: str) -> Any:
     data = read(table, metadata_path(table, name))
     if data is None or hashlib.sha256(data).hexdigest() != digest:
-        state = "is gone" if data is None else "was changed"
+        state = "is missing" if data is None else "was changed"
         raise SinkqlError(
             "SQ3502",
             f'the file "{name}" with the sink\'s offsets {state}',
             detail=f"It belongs in the metadata folder of table {'.'.join(table.name())}.",
-            hint="Restore the file; it must not be removed while the table is written to.",
+            hint="Restore the file. Do not remove it while the sink writes to the table.",
         )
     return json.loads(data)

@@ -1,6 +1,6 @@
-"""One proposal to commit, through lost replies, conflicts and an absent catalog, to a known outcome.
+"""Post a proposal until its outcome is known, and check whether other commits allow a retry.
 
-A table as it was and as it is → whether a sink may go on writing to it, and what others did meanwhile.
+The outcome becomes known even after lost replies, conflicts and while the catalog is unavailable.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Snapshot
 
 from sinkql.connector_api.stream import Checkpoint, StaleFilesError
-from sinkql.connectors.iceberg.commit import checkpoint as markers
+from sinkql.connectors.iceberg.commit import checkpoint as checkpoints
 from sinkql.connectors.iceberg.commit.snapshot import Prepared
 from sinkql.connectors.iceberg.file.manifest import manifests_of
 from sinkql.connectors.iceberg.storage import refused
@@ -31,64 +31,65 @@ _REFUSALS = 4
 
 
 class Proposal(Protocol):
-    """What is to be committed, whatever the table looks like by the time it gets there."""
+    """A change to commit, whatever state the table has by then."""
 
     def prepare(self, table: Table) -> Prepared:
-        """Write the snapshot's manifests on top of this load of the table; raises SinkqlError where it must not be."""
+        """Write the snapshot's manifests on top of this load of the table, or raise SinkqlError."""
 
-    def landed(self, table: Table) -> bool:
-        """Tell whether the table has this attempt's commit."""
+    def is_committed(self, table: Table) -> bool:
+        """Return whether the table has this attempt's commit."""
 
     def check(self, base: Table, now: Table) -> None:
-        """Raise where it may not be tried on `now`, having been made for `base`: for the first attempt they are one."""
+        """Raise if the proposal for `base` may not be tried on `now`; both are the same on the first attempt."""
 
     def stands(self, table: Table) -> None:
-        """Raise SQ5101 where it is in the table, and another run has claimed that since."""
+        """Raise SQ5101 if another run has claimed the table after this commit."""
 
 
 def commit_proposal(
     target: TargetTable, table: Table, proposal: Proposal, *, most_conflicts: int = _CONFLICTS
 ) -> Table:
-    """Commit the attempt exactly once, and return the table after it.
+    """Commit the proposal exactly once, and return the table after it.
 
-    After every exception, whatever its kind, the outcome is unknown: a reply may be lost, and a request that was
-    applied and sent again answers with a conflict. So the table is loaded and searched for this attempt. If it is not
-    there, the attempt is tried again at once on the fresh load: either that commits, and the first request, should it
-    come late, no longer finds the parent that it requires, or it fails and the next load shows the first.
+    After every exception, of any kind, the outcome is unknown. A reply may be lost, and a request that was applied and
+    sent again returns a conflict. So the table is loaded and searched for this attempt. If the attempt is missing, it
+    is retried immediately on the fresh load. Either the retry commits, and the first request no longer finds the parent
+    that it requires. Or the retry fails, and the next load shows the first request.
+
     Nothing that an attempt wrote is deleted here.
 
-    Each attempt, the first one too, is held against the table that it is made on: that may be a load in which an
-    earlier proposal was found, below the claim of another run. What is found so itself is the last that this run does.
+    Each attempt, including the first, is checked against the table that it is based on. That table may contain an
+    earlier proposal of this run below the claim of another run. A proposal found there is the last commit of this run.
     """
     proposal.check(table, table)
-    landed = False
+    committed = False
     try:
-        found = _land(target, table, proposal, most_conflicts=most_conflicts)
-        landed = True
+        after = _commit_until_known(target, table, proposal, most_conflicts=most_conflicts)
+        committed = True
     finally:
-        target.tags.done(landed=landed)
-    proposal.stands(found)
-    return found
+        target.tags.done(landed=committed)
+    proposal.stands(after)
+    return after
 
 
-def _land(target: TargetTable, table: Table, proposal: Proposal, *, most_conflicts: int) -> Table:
+def _commit_until_known(target: TargetTable, table: Table, proposal: Proposal, *, most_conflicts: int) -> Table:
     failures = conflicts = 0
     parents = set()
     while True:
         parents.add(table.metadata.current_snapshot_id)
         outcome = _try(target, table, proposal)
         now = outcome if isinstance(outcome, Table) else _load(target)
-        if isinstance(outcome, Table) or proposal.landed(now):
+        if isinstance(outcome, Table) or proposal.is_committed(now):
             target.tidy(table, now)
             target.check_branch(table, now)
             return now
         error = outcome
         proposal.check(table, now)
-        if isinstance(error, CommitFailedException) or _late(error, table, now):
+        if isinstance(error, CommitFailedException) or _is_only_late(error, table, now):
             conflicts += 1
             if conflicts >= most_conflicts:
                 over = now.metadata.current_snapshot_id not in parents
-                raise _crowded(target, error, over=over) from error
+                raise _crowded_error(target, error, over=over) from error
         else:
             failures += 1
             limit = _REFUSALS if isinstance(error, BadRequestError) or refused(error) else target.patience.tries
@@ -101,19 +102,19 @@ def _land(target: TargetTable, table: Table, proposal: Proposal, *, most_conflic
 
 
 def retries_exhausted(error: StaleFilesError | CrowdedError) -> bool:
-    """Tell whether no attempt can arrive any more, so that the files of all of them may go."""
+    """Return whether no attempt can still arrive, so that the files of all attempts may be deleted."""
     return isinstance(error, StaleFilesError) or error.over
 
 
 def _try(target: TargetTable, table: Table, proposal: Proposal) -> Table | Exception:
-    """Post the attempt once and return the table after it, or what went wrong; raises what stops it for good."""
+    """Post the attempt once and return the table after it, or the error; raise if no retry can help."""
     try:
         prepared = proposal.prepare(table)
         target.settle(prepared.files)
     except (SinkqlError, StaleFilesError):
         raise
     except Exception as error:
-        return error  # the parent's files may be gone with the table: the load will tell
+        return error  # the table may have been dropped with the parent's files: the next load shows it
     failpoint.point("commit-request")
     tag = (prepared.tag,) if prepared.tag is not None and target.tags.now else ()
     try:
@@ -126,10 +127,10 @@ def _try(target: TargetTable, table: Table, proposal: Proposal) -> Table | Excep
     return after
 
 
-def _late(error: Exception, table: Table, now: Table) -> bool:
-    """Tell whether an attempt was refused for the number of its snapshot, or for its row ids.
+def _is_only_late(error: Exception, table: Table, now: Table) -> bool:
+    """Return whether an attempt was refused only for its snapshot's number or its row ids.
 
-    A commit to another branch takes both, and moves nothing that the attempt requires.
+    A commit to another branch uses up both, but no condition of the attempt forbids it.
     """
     moved = table.metadata.next_sequence_number() != now.metadata.next_sequence_number()
     return moved and isinstance(error, BadRequestError | ValueError)
@@ -142,45 +143,46 @@ def _load(target: TargetTable) -> Table:
         raise target.gone() from error
 
 
-def _crowded(target: TargetTable, error: Exception, *, over: bool) -> CrowdedError:
+def _crowded_error(target: TargetTable, error: Exception, *, over: bool) -> CrowdedError:
     return CrowdedError(
         "SQ5203",
         f'table "{target.namespace}.{target.table}" changes faster than a commit can follow',
         detail=str(error),
-        hint="The sink tries again by itself. If it does not get through, slow the other writers down.",
+        hint="The sink retries automatically. If it keeps failing, reduce the commits of other programs.",
         over=over,
     )
 
 
 _ENTRIES = "entries-processed"
-"""What Iceberg says of a rewrite of manifests, and of nothing else."""
+"""The summary key that only a rewrite of manifests has."""
 
 
 def check_still_ours(
     table: Table, mine: Checkpoint, expected: Expected, schema: Schema | None = None
-) -> markers.StoredCheckpoint:
-    """Return the marker if `held` and `fits` pass; raises what they do, and SQ3502."""
+) -> checkpoints.StoredCheckpoint:
+    """Return the valid checkpoint after the checks of `held` and `fits`; raises as they do, and SQ3502."""
     held(table, mine)
     fits(table, mine, expected, schema)
-    kept = markers.find(table, mine.sink)
-    assert kept is not None
-    return kept
+    stored = checkpoints.find(table, mine.sink)
+    if stored is None:
+        raise checkpoints.rolled_back(table, mine.sink)
+    return stored
 
 
-def held(table: Table, mine: Checkpoint) -> markers.Standing:
-    """Return who has the table if that is still this claim; raises SQ5101 (fenced), SQ3501."""
-    found = markers.standing(table, mine.sink)
-    if found is None or found.epoch < mine.epoch:
-        raise markers.rolled_back(table, mine.sink)
-    if found.claim != mine.claim:
-        raise fenced(table, f"Epoch {found.epoch} has claimed the table; this is epoch {mine.epoch}.")
-    return found
+def held(table: Table, mine: Checkpoint) -> checkpoints.Standing:
+    """Return the owner of the table if this claim still owns it; raise SQ5101 (fenced) or SQ3501."""
+    owner = checkpoints.standing(table, mine.sink)
+    if owner is None or owner.epoch < mine.epoch:
+        raise checkpoints.rolled_back(table, mine.sink)
+    if owner.claim != mine.claim:
+        raise fenced(table, f"Epoch {owner.epoch} has claimed the table; this is epoch {mine.epoch}.")
+    return owner
 
 
 def fits(table: Table, mine: Checkpoint, expected: Expected, schema: Schema | None = None) -> None:
-    """Raise where the sink cannot write to the table as it is now: SQ5102 (fenced), SQ3504 and others of its shape.
+    """Raise SQ5102 (fenced), or SQ3504 and related codes, if the sink cannot write to the table now.
 
-    `schema` is the one that the table is about to get, if it gets another.
+    `schema` is the schema that the table will get with the commit, if it changes.
     """
     if expected.upsert:
         _refuse_other_sink(table, mine)
@@ -188,44 +190,44 @@ def fits(table: Table, mine: Checkpoint, expected: Expected, schema: Schema | No
 
 
 def same_table(base: Table, now: Table) -> None:
-    """Raise SQ3503 where the table was dropped and created again between two loads."""
+    """Raise SQ3503 if the table was dropped and created again between two loads."""
     if base.metadata.table_uuid != now.metadata.table_uuid:
         raise recreated(now)
 
 
 def recreated(table: Table) -> SinkqlError:
-    """Return the error for a table that is not the one that the sink has written to."""
+    """Return the error for a table that was created again after the sink wrote to it."""
     return DroppedTableError(
         "SQ3503",
         f'table "{qualified_name(*table.name())}" was dropped and created again since the sink wrote to it',
-        hint="Drop the sink and create it again, into a new table.",
+        hint="Drop the sink and create it again with a new table.",
     )
 
 
 def check_usable(base: Table, now: Table, *, upsert: bool) -> None:
-    """Raise RedoBatchError where files made for `base` are of no use on `now`."""
+    """Raise StaleFilesError if files written for `base` cannot be committed to `now`."""
     before, after = base.metadata, now.metadata
-    if before.default_spec_id != after.default_spec_id or _ids(base) != _ids(now):
+    if before.default_spec_id != after.default_spec_id or _field_ids(base) != _field_ids(now):
         raise StaleFilesError("the table's schema was replaced by one with other field ids")
     if not upsert:
         return
-    strangers = snapshots_since(now, before.current_snapshot_id)
-    if strangers is None or any(changes_rows(snapshot) for snapshot in strangers):
+    foreign = snapshots_since(now, before.current_snapshot_id)
+    if foreign is None or any(changes_rows(snapshot) for snapshot in foreign):
         raise StaleFilesError("another writer changed the table's rows")
 
 
 def snapshots_since(table: Table, snapshot_id: int | None) -> list[Snapshot] | None:
-    """Return main's snapshots after that one, newest first; None if it is no longer on its ancestry."""
-    found: list[Snapshot] = []
-    for snapshot in markers.ancestry(table):
+    """Return main's snapshots after the given one, newest first; None if main no longer has it."""
+    newer: list[Snapshot] = []
+    for snapshot in checkpoints.ancestry(table):
         if snapshot.snapshot_id == snapshot_id:
-            return found
-        found.append(snapshot)
+            return newer
+        newer.append(snapshot)
     return None
 
 
 def changes_rows(snapshot: Snapshot) -> bool:
-    """Tell whether a snapshot added or removed files: claims do not, and rewrites of manifests."""
+    """Return whether a snapshot added or removed files; claims and rewrites of manifests do not."""
     summary = snapshot.summary
     if summary is None:
         return True
@@ -234,43 +236,43 @@ def changes_rows(snapshot: Snapshot) -> bool:
         return True
     if summary.operation == Operation.REPLACE and summary.get(_ENTRIES) is not None:
         return False
-    return markers.writer_of(snapshot) is None
+    return checkpoints.writer_of(snapshot) is None
 
 
 def delete_manifests(table: Table) -> frozenset[str]:
-    """Return which manifests of delete files a table has; with another one, any row may be gone."""
+    """Return the manifests of a table's delete files; a further one may delete any row."""
     manifests = manifests_of(table, table.current_snapshot())
-    return frozenset(each.manifest_path for each in manifests if each.content == ManifestContent.DELETES)
+    return frozenset(manifest.manifest_path for manifest in manifests if manifest.content == ManifestContent.DELETES)
 
 
 def fenced(table: Table, detail: str) -> FencedError:
-    """Return the error for a sink whose table another run of it has taken."""
+    """Return the error for a sink whose table another run of it has claimed."""
     return FencedError(
         "SQ5101",
         f'another run has taken over table "{qualified_name(*table.name())}"',
         detail=detail,
-        hint="Nothing is lost: the other run continues from the last commit of this one.",
+        hint="Nothing is lost: the new run continues from the last commit of this run.",
     )
 
 
 def _refuse_other_sink(table: Table, mine: Checkpoint) -> None:
-    for snapshot in markers.ancestry(table):
-        other = markers.writer_of(snapshot)
+    for snapshot in checkpoints.ancestry(table):
+        other = checkpoints.writer_of(snapshot)
         if other == mine.sink:
             return
         if other is not None:
             raise FencedError(
                 "SQ5102",
-                f"another sink has committed to {_where(table)}, which is to have this sink's rows alone",
-                detail=f"The other sink has the id {other}.",
-                hint="Stop or drop the other sink, or give it another table; then start this one again.",
+                f"another sink has committed to {_table_text(table)}, which must contain only rows of this sink",
+                detail=f"The id of that sink is {other}.",
+                hint="Stop or drop that sink, or give it a different table. Then start this sink again.",
             )
 
 
-def _where(table: Table) -> str:
+def _table_text(table: Table) -> str:
     name = f'table "{qualified_name(*table.name())}"'
     return f"{called(table)} of {name}" if isinstance(table, BranchTable) else name
 
 
-def _ids(table: Table) -> dict[str, int]:
+def _field_ids(table: Table) -> dict[str, int]:
     return {field.name: field.field_id for field in table.schema().fields}

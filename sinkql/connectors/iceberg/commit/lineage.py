@@ -1,8 +1,9 @@
-"""A commit that was main's head once → whether main, of which snapshots have expired, has left it.
+"""Find out whether main still contains a commit whose snapshot has expired.
 
-Each snapshot says its parent and its sequence number, which the table gives once. Main's known snapshots lead down to
-one whose parent has expired. Where that is the commit's, or no number between the two was main's, or the commit's own
-files are in main, it is plain. Else older files of the table's metadata, as far as there are some, tell how main went.
+Each snapshot has a parent and a sequence number that is unique in the table. Main's remaining snapshots lead down to
+one whose parent has expired. The answer is clear in three cases: that parent is the commit, main used no number between
+the two, or main has files of the commit. Otherwise older metadata files of the table, if they exist, show the history
+of main.
 """
 
 from __future__ import annotations
@@ -18,58 +19,61 @@ from sinkql.connectors.iceberg.file.manifest import manifests_of
 from sinkql.connectors.iceberg.table.format_v3 import read_metadata
 
 _OLDER = 100
-"""Metadata files that are read at most; as many as a table keeps, if it does not say how many."""
+"""The most metadata files to read; the number that a table keeps by default."""
 _TRACED = 64
 
 
 @dataclass(frozen=True, slots=True)
 class AncestorCache:
-    """A commit: its snapshot, its sequence number, and its parent, None where that is not known."""
+    """A commit: its snapshot, sequence number and parent; the parent is None if it is unknown."""
 
     snapshot: int
     sequence: int
     parent: int | None
 
 
-def has_left_main(table: Table, line: list[Snapshot], passed: AncestorCache) -> bool:
-    """Tell whether main is not on top of a commit any more; `line` is main as far as known, without that commit."""
-    if not line or _sequence(line[-1]) <= passed.sequence:
+def has_left_main(table: Table, line: list[Snapshot], commit: AncestorCache) -> bool:
+    """Return whether main no longer contains a commit.
+
+    `line` holds main's remaining snapshots, which do not include the commit.
+    """
+    if not line or _sequence(line[-1]) <= commit.sequence:
         return True
     lowest = line[-1]
     below = lowest.parent_snapshot_id
-    if below == passed.snapshot:
+    if below == commit.snapshot:
         return False
-    known = {each.snapshot_id: each for each in table.metadata.snapshots}
-    if below is not None and below in _before(known, passed):
+    snapshots = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
+    if below is not None and below in _ancestors_of(snapshots, commit):
         return True
-    main = {each.snapshot_id for each in line}
-    elsewhere = {_sequence(each) for each in known.values() if each.snapshot_id not in main}
-    between = range(passed.sequence + 1, _sequence(lowest))
-    if elsewhere.issuperset(between) and (below is not None or passed.snapshot in known):
-        return True  # the parent would be the commit; None may be one that has expired, which some programs cut off
-    if _has_files_of(table, passed.snapshot):
+    main = {snapshot.snapshot_id for snapshot in line}
+    elsewhere = {_sequence(snapshot) for snapshot in snapshots.values() if snapshot.snapshot_id not in main}
+    between = range(commit.sequence + 1, _sequence(lowest))
+    if elsewhere.issuperset(between) and (below is not None or commit.snapshot in snapshots):
+        return True  # otherwise the parent would be the commit; some programs write None for an expired parent
+    if _has_files_of(table, commit.snapshot):
         return False
-    return _traced(_Main(table), passed, lowest.snapshot_id) or False
+    return _trace_left(_Main(table), commit, lowest.snapshot_id) or False
 
 
-def _before(known: dict[int, Snapshot], passed: AncestorCache) -> set[int]:
-    """Return the ids of what a commit was on top of, as far as they are known."""
-    found, current = set[int](), passed.parent
-    if passed.snapshot in known:
-        current = known[passed.snapshot].parent_snapshot_id
+def _ancestors_of(snapshots: dict[int, Snapshot], commit: AncestorCache) -> set[int]:
+    """Return the ids of a commit's known ancestors."""
+    ancestors, current = set[int](), commit.parent
+    if commit.snapshot in snapshots:
+        current = snapshots[commit.snapshot].parent_snapshot_id
     while current is not None:
-        found.add(current)
-        current = known[current].parent_snapshot_id if current in known else None
-    return found
+        ancestors.add(current)
+        current = snapshots[current].parent_snapshot_id if current in snapshots else None
+    return ancestors
 
 
 def _has_files_of(table: Table, snapshot: int) -> bool:
-    """Tell whether main has a manifest that a commit wrote."""
-    return any(each.added_snapshot_id == snapshot for each in manifests_of(table, table.current_snapshot()))
+    """Return whether main has a manifest that a commit wrote."""
+    return any(manifest.added_snapshot_id == snapshot for manifest in manifests_of(table, table.current_snapshot()))
 
 
 class _Main:
-    """A table with what it was before; equal to another load of it as it is now."""
+    """A table with its earlier states; equal to another load of the same state."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -82,26 +86,26 @@ class _Main:
         return hash(self._key)
 
     def before(self) -> Iterator[dict[int, tuple[int | None, int]]]:
-        """Yield parents and sequence numbers of the snapshots that older metadata has, the newest first."""
-        older = [each.metadata_file for each in self._table.metadata.metadata_log]
+        """Yield parents and sequence numbers of the snapshots in older metadata, newest first."""
+        older = [entry.metadata_file for entry in self._table.metadata.metadata_log]
         for path in reversed(older[-_OLDER:]):
-            told = read_metadata(self._table.io.new_input(path))
-            yield {each.snapshot_id: (each.parent_snapshot_id, _sequence(each)) for each in told.snapshots}
+            metadata = read_metadata(self._table.io.new_input(path))
+            yield {entry.snapshot_id: (entry.parent_snapshot_id, _sequence(entry)) for entry in metadata.snapshots}
 
 
 @lru_cache(maxsize=_TRACED)
-def _traced(main: _Main, passed: AncestorCache, lowest: int) -> bool | None:
-    """Tell by older metadata whether a snapshot of main's is not on top of a commit; None where it does not say."""
+def _trace_left(main: _Main, commit: AncestorCache, lowest: int) -> bool | None:
+    """Return by older metadata whether main's snapshot is not based on a commit; None if unknown."""
     current: int | None = lowest
     try:
-        for known in main.before():
-            while current in known and (parent := known[current][0]) is not None:
-                if parent == passed.snapshot:
+        for snapshots in main.before():
+            while current in snapshots and (parent := snapshots[current][0]) is not None:
+                if parent == commit.snapshot:
                     return False
-                if parent in known and known[parent][1] <= passed.sequence:
+                if parent in snapshots and snapshots[parent][1] <= commit.sequence:
                     return True
                 current = parent
-    except Exception:  # they go by and by, and some catalogs keep none
+    except Exception:  # old metadata files are deleted over time, and some catalogs keep none
         return None
     return None
 

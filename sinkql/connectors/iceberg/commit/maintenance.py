@@ -1,12 +1,13 @@
-"""Old snapshots of a sink's table → expired, with the files that only they reach. Nobody else deletes those.
+"""Expire old snapshots of a sink's table, and delete orphan files that killed and failed attempts of the sink left.
 
-A table's folder → without the files that killed and failed attempts of the sink left there, a little at a time.
+The files that only expired snapshots reach are deleted here and by no other process. Orphan files are deleted a few at
+a time.
 
-What is deleted has a name that only this sink gives, with an epoch not above its own and not below its first one in
-this table, is older than three days, and is reached by no snapshot of a table that was loaded after the file had been
-seen. The table is the sink's, so nothing of an earlier epoch can be committed any more; its own epoch's files are
-looked for between two batches. Epochs before the first one are those of another table that had this folder: it may be
-in the catalog under another name, or be registered again.
+An orphan file has a name that only this sink gives. Its epoch is not above the sink's and not below the sink's first
+epoch in this table. It is older than three days. No snapshot reaches it in a table that was loaded after the file was
+listed. The table belongs to the sink, so nothing of an earlier epoch can still be committed. Files of the current epoch
+are searched between two batches. Epochs before the first one belong to another table that had this folder. That table
+may be in the catalog under another name, or be registered again.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from pyiceberg.table.update import (
 from sinkql.connectors.iceberg.commit.checkpoint import ancestry, first_epoch, offsets_file
 from sinkql.connectors.iceberg.commit.snapshot import MAIN
 from sinkql.connectors.iceberg.file.manifest import VECTORS, all_said_of, manifests_of, said_of
+from sinkql.connectors.iceberg.plan.options import IcebergSink
 from sinkql.connectors.iceberg.storage import AskingFileIO
 from sinkql.connectors.iceberg.table.format_v3 import read_metadata
 from sinkql.connectors.iceberg.table.metadata_file import PREFIX, SUFFIX, metadata_path
@@ -51,8 +53,8 @@ _AGE = "history.expire.max-snapshot-age-ms"
 
 
 @dataclass(frozen=True, slots=True)
-class _Dead:
-    """Paths of what only expired snapshots reach: manifests, data and delete files, and others, such as lists."""
+class _DeadFiles:
+    """Paths that only expired snapshots reach: manifests, data and delete files, and others like manifest lists."""
 
     manifests: frozenset[str]
     files: frozenset[str]
@@ -60,14 +62,15 @@ class _Dead:
 
 
 def expired(table: Table, options: Mapping[str, Any], *, whole: bool = False) -> tuple[Snapshot, ...]:
-    """Return the snapshots to expire now: none before there are enough of them; no ref's, none younger than kept ones.
+    """Return the snapshots to expire now; an empty tuple while they are few.
 
-    The table's own `history.expire.*` wins over the sink's RETAIN SNAPSHOTS. A table that no sink created, and that
-    says nothing, is left alone. `whole` takes few of them too, and though MAINTENANCE is false.
+    Snapshots of refs, and snapshots younger than a kept one, do not expire. The table's `history.expire.*` properties
+    override the sink's RETAIN SNAPSHOTS. A table that no sink created, and that has neither, keeps all snapshots.
+    `whole` expires even a few snapshots, and ignores MAINTENANCE = false.
     """
-    properties = table.properties
-    retain = options.get("retain_snapshots")
-    if (options.get("maintenance") is False and not whole) or not may_delete(table):
+    properties, sink = table.properties, IcebergSink.from_plan(options)
+    retain = sink.retain_snapshots
+    if not (sink.maintenance or whole) or not may_delete(table):
         return ()
     if retain is None and not {_KEEP, _AGE, CREATED_BY} & properties.keys():
         return ()
@@ -75,45 +78,49 @@ def expired(table: Table, options: Mapping[str, Any], *, whole: bool = False) ->
         keep = max(1, int(properties.get(_KEEP, 1 if _AGE in properties else retain or _RETAIN)))
         young = time.time() * 1000 - int(properties[_AGE]) if _AGE in properties else float("inf")
     except ValueError:
-        return ()  # nobody can tell what the table wishes
+        return ()  # the table's settings are invalid
     main = list(ancestry(table))
-    kept = {each.snapshot_id for number, each in enumerate(main) if number < keep or each.timestamp_ms >= young}
-    oldest = min((each.sequence_number or 0 for each in main if each.snapshot_id in kept), default=0)
-    kept |= {ref.snapshot_id for ref in table.metadata.refs.values()} | _referred(table)
-    gone = tuple(
-        each
-        for each in table.metadata.snapshots
-        if each.snapshot_id not in kept and (each.sequence_number or 0) < oldest
+    kept_ids = {
+        snapshot.snapshot_id for number, snapshot in enumerate(main) if number < keep or snapshot.timestamp_ms >= young
+    }
+    oldest = min((snapshot.sequence_number or 0 for snapshot in main if snapshot.snapshot_id in kept_ids), default=0)
+    kept_ids |= {ref.snapshot_id for ref in table.metadata.refs.values()} | _referenced(table)
+    snapshots = tuple(
+        snapshot
+        for snapshot in table.metadata.snapshots
+        if snapshot.snapshot_id not in kept_ids and (snapshot.sequence_number or 0) < oldest
     )
-    return gone if whole or len(gone) >= _AT_ONCE else ()
+    return snapshots if whole or len(snapshots) >= _AT_ONCE else ()
 
 
 def may_delete(table: Table) -> bool:
-    """Tell whether files may be deleted: `gc.enabled = false` says that what no snapshot reaches has other users."""
+    """Return whether files may be deleted; `gc.enabled = false` means that unreached files have other users."""
     return table.properties.get("gc.enabled", "true").lower() != "false"
 
 
-def expire(target: TargetTable, table: Table, gone: tuple[Snapshot, ...]) -> None:
-    """Expire the snapshots, and once the table is seen to be without them, delete what only they reached.
+def expire(target: TargetTable, table: Table, snapshots: tuple[Snapshot, ...]) -> None:
+    """Expire the snapshots; when the reloaded table no longer has them, delete the files that only they reached.
 
-    An expiry that fails is not an error: the next one takes the same snapshots.
+    A failed expiry is not an error: the next one covers the same snapshots.
     """
     try:
-        dead = _dead(table, gone)
-    except FileNotFoundError:  # others are expiring snapshots of it
+        dead = _dead(table, snapshots)
+    except FileNotFoundError:  # another process is expiring the table's snapshots
         return
     failpoint.point("expire")
     replied = False
-    with suppress(Exception):  # the outcome is read from the table, whatever this says
-        target.post(table, _requirements(table), _updates(table, gone))
+    with suppress(Exception):  # the reloaded table shows the outcome
+        target.post(table, _requirements(table), _updates(table, snapshots))
         replied = True
     with suppress(Exception):
         after = target.load()
-        left = {each.snapshot_id for each in after.metadata.snapshots}
-        if after.metadata.table_uuid != table.metadata.table_uuid or left & {each.snapshot_id for each in gone}:
+        left = {snapshot.snapshot_id for snapshot in after.metadata.snapshots}
+        if after.metadata.table_uuid != table.metadata.table_uuid or left & {
+            snapshot.snapshot_id for snapshot in snapshots
+        }:
             return
         if not replied and after.metadata.current_snapshot_id != table.metadata.current_snapshot_id:
-            return  # others have expired them, maybe, and deleted lists of manifests before these were read
+            return  # another process may have expired them, and deleted manifest lists before they were read
         target.tidy(table, after)
         failpoint.point("expired")
         for path in sorted(dead.files) + sorted(dead.manifests) + sorted(dead.others):
@@ -123,124 +130,150 @@ def expire(target: TargetTable, table: Table, gone: tuple[Snapshot, ...]) -> Non
 
 
 def named_offsets(table: Table, snapshots: Iterable[Snapshot]) -> set[str]:
-    """Return the names of the files with offsets that these snapshots, or markers in the table's properties, name."""
-    return {name for each in snapshots if (name := offsets_file(each))} | _noted(table)
+    """Return the names of the offsets files that these snapshots, or the table's properties, name."""
+    return {name for snapshot in snapshots if (name := offsets_file(snapshot))} | _offsets_in_properties(table)
 
 
-def _referred(table: Table) -> set[int]:
-    """Return the snapshots of tags, and of branches but main with all their ancestors."""
-    snapshots = {each.snapshot_id: each for each in table.metadata.snapshots}
-    found: set[int] = set()
+def _referenced(table: Table) -> set[int]:
+    """Return the snapshots of tags, and of branches other than main with all their ancestors."""
+    snapshots = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
+    referred: set[int] = set()
     for name, ref in table.metadata.refs.items():
         if name == MAIN:
             continue
-        found.add(ref.snapshot_id)
+        referred.add(ref.snapshot_id)
         current = snapshots.get(ref.snapshot_id)
         while ref.snapshot_ref_type == "branch" and current is not None:
-            found.add(current.snapshot_id)
+            referred.add(current.snapshot_id)
             current = snapshots.get(current.parent_snapshot_id or -1)
-    return found
+    return referred
 
 
-def _dead(table: Table, gone: tuple[Snapshot, ...]) -> _Dead:
-    """Return what goes; raises FileNotFoundError where a snapshot of main that tells what is needed cannot be read."""
-    ids = {each.snapshot_id for each in gone}
-    kept = [each for each in table.metadata.snapshots if each.snapshot_id not in ids]
-    main = {each.snapshot_id for each in ancestry(table)}
+def _dead(table: Table, expired_snapshots: tuple[Snapshot, ...]) -> _DeadFiles:
+    """Return the files to delete; raise FileNotFoundError if a needed snapshot of main cannot be read."""
+    ids = {snapshot.snapshot_id for snapshot in expired_snapshots}
+    kept_snapshots = [snapshot for snapshot in table.metadata.snapshots if snapshot.snapshot_id not in ids]
+    main = {snapshot.snapshot_id for snapshot in ancestry(table)}
     reached = {
         manifest.manifest_path
-        for each in _telling(table, kept)
-        for manifest in (manifests_of(table, each) if each.snapshot_id in main else _manifests(table, [each]))
+        for snapshot in _needed_snapshots(table, kept_snapshots)
+        for manifest in (
+            manifests_of(table, snapshot) if snapshot.snapshot_id in main else _manifests(table, [snapshot])
+        )
     }
-    lost = {manifest.manifest_path: manifest for manifest in _manifests(table, gone)}
-    # A file is dead once the snapshot that removed it from main is gone, and so are all before that one.
+    lost = {manifest.manifest_path: manifest for manifest in _manifests(table, expired_snapshots)}
+    # A file is dead once the snapshot that removed it from main, and all snapshots before, have expired.
     files = _removed(table, lost.values(), ids & main)
-    if files and table.metadata.format_version >= VECTORS:  # of a file's deletion vectors some may be there still
-        after = [manifest for each in _after(table, ids) for manifest in manifests_of(table, each)]
-        files -= _live(table, [each for each in after if each.content == ManifestContent.DELETES])
-    if files:  # main itself never gets a file back
-        referred = _referred(table)
-        elsewhere = [each for each in kept if each.snapshot_id not in main or each.snapshot_id in referred]
+    if files and table.metadata.format_version >= VECTORS:
+        # The table may still have other deletion vectors of the same file.
+        after = [manifest for snapshot in _successors(table, ids) for manifest in manifests_of(table, snapshot)]
+        files -= _live(table, [manifest for manifest in after if manifest.content == ManifestContent.DELETES])
+    if files:  # main never regains a file
+        referred = _referenced(table)
+        elsewhere = [
+            snapshot
+            for snapshot in kept_snapshots
+            if snapshot.snapshot_id not in main or snapshot.snapshot_id in referred
+        ]
         files -= _live(table, _manifests(table, elsewhere))
-    files |= _aside(table, [each for each in gone if each.snapshot_id not in main], kept)
-    named = named_offsets(table, kept)
-    offsets = {name for each in gone if (name := offsets_file(each))} - named
-    return _Dead(
+    files |= _dead_outside_main(
+        table, [snapshot for snapshot in expired_snapshots if snapshot.snapshot_id not in main], kept_snapshots
+    )
+    needed = named_offsets(table, kept_snapshots)
+    offsets = {name for snapshot in expired_snapshots if (name := offsets_file(snapshot))} - needed
+    return _DeadFiles(
         manifests=frozenset(lost.keys() - reached),
         files=frozenset(files),
-        others=frozenset({each.manifest_list for each in gone} - {each.manifest_list for each in kept})
+        others=frozenset(
+            {snapshot.manifest_list for snapshot in expired_snapshots}
+            - {snapshot.manifest_list for snapshot in kept_snapshots}
+        )
         | {metadata_path(table, name) for name in offsets}
-        | {each.statistics_path for each in table.metadata.statistics if each.snapshot_id in ids},
+        | {snapshot.statistics_path for snapshot in table.metadata.statistics if snapshot.snapshot_id in ids},
     )
 
 
-def _telling(table: Table, kept: Iterable[Snapshot]) -> list[Snapshot]:
-    """Return those of the kept snapshots that reach every manifest of the older ones that any of them reaches.
+def _needed_snapshots(table: Table, kept_snapshots: Iterable[Snapshot]) -> list[Snapshot]:
+    """Return the kept snapshots that together reach every manifest of older ones that any kept snapshot reaches.
 
-    A manifest that main has lost it never gets back: what stands between two that are kept reaches none that these do
-    not. The first after one that goes tells by itself, as do a tag's on main and one whose parents somebody cut off.
+    Main never regains a manifest that it has lost. So a snapshot between two kept neighbours reaches no manifest that
+    these two do not reach. The first kept snapshot after an expired one is needed, and so are a tag's snapshot on main
+    and one whose parents another program removed.
     """
-    ids = {each.snapshot_id for each in kept}
-    line = [each.snapshot_id for each in ancestry(table)]
+    ids = {snapshot.snapshot_id for snapshot in kept_snapshots}
+    line = [snapshot.snapshot_id for snapshot in ancestry(table)]
     inner = {
-        here for after, here, before in zip(line, line[1:], line[2:], strict=False) if {after, here, before} <= ids
+        middle
+        for after, middle, before in zip(line, line[1:], line[2:], strict=False)
+        if {after, middle, before} <= ids
     }
-    inner -= _referred(table)
-    return [each for each in kept if each.snapshot_id not in inner]
+    inner -= _referenced(table)
+    return [snapshot for snapshot in kept_snapshots if snapshot.snapshot_id not in inner]
 
 
-def _after(table: Table, gone: Collection[int]) -> list[Snapshot]:
-    """Return those of main's kept snapshots that come next after one that goes.
+def _successors(table: Table, expired_ids: Collection[int]) -> list[Snapshot]:
+    """Return the kept snapshots of main that directly follow an expired one.
 
-    Tags, and main below a branch, keep some in between. What one that goes leaves behind the next kept one has.
+    Tags, and main below a branch, keep snapshots between expired ones. The next kept snapshot has whatever an expired
+    one leaves behind.
     """
     line = list(ancestry(table))
-    return [each for each, before in pairwise(line) if each.snapshot_id not in gone and before.snapshot_id in gone]
+    return [
+        snapshot
+        for snapshot, before in pairwise(line)
+        if snapshot.snapshot_id not in expired_ids and before.snapshot_id in expired_ids
+    ]
 
 
 def _manifests(table: Table, snapshots: Iterable[Snapshot]) -> Iterable[ManifestFile]:
     for snapshot in snapshots:
-        with suppress(FileNotFoundError):  # an earlier expiry was cut short
+        with suppress(FileNotFoundError):  # an earlier expiry was interrupted
             yield from manifests_of(table, snapshot)
 
 
 def _removed(table: Table, manifests: Iterable[ManifestFile], removers: set[int]) -> set[str]:
-    found: set[str] = set()
+    paths: set[str] = set()
     for manifest in manifests:
         if not manifest.deleted_files_count or manifest.added_snapshot_id not in removers:
             continue
         with suppress(FileNotFoundError):
             entries = all_said_of(table.io, manifest)
-            found |= {
+            paths |= {
                 entry.data_file.file_path
                 for entry in entries
                 if entry.status == ManifestEntryStatus.DELETED and entry.snapshot_id in removers
             }
-    return found
+    return paths
 
 
-def _aside(table: Table, gone: Iterable[Snapshot], kept: Iterable[Snapshot]) -> set[str]:
-    """Return what no kept snapshot has of those that are not on main, such as the ones of a branch that was dropped.
+def _dead_outside_main(
+    table: Table, expired_snapshots: Iterable[Snapshot], kept_snapshots: Iterable[Snapshot]
+) -> set[str]:
+    """Return the files that only expired snapshots outside main reach, for example the files of a dropped branch.
 
-    Raises FileNotFoundError where a kept one cannot be read.
+    Raises FileNotFoundError if a kept snapshot cannot be read.
     """
     files: set[str] = set()
-    for manifest in {each.manifest_path: each for each in _manifests(table, gone)}.values():
+    for manifest in {manifest.manifest_path: manifest for manifest in _manifests(table, expired_snapshots)}.values():
         with suppress(FileNotFoundError):
             files |= _live(table, [manifest])
-    return files - _live(table, (each for one in kept for each in manifests_of(table, one))) if files else files
+    return (
+        files - _live(table, (manifest for snapshot in kept_snapshots for manifest in manifests_of(table, snapshot)))
+        if files
+        else files
+    )
 
 
 def _live(table: Table, manifests: Iterable[ManifestFile]) -> set[str]:
     return {
         entry.data_file.file_path
-        for manifest in {each.manifest_path: each for each in manifests}.values()
+        for manifest in {manifest.manifest_path: manifest for manifest in manifests}.values()
         for entry in said_of(table.io, manifest)
     }
 
 
-def _noted(table: Table) -> set[str]:
-    """Return what the properties of all sinks on the table say, as text to find names in."""
+def _offsets_in_properties(table: Table) -> set[str]:
+    """Return the names of offsets files in the properties of all sinks on the table."""
     return {
         word
         for name, value in table.properties.items()
@@ -252,39 +285,42 @@ def _noted(table: Table) -> set[str]:
 
 def _requirements(table: Table) -> tuple[TableRequirement, ...]:
     refs = {name: ref.snapshot_id for name, ref in table.metadata.refs.items()}
-    held = [AssertRefSnapshotId.model_validate({"ref": name, "snapshot-id": head}) for name, head in refs.items()]
-    return (AssertTableUUID(uuid=table.metadata.table_uuid), *held)
+    heads = [AssertRefSnapshotId.model_validate({"ref": name, "snapshot-id": head}) for name, head in refs.items()]
+    return (AssertTableUUID(uuid=table.metadata.table_uuid), *heads)
 
 
-def _updates(table: Table, gone: tuple[Snapshot, ...]) -> tuple[TableUpdate, ...]:
-    ids = {each.snapshot_id for each in gone}
-    statistics = {each.snapshot_id for each in table.metadata.statistics} & ids
-    partition = {each.snapshot_id for each in table.metadata.partition_statistics} & ids
+def _updates(table: Table, snapshots: tuple[Snapshot, ...]) -> tuple[TableUpdate, ...]:
+    ids = {snapshot_id.snapshot_id for snapshot_id in snapshots}
+    statistics = {snapshot_id.snapshot_id for snapshot_id in table.metadata.statistics} & ids
+    partition = {snapshot_id.snapshot_id for snapshot_id in table.metadata.partition_statistics} & ids
     return (
-        *(RemoveStatisticsUpdate.model_validate({"snapshot-id": each}) for each in sorted(statistics)),
-        *(RemovePartitionStatisticsUpdate.model_validate({"snapshot-id": each}) for each in sorted(partition)),
+        *(RemoveStatisticsUpdate.model_validate({"snapshot-id": snapshot_id}) for snapshot_id in sorted(statistics)),
+        *(
+            RemovePartitionStatisticsUpdate.model_validate({"snapshot-id": snapshot_id})
+            for snapshot_id in sorted(partition)
+        ),
         RemoveSnapshotsUpdate.model_validate({"snapshot-ids": sorted(ids)}),
     )
 
 
 _OLD = 3 * 86400.0
-"""Seconds, as long as Iceberg's own removal of such files waits."""
+"""In seconds; Iceberg's removal of orphan files waits as long."""
 _EVERY = 6 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """A file with a name that tells what it is."""
+class _Candidate:
+    """A possible orphan file, by its name."""
 
     location: str
     at: float
 
 
 class OrphanFiles:
-    """What attempts of one claim of a table, and of earlier ones, left: looked for at first, and every few hours.
+    """The search for orphan files of one claim of a table and earlier ones: at the start, then every few hours.
 
-    `load` gives the table as it is now, `busy` the id of an attempt that is being made between batches. `sql` tells
-    that the sink's own commits write the metadata files, whose names do not say whose they are.
+    `load` returns the table's current state; `busy` returns the id of an attempt in progress between batches. `sql`
+    says that the sink's commits write the metadata files, whose names do not identify the sink.
     """
 
     def __init__(
@@ -293,25 +329,25 @@ class OrphanFiles:
         self._load, self._busy = load, busy
         self._sink, self._epoch, self._sql = sink, epoch, sql
         id_ = re.escape(sink)
-        self._own = re.compile(
+        self._name_pattern = re.compile(
             rf"[bcf]\d+-{id_}-(\d+)-.+\.(?:parquet|stats)"
             rf"|(?:snap-\d+-0-)?sinkql-{id_}-(\d+)-[0-9a-f-]{{36}}(?:-m\d+)?\.avro"
             rf"|{PREFIX}{id_}-(\d+)-[0-9a-f]{{32}}-(?:offsets|replayed)\.stats"
         )
-        self._draft = re.compile(rf"\.(?:version-hint\.text|{PREFIX}{id_}-.+)\.[0-9a-f]{{16}}")
+        self._temporary_pattern = re.compile(rf"\.(?:version-hint\.text|{PREFIX}{id_}-.+)\.[0-9a-f]{{16}}")
         self._steps: Iterator[None] | None = None
         self._asked = False
         self._due_at = 0.0
 
     @property
     def asked(self) -> bool:
-        """Tell whether a look that somebody asked for is not done yet."""
+        """Return whether a requested search is unfinished."""
         return self._asked
 
     def run(self, go_on: Callable[[], bool], *, now: bool = False) -> None:
-        """Look and delete while there is time; the next call goes on. `now` begins where nothing is due.
+        """Search and delete while `go_on` allows it; the next call continues. `now` starts a search immediately.
 
-        What fails is tried again hours later: no sink stops for it.
+        A failed search is retried hours later, and never stops a sink.
         """
         if self._steps is None and not now and time.monotonic() < self._due_at:
             return
@@ -320,7 +356,7 @@ class OrphanFiles:
         try:
             while go_on():
                 next(self._steps)
-        except Exception:  # also the end of the steps
+        except Exception:  # StopIteration too
             self._steps, self._asked = None, False
 
     def _look(self) -> Iterator[None]:
@@ -328,57 +364,57 @@ class OrphanFiles:
         table = self._load()
         if not may_delete(table):
             return
-        found: dict[str, _Found] = {}
+        candidates: dict[str, _Candidate] = {}
         for folder in _folders(table):
-            yield from self._list(table, folder, found)
+            yield from self._list(table, folder, candidates)
         table = self._load()
         reached: set[str] = set()
         for paths in _reached(table):
             reached.update(_base(path) for path in paths)
             yield
         until = time.time() - _OLD
-        for name in sorted(found.keys() - reached):
-            if found[name].at > until or not self._dead(found[name].location, table):
+        for name in sorted(candidates.keys() - reached):
+            if candidates[name].at > until or not self._dead(candidates[name].location, table):
                 continue
             failpoint.point("leftover")
             with suppress(OSError):
-                table.io.delete(found[name].location)
+                table.io.delete(candidates[name].location)
             yield
 
-    def _list(self, table: Table, folder: str, found: dict[str, _Found]) -> Iterator[None]:
-        """Note the files of a folder, and of those in it, that may be left over."""
+    def _list(self, table: Table, folder: str, candidates: dict[str, _Candidate]) -> Iterator[None]:
+        """Add the possible orphan files of a folder and its subfolders to `found`."""
         first = first_epoch(table, self._sink)
         for info in _entries(table, folder):
             location = f"{folder}/{info.base_name}"
             if info.type == FileType.Directory:
-                yield from self._list(table, location, found)
-            elif info.mtime is not None and self._nameable(info.base_name, first):
-                found[info.base_name] = _Found(location, info.mtime.timestamp())
+                yield from self._list(table, location, candidates)
+            elif info.mtime is not None and self._may_be_orphan(info.base_name, first):
+                candidates[info.base_name] = _Candidate(location, info.mtime.timestamp())
         yield
 
-    def _nameable(self, name: str, first: int | None) -> bool:
-        if self._draft.fullmatch(name) or (self._sql and _version(name) is not None):
+    def _may_be_orphan(self, name: str, first: int | None) -> bool:
+        if self._temporary_pattern.fullmatch(name) or (self._sql and _version(name) is not None):
             return True
-        own = self._own.fullmatch(name)
-        if own is None or first is None or not first <= int(own[own.lastindex or 1]) <= self._epoch:
+        match = self._name_pattern.fullmatch(name)
+        if match is None or first is None or not first <= int(match[match.lastindex or 1]) <= self._epoch:
             return False
         busy = self._busy()
         return busy is None or busy not in name
 
     def _dead(self, location: str, table: Table) -> bool:
-        """Tell whether a file that nothing reaches is of no use: of metadata files the table's that a commit passed."""
+        """Return whether an unreached file is useless; a metadata file must be an outdated one of this table."""
         version = _version(_base(location))
         if version is None:
             return True
         last = _version(_base(table.metadata_location))
         if table.properties.get("write.metadata.delete-after-commit.enabled") != "true" or version >= (last or 0):
             return False
-        # Another table may have been in this folder, or still be, under another name.
+        # Another table may use this folder, or have used it, under another name.
         try:
-            told = read_metadata(table.io.new_input(location))
-        except Exception:  # torn: nobody can tell whose it is
+            metadata = read_metadata(table.io.new_input(location))
+        except Exception:  # damaged: its table is unknown
             return False
-        return told.table_uuid == table.metadata.table_uuid
+        return metadata.table_uuid == table.metadata.table_uuid
 
 
 def _folders(table: Table) -> tuple[str, ...]:
@@ -388,24 +424,24 @@ def _folders(table: Table) -> tuple[str, ...]:
 
 def _entries(table: Table, folder: str) -> list[FileInfo]:
     io = table.io
-    if not isinstance(io, PyArrowFileIO):  # pyiceberg's other one lists no folders
+    if not isinstance(io, PyArrowFileIO):  # pyiceberg's FsspecFileIO cannot list folders
         return []
     if isinstance(io, AskingFileIO):
         io.renew()
     scheme, netloc, path = io.parse_location(folder, io.properties)
     selector = FileSelector(path, recursive=False, allow_not_found=True)
-    found: list[FileInfo] = io.fs_by_scheme(scheme, netloc).get_file_info(selector)
-    return found
+    entries: list[FileInfo] = io.fs_by_scheme(scheme, netloc).get_file_info(selector)
+    return entries
 
 
 def _reached(table: Table) -> Iterator[set[str]]:
-    """Yield what the table reaches, a file's worth at a time."""
-    yield {table.metadata_location, *(each.metadata_file for each in table.metadata.metadata_log)}
+    """Yield the paths that the table reaches, one file's content at a time."""
+    yield {table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)}
     yield named_offsets(table, table.metadata.snapshots)
     seen: set[str] = set()
     for snapshot in table.metadata.snapshots:
         manifests = manifests_of(table, snapshot)
-        yield {snapshot.manifest_list, *(each.manifest_path for each in manifests)}
+        yield {snapshot.manifest_list, *(entry.manifest_path for entry in manifests)}
         for manifest in manifests:
             if manifest.manifest_path not in seen:
                 seen.add(manifest.manifest_path)
@@ -417,5 +453,5 @@ def _base(path: str) -> str:
 
 
 def _version(name: str) -> int | None:
-    found = re.fullmatch(r"(\d+)-[0-9a-f-]{36}\.metadata\.json", name)
-    return int(found[1]) if found is not None else None
+    match = re.fullmatch(r"(\d+)-[0-9a-f-]{36}\.metadata\.json", name)
+    return int(match[1]) if match is not None else None

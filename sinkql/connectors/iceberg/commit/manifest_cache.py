@@ -1,4 +1,4 @@
-"""The manifests of a table → what is known of them between commits: pyiceberg takes some milliseconds to read one."""
+"""Cache the contents of a table's manifests between commits: pyiceberg takes some milliseconds to read one."""
 
 from __future__ import annotations
 
@@ -15,69 +15,72 @@ from pyiceberg.table import Table
 from sinkql.connectors.iceberg.file.manifest import first_row_of, name_of, numbered, said_of
 
 _SMALL = 128
-"""Entries of a manifest that are kept in memory: about half a megabyte."""
+"""The most entries of a manifest to keep in memory: about half a megabyte."""
 
 _Hashes = NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
-    """What a manifest says: hashes of the names of what it has, eight bytes a file, and of a small one its entries."""
+class _ManifestContent:
+    """The content of a manifest: hashes of its files' names, and the entries if it is small."""
 
     hashes: _Hashes
     entries: tuple[ManifestEntry, ...] | None
 
     @classmethod
-    def of(cls, entries: Sequence[ManifestEntry]) -> _Said:
-        hashes = _hashed(name_of(entry.data_file) for entry in entries)
+    def of(cls, entries: Sequence[ManifestEntry]) -> _ManifestContent:
+        hashes = _hash_names(name_of(entry.data_file) for entry in entries)
         return cls(hashes, tuple(entries) if len(entries) <= _SMALL else None)
 
 
 class ManifestCache:
-    """What is known of a table's manifests, which never change; entries that were read are kept as long as this is."""
+    """The cached contents of a table's manifests, which never change.
+
+    Entries that were read live as long as this object.
+    """
 
     def __init__(self, table: Table) -> None:
         self._io = table.io
         self._read: dict[str, Sequence[ManifestEntry]] = {}
-        self._said = _said(str(table.metadata.table_uuid))
+        self._contents = _contents(str(table.metadata.table_uuid))
 
     def only(self, manifests: Iterable[ManifestFile]) -> None:
-        """Forget all others."""
-        for path in self._said.keys() - {each.manifest_path for each in manifests}:
-            self._said.pop(path, None)  # another sink of this process may forget it as well
+        """Remove all other manifests from the cache."""
+        for path in self._contents.keys() - {manifest.manifest_path for manifest in manifests}:
+            self._contents.pop(path, None)  # another sink of this process may remove it too
 
     def having(self, manifests: Iterable[ManifestFile], names: frozenset[str]) -> dict[str, frozenset[str]]:
-        """Return the manifests that have some of these names, by path, each with those that it has."""
+        """Return the manifests that contain some of these names, by path, with the names of each."""
         if not names:
             return {}
-        hashes = _hashed(names)
-        found = {each.manifest_path: self._named(each, names, hashes) for each in manifests}
-        return {path: some for path, some in found.items() if some}
+        hashes = _hash_names(names)
+        names_by_path = {manifest.manifest_path: self._names_in(manifest, names, hashes) for manifest in manifests}
+        return {path: some for path, some in names_by_path.items() if some}
 
     def entries(self, manifest: ManifestFile) -> Sequence[ManifestEntry]:
-        """Return the entries of a manifest, which is one of a list."""
+        """Return the entries of a manifest, with the row ids that its list gives."""
         return numbered(self._entries(manifest), first_row_of(manifest))
 
     def add(self, path: str, entries: Sequence[ManifestEntry]) -> None:
-        """Take note of a manifest just written."""
-        self._said[path] = _Said.of(entries)
+        """Cache a manifest just written."""
+        self._contents[path] = _ManifestContent.of(entries)
 
     def wrote_new(self, path: str, files: Sequence[DataFile], entry: Callable[[DataFile], ManifestEntry]) -> None:
-        """Take note of a manifest just written, of new files; `entry` makes what is said of one."""
+        """Cache a manifest of new files, just written; `entry` builds the entry of a file."""
         if len(files) <= _SMALL:
             self.add(path, [entry(file) for file in files])
         else:
-            self._said[path] = _Said(_hashed(map(name_of, files)), None)
+            self._contents[path] = _ManifestContent(_hash_names(map(name_of, files)), None)
 
-    def _named(self, manifest: ManifestFile, names: frozenset[str], hashes: _Hashes) -> frozenset[str]:
+    def _names_in(self, manifest: ManifestFile, names: frozenset[str], hashes: _Hashes) -> frozenset[str]:
         path = manifest.manifest_path
-        said = self._said.get(path)
-        if said is None:
+        content = self._contents.get(path)
+        if content is None:
             read = said_of(self._io, manifest)
-            said = self._said[path] = _Said.of(read)
+            content = self._contents[path] = _ManifestContent.of(read)
         else:
             read = None
-        if not np.isin(hashes, said.hashes).any():
+        if not np.isin(hashes, content.hashes).any():
             return frozenset()
         if read is not None:
             self._read[path] = read
@@ -85,19 +88,19 @@ class ManifestCache:
 
     def _entries(self, manifest: ManifestFile) -> Sequence[ManifestEntry]:
         path = manifest.manifest_path
-        said = self._said.get(path)
-        if said is not None and said.entries is not None:
-            return said.entries
+        content = self._contents.get(path)
+        if content is not None and content.entries is not None:
+            return content.entries
         if path not in self._read:
             self._read[path] = said_of(self._io, manifest)
         return self._read[path]
 
 
-def _hashed(names: Iterable[str]) -> _Hashes:
+def _hash_names(names: Iterable[str]) -> _Hashes:
     return np.fromiter((xxhash.xxh3_64_intdigest(name.encode()) for name in names), np.uint64)
 
 
 @lru_cache(maxsize=64)
-def _said(table_uuid: str) -> dict[str, _Said]:
-    """Return what is known of a table's manifests, those of the last commit."""
+def _contents(table_uuid: str) -> dict[str, _ManifestContent]:
+    """Return the cached manifests of a table, as of its last commit."""
     return {}

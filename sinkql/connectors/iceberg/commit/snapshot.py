@@ -1,4 +1,4 @@
-"""Files to add and to remove → one snapshot: manifests on storage, and the requirements and updates to post."""
+"""Write the manifests of one snapshot, and build the requirements and updates to post."""
 
 from __future__ import annotations
 
@@ -55,16 +55,16 @@ from sinkql.storage.sorted_run import MergePolicy
 MAIN = "main"
 _BASE = 500
 _TIERS = MergePolicy(fan=6, small=8, base=_BASE)
-"""When manifests are merged, by the files they name: a file is written again a few times, whatever the table has."""
+"""When to merge manifests, by the files they name; each entry is rewritten only a few times."""
 _MOST = 1000
-"""Entries of a manifest of new files: a commit that removes one of them later writes no more than these again."""
+"""The most entries of a manifest of new files, and so of a rewrite when one of the files is removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """What one snapshot does: files added, names removed; nothing of either repeats the parent.
+    """The change of one snapshot: entries of files to add, and names of files to remove.
 
-    `operation` None: append, or overwrite where there are deletes or removals.
+    If `operation` is None, it is append, or overwrite if the change has deletes or removals.
     """
 
     add: tuple[FileEntry, ...] = ()
@@ -74,7 +74,7 @@ class FileChange:
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """What a snapshot says besides its files: summary properties, and properties of the table."""
+    """Properties that go with a snapshot: summary properties and table properties."""
 
     summary: Mapping[str, str]
     table: Mapping[str, str]
@@ -82,10 +82,10 @@ class Notes:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A snapshot whose manifests are written: what to post, and under which requirements.
+    """A snapshot whose manifests are written: the updates to post, and their requirements.
 
-    `files` are the locations that it names and that were written for it: they must be durable first. `tag` is posted
-    with it where the catalog takes tags.
+    `files` are the locations written for the snapshot, which must be durable first. `tag` is posted with it if the
+    catalog accepts tags.
     """
 
     snapshot: int
@@ -105,12 +105,12 @@ def prepare(
 ) -> Prepared:
     """Write the manifests of `change` on top of main, in files whose names begin with `by`.
 
-    `notes` gets the snapshot's id and sequence number. With `schema`, the table gets it in the same commit.
+    `notes` gets the snapshot's id and sequence number. If `schema` is set, the same commit gives it to the table.
     """
     builder = _Builder(table, by)
-    carried = builder.carried(change.remove)  # first: where a file is missing, nothing is left behind
-    manifests = [*builder.added(change.add), *carried]
-    said = notes(builder.snapshot, builder.sequence)
+    carried = builder.carry_over(change.remove)  # first, so that a missing file leaves no orphan files
+    manifests = [*builder.write_added(change.add), *carried]
+    properties = notes(builder.snapshot, builder.sequence)
     snapshot = Snapshot.model_validate(
         {
             "snapshot-id": builder.snapshot,
@@ -118,7 +118,7 @@ def prepare(
             **builder.write_list(manifests),
             "sequence-number": builder.sequence,
             "timestamp-ms": max(int(time.time() * 1000), table.metadata.last_updated_ms),
-            "summary": builder.summary(change, said.summary),
+            "summary": builder.summary(change, properties.summary),
             "schema-id": table.metadata.current_schema_id if schema is None else schema.schema_id,
         }
     )
@@ -127,22 +127,22 @@ def prepare(
         last = {"last-assigned-field-id": table.metadata.last_column_id}
         needed = (*needed, AssertLastAssignedFieldId.model_validate(last))
     updates += [AddSnapshotUpdate(snapshot=snapshot), moved(table.metadata, MAIN, builder.snapshot)]
-    if said.table:
-        updates.append(SetPropertiesUpdate(updates=dict(said.table)))
-    files = frozenset(builder.wrote).union(entry.path for entry in change.add)
+    if properties.table:
+        updates.append(SetPropertiesUpdate(updates=dict(properties.table)))
+    files = frozenset(builder.written_paths).union(entry.path for entry in change.add)
     return Prepared(builder.snapshot, needed, tuple(updates), files)
 
 
 def _schema_updates(metadata: TableMetadata, schema: Schema) -> list[TableUpdate]:
-    known = any(each.schema_id == schema.schema_id for each in metadata.schemas)
+    exists = any(known_schema.schema_id == schema.schema_id for known_schema in metadata.schemas)
     current = SetCurrentSchemaUpdate.model_validate({"schema-id": schema.schema_id})
-    return [current] if known else [AddSchemaUpdate.model_validate({"schema": schema}), current]
+    return [current] if exists else [AddSchemaUpdate.model_validate({"schema": schema}), current]
 
 
 def requirements(table: Table) -> tuple[TableRequirement, ...]:
-    """Return what must still hold when a commit arrives.
+    """Return the conditions that must still hold when a commit arrives.
 
-    A changed schema or spec does not move main, so they are asked for on their own.
+    Schema and spec get conditions too, as their changes do not move main.
     """
     metadata = table.metadata
     parent = metadata.current_snapshot()
@@ -186,7 +186,10 @@ def as_data_file(entry: FileEntry, partitions: Partitions) -> DataFile:
 
 
 class _Collector(SnapshotSummaryCollector):
-    """Count what a snapshot changes; partitions are not named, as that knows no year beyond 9999."""
+    """Counts of a snapshot's changes.
+
+    Partitions are keyed by number, as pyiceberg's names of partitions cannot show years after 9999.
+    """
 
     def update_partition_metrics(
         self, partition_spec: PartitionSpec, file: DataFile, is_add_file: bool, schema: Schema
@@ -196,31 +199,33 @@ class _Collector(SnapshotSummaryCollector):
 
 
 class _Builder:
+    """The snapshot under construction: its manifests, and the counts of its summary."""
+
     def __init__(self, table: Table, by: str) -> None:
         self._table = table
         self._metadata = table.metadata
         self._name = f"{by}{uuid4()}"
         self._written = 0
-        self._known = ManifestCache(table)
+        self._cache = ManifestCache(table)
         self._collector = _Collector()
         self._partitions = Partitions(table.metadata)
-        self.wrote: set[str] = set()
+        self.written_paths: set[str] = set()
         self.parent = table.current_snapshot()
         self.snapshot = table.metadata.new_snapshot_id()
         self.sequence = table.metadata.next_sequence_number()
 
-    def added(self, entries: Iterable[FileEntry]) -> list[ManifestFile]:
-        """Write manifests of new files, each of one kind and spec."""
+    def write_added(self, entries: Iterable[FileEntry]) -> list[ManifestFile]:
+        """Write the manifests of new files, each of one content and spec."""
         groups: dict[tuple[bool, int], list[FileEntry]] = defaultdict(list)
         for entry in entries:
             groups[entry.content == "deletes", entry.place.spec].append(entry)
         return [
-            self._manifest_of(group[start : start + _MOST], deletes, spec_id)
+            self._write_manifest(group[start : start + _MOST], deletes, spec_id)
             for (deletes, spec_id), group in groups.items()
             for start in range(0, len(group), _MOST)
         ]
 
-    def _manifest_of(self, entries: list[FileEntry], deletes: bool, spec_id: int) -> ManifestFile:
+    def _write_manifest(self, entries: list[FileEntry], deletes: bool, spec_id: int) -> ManifestFile:
         files = [as_data_file(entry, self._partitions) for entry in entries]
         spec, schema = self._metadata.specs()[spec_id], self._metadata.schema()
         with self._writer(deletes, spec_id) as writer:
@@ -236,57 +241,57 @@ class _Builder:
                 )
                 self._collector.add_file(file, schema=schema, partition_spec=spec)
         manifest = writer.to_manifest_file()
-        self._known.wrote_new(manifest.manifest_path, files, self._added)
+        self._cache.wrote_new(manifest.manifest_path, files, self._added_entry)
         return manifest
 
-    def carried(self, removed: frozenset[str]) -> list[ManifestFile]:
-        """Return the parent's manifests: those that name removed files rewritten, small ones merged in tiers."""
+    def carry_over(self, removed: frozenset[str]) -> list[ManifestFile]:
+        """Return the parent's manifests, rewritten without the removed files, and merged in tiers if small."""
         if self.parent is None:
             return []
         parents = manifests_of(self._table, self.parent)
-        old = [each for each in parents if each.has_added_files() or each.has_existing_files()]
-        self._known.only(old)
-        touched = self._known.having(old, removed)
+        old = [manifest for manifest in parents if manifest.has_added_files() or manifest.has_existing_files()]
+        self._cache.only(old)
+        touched = self._cache.having(old, removed)
         missing = removed.difference(*touched.values())
         if missing:
-            raise FileNotFoundError(f"{len(missing)} files to remove are not in the table, such as {min(missing)}")
-        rewritten = touched.keys() | _due(old)
+            raise FileNotFoundError(f"{len(missing)} files to remove are not in the table, the first is {min(missing)}")
+        rewritten = touched.keys() | _manifests_to_merge(old)
         groups: dict[tuple[bool, int, int], list[ManifestEntry]] = defaultdict(list)
         for number, manifest in enumerate(old, 1):
             if manifest.manifest_path in rewritten:
-                alone = number if _entries(manifest) >= _BASE else 0
+                alone = number if _count_entries(manifest) >= _BASE else 0
                 group = manifest.content == ManifestContent.DELETES, manifest.partition_spec_id, alone
-                groups[group].extend(self._known.entries(manifest))
-        kept = [each for each in old if each.manifest_path not in rewritten]
-        return [self._rewritten(*group[:2], entries, removed) for group, entries in groups.items()] + kept
+                groups[group].extend(self._cache.entries(manifest))
+        untouched = [manifest for manifest in old if manifest.manifest_path not in rewritten]
+        return [self._rewrite(*group[:2], entries, removed) for group, entries in groups.items()] + untouched
 
     def write_list(self, manifests: list[ManifestFile]) -> dict[str, Any]:
-        """Write the manifest list; return what the snapshot says of it, from version 3 on which row ids it takes."""
+        """Write the manifest list; return the snapshot's fields for it, with row ids from version 3 on."""
         provider = self._table.location_provider()
         path = provider.new_metadata_location(f"snap-{self.snapshot}-0-{self._name}.avro")
-        self.wrote.add(path)
+        self.written_paths.add(path)
         output = self._table.io.new_output(path)
         parent = self.parent.snapshot_id if self.parent else None
-        said: dict[str, Any] = {"manifest-list": path}
+        fields: dict[str, Any] = {"manifest-list": path}
         first = None
         if isinstance(self._metadata, TableMetadataV3):
             first = self._metadata.next_row_id or 0
             manifests, added = number_manifests(manifests, first)
-            said |= {"first-row-id": first, "added-rows": added}
+            fields |= {"first-row-id": first, "added-rows": added}
         write_list(output, manifests, snapshot=self.snapshot, parent=parent, sequence=self.sequence, first_row=first)
-        return said
+        return fields
 
-    def summary(self, change: FileChange, said: Mapping[str, str]) -> Summary:
-        """Return the summary: what was added and removed, the totals carried over, and what the sink says."""
-        # Totals are only computed for some operations, among them overwrite.
-        counted = Summary(Operation.OVERWRITE, **self._collector.build(), **said)
+    def summary(self, change: FileChange, properties: Mapping[str, str]) -> Summary:
+        """Return the summary: counts of added and removed files, new totals, and the sink's properties."""
+        # pyiceberg computes totals only for some operations, among them overwrite.
+        counted = Summary(Operation.OVERWRITE, **self._collector.build(), **properties)
         totals = update_snapshot_summaries(counted, self.parent.summary if self.parent else None)
         plain = not change.remove and all(entry.content == "data" for entry in change.add)
         operation = change.operation or (Operation.APPEND if plain else Operation.OVERWRITE)
         return Summary(operation, **totals.additional_properties)
 
-    def _added(self, file: DataFile) -> ManifestEntry:
-        """Return the entry of a file that this snapshot adds, as it is read."""
+    def _added_entry(self, file: DataFile) -> ManifestEntry:
+        """Return the entry of a file that this snapshot adds, in the form in which it is read back."""
         return ManifestEntry.from_args(
             status=ManifestEntryStatus.ADDED,
             snapshot_id=self.snapshot,
@@ -295,7 +300,7 @@ class _Builder:
             data_file=file,
         )
 
-    def _rewritten(
+    def _rewrite(
         self, deletes: bool, spec_id: int, entries: list[ManifestEntry], removed: frozenset[str]
     ) -> ManifestFile:
         spec = self._metadata.specs()[spec_id]
@@ -307,8 +312,8 @@ class _Builder:
                 else:
                     writer.existing(entry)
         written = writer.to_manifest_file()
-        kept = [each for each in entries if name_of(each.data_file) not in removed]
-        self._known.add(written.manifest_path, kept)
+        remaining = [entry for entry in entries if name_of(entry.data_file) not in removed]
+        self._cache.add(written.manifest_path, remaining)
         return written
 
     def _writer(self, deletes: bool, spec_id: int) -> ManifestWriter:
@@ -316,32 +321,32 @@ class _Builder:
         self._written += 1
         path = self._table.location_provider().new_metadata_location(name)
         output = self._table.io.new_output(path)
-        self.wrote.add(path)
+        self.written_paths.add(path)
         spec, schema = self._metadata.specs()[spec_id], parted_schema(self._metadata, spec_id)
         version = self._metadata.format_version
         return ManifestWriter(spec, schema, output, self.snapshot, version=version, deletes=deletes)
 
 
-def _due(manifests: list[ManifestFile]) -> set[str]:
-    """Return the manifests to merge now: the smallest of a kind and spec, once there are many of like size."""
+def _manifests_to_merge(manifests: list[ManifestFile]) -> set[str]:
+    """Return the manifests to merge now: the smallest of a content and spec, once many have a similar size."""
     groups: dict[tuple[ManifestContent, int], list[ManifestFile]] = defaultdict(list)
-    for each in manifests:
-        groups[each.content, each.partition_spec_id].append(each)
-    found = set()
+    for manifest in manifests:
+        groups[manifest.content, manifest.partition_spec_id].append(manifest)
+    due = set()
     for group in groups.values():
-        group.sort(key=_entries)
-        found |= {each.manifest_path for each in group[: _TIERS.due(map(_entries, group))]}
-    return found
+        group.sort(key=_count_entries)
+        due |= {manifest.manifest_path for manifest in group[: _TIERS.due(map(_count_entries, group))]}
+    return due
 
 
-def _entries(manifest: ManifestFile) -> int:
-    """Return how many files a manifest names, many if it does not say."""
+def _count_entries(manifest: ManifestFile) -> int:
+    """Return how many files a manifest names; a large number if it does not say."""
     counts = manifest.added_files_count, manifest.existing_files_count
-    return sum(each if each is not None else _BASE for each in counts)
+    return sum(count if count is not None else _BASE for count in counts)
 
 
 def selfcheck() -> None:
-    """Check the private pieces of pyiceberg that this module builds on; raises RuntimeError where one has changed."""
+    """Check the private parts of pyiceberg that this module uses; raise RuntimeError if one has changed."""
     needs = {
         **pieces(),
         "SnapshotSummaryCollector.build": callable(getattr(SnapshotSummaryCollector, "build", None)),
@@ -349,6 +354,6 @@ def selfcheck() -> None:
             getattr(SnapshotSummaryCollector, "update_partition_metrics", None)
         ),
     }
-    missing = [name for name, there in needs.items() if not there]
+    missing = [name for name, exists in needs.items() if not exists]
     if missing:
         raise RuntimeError(f"this version of pyiceberg lacks {', '.join(missing)}: install pyiceberg 0.12")

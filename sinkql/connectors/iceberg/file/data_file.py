@@ -1,6 +1,6 @@
-"""Arrow rows → one Parquet data file of a table, with the statistics that its manifest entry needs. Runs in tasks.
+"""Write Arrow rows to one Parquet data file of a table, with the statistics for its manifest entry. Runs in tasks.
 
-Names of a sink's files: which sink, epoch and attempt wrote them, and whether anew.
+The names of data files say which sink, epoch and attempt wrote them, and whether the rows were rewritten.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ from sinkql.keywords import qualified_name
 
 ROW_GROUP_ROWS = 262_144
 _ROW_GROUP_BYTES = 128 << 20
-"""Rows wait in memory until there are so many, or so large ones."""
+"""Rows are buffered in memory up to this size, or up to `ROW_GROUP_ROWS`."""
 _STRETCHES, _STRETCH = 16, 256
 _SAMPLE = _STRETCHES * _STRETCH
 _DICTIONARY_BYTES = 2 << 20
-"""Iceberg's own limit for the dictionary of a column in a row group."""
+"""Iceberg's default limit for the dictionary of a column in a row group."""
 _METRICS = "write.metadata.metrics.column"
 _DAY_MICROS = 86_400_000_000
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
-"""The days of the years 1 to 9999, counted from 1970: Python has no others, and so no bounds of them."""
+"""The days of the years 1 to 9999, counted from 1970; Python has no dates, and so no bounds, outside them."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """What a manifest says of a data or delete file, or of one `vector` in it; picklable.
+    """The manifest entry of a data file, a delete file or one deletion `vector` in a file; picklable.
 
     Bounds are Iceberg's single-value bytes.
     """
@@ -78,13 +78,13 @@ class FileEntry:
 
     @property
     def name(self) -> str:
-        """Return what tells its content from that of all other entries."""
+        """Return the name that identifies the entry's content in its table."""
         return self.path if self.vector is None else vector_name(self.path, self.vector)
 
 
 @dataclass(frozen=True, slots=True)
 class Sorting:
-    """A column that the rows of a file are sorted by."""
+    """A column by which the rows of a file are sorted."""
 
     column: str
     descending: bool
@@ -93,7 +93,7 @@ class Sorting:
 
 @dataclass(frozen=True, slots=True)
 class TaskTable:
-    """What a task needs to know of a loaded table; picklable, with the storage's credentials and no others."""
+    """A loaded table as tasks need it; picklable, and with only the storage's credentials."""
 
     name: str
     location: str
@@ -109,11 +109,11 @@ class TaskTable:
         return f"TaskTable({self.location!r})"
 
     def path(self, name: str) -> str:
-        """Return the full path of a data or delete file of that name."""
+        """Return the full path of a data or delete file with that name."""
         return load_location_provider(self.location, dict(self.properties)).new_data_location(name)
 
     def metadata_path(self, name: str) -> str:
-        """Return the full path of a file of that name beside the table's metadata."""
+        """Return the full path of a file with that name beside the table's metadata."""
         return load_location_provider(self.location, dict(self.properties)).new_metadata_location(name)
 
     def schema(self) -> Schema:
@@ -121,16 +121,16 @@ class TaskTable:
         return _schema(self.schema_json)
 
     def spec(self) -> PartitionSpec:
-        """Return how the rows of new files are partitioned."""
+        """Return the partition spec of new files."""
         return _spec(self.spec_json)
 
     def io(self) -> FileIO:
-        """Return access to the table's files; the same object in one process, so that connections are kept."""
+        """Return access to the table's files; one object per process, so that connections stay open."""
         return _io(tuple(sorted(self.storage.items())), self.location)
 
 
 def for_tasks(table: Table, *, key: Sequence[str] = ()) -> TaskTable:
-    """Return what tasks need to know of a loaded table; rows of one that says no order are sorted by the `key`."""
+    """Return a loaded table as tasks need it; without a sort order, its rows are sorted by `key`."""
     sorting = _sorting(table)
     return TaskTable(
         name=qualified_name(*table.name()),
@@ -146,7 +146,7 @@ def for_tasks(table: Table, *, key: Sequence[str] = ()) -> TaskTable:
 
 
 def _sorting(table: Table) -> tuple[Sorting, ...]:
-    """Return the table's sort order; nothing for one of more than columns, or with a column that is gone."""
+    """Return the table's sort order; empty if it sorts by a transform or a dropped column."""
     terms = []
     for field in table.sort_order().fields:
         name = table.schema().find_column_name(field.source_id)
@@ -172,11 +172,29 @@ def _spec(text: str) -> PartitionSpec:
     return PartitionSpec.model_validate_json(text)
 
 
-class DataFileWriter:
-    """Write rows of one partition to one new data file in the order they are given; position n is the n-th row.
+@dataclass(frozen=True, slots=True)
+class _OpenFile:
+    """A Parquet file that is being written."""
 
-    Columns are found by name and cast to the table's types; columns that the table has not are left out. No file is
-    created before the first rows come. Raises SQ3151 for a value that the table's column cannot hold.
+    stream: pa.NativeFile
+    sealer: FooterSealer
+    writer: pq.ParquetWriter
+
+    def close(self) -> int:
+        """Finish the file and return its size."""
+        self.sealer.keep_footer()
+        self.writer.close()
+        self.sealer.finish()
+        size: int = self.stream.tell()
+        self.stream.close()
+        return size
+
+
+class DataFileWriter:
+    """A writer of one new data file of one partition; row n of the input has position n.
+
+    Columns are found by name and cast to the table's types. Columns that the table does not have are left out. The file
+    is created with the first rows. Raises SQ3151 for a value that the table's column cannot hold.
     """
 
     def __init__(self, table: TaskTable, name: str, place: PartitionValue) -> None:
@@ -185,8 +203,7 @@ class DataFileWriter:
         self._path = table.path(name)
         self._schema: pa.Schema | None = None
         self._stream: pa.NativeFile | None = None
-        self._ending: FooterSealer | None = None
-        self._writer: pq.ParquetWriter | None = None
+        self._file: _OpenFile | None = None
         self._metadata: list[pq.FileMetaData] = []
         self._buffered: list[pa.Table] = []
         self._waiting = self._waiting_bytes = 0
@@ -194,14 +211,14 @@ class DataFileWriter:
         self._without_bounds: set[str] = set()
 
     def write(self, data: pa.Table | pa.RecordBatch) -> None:
-        """Add rows; full row groups go out at once."""
+        """Add rows, and write full row groups immediately."""
         if data.num_rows == 0:
             return
         rows = pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data
         if self._schema is None:
             self._schema = target_schema(self._table.schema(), rows.schema)
         rows = cast(rows, self._schema)
-        self._without_bounds.update(name for name in rows.column_names if _beyond_years(rows.column(name)))
+        self._without_bounds.update(name for name in rows.column_names if _has_unusual_years(rows.column(name)))
         self._buffered.append(rows)
         self._waiting += rows.num_rows
         self._waiting_bytes += rows.nbytes
@@ -213,42 +230,35 @@ class DataFileWriter:
 
     @property
     def waiting(self) -> int:
-        """Return the bytes of the rows that wait in memory."""
+        """Return the bytes of the rows buffered in memory."""
         return self._waiting_bytes
 
     def flush(self) -> None:
-        """Write the rows that wait, as a row group."""
+        """Write the buffered rows as a row group."""
         if self._waiting:
             self._flush(self._waiting)
 
     @property
     def size(self) -> int:
-        """Return how many bytes the file has so far."""
+        """Return the bytes written to the file until now."""
         return self._stream.tell() if self._stream is not None else 0
 
     def close(self) -> FileEntry | None:
-        """Finish the file and return its entry; None where no row came."""
-        if self._rows == 0:
-            return None
+        """Finish the file and return its entry; None if it has no rows."""
         self.flush()
-        assert self._writer is not None
-        assert self._stream is not None
-        assert self._ending is not None
+        if self._file is None:
+            return None
         with storing(self._table.name):
-            self._ending.keep_footer()
-            self._writer.close()
-            self._ending.finish()
-            size = self._stream.tell()
-            self._stream.close()
+            size = self._file.close()
         return self._entry(size)
 
     def discard(self) -> None:
-        """Give the file up, which nothing names."""
+        """Close and delete the file, which no manifest names."""
         if self._stream is None:
             return
-        with suppress(Exception):  # it is swept later, if it cannot be now
-            if self._writer is not None:
-                self._writer.close()
+        with suppress(Exception):  # if it fails, maintenance deletes the orphan file later
+            if self._file is not None:
+                self._file.writer.close()
             self._stream.close()
             self._table.io().delete(self._path)
 
@@ -261,21 +271,25 @@ class DataFileWriter:
         self._waiting, self._waiting_bytes = rest.num_rows, rest.nbytes
 
     def _write(self, rows: pa.Table) -> None:
-        if self._writer is None:
-            self._stream = self._table.io().new_output(self._path).create(overwrite=True)
-            self._ending = FooterSealer(self._stream, self._path)
-            self._writer = pq.ParquetWriter(
-                self._ending,
-                self._schema,
-                compression="zstd",
-                compression_level=1,
-                store_schema=False,
-                use_dictionary=repeating(rows),
-                dictionary_pagesize_limit=_DICTIONARY_BYTES,
-                write_page_checksum=True,
-                metadata_collector=self._metadata,
-            )
-        self._writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
+        if self._file is None:
+            self._file = self._open(rows)
+        self._file.writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
+
+    def _open(self, rows: pa.Table) -> _OpenFile:
+        self._stream = self._table.io().new_output(self._path).create(overwrite=True)
+        sealer = FooterSealer(self._stream, self._path)
+        writer = pq.ParquetWriter(
+            sealer,
+            self._schema,
+            compression="zstd",
+            compression_level=1,
+            store_schema=False,
+            use_dictionary=repeating(rows),
+            dictionary_pagesize_limit=_DICTIONARY_BYTES,
+            write_page_checksum=True,
+            metadata_collector=self._metadata,
+        )
+        return _OpenFile(self._stream, sealer, writer)
 
     def _entry(self, size: int) -> FileEntry:
         schema = self._table.schema()
@@ -302,32 +316,34 @@ class DataFileWriter:
         )
 
 
-def _beyond_years(column: pa.ChunkedArray) -> bool:
-    """Tell whether a column has dates or times of other years than 1 to 9999."""
+def _has_unusual_years(column: pa.ChunkedArray) -> bool:
+    """Return whether a column has dates or times outside the years 1 to 9999."""
     if pa.types.is_date32(column.type):
-        found, day = pc.min_max(column.cast(pa.int32())).as_py(), 1
+        bounds, day = pc.min_max(column.cast(pa.int32())).as_py(), 1
     elif pa.types.is_timestamp(column.type) and column.type.unit == "us":
-        found, day = pc.min_max(column.cast(pa.int64())).as_py(), _DAY_MICROS
+        bounds, day = pc.min_max(column.cast(pa.int64())).as_py(), _DAY_MICROS
     else:
         return False
-    least, most = found["min"], found["max"]
+    least, most = bounds["min"], bounds["max"]
     return least is not None and (least < _FIRST_DAY * day or most >= (_LAST_DAY + 1) * day)
 
 
 def write_data_file(table: TaskTable, name: str, data: pa.Table, place: PartitionValue = WHOLE) -> FileEntry:
-    """Write one data file with all of `data`, which are rows of one partition, one at least."""
+    """Write one data file with all rows of `data`, which has at least one row, all of one partition."""
     writer = DataFileWriter(table, name, place)
     writer.write(data)
     entry = writer.close()
-    assert entry is not None, "no rows"
+    if entry is None:
+        raise ValueError("a data file needs rows")
     return entry
 
 
 def repeating(rows: pa.Table) -> list[str]:
-    """Return the columns of which at least every other value is one that was there before, as samples tell.
+    """Return the columns in which, by samples, at least every second value repeats an earlier one.
 
-    A dictionary makes others only larger and slower to write; these it makes smaller, and much cheaper to read. One
-    sample is of short stretches, for values that come again in a row; one of rows from everywhere.
+    A dictionary makes these columns smaller, and much faster to read; it makes other columns larger and slower to
+    write. One sample consists of short stretches, for values that repeat in neighbouring rows; the second of rows from
+    everywhere.
     """
     if rows.num_rows <= _SAMPLE:
         return [name for name in rows.column_names if _repeats(rows.column(name), 1.0)]
@@ -336,11 +352,14 @@ def repeating(rows: pa.Table) -> list[str]:
     anywhere = np.random.default_rng(0).choice(rows.num_rows, _SAMPLE, replace=False)
     samples = stretches, rows.take(pa.array(np.sort(anywhere)))
     times = min(ROW_GROUP_ROWS, rows.num_rows) / _SAMPLE
-    return [name for name in rows.column_names if any(_repeats(each.column(name), times) for each in samples)]
+    return [name for name in rows.column_names if any(_repeats(sample.column(name), times) for sample in samples)]
 
 
 def _repeats(column: pa.ChunkedArray, times: float) -> bool:
-    """Tell whether a column of so many times as many values has each at least twice, and a dictionary has room."""
+    """Return whether the values of a column repeat at least twice, and fit in a dictionary.
+
+    The whole column is `times` as long as the sample `column`.
+    """
     if isinstance(column.type, pa.BaseExtensionType):
         column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
     if pa.types.is_nested(column.type):
@@ -354,9 +373,9 @@ def _repeats(column: pa.ChunkedArray, times: float) -> bool:
 
 
 def _distinct(seen: int, drawn: int, rows: float) -> float:
-    """Return how many distinct values so many rows have if all are as likely, where of some drawn so many were seen.
+    """Estimate the distinct values among `rows`, if `seen` were distinct among `drawn`, all equally likely.
 
-    Of n values that are drawn from d, d (1 - exp(-n / d)) are distinct.
+    Of n values drawn from d, d (1 - exp(-n / d)) are distinct.
     """
     least, most = float(seen), 1e12
     for _ in range(64):
@@ -366,13 +385,13 @@ def _distinct(seen: int, drawn: int, rows: float) -> float:
 
 
 def target_schema(schema: Schema, source: pa.Schema) -> pa.Schema:
-    """Return the table's Arrow schema with field ids, keeping 32-bit offsets where the source has them."""
+    """Return the table's Arrow schema with field ids, with 32-bit offsets if the source has them."""
     fields = []
     for field in schema_to_pyarrow(schema, include_field_ids=True):
-        given = source.field(field.name).type
-        if pa.types.is_large_string(field.type) and pa.types.is_string(given):
+        source_type = source.field(field.name).type
+        if pa.types.is_large_string(field.type) and pa.types.is_string(source_type):
             fields.append(field.with_type(pa.string()))
-        elif pa.types.is_large_binary(field.type) and pa.types.is_binary(given):
+        elif pa.types.is_large_binary(field.type) and pa.types.is_binary(source_type):
             fields.append(field.with_type(pa.binary()))
         else:
             fields.append(field)
@@ -380,7 +399,7 @@ def target_schema(schema: Schema, source: pa.Schema) -> pa.Schema:
 
 
 def cast(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the rows with exactly this schema, columns found by name; raises SQ3151."""
+    """Return the rows with exactly this schema, with columns found by name; raises SQ3151."""
     columns = [_cast_column(rows.column(field.name), field) for field in schema]
     return pa.Table.from_arrays(columns, schema=schema)
 
@@ -390,7 +409,7 @@ def _cast_column(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
         raise SinkqlError(
             "SQ3151",
             f'null value in required column "{field.name}" of the table',
-            hint="Filter such rows out in the view, or use COALESCE.",
+            hint="Filter out these rows in the view, or use COALESCE.",
         )
     if column.type.equals(field.type):
         return column
@@ -415,10 +434,10 @@ _LETTERS = {False: "c", True: "f"}
 
 
 def rewritten_name(sink: str, epoch: int, attempt: str, number: int, *, foreign: bool = False) -> str:
-    """Return the name of a file of rows that were in the table before; `foreign` rows are not the sink's."""
+    """Return the name of a file of rewritten rows; `foreign` rows were written by another program."""
     return f"{_LETTERS[foreign]}{number}-{sink}-{epoch}-{attempt}.parquet"
 
 
 def has_rows_of(path: str, sink: str) -> bool:
-    """Tell whether a data file holds rows that the sink wrote; a compaction keeps them apart from others'."""
+    """Return whether a data file holds rows that the sink wrote; compaction does not mix them with foreign rows."""
     return re.fullmatch(rf"[bc]\d+-{re.escape(sink)}-\d+-.+\.parquet", path.rpartition("/")[2]) is not None

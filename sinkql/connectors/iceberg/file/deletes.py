@@ -1,9 +1,8 @@
-"""The files that a table has now, and positions of dead rows ↔ Iceberg's position-delete files.
+"""Read and write dead rows as position-delete files or deletion vectors, and list a table's current files.
 
-Positions of dead rows ↔ deletion vectors in Puffin files: those of a data file are in one vector, whole.
-
-The bitmap is Roaring's for 64 bits in its portable form. Before it stand its length and a magic number, behind it a
-checksum; a Puffin file has several such blobs and a footer that lists them.
+A data file has at most one deletion vector, with all its dead rows. A vector is a 64-bit Roaring bitmap in portable
+form, between its length and magic number in front and a checksum behind. A Puffin file has several vectors and a footer
+that lists them.
 """
 
 from __future__ import annotations
@@ -49,17 +48,17 @@ def live_files(table: Table) -> LiveFiles:
     data: dict[str, DataFile] = {}
     deletes: dict[str, DataFile] = {}
     for manifest in manifests_of(table, table.current_snapshot()):
-        kept = data if manifest.content == ManifestContent.DATA else deletes
+        files = data if manifest.content == ManifestContent.DATA else deletes
         for entry in entries_of(table.io, manifest):
             _check(table, entry.data_file)
-            kept[name_of(entry.data_file)] = entry.data_file
+            files[name_of(entry.data_file)] = entry.data_file
     return LiveFiles(data, deletes)
 
 
 def all_files(table: Table) -> frozenset[str]:
-    """Return the names of the data and delete files of the current snapshot, whatever their formats."""
-    found = (entries_of(table.io, each) for each in manifests_of(table, table.current_snapshot()))
-    return frozenset(name_of(entry.data_file) for entries in found for entry in entries)
+    """Return the names of the data and delete files of the current snapshot, of any format."""
+    manifests = (entries_of(table.io, manifest) for manifest in manifests_of(table, table.current_snapshot()))
+    return frozenset(name_of(entry.data_file) for entries in manifests for entry in entries)
 
 
 def _check(table: Table, file: DataFile) -> None:
@@ -67,40 +66,40 @@ def _check(table: Table, file: DataFile) -> None:
     if file.content == DataFileContent.EQUALITY_DELETES:
         raise SinkqlError(
             "SQ3506",
-            f'table "{name}" has equality deletes, which an upsert sink cannot follow',
+            f'table "{name}" has equality deletes, which an upsert sink cannot apply',
             detail=f"{file.file_path} was written by another program.",
-            hint="Rewrite the table's data files with the program that writes them, or sink into a new table.",
+            hint="Rewrite the data files with the program that wrote them, or create the sink with a new table.",
         )
     if file.file_format != FileFormat.PARQUET and vector_of(file) is None:
         raise SinkqlError(
             "SQ3554",
             f'table "{name}" has a file in format {file.file_format}, expected PARQUET',
             detail=file.file_path,
-            hint="Rewrite the file as Parquet, or sink into a new table.",
+            hint="Rewrite the file as Parquet, or create the sink with a new table.",
         )
 
 
 def read_dead(io: FileIO, name: str, file: DataFile) -> dict[str, Positions]:
-    """Return the dead positions of each data file that an entry names, a delete file or a deletion vector."""
+    """Return the dead positions of each data file that a delete file or deletion vector names."""
     vector = vector_of(file)
     if vector is None:
-        found = read_position_deletes(io, [file.file_path])
-        if sum(map(len, found.values())) > file.record_count:
+        dead = read_position_deletes(io, [file.file_path])
+        if sum(map(len, dead.values())) > file.record_count:
             raise damaged_file_error(file.file_path, f"more rows than the {file.record_count} expected")
-        return found
+        return dead
     return {vector.file: read_vector(io, name)}
 
 
 def read_dead_of(io: FileIO, name: str, path: str) -> Positions:
-    """Return what an entry of that name says of one data file."""
+    """Return the dead positions of one data file in the delete file or vector of that name."""
     if vector_place(name) is not None:
         return read_vector(io, name)
     return read_position_deletes(io, [name]).get(path, np.empty(0, np.int64))
 
 
 def read_position_deletes(io: FileIO, paths: Iterable[str]) -> dict[str, Positions]:
-    """Return the dead positions of each data file path that the delete files name, sorted, each once."""
-    found: dict[str, list[Positions]] = defaultdict(list)
+    """Return the dead positions of each data file that the delete files name, sorted and distinct."""
+    dead: dict[str, list[Positions]] = defaultdict(list)
     for path in paths:
         with damage_as_error(path):
             with io.new_input(path).open() as stream:
@@ -114,18 +113,19 @@ def read_position_deletes(io: FileIO, paths: Iterable[str]) -> dict[str, Positio
             cuts = np.flatnonzero(np.diff(codes[order])) + 1
             for group in np.split(order, cuts):
                 if len(group):
-                    found[column.dictionary[int(codes[group[0]])].as_py()].append(positions[group])
-    return {path: np.unique(np.concatenate(parts)) for path, parts in found.items()}
+                    dead[column.dictionary[int(codes[group[0]])].as_py()].append(positions[group])
+    return {path: np.unique(np.concatenate(parts)) for path, parts in dead.items()}
 
 
 def write_position_deletes(
     table: TaskTable, name: str, dead: Mapping[str, Positions], place: PartitionValue
 ) -> FileEntry:
-    """Write one delete file that names sorted positions of data files, all of one partition.
+    """Write one delete file with sorted positions of data files of one partition.
 
-    In another partition than its data file, a delete file counts for some readers and not for others.
-    Paths stand byte for byte and in full also in the bounds: readers find a data file's deletes by them. The Arrow
-    schema is left out of the file, some readers refuse its dictionary type.
+    Readers disagree about a delete file in a partition other than its data file's.
+
+    The bounds hold the complete paths, because readers find a data file's deletes by them. The file has no Arrow
+    schema, because some readers refuse its dictionary type.
     """
     paths = sorted(dead)
     codes = np.repeat(np.arange(len(paths), dtype=np.int32), [len(dead[path]) for path in paths])
@@ -150,7 +150,7 @@ def write_position_deletes(
 
 
 def _write(output: OutputFile, path: str, rows: pa.Table) -> int:
-    """Write the rows, and return how many bytes they are."""
+    """Write the rows, and return the file's size in bytes."""
     waiting = pa.BufferOutputStream()
     with pq.ParquetWriter(
         waiting,
@@ -186,10 +186,11 @@ _MAGIC = bytes.fromhex("d1d33964")
 def write_vectors(
     table: TaskTable, name: str, dead: Mapping[str, Positions], places: Mapping[str, PartitionValue]
 ) -> tuple[FileEntry, ...]:
-    """Write one Puffin file with a vector for each data file's path, and return their entries; `name` has no ending.
+    """Write one Puffin file with a vector for each data file, and return the entries of the vectors.
 
-    It lies and is called as Puffin files of statistics are: some stores take no other ones into a table's folder.
-    `dead` are all dead positions of each file, those that an older vector has too: the new one takes its place.
+    `name` has no suffix. The file has the folder and the suffix of statistics files, because some stores accept no
+    other Puffin files in a table's folder. `dead` holds all dead positions of each file, because its vector
+    replaces an older one.
     """
     data = bytearray(_PUFFIN)
     blobs, vectors = [], {}
@@ -229,29 +230,30 @@ def write_vectors(
 
 
 def read_vector(io: FileIO, name: str) -> Positions:
-    """Return the dead positions in the deletion vector of that name, sorted; SQ3555 where it is damaged."""
+    """Return the dead positions in the deletion vector of that name, sorted; raise SQ3555 if it is damaged."""
     place = vector_place(name)
-    assert place is not None, "no deletion vector"
+    if place is None:
+        raise ValueError(f'"{name}" is not the name of a deletion vector')
     path, offset, length = place
     with io.new_input(path).open() as stream:
         stream.seek(offset)
         blob = stream.read(length)
-    told, body, checksum = blob[:4], blob[4:-4], blob[-4:]
-    if int.from_bytes(told) != len(body) or body[:4] != _MAGIC or int.from_bytes(checksum) != zlib.crc32(body):
+    length_bytes, body, checksum = blob[:4], blob[4:-4], blob[-4:]
+    if int.from_bytes(length_bytes) != len(body) or body[:4] != _MAGIC or int.from_bytes(checksum) != zlib.crc32(body):
         raise SinkqlError(
             "SQ3555",
             f'deletion vector "{name}" is damaged',
             detail=f"{len(blob)} bytes were read",
-            hint="Put the file back from a copy, or drop the table and create the sink again.",
+            hint="Restore the file from a backup, or drop the table and create the sink again.",
         )
     with damage_as_error(path):
         return np.asarray(BitMap64.deserialize(body[4:]).to_array()).astype(np.int64)
 
 
-def united(*parts: Positions) -> Positions:
-    """Return all positions in order, each once."""
-    found: Positions = np.unique(np.concatenate(parts))
-    return found
+def unite(*parts: Positions) -> Positions:
+    """Return all positions, sorted and distinct."""
+    positions: Positions = np.unique(np.concatenate(parts))
+    return positions
 
 
 def _blob(positions: Positions) -> bytes:

@@ -1,7 +1,7 @@
-"""Manifests and their lists, read and written with all that format version 3 has; pyiceberg knows those of version 2.
+"""Read and write manifests and manifest lists of format version 3, for which pyiceberg has no complete support.
 
-Version 3 gives each row an id. A snapshot takes the ids from the table's next one on; its list gives each data manifest
-that has none a first id, and a file's first id is counted from its manifest's, unless its entry says it.
+Version 3 gives each row an id. A snapshot takes ids from the table's next row id. Its list gives a first id to each
+data manifest that has none. A file's first id is counted from its manifest's, unless its entry has one.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ from pyiceberg.typedef import TableVersion
 from sinkql.connectors.iceberg.file_damage import SEAL, UNSEALED, SealedOutput, check_avro, damage_as_error
 
 VECTORS = 3
-"""The format version from which on dead rows are told by deletion vectors, and rows have ids."""
+"""The format version from which on tables have deletion vectors and row ids."""
 _LIST_FIRST_ROW = 15
 _FIRST_ROW, _REFERENCED, _OFFSET, _LENGTH = 16, 17, 18, 19
-"""Where records have what version 3 adds to them."""
+"""The positions of version 3's fields in records."""
 _BLOCK = 64
-"""Entries of a block."""
+"""Entries in a block."""
 _CODEC: Literal["deflate"] = "deflate"
 
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """Where a deletion vector lies in its file, and the path of the data file whose dead rows it has."""
+    """The place of a deletion vector in its file, and the path of the data file whose dead rows it holds."""
 
     file: str
     offset: int
@@ -59,18 +59,18 @@ class Vector:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What rows of a data file are where they do not say it: the first one's id, and the commit that wrote them."""
+    """Values that rows of a data file inherit: the id of the first row, and the number of the commit."""
 
     first_row: int | None
     sequence: int | None
 
 
 def manifests_of(table: Table, snapshot: Snapshot | None) -> list[ManifestFile]:
-    """Return the manifests of a snapshot, with the first row ids that its list gives them; SQ3530 if it is damaged."""
+    """Return the manifests of a snapshot, with first row ids from its list; raise SQ3530 if it is damaged."""
     if snapshot is None:
         return []
     with damage_as_error(snapshot.manifest_list):
-        reader = _opened(
+        reader = _open(
             table.io,
             snapshot.manifest_list,
             MANIFEST_LIST_FILE_SCHEMAS[3],
@@ -81,22 +81,22 @@ def manifests_of(table: Table, snapshot: Snapshot | None) -> list[ManifestFile]:
 
 
 def entries_of(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
-    """Return the entries of a manifest that are in the table, data files with their first row ids."""
+    """Return the live entries of a manifest, with first row ids of data files."""
     return numbered(said_of(io, manifest), first_row_of(manifest))
 
 
 def said_of(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
-    """Return the entries of a manifest that are in the table as it says them itself, whatever list names it.
+    """Return the live entries of a manifest without the first row ids that a list gives.
 
-    In an upgraded table the lists of two branches may give it different first row ids.
+    In an upgraded table, the lists of two branches may give it different first row ids.
     """
-    return [each for each in all_said_of(io, manifest) if each.status != ManifestEntryStatus.DELETED]
+    return [entry for entry in all_said_of(io, manifest) if entry.status != ManifestEntryStatus.DELETED]
 
 
 def all_said_of(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
-    """Return the entries of a manifest, also of files that left the table with it; raises SQ3530 if it is damaged."""
+    """Return all entries of a manifest, including deleted ones; raise SQ3530 if it is damaged."""
     with damage_as_error(manifest.manifest_path):
-        reader = _opened(
+        reader = _open(
             io,
             manifest.manifest_path,
             MANIFEST_ENTRY_SCHEMAS[3],
@@ -105,26 +105,26 @@ def all_said_of(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
         )
         entries = [_inherit_from_manifest(entry, manifest) for entry in reader]
         counts = manifest.added_files_count, manifest.existing_files_count, manifest.deleted_files_count
-        if None not in counts and sum(each or 0 for each in counts) != len(entries):
-            raise ValueError(f"{len(entries)} entries, expected {sum(each or 0 for each in counts)}")
+        if None not in counts and sum(count or 0 for count in counts) != len(entries):
+            raise ValueError(f"{len(entries)} entries, expected {sum(count or 0 for count in counts)}")
     return entries
 
 
-def _opened(
+def _open(
     io: FileIO, path: str, schema: Schema, types: dict[int, Callable[..., Any]], enums: dict[int, Callable[..., Any]]
 ) -> AvroFile[Any]:
-    """Read a file and check that it is whole; pyiceberg takes one that was cut off for one that ends there."""
+    """Read a file and check that it is complete; pyiceberg does not notice a truncated file."""
     with io.new_input(path).open() as stream:
         data = stream.read()
     check_avro(data, path)
-    reader = AvroFile[Any](cast("InputFile", _Read(data)), schema, read_types=types, read_enums=enums)
+    reader = AvroFile[Any](cast("InputFile", _InputBytes(data)), schema, read_types=types, read_enums=enums)
     reader.__enter__()
     _check_blocks(data, reader.decoder.tell(), reader.header.sync)
     return reader
 
 
-class _Read:
-    """The bytes of a file, as pyiceberg opens one."""
+class _InputBytes:
+    """The bytes of a file, with the interface of pyiceberg's input files."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -133,28 +133,30 @@ class _Read:
         return BytesIO(self._data)
 
 
-def _check_blocks(data: bytes, at: int, sync: bytes) -> None:
-    """Raise ValueError where blocks of an Avro file do not follow each other up to its end."""
-    while at < len(data):
-        _, at = _number(data, at)
-        size, at = _number(data, at)
-        end = at + size
+def _check_blocks(data: bytes, position: int, sync: bytes) -> None:
+    """Raise ValueError if the blocks of an Avro file do not reach to its end."""
+    while position < len(data):
+        _, position = _read_number(data, position)
+        size, position = _read_number(data, position)
+        end = position + size
         if size < 0 or data[end : end + len(sync)] != sync:
-            raise ValueError(f"it ends, or is changed, near byte {min(max(at, end), len(data))} of {len(data)}")
-        at = end + len(sync)
+            raise ValueError(
+                f"it is truncated or changed near byte {min(max(position, end), len(data))} of {len(data)}"
+            )
+        position = end + len(sync)
 
 
-def _number(data: bytes, at: int) -> tuple[int, int]:
-    """Return a number of Avro's at a place, and the place after it."""
+def _read_number(data: bytes, position: int) -> tuple[int, int]:
+    """Return the Avro number at a position, and the position after it."""
     value = shift = 0
     while True:
-        byte = data[at]
+        byte = data[position]
         value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
+        position, shift = position + 1, shift + 7
         if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), at
+            return (value >> 1) ^ -(value & 1), position
         if shift > 63:
-            raise ValueError(f"a number at byte {at} has no end")
+            raise ValueError(f"a number at byte {position} is too long")
 
 
 def first_row_of(manifest: ManifestFile) -> int | None:
@@ -164,10 +166,10 @@ def first_row_of(manifest: ManifestFile) -> int | None:
 
 
 def numbered(entries: Sequence[ManifestEntry], first: int | None) -> list[ManifestEntry]:
-    """Return a manifest's entries, those that do not say a first row id with the one that follows from `first`."""
+    """Return a manifest's entries; an entry without a first row id gets the next one, counted from `first`."""
     if first is None:
         return list(entries)
-    found = []
+    numbered_entries = []
     for entry in entries:
         file = entry.data_file
         if file.content == DataFileContent.DATA and file[_FIRST_ROW] is None:
@@ -177,23 +179,24 @@ def numbered(entries: Sequence[ManifestEntry], first: int | None) -> list[Manife
             copied = DataFile(*values)
             copied.spec_id = file.spec_id
             file = copied
-        found.append(
+        numbered_entries.append(
             ManifestEntry(entry.status, entry.snapshot_id, entry.sequence_number, entry.file_sequence_number, file)
         )
-    return found
+    return numbered_entries
 
 
 def vector_of(file: DataFile) -> Vector | None:
-    """Return where the deletion vector of an entry is; None for an entry of another kind."""
+    """Return the deletion vector of an entry; None for an entry of another kind."""
     if file.file_format != FileFormat.PUFFIN or len(file) <= _LENGTH:
         return None
     return Vector(file[_REFERENCED], file[_OFFSET], file[_LENGTH])
 
 
 def name_of(file: DataFile) -> str:
-    """Return what tells an entry's content from all others of the table: the path, and of a deletion vector its place.
+    """Return the name that identifies an entry's content in its table.
 
-    Several deletion vectors lie in one file, and each of them is in the table or not.
+    The name is the path; for a deletion vector, also its place in the file. A file has several deletion vectors, and a
+    table may have only some of them.
     """
     vector = vector_of(file)
     return file.file_path if vector is None else vector_name(file.file_path, vector)
@@ -205,26 +208,26 @@ def vector_name(path: str, vector: Vector) -> str:
 
 
 def vector_place(name: str) -> tuple[str, int, int] | None:
-    """Return path, offset and length of a deletion vector by its name; None for the name of a delete file."""
+    """Return path, offset and length of a deletion vector by its name; None for a delete file's name."""
     path, _, place = name.rpartition("#")
     offset, _, length = place.partition("+")
     return (path, int(offset), int(length)) if path and offset.isdecimal() and length.isdecimal() else None
 
 
 def origins(table: Table, paths: Collection[str]) -> dict[str, Origin]:
-    """Return what data files of the table that have these paths say of all their rows."""
-    found: dict[str, Origin] = {}
+    """Return the values that the rows of these data files inherit, by path."""
+    origins_by_path: dict[str, Origin] = {}
     for manifest in manifests_of(table, table.current_snapshot()):
-        if manifest.content != ManifestContent.DATA or len(found) == len(paths):
+        if manifest.content != ManifestContent.DATA or len(origins_by_path) == len(paths):
             continue
         for entry in entries_of(table.io, manifest):
             if entry.data_file.file_path in paths:
-                found[entry.data_file.file_path] = Origin(entry.data_file[_FIRST_ROW], entry.sequence_number)
-    return found
+                origins_by_path[entry.data_file.file_path] = Origin(entry.data_file[_FIRST_ROW], entry.sequence_number)
+    return origins_by_path
 
 
 class _Blocks(AvroOutputFile[ManifestEntry]):
-    """Write entries in blocks of many, whose compression gains from what they have in common."""
+    """An Avro writer of large blocks, which compress better."""
 
     _waiting: list[ManifestEntry]
 
@@ -234,7 +237,7 @@ class _Blocks(AvroOutputFile[ManifestEntry]):
         return self
 
     def write_block(self, objects: list[ManifestEntry]) -> None:
-        """Add entries to the block."""
+        """Add entries to the current block."""
         self._waiting += objects
         if len(self._waiting) >= _BLOCK:
             self._flush()
@@ -253,7 +256,7 @@ class _Blocks(AvroOutputFile[ManifestEntry]):
 
 
 class ManifestWriter(ManifestWriterV2):
-    """Write a manifest of data files or of `deletes`, for which pyiceberg has no writer, of version 2 or 3."""
+    """A writer of a manifest of version 2 or 3; unlike pyiceberg's, it also writes manifests of `deletes`."""
 
     def __init__(
         self,
@@ -274,7 +277,7 @@ class ManifestWriter(ManifestWriterV2):
         return self._format
 
     def content(self) -> ManifestContent:
-        """Return what the files are."""
+        """Return the content of the manifest's files."""
         return ManifestContent.DELETES if self._deletes else ManifestContent.DATA
 
     @property
@@ -287,7 +290,7 @@ class ManifestWriter(ManifestWriterV2):
         }
 
     def new_writer(self) -> AvroOutputFile[ManifestEntry]:
-        """Return a writer of entries, which have the fields of version 3 whatever is written."""
+        """Return a writer of entries, whose records have version 3's fields for both versions."""
         return _Blocks(
             output_file=self._output_file,
             file_schema=self._with_partition(self.version),
@@ -325,7 +328,7 @@ def write_list(
     sequence: int,
     first_row: int | None,
 ) -> None:
-    """Write a manifest list: with a first row id one of version 3, of manifests that `number_manifests` returned."""
+    """Write a manifest list; with a first row id, a version 3 list of the manifests from `number_manifests`."""
     sealed = SealedOutput(output)
     if first_row is None:
         kind = ManifestListWriterV2(sealed, snapshot, parent, sequence, _CODEC)
@@ -337,21 +340,21 @@ def write_list(
 
 
 def number_manifests(manifests: Iterable[ManifestFile], first_row: int) -> tuple[list[ManifestFile], int]:
-    """Give each data manifest that has none its first row id; return them all, and how many ids are taken."""
-    found: list[ManifestFile] = []
+    """Assign first row ids to data manifests without one; return all manifests and the count of ids used."""
+    numbered_manifests: list[ManifestFile] = []
     following = first_row
-    for each in manifests:
-        values: list[Any] = [each[place] for place in range(_LIST_FIRST_ROW)]
-        first = first_row_of(each)
-        if each.content == ManifestContent.DATA and first is None:
+    for manifest in manifests:
+        values: list[Any] = [manifest[place] for place in range(_LIST_FIRST_ROW)]
+        first = first_row_of(manifest)
+        if manifest.content == ManifestContent.DATA and first is None:
             first = following
-            following += (each.added_rows_count or 0) + (each.existing_rows_count or 0)
-        found.append(ManifestFile(*values, first))
-    return found, following - first_row
+            following += (manifest.added_rows_count or 0) + (manifest.existing_rows_count or 0)
+        numbered_manifests.append(ManifestFile(*values, first))
+    return numbered_manifests, following - first_row
 
 
 def pieces() -> dict[str, bool]:
-    """Return which private pieces of pyiceberg that this module builds on are there."""
+    """Return the private parts of pyiceberg that this module uses, with whether each exists."""
     names = [field.name for field in DATA_FILE_TYPE[3].fields]
     lists = [field.name for field in MANIFEST_LIST_FILE_SCHEMAS[3].fields]
     return {

@@ -1,4 +1,4 @@
-"""Rows → the partitions that they belong to, as a table's spec says; partitions as manifests and indexes keep them."""
+"""Divide rows into partitions by a table's spec, and convert partitions for manifests and indexes."""
 
 from __future__ import annotations
 
@@ -44,56 +44,60 @@ _HASHED_AS_LONG = (IntegerType, LongType, DateType, TimeType, TimestampType, Tim
 
 
 class PartitionValue(msgspec.Struct, frozen=True, array_like=True):
-    """One partition under one spec: Iceberg's single-value bytes of each field's value, None for NULL."""
+    """One partition of one spec: Iceberg's single-value bytes of each field's value, None for NULL."""
 
     spec: int = 0
     values: tuple[bytes | None, ...] = ()
 
 
 WHOLE = PartitionValue()
-"""The one partition of a table that has never had others."""
+"""The only partition of a table that has always been unpartitioned."""
 
 
 class Partitions:
-    """The partitions of a loaded table: how its manifests name a `PartitionValue`. The types of a spec are found out
-    once."""
+    """The partitions of a loaded table, converted between `PartitionValue` and manifest records.
+
+    The types of a spec's fields are computed once.
+    """
 
     def __init__(self, metadata: TableMetadata) -> None:
         self._metadata = metadata
-        self._known: dict[int, tuple[IcebergType, ...]] = {}
+        self._types_by_spec: dict[int, tuple[PrimitiveType, ...]] = {}
 
     def place_of(self, file: DataFile) -> PartitionValue:
-        """Return where a file of a manifest lies."""
+        """Return the partition of a file in a manifest."""
         types = self._types(file.spec_id)
         values = (file.partition[number] for number in range(len(types)))
         return PartitionValue(
-            file.spec_id, tuple(_packed(type_, value) for type_, value in zip(types, values, strict=True))
+            file.spec_id, tuple(_to_bytes(type_, value) for type_, value in zip(types, values, strict=True))
         )
 
     def record(self, place: PartitionValue) -> Record:
-        """Return a partition as manifests name it, in Iceberg's physical values."""
+        """Return the manifest record of a partition, in Iceberg's physical values."""
         types = self._types(place.spec)
-        return Record(*(_unpacked(type_, value) for type_, value in zip(types, place.values, strict=True)))
+        return Record(*(_from_bytes(type_, value) for type_, value in zip(types, place.values, strict=True)))
 
-    def _types(self, spec_id: int) -> tuple[IcebergType, ...]:
-        if spec_id not in self._known:
+    def _types(self, spec_id: int) -> tuple[PrimitiveType, ...]:
+        if spec_id not in self._types_by_spec:
             spec = self._metadata.specs()[spec_id]
             fields = spec.partition_type(parted_schema(self._metadata, spec_id)).fields
-            self._known[spec_id] = tuple(field.field_type for field in fields)
-        return self._known[spec_id]
+            self._types_by_spec[spec_id] = tuple(_primitive(field.field_type) for field in fields)
+        return self._types_by_spec[spec_id]
 
 
 def parted_schema(metadata: TableMetadata, spec_id: int) -> Schema:
-    """Return the table's schema for the files of a spec: also with the spec's columns that have been dropped since.
+    """Return the table's schema, with the spec's columns that were dropped since.
 
-    Without their types, neither is a partition of such files known, nor can a manifest name it.
+    Without the types of dropped columns, partitions can be neither read nor written.
     """
     schema = metadata.schema()
     sources = {field.source_id for field in metadata.specs()[spec_id].fields}
     dropped = {}
-    for each in sorted(metadata.schemas, key=lambda each: each.schema_id):
-        for id_ in sources.difference(schema.field_ids).intersection(each.field_ids):
-            dropped[id_] = NestedField(id_, f"dropped:{id_}", each.find_type(id_))  # its name may be another's now
+    for earlier in sorted(metadata.schemas, key=lambda earlier: earlier.schema_id):
+        for id_ in sources.difference(schema.field_ids).intersection(earlier.field_ids):
+            dropped[id_] = NestedField(
+                id_, f"dropped:{id_}", earlier.find_type(id_)
+            )  # another column may have its name now
     if not dropped:
         return schema
     return Schema(
@@ -105,7 +109,7 @@ def parted_schema(metadata: TableMetadata, spec_id: int) -> Schema:
 
 
 def divide(rows: pa.Table, schema: Schema, spec: PartitionSpec) -> list[tuple[PartitionValue, Indices]]:
-    """Return the partitions of rows that have the table's types, each with the numbers of its rows in their order."""
+    """Return the partitions of rows in the table's types, each with its row numbers in input order."""
     if not rows.num_rows:
         return []
     if spec.is_unpartitioned():
@@ -114,86 +118,93 @@ def divide(rows: pa.Table, schema: Schema, spec: PartitionSpec) -> list[tuple[Pa
     fields: list[tuple[Indices, list[bytes | None]]] = []
     for field in spec.fields:
         column = rows.column(schema.find_column_name(field.source_id)).combine_chunks()
-        found, known = _transformed(column, field, schema.find_type(field.source_id))
-        # Few of the combinations occur: numbered anew after each field, they do not outgrow 64 bits.
-        _, codes = np.unique(codes * max(1, len(known)) + found, return_inverse=True)
-        fields.append((found, known))
+        numbers, values = _transform(column, field, schema.find_type(field.source_id))
+        # Few combinations occur: renumbered after each field, the codes fit in 64 bits.
+        _, codes = np.unique(codes * max(1, len(values)) + numbers, return_inverse=True)
+        fields.append((numbers, values))
     order = np.argsort(codes, kind="stable")
     starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
     parts = np.split(order, starts[1:])
     return [
-        (PartitionValue(spec.spec_id, tuple(known[found[part[0]]] for found, known in fields)), part) for part in parts
+        (PartitionValue(spec.spec_id, tuple(values[numbers[part[0]]] for numbers, values in fields)), part)
+        for part in parts
     ]
 
 
-def _transformed(column: pa.Array, field: PartitionField, type_: IcebergType) -> tuple[Indices, list[bytes | None]]:
+def _transform(column: pa.Array, field: PartitionField, type_: IcebergType) -> tuple[Indices, list[bytes | None]]:
     """Return the number of each row's partition value, and the values by number."""
     physical = _physical(column)
-    quick = _quick(field, type_)
+    quick = _column_transform(field, type_)
     if quick is not None:
         physical = quick(physical)
     coded = physical.dictionary_encode(null_encoding="encode")
     change = field.transform.transform(type_) if quick is None else _same
-    result = field.transform.result_type(type_)
+    result = _primitive(field.transform.result_type(type_))
     numbers: dict[bytes | None, int] = {}
-    known = [numbers.setdefault(_packed(result, change(value)), len(numbers)) for value in coded.dictionary.to_pylist()]
-    return np.asarray(known, np.int64)[coded.indices.to_numpy(zero_copy_only=False)], list(numbers)
+    codes = [
+        numbers.setdefault(_to_bytes(result, change(value)), len(numbers)) for value in coded.dictionary.to_pylist()
+    ]
+    return np.asarray(codes, np.int64)[coded.indices.to_numpy(zero_copy_only=False)], list(numbers)
 
 
 def _same(value: Any) -> Any:
     return value
 
 
-def _quick(field: PartitionField, type_: IcebergType) -> Callable[[pa.Array], pa.Array] | None:
-    """Return a transform of whole columns; None for what pyiceberg transforms, one distinct value at a time.
+def _column_transform(field: PartitionField, type_: IcebergType) -> Callable[[pa.Array], pa.Array] | None:
+    """Return a transform of whole columns; None if pyiceberg transforms each distinct value.
 
-    That is slow for numbers, and has no years beyond 9999.
+    pyiceberg's way is slow for numbers, and has no years after 9999.
     """
     transform = field.transform
     if isinstance(transform, TimeTransform):
         unit = "D" if isinstance(type_, DateType) else "us"
-        return lambda column: _in_units(column, unit, _UNITS[type(transform)])
+        return lambda column: _to_unit(column, unit, _UNITS[type(transform)])
     if isinstance(transform, BucketTransform) and isinstance(type_, _HASHED_AS_LONG):
-        return lambda column: _masked(column, lambda values: (_murmur3(values) & 0x7FFFFFFF) % transform.num_buckets)
+        return lambda column: _convert_valid(
+            column, lambda values: (_murmur3(values) & 0x7FFFFFFF) % transform.num_buckets
+        )
     if isinstance(transform, TruncateTransform) and isinstance(type_, IntegerType | LongType):
-        return lambda column: _masked(column, lambda values: values - values % values.dtype.type(transform.width))
+        return lambda column: _convert_valid(
+            column, lambda values: values - values % values.dtype.type(transform.width)
+        )
     return None
 
 
-def _in_units(column: pa.Array, unit: str, wanted: str) -> pa.Array:
+def _to_unit(column: pa.Array, unit: str, wanted: str) -> pa.Array:
     def convert(values: Indices) -> Indices:
         moments = values.astype(np.int64).astype(f"datetime64[{unit}]")
         return moments.astype(f"datetime64[{wanted}]").astype(np.int64)
 
-    return _masked(column, convert)
+    return _convert_valid(column, convert)
 
 
 def _murmur3(values: Indices) -> NDArray[np.uint32]:
-    """Return the 32-bit Murmur3 hash, of seed 0, of each number as 8 bytes."""
+    """Return the 32-bit Murmur3 hash, with seed 0, of each number as 8 bytes."""
     whole = values.astype(np.int64).view(np.uint64)
-    found = np.zeros(len(whole), np.uint32)
+    hashes = np.zeros(len(whole), np.uint32)
     for half in (whole, whole >> np.uint64(32)):
         mixed = half.astype(np.uint32) * np.uint32(0xCC9E2D51)
-        found = _rotated(found ^ _rotated(mixed, 15) * np.uint32(0x1B873593), 13) * np.uint32(5) + np.uint32(0xE6546B64)
-    found ^= np.uint32(8)
+        hashes = _rotate(hashes ^ _rotate(mixed, 15) * np.uint32(0x1B873593), 13) * np.uint32(5) + np.uint32(0xE6546B64)
+    hashes ^= np.uint32(8)
     for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
-        found = (found ^ found >> np.uint32(shift)) * np.uint32(factor)
-    return found ^ found >> np.uint32(16)
+        hashes = (hashes ^ hashes >> np.uint32(shift)) * np.uint32(factor)
+    return hashes ^ hashes >> np.uint32(16)
 
 
-def _rotated(values: NDArray[np.uint32], by: int) -> NDArray[np.uint32]:
+def _rotate(values: NDArray[np.uint32], by: int) -> NDArray[np.uint32]:
     return values << np.uint32(by) | values >> np.uint32(32 - by)
 
 
-def _masked(column: pa.Array, convert: Callable[[Indices], Indices]) -> pa.Array:
+def _convert_valid(column: pa.Array, convert: Callable[[Indices], Indices]) -> pa.Array:
     null = column.is_null().to_numpy(zero_copy_only=False)
     values = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
-    with np.errstate(over="ignore"):  # a number below the least one comes round, as in Java
+    with np.errstate(over="ignore"):  # values wrap around below the minimum, as in Java
         return pa.array(convert(values), mask=null)
 
 
 def _physical(column: pa.Array) -> pa.Array:
-    """Return dates and times as the integers that Iceberg keeps, and a uuid as bytes."""
+    """Return dates and times as Iceberg's integers, and a uuid as bytes."""
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
     type_ = column.type
@@ -202,11 +213,15 @@ def _physical(column: pa.Array) -> pa.Array:
     return column.view(pa.int64()) if pa.types.is_timestamp(type_) or pa.types.is_time64(type_) else column
 
 
-def _packed(type_: IcebergType, value: Any) -> bytes | None:
-    assert isinstance(type_, PrimitiveType)
+def _primitive(type_: IcebergType) -> PrimitiveType:
+    if not isinstance(type_, PrimitiveType):
+        raise TypeError(f"{type_} cannot be the type of a partition value")
+    return type_
+
+
+def _to_bytes(type_: PrimitiveType, value: Any) -> bytes | None:
     return None if value is None else to_bytes(type_, value)
 
 
-def _unpacked(type_: IcebergType, value: bytes | None) -> Any:
-    assert isinstance(type_, PrimitiveType)
+def _from_bytes(type_: PrimitiveType, value: bytes | None) -> Any:
     return None if value is None else from_bytes(type_, value)

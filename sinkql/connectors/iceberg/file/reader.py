@@ -1,11 +1,8 @@
-"""A data file of a table → its rows as the table has them now. Columns are found by field id.
+"""Read the rows of a data file with the current columns of its table, found by field id.
 
-Rows of a table's data files, read to be written into others. From version 3 on they keep their ids.
-
-So that readers can tell a row that was changed from one that was only moved, it also keeps the number of the commit
-that wrote it. A file where these are not said says them by its entry: `Origin`.
-
-A table → its rows as they are now, of some columns, up to a number.
+Rows that are rewritten into another file keep their ids from format version 3 on. They also keep the number of the
+commit that wrote them, so that readers can tell a changed row from a moved one. If the file does not store these
+values, they come from its entry: `Origin`.
 """
 
 from __future__ import annotations
@@ -26,31 +23,31 @@ from pyiceberg.table.name_mapping import parse_mapping_from_json
 from pyiceberg.types import IcebergType, ListType, LongType, MapType, NestedField, StructType
 
 from sinkql.connectors.iceberg.file.data_file import TaskTable, for_tasks
-from sinkql.connectors.iceberg.file.deletes import Positions, live_files, read_dead, united
+from sinkql.connectors.iceberg.file.deletes import Positions, live_files, read_dead, unite
 from sinkql.connectors.iceberg.file.manifest import VECTORS, Origin, origins
 from sinkql.connectors.iceberg.file_damage import FOOTER_BYTES, damage_as_error, read_footer
 from sinkql.decode.parquet_footer import RowGroup, parse_row_groups
 
 _ROWS, _BYTES = 1 << 16, 64 << 20
-"""What comes in a part, at most."""
+"""The most rows and bytes of a part."""
 _AT_ONCE = 1 << 12
-"""Rows decoded at once: what they need in memory is known only then, for a file says how large values are encoded."""
+"""The most rows to decode together: their size in memory is unknown before, as large values are encoded."""
 
 
 def read_rows(table: TaskTable, path: str) -> Iterator[pa.Table]:
-    """Yield all rows of a file in their order, a part at a time, ready for a `DataFileWriter`.
+    """Yield all rows of a file in order, in parts ready for a `DataFileWriter`.
 
-    A column that the file has not is NULL; one of a narrower type is left to the writer, which casts. Raises SQ3530.
+    A column missing in the file is NULL. A column of a narrower type is cast later, by the writer. Raises SQ3530.
     """
     schema = schema_to_pyarrow(table.schema(), include_field_ids=True)
     with damage_as_error(path), table.io().new_input(path).open() as stream:
         parquet, groups = opened(stream, path)
         wanted = {field_id(field): field.name for field in schema}
         names = names_by_id(parquet.schema_arrow, wanted, table.properties)
-        batches = parquet.iter_batches(_at_once(groups), columns=list(names.values()))
+        batches = parquet.iter_batches(_batch_rows(groups), columns=list(names.values()))
         for rows in _parts(batches):
             columns = [
-                _plain(rows.column(names[field.name]), field.type)
+                _as_type(rows.column(names[field.name]), field.type)
                 if field.name in names
                 else pa.nulls(rows.num_rows, field.type)
                 for field in schema
@@ -59,9 +56,9 @@ def read_rows(table: TaskTable, path: str) -> Iterator[pa.Table]:
 
 
 def opened(stream: InputStream, path: str) -> tuple[pq.ParquetFile, Sequence[RowGroup]]:
-    """Return a data file, which tells of changed pages, and its row groups.
+    """Return a data file, which detects changed pages, and its row groups.
 
-    Raises ValueError, or what Arrow raises, where its footer is not whole as far as that can be told.
+    Raises ValueError, or an error of Arrow, if its footer is damaged.
     """
     footer = read_footer(stream, path)
     groups = parse_row_groups(footer[:-FOOTER_BYTES])
@@ -70,7 +67,7 @@ def opened(stream: InputStream, path: str) -> tuple[pq.ParquetFile, Sequence[Row
 
 
 def _parts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Gather batches up to what comes in a part."""
+    """Gather batches into parts."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
@@ -84,35 +81,35 @@ def _parts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def names_by_id(file: pa.Schema, wanted: Mapping[int, str], properties: Mapping[str, str]) -> dict[str, str]:
-    """Return a file's name of each wanted column that it has, by the wanted name.
+    """Return the file's column name for each wanted column that the file has, by the wanted name.
 
-    In a file without ids, the names are those of the table's name mapping, if its properties have one.
+    A file without ids uses the names of the table's name mapping, if its properties have one.
     """
     ids = {field_id(field): field.name for field in file}
     if set(ids) == {-1}:
-        ids = _mapped(file.names, wanted, properties.get(TableProperties.DEFAULT_NAME_MAPPING))
+        ids = _ids_by_mapping(file.names, wanted, properties.get(TableProperties.DEFAULT_NAME_MAPPING))
     return {name: ids[id_] for id_, name in wanted.items() if id_ in ids}
 
 
-def _mapped(names: Collection[str], wanted: Mapping[int, str], mapping: str | None) -> dict[int, str]:
+def _ids_by_mapping(names: Collection[str], wanted: Mapping[int, str], mapping: str | None) -> dict[int, str]:
     if mapping is None:
         return {id_: name for id_, name in wanted.items() if name in names}
     fields = [(field.field_id, field.names) for field in parse_mapping_from_json(mapping).root]
-    return {id_: name for id_, known in fields for name in known if id_ is not None and name in names}
+    return {id_: name for id_, aliases in fields for name in aliases if id_ is not None and name in names}
 
 
-def _at_once(groups: Sequence[RowGroup]) -> int:
-    """Return how many rows of a file to read at once."""
-    mean = max(1, sum(each.size for each in groups) // max(1, sum(each.rows for each in groups)))
+def _batch_rows(groups: Sequence[RowGroup]) -> int:
+    """Return how many rows of a file to decode together."""
+    mean = max(1, sum(group.size for group in groups) // max(1, sum(group.rows for group in groups)))
     return max(1, min(_AT_ONCE, _BYTES // mean))
 
 
 def field_id(field: pa.Field) -> int:
-    """Return a field's id, -1 if it has none."""
+    """Return a field's id; -1 if it has none."""
     return int((field.metadata or {}).get(b"PARQUET:field_id", -1))
 
 
-def _plain(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
+def _as_type(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
     if isinstance(type_, pa.UuidType) and not isinstance(column.type, pa.BaseExtensionType):
         return pa.chunked_array([pa.ExtensionArray.from_storage(type_, chunk) for chunk in column.chunks], type_)
     return column
@@ -126,10 +123,13 @@ _FIELDS = (
 
 
 class RewrittenRows:
-    """Read data files of a table, given by their paths, for a writer of `table`, which is `known` with the ids."""
+    """The rows of data files that a writer of `table` moves to other files.
 
-    def __init__(self, table: Table, known: TaskTable, paths: Collection[str]) -> None:
-        self.table = known
+    `known` describes the table for tasks; its schema gets the columns of the ids.
+    """
+
+    def __init__(self, table: Table, task_table: TaskTable, paths: Collection[str]) -> None:
+        self.table = task_table
         self._origins: dict[str, Origin] = {}
         schema = table.schema()
         names = {field.name for field in schema.fields}
@@ -140,64 +140,67 @@ class RewrittenRows:
             self._origins = origins(table, paths)
 
     def rows(self, path: str) -> Iterator[pa.Table]:
-        """Yield all rows of a file in their order, a part at a time."""
+        """Yield all rows of a file in order, in parts."""
         origin = self._origins.get(path)
         start = 0
         for rows in read_rows(self.table, path):
-            yield _said(rows, start, origin) if origin is not None else rows
+            yield _with_inherited(rows, start, origin) if origin is not None else rows
             start += rows.num_rows
 
 
-def _said(rows: pa.Table, start: int, origin: Origin) -> pa.Table:
+def _with_inherited(rows: pa.Table, start: int, origin: Origin) -> pa.Table:
     if origin.first_row is not None:
         first = origin.first_row + start
         inherited = pa.array(range(first, first + rows.num_rows), pa.int64())
-        rows = _filled(rows, ROW_ID, inherited)
-    return _filled(rows, SEQUENCE, pa.scalar(origin.sequence, pa.int64()))
+        rows = _fill(rows, ROW_ID, inherited)
+    return _fill(rows, SEQUENCE, pa.scalar(origin.sequence, pa.int64()))
 
 
-def _filled(rows: pa.Table, name: str, inherited: pa.Array | pa.Scalar) -> pa.Table:
+def _fill(rows: pa.Table, name: str, inherited: pa.Array | pa.Scalar) -> pa.Table:
     return rows.set_column(rows.column_names.index(name), name, pc.coalesce(rows.column(name), inherited))
 
 
 def scanned(table: Table, names: tuple[str, ...], limit: int) -> pa.Table:
     """Return up to `limit` rows of the named columns of a table."""
-    if not any(_in_lists(field.field_type) for field in table.schema().fields if field.name in names):
+    if not any(_has_structs_in_lists(field.field_type) for field in table.schema().fields if field.name in names):
         return table.scan(selected_fields=names, limit=limit).to_arrow()
-    found: list[pa.Table] = []
+    parts: list[pa.Table] = []
     count = 0
     for _, part in live_rows(table):
         rows = part.select(names).slice(0, limit - count)
-        found.append(rows)
+        parts.append(rows)
         count += rows.num_rows
         if count >= limit:
             break
-    return pa.concat_tables(found) if found else table.scan(selected_fields=names, limit=0).to_arrow()
+    return pa.concat_tables(parts) if parts else table.scan(selected_fields=names, limit=0).to_arrow()
 
 
-def _in_lists(type_: IcebergType) -> bool:
-    """Tell whether a type has structs in lists or maps: PyIceberg takes a NULL of those for one without elements."""
+def _has_structs_in_lists(type_: IcebergType) -> bool:
+    """Return whether a type has structs in lists or maps.
+
+    PyIceberg reads a NULL list or map of structs as an empty one.
+    """
     match type_:
         case ListType(element_type=element):
-            return isinstance(element, StructType) or _in_lists(element)
+            return isinstance(element, StructType) or _has_structs_in_lists(element)
         case MapType(value_type=value):
-            return isinstance(value, StructType) or _in_lists(value)
+            return isinstance(value, StructType) or _has_structs_in_lists(value)
         case StructType():
-            return any(_in_lists(field.field_type) for field in type_.fields)
+            return any(_has_structs_in_lists(field.field_type) for field in type_.fields)
         case _:
             return False
 
 
 def live_rows(table: Table) -> Iterator[tuple[str, pa.Table]]:
-    """Yield the path and the live rows of each data file, a part at a time."""
-    known, tasks = live_files(table), for_tasks(table)
+    """Yield the path and the live rows of each data file, in parts."""
+    files, tasks = live_files(table), for_tasks(table)
     dead: dict[str, list[Positions]] = defaultdict(list)
-    for name, file in known.deletes.items():
+    for name, file in files.deletes.items():
         for path, positions in read_dead(table.io, name, file).items():
             dead[path].append(positions)
-    for path in known.data:
-        gone, start = united(*dead[path]) if dead[path] else np.empty(0, np.int64), 0
+    for path in files.data:
+        dead_positions, start = unite(*dead[path]) if dead[path] else np.empty(0, np.int64), 0
         for rows in read_rows(tasks, path):
             places = np.arange(start, start + rows.num_rows)
-            yield path, rows.filter(pa.array(~np.isin(places, gone)))
+            yield path, rows.filter(pa.array(~np.isin(places, dead_positions)))
             start += rows.num_rows

@@ -1,8 +1,7 @@
-"""A bucket's changes → what becomes of each key.
+"""Compute the changes of a batch per key, and write the rows that die.
 
-Rows that die → delete files, or in a table that takes them deletion vectors.
-
-Each data file has one vector at most, with all its dead rows.
+Rows that die are written to delete files, or to deletion vectors if the table has them. A data file has at most one
+vector, with all its dead rows.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from sinkql.connectors.iceberg.file.deletes import (
     Positions,
     read_dead_of,
     read_vector,
-    united,
+    unite,
     write_position_deletes,
     write_vectors,
 )
@@ -44,9 +43,10 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class KeyChanges:
-    """One row's place for each key that changes, sorted by the key's hash.
+    """The number of one row for each key that changes, sorted by the key's hash.
 
-    `upsert` tells where the row comes, else it goes; `fresh` where one comes that no other makes room for.
+    `upsert` is true if the row replaces or adds the key's row, false if it deletes it. `fresh` is true for a row that
+    has no old row.
     """
 
     h1: Hashes
@@ -59,12 +59,12 @@ class KeyChanges:
 def key_changes(
     rows: pa.Table, schema: Schema, key: tuple[str, ...], change: physical.Change, hash_key: HashKey
 ) -> KeyChanges:
-    """Return what becomes of each key of a batch's rows, as `UpsertTask` says; SQ3552 for a key with two rows."""
+    """Return the changes of a batch's keys, as `UpsertTask` describes; raise SQ3552 for a key with two rows."""
     keys, h1, h2 = _hashed(rows, schema, key, hash_key)
     if change == "retract":
         diff = rows.column("$diff").to_numpy()
-        order = sort_indices(h1, h2, np.sign(diff))  # the row with + comes last of its key
-        _check_single(keys, h1[order], h2[order], diff[order], order)
+        order = sort_indices(h1, h2, np.sign(diff))  # the row with + is the last of its key
+        _check_one_row(keys, h1[order], h2[order], diff[order], order)
         upsert = diff[order] > 0
         fresh = upsert & ~duplicates_mask(h1[order], h2[order])
     else:
@@ -91,27 +91,31 @@ def _hashed(rows: pa.Table, schema: Schema, key: tuple[str, ...], hash_key: Hash
     return keys, *hash_rows(hash_key, [keys.column(name) for name in key])
 
 
-def _check_single(keys: pa.Table, h1: Hashes, h2: Hashes, diff: Indices, order: Indices) -> None:
+def _check_one_row(keys: pa.Table, h1: Hashes, h2: Hashes, diff: Indices, order: Indices) -> None:
     twice = np.flatnonzero(duplicates_mask(h1, h2) & (diff > 0) & (np.roll(diff, 1) > 0) | (diff > 1))
     if len(twice):
         raise two_rows(keys, int(order[twice[0]]))
 
 
 def check_alike(left: pa.Table, right: pa.Table) -> None:
-    """Raise SQ3460 where keys differ whose hashes are equal."""
-    for mine, other in zip(map(_stored, left.columns), map(_stored, right.columns), strict=True):
-        unlike = pc.fill_null(pc.not_equal(mine, other), pc.xor(mine.is_null(), other.is_null()))
+    """Raise SQ3460 if keys with equal hashes differ."""
+    for left_column, right_column in zip(
+        map(_storage_column, left.columns), map(_storage_column, right.columns), strict=True
+    ):
+        unlike = pc.fill_null(
+            pc.not_equal(left_column, right_column), pc.xor(left_column.is_null(), right_column.is_null())
+        )
         if len(wrong := np.flatnonzero(unlike.to_numpy())):
             raise collision_error(key_text(left, int(wrong[0])), key_text(right, int(wrong[0])))
 
 
-def _stored(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _storage_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
     type_ = column.type
     return column.cast(type_.storage_type) if isinstance(type_, pa.BaseExtensionType) else column
 
 
 def two_rows(keys: pa.Table, row: int) -> SinkqlError:
-    """Return the error for a key of two rows; `row` is the place of one of them."""
+    """Return the error for a key with two rows, where `row` is the number of one of them."""
     return SinkqlError(
         "SQ3552",
         f"two rows have the key {key_text(keys, row)}",
@@ -124,27 +128,29 @@ Named = tuple[tuple[FileEntry, tuple[int, ...]], ...]
 
 
 def write_dead(table: TaskTable, index: Index, dead: Mapping[int, Positions], name: str) -> Named:
-    """Write what names rows that die, by the ids of their files; the files' names begin with `name`.
+    """Write delete files or vectors for rows that die, given by file id; file names begin with `name`.
 
-    A data file of which nothing is left is not named: it leaves the table.
+    A data file without any live row gets none, because it leaves the table.
     """
-    notes = ((id_, index.file(id_)) for id_ in dead)
-    known = {id_: note for id_, note in notes if note.dead + len(dead[id_]) < note.rows}
+    records = ((id_, index.file(id_)) for id_ in dead)
+    records_to_write = {id_: record for id_, record in records if record.dead + len(dead[id_]) < record.rows}
     if table.version >= VECTORS:
-        return _write_whole(table, index, known, dead, f"{name}-deletes")
-    return _write_files(table, known, dead, name)
+        return _write_whole(table, index, records_to_write, dead, f"{name}-deletes")
+    return _write_files(table, records_to_write, dead, name)
 
 
-def _write_files(table: TaskTable, known: Mapping[int, FileRecord], dead: Mapping[int, Positions], name: str) -> Named:
-    """Write delete files, which name files of one partition each, the one of the old rows wherever new ones go."""
+def _write_files(
+    table: TaskTable, records: Mapping[int, FileRecord], dead: Mapping[int, Positions], name: str
+) -> Named:
+    """Write delete files of one partition each: the partition of the old rows, wherever the new rows go."""
     by_file = table.properties.get("write.delete.granularity") == "file"
     groups: dict[tuple[PartitionValue, int], list[int]] = defaultdict(list)
-    for id_, note in known.items():
-        groups[note.place, id_ if by_file else 0].append(id_)
+    for id_, record in records.items():
+        groups[record.place, id_ if by_file else 0].append(id_)
     return tuple(
         (
             write_position_deletes(
-                table, f"{name}-{number}-deletes.parquet", {known[id_].path: dead[id_] for id_ in group}, place
+                table, f"{name}-{number}-deletes.parquet", {records[id_].path: dead[id_] for id_ in group}, place
             ),
             tuple(group),
         )
@@ -153,59 +159,59 @@ def _write_files(table: TaskTable, known: Mapping[int, FileRecord], dead: Mappin
 
 
 def _write_whole(
-    table: TaskTable, index: Index, known: Mapping[int, FileRecord], dead: Mapping[int, Positions], name: str
+    table: TaskTable, index: Index, records: Mapping[int, FileRecord], dead: Mapping[int, Positions], name: str
 ) -> Named:
-    """Write a file of deletion vectors of known data files: of the rows that die, and of those dead before.
+    """Write a file of deletion vectors of known data files, with new and earlier dead rows.
 
-    Raises SQ3556 where an older vector is missing, SQ3555 where it is damaged.
+    Raises SQ3556 if an older vector is missing, SQ3555 if it is damaged.
     """
-    if not known:
+    if not records:
         return ()
     io = table.io()
 
-    def whole_of(id_: int, note: FileRecord) -> Positions:
-        older = (read_dead_of(io, index.delete(each).path, note.path) for each in note.deletes)
-        return united(dead[id_], *older)
+    def all_dead(id_: int, record: FileRecord) -> Positions:
+        older = (read_dead_of(io, index.delete(delete_id).path, record.path) for delete_id in record.deletes)
+        return unite(dead[id_], *older)
 
     try:
-        whole = {note.path: whole_of(id_, note) for id_, note in known.items()}
+        positions = {record.path: all_dead(id_, record) for id_, record in records.items()}
     except FileNotFoundError as error:
         raise missing(table.name, error) from error
-    ids = {note.path: id_ for id_, note in known.items()}
-    written = write_vectors(table, name, whole, {note.path: note.place for note in known.values()})
+    ids = {record.path: id_ for id_, record in records.items()}
+    written = write_vectors(table, name, positions, {record.path: record.place for record in records.values()})
     return tuple((entry, (ids[entry.vector.file],)) for entry in written if entry.vector)
 
 
 def one_each(
     changes: Sequence[IndexChange], entries: Sequence[FileEntry], index: Index, table: TaskTable, name: str
 ) -> tuple[Sequence[IndexChange], Sequence[FileEntry]]:
-    """Return what tasks did with one vector in place of two of the same data file, which two buckets' tasks wrote.
+    """Merge deletion vectors of the same data file that the tasks of two buckets wrote.
 
-    Only a data file with keys of several buckets has two, such as one of another program. One of which both together
-    leave nothing leaves the table, and has none.
+    Only a data file with keys of several buckets has two vectors, for example a file of another program. If the merged
+    vector covers all rows, the data file leaves the table and gets no vector.
     """
     vectors: dict[str, list[FileEntry]] = defaultdict(list)
     for entry in entries:
         if entry.vector is not None:
             vectors[entry.vector.file].append(entry)
-    twins = {path: found for path, found in vectors.items() if len(found) > 1}
+    twins = {path: entries_of_file for path, entries_of_file in vectors.items() if len(entries_of_file) > 1}
     if not twins:
         return changes, entries
-    dropped = {entry.name for found in twins.values() for entry in found}
-    ids = {each: target for change in changes for each, (target,) in change.deletes.items()}
+    dropped = {entry.name for entries_of_file in twins.values() for entry in entries_of_file}
+    ids = {name: target for change in changes for name, (target,) in change.deletes.items()}
     dead: dict[str, Positions] = {}
-    for path, found in twins.items():
-        positions = united(*(read_vector(table.io(), entry.name) for entry in found))
-        if len(positions) < index.file(ids[found[0].name]).rows:
+    for path, entries_of_file in twins.items():
+        positions = unite(*(read_vector(table.io(), entry.name) for entry in entries_of_file))
+        if len(positions) < index.file(ids[entries_of_file[0].name]).rows:
             dead[path] = positions
     written = write_vectors(table, name, dead, {path: twins[path][0].place for path in dead}) if dead else ()
     named = {entry.name: (ids[twins[entry.vector.file][0].name],) for entry in written if entry.vector}
-    kept = [
+    merged_changes = [
         structs.replace(
             change,
-            deletes={each: targets for each, targets in change.deletes.items() if each not in dropped}
+            deletes={name: targets for name, targets in change.deletes.items() if name not in dropped}
             | (named if not number else {}),
         )
         for number, change in enumerate(changes)
     ]
-    return kept, (*(entry for entry in entries if entry.name not in dropped), *written)
+    return merged_changes, (*(entry for entry in entries if entry.name not in dropped), *written)

@@ -1,4 +1,4 @@
-"""Runs of an index → fewer: what old places and tombstones add up to is given back, and no look-up asks many runs."""
+"""Merge the runs of an index, to drop outdated entries and tombstones and to bound the runs that a look-up reads."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from sinkql.storage.sorted_run import MergePolicy
 _SLACK = 1 << 16
 _MIXED = 4
 _TIERS = MergePolicy(fan=2, small=1 << 14)
-"""A run is merged with newer ones that together are as large, so that each entry is written a few times."""
+"""When to merge runs: a run is merged with newer ones of the same total size, so each entry is rewritten few times."""
 
 
 def compact_runs(index: Index, folder: Path, name: str) -> Index:
-    """Return the index with runs merged into a new file where that is due; it is not saved.
+    """Return the index with runs merged into a new file if that is due; the index is not saved.
 
-    Raises ValueError where all runs have not as many keys as the files have live rows.
+    Raises ValueError if the merged runs have not as many keys as the files have live rows.
     """
-    index = replace(index, runs=_named(index))
+    index = replace(index, runs=_without_unused_runs(index))
     due = runs_to_compact(index)
-    return index if due is None else replace(index, runs=_fold(index, folder, f"{name}.run", due))
+    return index if due is None else replace(index, runs=_merge_slice(index, folder, f"{name}.run", due))
 
 
-def _named(index: Index) -> tuple[Run, ...]:
-    """Return the runs without the oldest ones, as long as these name only files that are gone: newer ones know better.
+def _without_unused_runs(index: Index) -> tuple[Run, ...]:
+    """Return the runs without the oldest ones that name only deleted files, whose entries newer runs replace.
 
-    Between others such a run stays, for what it says of keys that are gone.
+    Between other runs, an unused run stays for the keys that it deletes.
     """
     runs = list(index.runs)
     while runs and not runs[-1].may_name(index.files):
@@ -37,13 +37,13 @@ def _named(index: Index) -> tuple[Run, ...]:
 
 
 def runs_to_compact(index: Index) -> slice | None:
-    """Return which neighbours among the runs to merge now.
+    """Return the slice of runs to merge now; None if none is due.
 
-    All where most entries are of no use; else several that other buckets' keys may be in: each look-up asks them, and
-    merging stops below them.
+    The slice is all runs if most entries are outdated. Otherwise it covers several runs with keys of any bucket, which
+    every look-up reads, and which merging by tiers does not reach.
     """
     rows = [run.rows for run in index.runs]
-    if sum(rows) > 2 * _live(index) + _SLACK:
+    if sum(rows) > 2 * _count_live_rows(index) + _SLACK:
         return slice(0, len(rows))
     current = next(((run.buckets, run.bucketing) for run in index.runs if not run.mixed), None)
     mixed = [run.mixed or (run.buckets, run.bucketing) != current for run in index.runs]
@@ -54,12 +54,12 @@ def runs_to_compact(index: Index) -> slice | None:
     return None
 
 
-def _fold(index: Index, folder: Path, name: str, due: slice) -> tuple[Run, ...]:
-    """Write one run in place of neighbours; only the oldest of all may forget the keys that are gone."""
+def _merge_slice(index: Index, folder: Path, name: str, due: slice) -> tuple[Run, ...]:
+    """Write one run in place of a slice of runs; only a merge with the oldest run drops tombstones."""
     chosen, newer, older = index.runs[due], index.runs[: due.start], index.runs[due.stop :]
-    parts = [map_run(folder / each.name) for each in chosen]
+    parts = [map_run(folder / run.name) for run in chosen]
     if len(chosen) == len(index.runs):
-        rows = _live(index)
+        rows = _count_live_rows(index)
     else:
         rows = sum(part.rows for part in merged(parts, keep_tombstones=bool(older)))
     if not rows:
@@ -70,5 +70,5 @@ def _fold(index: Index, folder: Path, name: str, due: slice) -> tuple[Run, ...]:
     return (*newer, Run(name, rows, files=files), *older)
 
 
-def _live(index: Index) -> int:
-    return sum(note.rows - note.dead for note in index.files.values())
+def _count_live_rows(index: Index) -> int:
+    return sum(record.rows - record.dead for record in index.files.values())

@@ -1,17 +1,18 @@
-"""The key index of an upsert sink: which runs and files it is made of. A cache of the table, never the truth.
+"""The key index of an upsert sink: a cache that combines runs and files, with the table as the source of truth.
 
-How a writer uses it:
+A writer uses it as follows:
 
-* At the start: `Index.load(folder, marker.index, key)`, and where that is None, `rebuild(…)`, also for a new table.
-  Whenever the table's current snapshot is not the one that this writer just committed, so at the start too (a claim
-  repeats the marker, others may have written before it): `catch_up(index, table, …)`, the index itself if it is true.
-* `begin()`: an index is saved before a task is built from it, `index.save(folder)`: tasks read it from there.
-* `commit()`: `new = index.after(changes, epoch=…, commit=task.commit)`, then `new.save(folder)`, whose result goes
-  into the marker as `index`; `home.keep(new.reached)`, then the Iceberg commit. Done: `new` is the index from now on.
-  Failed: the old one is.
-  A conflict with a foreign commit that added or removed files: the attempt is to be redone on the index brought up to
-  date, because new rows may have the same keys, or the files that delete files point at may be gone.
-* Now and then: `sweep(…)`.
+* At the start: `Index.load(folder, checkpoint.index, key)`. If that returns None, or the table is new: `rebuild(…)`.
+* Whenever the table's current snapshot is not the writer's last commit: `catch_up(index, table, …)`, which returns the
+  same index if it is current. This includes the start, as a claim repeats the checkpoint, and others may have written
+  before.
+* `begin()`: Saves the index with `index.save(folder)`, because tasks read it from there.
+* `commit()`: `new = index.after(changes, epoch=…, commit=task.commit)`, then `new.save(folder)`, whose result goes into
+  the checkpoint as `index`. Then `state.keep(new.reached)`, then the Iceberg commit. If the commit succeeds, `new`
+  becomes the index; otherwise the old one stays.
+* After a conflict with a commit of another writer that added or removed files: redo the attempt on the updated index.
+  New rows may have the same keys, or the files that delete files refer to may no longer exist.
+* From time to time: `sweep(…)`.
 """
 
 from __future__ import annotations
@@ -51,9 +52,9 @@ _OLD = 3600.0
 
 
 class Run(msgspec.Struct, frozen=True):
-    """A run file; its keys belong to `bucket` of `buckets` under `bucketing`. Bucket None: keys of any bucket.
+    """A run file with keys of `bucket` of `buckets` under `bucketing`; if `bucket` is None, of any bucket.
 
-    `files` are the least and the greatest number of a data file that it may name, where that is known.
+    `files` are the lowest and highest number of a data file that it may name, if known.
     """
 
     name: str
@@ -65,29 +66,28 @@ class Run(msgspec.Struct, frozen=True):
 
     @property
     def mixed(self) -> bool:
-        """Tell whether its keys are of any bucket."""
+        """Return whether the run has keys of any bucket."""
         return self.bucket is None
 
     def may_name(self, files: Iterable[int]) -> bool:
-        """Tell whether it may name one of these files."""
+        """Return whether the run may name one of these files."""
         return self.files is None or any(self.files[0] <= number <= self.files[1] for number in files)
 
 
 class Link(msgspec.Struct, frozen=True, array_like=True):
-    """An older manifest whose layer counts still, and the digest of its content."""
+    """An older manifest whose layer is still used, and the digest of its content."""
 
     name: str
     digest: str
 
 
 class IndexChange(msgspec.Struct, frozen=True):
-    """What a task's files change in the index `index`: those of one bucket of `buckets` under `bucketing`.
+    """The changes of one task's files to the index `index`, for one bucket of `buckets` under `bucketing`.
 
-    `files` are the new data files by number; `dead` counts rows that died, by file id; `deletes` are the new delete
-    files' paths, each with the ids of the data files that it names. A file of which every row is dead leaves the
-    table, so no delete file needs to name it. `run` holds the bucket's new entries and takes the place of the older
-    runs named in `merged`. With `whole`, what names a file has all its dead rows, and takes the place of what did so
-    before, as deletion vectors do.
+    `files` are the new data files by number. `dead` counts the rows that died, by file id. `deletes` are the paths of
+    new delete files, each with the ids of the data files that it names. A file with only dead rows leaves the table, so
+    no delete file names it. `run` holds the bucket's new entries, and replaces the older runs named in `merged`. With
+    `whole`, a delete entry holds all dead rows of its data files and replaces their older ones, as deletion vectors do.
     """
 
     index: str
@@ -101,7 +101,7 @@ class IndexChange(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class MergedDeletes:
-    """A delete file made of others: its path, how many positions it has, and the numbers of the files it names."""
+    """A delete file merged from others: its path, its number of positions, and the numbers of the files it names."""
 
     path: str
     rows: int
@@ -110,9 +110,10 @@ class MergedDeletes:
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """What a compaction changes: data files `removed`, new `files` of their live rows, and `runs` that say where.
+    """The changes of a compaction: data files `removed`, new `files` of their live rows, and `runs` with the new
+    places.
 
-    Delete files `merged` become `deletes`, which name what is left of their targets.
+    The delete files `merged` are replaced by `deletes`, which name the remaining targets.
     """
 
     removed: frozenset[int]
@@ -123,9 +124,9 @@ class Rewrite:
 
 
 class _Manifest(msgspec.Struct, frozen=True):
-    """What is in a manifest's file, after its digest; `older` are the manifests whose layers lie below its own.
+    """The content of a manifest file after its digest; `older` are the manifests of the layers below.
 
-    `hashed` tells which secret the keys are hashed with.
+    `hashed` identifies the secret with which the keys are hashed.
     """
 
     version: int
@@ -144,11 +145,12 @@ class _Manifest(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Index:
-    """The index as of one state of the table; runs and layers come newest first.
+    """The index for one state of the table; runs and layers are in order, newest first.
 
-    `older` are the manifests that hold the layers below the first. `idle` are paths of files in the table that hold
-    nothing any more, and leave it with the next commit; `leaving` are those that leave it with this one.
-    What is saved with a commit becomes true with it: valid iff the marker names it.
+    `older` are the manifests that hold the layers below the first one. `idle` are paths of files in the table without
+    any useful content, which leave it with the next commit. `leaving` are the files that leave it with this commit.
+
+    An index that is saved with a commit becomes valid with it: it is valid only if the checkpoint names it.
     """
 
     sink: str
@@ -166,54 +168,53 @@ class Index:
 
     @property
     def name(self) -> str:
-        """Return the manifest's file name, unique to the attempt that makes it."""
+        """Return the manifest's file name, unique to the attempt that creates it."""
         return f"{self.sink}-{self.epoch}-{self.commit}.index"
 
     @cached_property
     def files(self) -> dict[int, FileRecord]:
         """Return all data files with live rows, by number."""
-        found = merged(self.layers, whole=True).files
-        return {number: note for number, note in found.items() if note is not None}
+        records = merged(self.layers, whole=True).files
+        return {number: record for number, record in records.items() if record is not None}
 
     @cached_property
     def deletes(self) -> dict[int, DeleteRecord]:
         """Return all delete files that name a data file of the table, by number."""
-        found = merged(self.layers, whole=True).deletes
-        return {number: note for number, note in found.items() if note is not None}
+        records = merged(self.layers, whole=True).deletes
+        return {number: record for number, record in records.items() if record is not None}
 
     @property
     def reached(self) -> set[str]:
-        """Return the names of the manifests and runs that it is made of."""
+        """Return the names of the manifests and runs of the index."""
         return _reached(self.name, self.runs, self.older)
 
     def paths(self) -> set[str]:
-        """Return the paths of all files that the table has."""
-        files = {note.path for note in self.files.values()}
-        return files | {note.path for note in self.deletes.values()} | set(self.idle)
+        """Return the paths of all files of the table."""
+        files = {record.path for record in self.files.values()}
+        return files | {record.path for record in self.deletes.values()} | set(self.idle)
 
     def delete(self, number: int) -> DeleteRecord:
-        """Return a delete file; raises KeyError for one that is not in the table."""
-        found = delete_of(self.layers, number)
-        if found is None:
+        """Return a delete file; raise KeyError if it is not in the table."""
+        record = delete_of(self.layers, number)
+        if record is None:
             raise KeyError(number)
-        return found
+        return record
 
     def file(self, number: int) -> FileRecord:
-        """Return a data file; raises KeyError for one that is not in the table."""
-        found = file_of(self.layers, number)
-        if found is None:
+        """Return a data file; raise KeyError if it is not in the table."""
+        record = file_of(self.layers, number)
+        if record is None:
             raise KeyError(number)
-        return found
+        return record
 
     @classmethod
     def load(
         cls, folder: Path, name: str, key: Sequence[KeyColumn], *, runs: bool = True, hash_key: HashKey = PUBLIC_KEY
     ) -> Index | None:
-        """Read a manifest; None where it, or what it names, is missing or damaged, or of another key: then rebuild.
+        """Read a manifest; return None if it must be rebuilt.
 
-        So it is where its keys are hashed otherwise.
-
-        Without `runs` these may be elsewhere.
+        It must be rebuilt if the manifest or a file that it names is missing or damaged. The same applies to another
+        key or another secret for the hashes. Without `runs`, run files may be missing from the folder.
         """
         try:
             index = replace(_read(folder, name, hashed=hash_key.fingerprint), hash_key=hash_key)
@@ -221,10 +222,13 @@ class Index:
             return None
         if index.key != tuple(key):
             return None
-        return index if not runs or all(_whole(folder, run) for run in index.runs) else None
+        return index if not runs or all(_is_complete(folder, run) for run in index.runs) else None
 
     def save(self, folder: Path) -> str:
-        """Make the manifest durable, and return its name; saving the same again is allowed, another one is an error."""
+        """Write the manifest durably, and return its name.
+
+        Saving the same manifest again is allowed; saving another one under its name raises FileExistsError.
+        """
         path = folder / self.name
         if path.exists():
             if path.read_bytes() != self._data:
@@ -235,36 +239,36 @@ class Index:
         return self.name
 
     def probed(self, bucket: int, *, buckets: int, bucketing: str) -> tuple[Run, ...]:
-        """Return the runs that may hold a bucket's keys, newest first; those of another bucketing may hold any."""
+        """Return the runs that may hold a bucket's keys, newest first; runs of another bucketing may hold any."""
         same = (buckets, bucketing)
         return tuple(run for run in self.runs if run.bucket in (None, bucket) or (run.buckets, run.bucketing) != same)
 
     def after(self, changes: Iterable[IndexChange], *, epoch: int, commit: str) -> Index:
-        """Return the index that is true once what these tasks wrote is committed; saves nothing.
+        """Return the index that becomes valid with the commit of these changes; nothing is saved.
 
-        `changes` are at most one a bucket. Raises ValueError for one of another index.
+        `changes` has at most one change per bucket. Raises ValueError for a change of another index.
         """
         step = _Step(self)
         merged: set[str] = set()
         fresh: list[Run] = []
         for change in changes:
             if change.index != self.name:
-                raise ValueError(f"a change of index {change.index}, not of {self.name}")
+                raise ValueError(f"the change is for index {change.index}, not for {self.name}")
             step.take(change)
             merged.update(change.merged)
             if change.run is not None:
                 fresh.append(change.run)
-        kept = (run for run in self.runs if run.name not in merged)
+        older_runs = (run for run in self.runs if run.name not in merged)
         step.bury()
-        return self._stepped(step, epoch=epoch, commit=commit, runs=(*reversed(fresh), *kept))
+        return self._apply_step(step, epoch=epoch, commit=commit, runs=(*reversed(fresh), *older_runs))
 
     def rewritten(self, rewrite: Rewrite, *, epoch: int, commit: str) -> Index:
-        """Return the index that is true once a compaction is committed; saves nothing."""
+        """Return the index that becomes valid with the commit of a compaction; nothing is saved."""
         step = _Step(self)
         step.move(rewrite)
-        return self._stepped(step, epoch=epoch, commit=commit, runs=(*rewrite.runs, *self.runs))
+        return self._apply_step(step, epoch=epoch, commit=commit, runs=(*rewrite.runs, *self.runs))
 
-    def _stepped(self, step: _Step, *, epoch: int, commit: str, runs: tuple[Run, ...]) -> Index:
+    def _apply_step(self, step: _Step, *, epoch: int, commit: str, runs: tuple[Run, ...]) -> Index:
         return replace(
             self.under(step.layer),
             epoch=epoch,
@@ -277,10 +281,10 @@ class Index:
         )
 
     def under(self, layer: Layer) -> Index:
-        """Return the index below a new layer, merged with the newest older ones when it is time."""
+        """Return the index below a new layer, merged with the newest older layers if that is due."""
         layers = (layer, *self.layers)
         older = (Link(self.name, self._digest), *self.older)
-        length = TIERS.due(each.size for each in layers)
+        length = TIERS.due(older_layer.size for older_layer in layers)
         if length:
             layers = (merged(layers[:length], whole=length == len(layers)), *layers[length:])
             older = older[length - 1 :]
@@ -311,20 +315,20 @@ class Index:
 
 
 class _Step:
-    """What one commit changes about the files of an index."""
+    """The changes of one commit to the files of an index."""
 
     def __init__(self, index: Index) -> None:
-        self._layers = index.layers
+        self._index = index
         self.layer = Layer({}, {})
         self.idle: list[str] = []
         self.leaving: set[str] = set()
         self.next_file_id, self.next_delete_id = index.next_file_id, index.next_delete_id
         self._dead: Counter[int] = Counter()
         self._named: dict[int, tuple[int, ...]] = {}
-        self._whole = False
+        self._is_complete = False
 
     def take(self, change: IndexChange) -> None:
-        """Note a task's files."""
+        """Add a task's files."""
         assert self.layer.files.keys().isdisjoint(change.files), "two changes of one bucket"
         self.layer.files.update(change.files)
         self.next_file_id = max((self.next_file_id, *(number + 1 for number in change.files)))
@@ -335,107 +339,102 @@ class _Step:
                 self._named[target] = (*self._named.get(target, ()), self.next_delete_id)
             self.next_delete_id += 1
         self._dead.update(change.dead)
-        self._whole |= change.whole
+        self._is_complete |= change.whole
 
     def bury(self) -> None:
-        """Find the files that hold nothing any more: no live row, or no position in a file of the table."""
+        """Find the files that become useless: without a live row, or without a position in a file of the table."""
         released: Counter[int] = Counter()
         for number, dead in self._dead.items():
-            known = file_of(self._layers, number)
-            assert known is not None, "dead rows of a file that is gone"
-            note = FileRecord("", 0, dead, self._named.get(number, ()))
-            whole = known + note
+            record = self._index.file(number)
+            change = FileRecord("", 0, dead, self._named.get(number, ()))
+            whole = record + change
             assert whole.dead <= whole.rows, "more dead rows than rows"
             if whole.dead == whole.rows:
                 self.layer.files[number] = None
                 self.leaving.add(whole.path)
                 released.update(whole.deletes)
-            elif self._whole:
-                self.layer.files[number] = structs.replace(whole, deletes=note.deletes, again=True)
-                released.update(known.deletes)
+            elif self._is_complete:
+                self.layer.files[number] = structs.replace(whole, deletes=change.deletes, again=True)
+                released.update(record.deletes)
             else:
-                self.layer.files[number] = note
+                self.layer.files[number] = change
         for number, count in released.items():
             self._release(number, count)
 
     def move(self, rewrite: Rewrite) -> None:
-        """Note what a compaction does."""
+        """Add the changes of a compaction."""
         released: Counter[int] = Counter()
         for number in rewrite.removed:
-            known = file_of(self._layers, number)
-            assert known is not None, "a file that is gone was written again"
+            record = self._index.file(number)
             self.layer.files[number] = None
-            self.leaving.add(known.path)
-            released.update(known.deletes)
+            self.leaving.add(record.path)
+            released.update(record.deletes)
         self.layer.files.update(rewrite.files)
         self.next_file_id = max((self.next_file_id, *(number + 1 for number in rewrite.files)))
         for number in rewrite.merged:
-            merged = delete_of(self._layers, number)
-            assert merged is not None, "a delete file that is gone was merged"
+            delete_file = self._index.delete(number)
             self.layer.deletes[number] = None
-            self.leaving.add(merged.path)
-        for each in rewrite.deletes:
-            self._name_anew(each, rewrite.merged)
+            self.leaving.add(delete_file.path)
+        for deletes in rewrite.deletes:
+            self._add_merged_deletes(deletes, rewrite.merged)
         for number, count in released.items():
             if number not in rewrite.merged:
                 self._release(number, count)
 
-    def _name_anew(self, deletes: MergedDeletes, merged: frozenset[int]) -> None:
+    def _add_merged_deletes(self, deletes: MergedDeletes, merged_ids: frozenset[int]) -> None:
         self.layer.deletes[self.next_delete_id] = DeleteRecord(deletes.path, len(deletes.targets), deletes.rows)
         for target in deletes.targets:
-            known = self.layer.files.get(target) or file_of(self._layers, target)
-            assert known is not None, "a file that is gone was named"
-            left = (number for number in known.deletes if number not in merged)
-            self.layer.files[target] = structs.replace(known, deletes=(*left, self.next_delete_id), again=True)
+            record = self.layer.files.get(target) or self._index.file(target)
+            left = (number for number in record.deletes if number not in merged_ids)
+            self.layer.files[target] = structs.replace(record, deletes=(*left, self.next_delete_id), again=True)
         self.next_delete_id += 1
 
     def _release(self, number: int, count: int) -> None:
         fresh = self.layer.deletes.get(number)
-        known = fresh or delete_of(self._layers, number)
-        assert known is not None, "a file named by a delete file that is gone"
-        left = known.targets - count
+        delete_file = fresh or self._index.delete(number)
+        left = delete_file.targets - count
         if fresh and left:
-            self.layer.deletes[number] = DeleteRecord(known.path, left, known.rows)
-        elif fresh:  # it comes with this very commit, so it leaves with the next
+            self.layer.deletes[number] = DeleteRecord(delete_file.path, left, delete_file.rows)
+        elif fresh:  # it was added by this commit, so it can leave only with the next
             del self.layer.deletes[number]
-            self.idle.append(known.path)
+            self.idle.append(delete_file.path)
         elif left:
             self.layer.deletes[number] = DeleteRecord("", -count)
         else:
             self.layer.deletes[number] = None
-            self.leaving.add(known.path)
+            self.leaving.add(delete_file.path)
 
 
 @lru_cache(maxsize=8)
 def open_index(folder: Path, name: str) -> Index:
-    """Read a saved manifest for the tasks of a batch, which in one process read it once; SQ3411 where it is lost."""
+    """Read a saved manifest once per process for the tasks of a batch; raise SQ3411 if it is lost."""
     try:
-        return _read(folder, name, layer_of=_known_layer)
+        return _read(folder, name, layer_of=_cached_layer)
     except (OSError, ValueError, msgspec.MsgspecError) as error:
         raise _damaged("manifest", name, str(error)) from error
 
 
-def fetched_index(home: StateDirectory, name: str) -> Index:
-    """Read a manifest that was saved for tasks, wherever this one runs; raises SQ3411."""
-    if not home.remote:
-        return open_index(home.folder, name)
+def fetched_index(state: StateDirectory, name: str) -> Index:
+    """Read a manifest that was saved for tasks, on any machine; raises SQ3411."""
+    if not state.remote:
+        return open_index(state.folder, name)
     try:
-        return _fetched_index(home, name)
-    except LostIndexError:  # its copies here may be damaged, those of the store are not
-        home.mark_lost(path.name for path in home.folder.glob("*.index"))
-        return _fetched_index(home, name)
+        return _fetched_index(state, name)
+    except LostIndexError:  # the local copies may be damaged, while the state store has good ones
+        state.mark_lost(path.name for path in state.folder.glob("*.index"))
+        return _fetched_index(state, name)
 
 
-def _fetched_index(home: StateDirectory, name: str) -> Index:
-    home.fetch({name: None})
-    home.fetch({each: None for each, size in files(home.folder, name).items() if size is None})
-    return open_index(home.folder, name)
+def _fetched_index(state: StateDirectory, name: str) -> Index:
+    state.fetch({name: None})
+    state.fetch({file_name: None for file_name, size in files(state.folder, name).items() if size is None})
+    return open_index(state.folder, name)
 
 
-def fetch_runs(home: StateDirectory, runs: Iterable[Run]) -> None:
-    """Have runs that tasks have written elsewhere in the folder; raises SQ3411 for one that is lost."""
-    if home.remote and (lost := home.fetch({run.name: size_of(run.rows) for run in runs})):
-        raise _damaged("run", lost[0], f"{home.store} does not have it")
+def fetch_runs(state: StateDirectory, runs: Iterable[Run]) -> None:
+    """Fetch runs that tasks wrote on other machines; raise SQ3411 if one is lost."""
+    if state.remote and (lost := state.fetch({run.name: size_of(run.rows) for run in runs})):
+        raise _damaged("run", lost[0], f"{state.store} does not have it")
 
 
 def _damaged(what: str, name: str, why: str) -> LostIndexError:
@@ -450,7 +449,7 @@ def _read(
     """Read a manifest and the layers below it; raises OSError, ValueError or msgspec.MsgspecError."""
     manifest = _manifest(folder / name)
     if hashed not in (None, manifest.hashed):
-        raise ValueError(f"{name}: its keys are hashed with another secret")
+        raise ValueError(f"{name}: the keys are hashed with another secret")
     layers = ((layer_of or _layer)(folder / link.name, link.digest) for link in manifest.older)
     return Index(
         manifest.sink,
@@ -471,16 +470,16 @@ def _layer(path: Path, digest: str) -> Layer:
 
 
 @lru_cache(maxsize=256)
-def _known_layer(path: Path, digest: str) -> Layer:
-    """Return the layer of an older manifest, which many batches have in common."""
+def _cached_layer(path: Path, digest: str) -> Layer:
+    """Return the layer of an older manifest, which many batches share."""
     return _layer(path, digest)
 
 
 def _manifest(path: Path, digest: str | None = None) -> _Manifest:
     data = path.read_bytes()
-    said, body = data[:_DIGEST].decode(), data[_DIGEST:]
-    if said != xxhash.xxh3_128_hexdigest(body) or said != (digest or said):
-        raise ValueError(f"{path}: its content is not what its digest says")
+    stored_digest, body = data[:_DIGEST].decode(), data[_DIGEST:]
+    if stored_digest != xxhash.xxh3_128_hexdigest(body) or stored_digest != (digest or stored_digest):
+        raise ValueError(f"{path}: the content does not match its digest")
     manifest = codec.decoder(_Manifest).decode(body)
     if manifest.version != _VERSION:
         raise ValueError(f"{path}: version {manifest.version}, expected {_VERSION}")
@@ -488,9 +487,9 @@ def _manifest(path: Path, digest: str | None = None) -> _Manifest:
 
 
 def files(folder: Path, name: str) -> dict[str, int | None]:
-    """Return the files that a saved manifest names, and itself, each with its size where that is known.
+    """Return the names of a saved manifest and the files that it names, each with its size if that is known.
 
-    Of one that is missing or damaged nothing is known.
+    The result is empty if the manifest is missing or damaged.
     """
     try:
         manifest = _manifest(folder / name)
@@ -503,7 +502,7 @@ def files(folder: Path, name: str) -> dict[str, int | None]:
 
 
 def sweep(
-    home: StateDirectory,
+    state: StateDirectory,
     *,
     sink: str,
     epoch: int,
@@ -511,37 +510,37 @@ def sweep(
     indexes: Collection[Index] = (),
     age: float = _OLD,
 ) -> int:
-    """Delete a sink's run and manifest files that nothing reaches, and return how many.
+    """Delete a sink's run and manifest files that no index reaches, and return their number.
 
-    `manifests` are those that the last two markers of a table just reloaded name, `indexes` those in use. Files of a
-    later epoch than `epoch` or of another sink stay; those of earlier ones until they are `age` seconds old, for an
-    earlier run of the sink may still look at them. Never call it while the outcome of a commit is unknown.
+    `manifests` are named by the last two checkpoints of a table that was just reloaded; `indexes` are in use. Files of
+    other sinks or of epochs after `epoch` stay. Files of earlier epochs stay until they are `age` seconds old, because
+    an earlier run of the sink may still read them. Never call it while the outcome of a commit is unknown.
     """
-    folder = home.folder
-    home.fetch(dict.fromkeys(manifests))
-    kept = {name for index in indexes for name in index.reached}
+    folder = state.folder
+    state.fetch(dict.fromkeys(manifests))
+    reached = {name for index in indexes for name in index.reached}
     for name in manifests:
-        kept.add(name)
+        reached.add(name)
         try:
-            found = _manifest(folder / name)
+            manifest = _manifest(folder / name)
         except (OSError, ValueError, msgspec.MsgspecError):
-            continue  # named, but lost or damaged: it reaches nothing
-        kept.update(_reached(name, found.runs, found.older))
-    own = re.compile(rf"(?:[a-z]+\d*-)*{re.escape(sink)}-(\d+)-.+\.(?:run|index)")
+            continue  # lost or damaged: its files are unknown
+        reached.update(_reached(name, manifest.runs, manifest.older))
+    pattern = re.compile(rf"(?:[a-z]+\d*-)*{re.escape(sink)}-(\d+)-.+\.(?:run|index)")
 
     def epoch_of(name: str) -> int | None:
-        found = own.fullmatch(name.lstrip("."))
-        return int(found[1]) if found is not None else None
+        manifest = pattern.fullmatch(name.lstrip("."))
+        return int(manifest[1]) if manifest is not None else None
 
-    live = {folder / name for name in kept}
-    mine: list[Path] = []
+    live = {folder / name for name in reached}
+    own_paths: list[Path] = []
     earlier: list[Path] = []
     for path in folder.iterdir():
-        (mine if epoch_of(path.name) == epoch else earlier).append(path)
-    removed = sorted_run.sweep(mine, live, epoch_of=epoch_of, epoch=epoch)
+        (own_paths if epoch_of(path.name) == epoch else earlier).append(path)
+    removed = sorted_run.sweep(own_paths, live, epoch_of=epoch_of, epoch=epoch)
     removed += sorted_run.sweep(earlier, live, epoch_of=epoch_of, epoch=epoch, age=age)
-    return removed + home.sweep(
-        ("",), kept, epoch_of=epoch_of, epoch=epoch, age=lambda own: 0.0 if own == epoch else age
+    return removed + state.sweep(
+        ("",), reached, epoch_of=epoch_of, epoch=epoch, age=lambda pattern: 0.0 if pattern == epoch else age
     )
 
 
@@ -549,7 +548,7 @@ def _reached(name: str, runs: Iterable[Run], older: Iterable[Link]) -> set[str]:
     return {name} | {run.name for run in runs} | {link.name for link in older}
 
 
-def _whole(folder: Path, run: Run) -> bool:
+def _is_complete(folder: Path, run: Run) -> bool:
     try:
         return (folder / run.name).stat().st_size == size_of(run.rows)
     except OSError:

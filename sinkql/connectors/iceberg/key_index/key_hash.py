@@ -1,4 +1,4 @@
-"""The key of an upsert sink's table: its columns, and a key's text for messages."""
+"""The key of an upsert sink's table: its columns, and its text for messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyiceberg.table import Table
 
 
 class KeyColumn(msgspec.Struct, frozen=True):
-    """A key column as the table has it; another type hashes otherwise."""
+    """A key column of the table; a change of its type changes the hashes."""
 
     name: str
     id: int
@@ -17,12 +17,12 @@ class KeyColumn(msgspec.Struct, frozen=True):
 
 
 def key_schema(schema: Schema, key: tuple[str, ...]) -> Schema:
-    """Return the part of a table's schema that is its key."""
+    """Return the key columns of a table's schema, as a schema."""
     return Schema(*(field for field in schema.fields if field.name in key))
 
 
 def key_columns(table: Table, key: tuple[str, ...]) -> tuple[KeyColumn, ...]:
-    """Return the key columns as the table has them, for `Index.load` and `rebuild`."""
+    """Return the key columns of the table, for `Index.load` and `rebuild`."""
     fields = {field.name: field for field in table.schema().fields}
     return tuple(KeyColumn(name, fields[name].field_id, str(fields[name].field_type)) for name in key)
 

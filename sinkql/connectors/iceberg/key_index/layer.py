@@ -1,7 +1,7 @@
-"""What commits changed about a table's files, as layers: each says what is new on top of the older ones.
+"""The changes of commits to a table's files, in layers: each layer changes the older ones.
 
-A layer is as large as what its commits touched. Layers add up, and are merged in tiers as runs are, so that a commit
-writes what it changed, and a start reads few of them, whatever the table holds.
+A layer is as large as the changes of its commits. Layers are merged in tiers, as runs are. So a commit writes only its
+changes, and a start reads few layers, whatever the size of the table.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TIERS = MergePolicy(fan=8, small=64)
 
 
 class IndexLocation(msgspec.Struct, frozen=True, array_like=True):
-    """Where the keys of a file belong: one bucket of `buckets` under `bucketing`."""
+    """The place of a file's keys: one bucket of `buckets` under `bucketing`."""
 
     bucket: int
     buckets: int
@@ -27,11 +27,11 @@ class IndexLocation(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FileRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A data file where its path is given, else more about one of an older layer.
+    """A data file if `path` is set; otherwise changes to a data file of an older layer.
 
-    `rows` are all that it has, in `size` bytes; `dead` rows and `deletes`, the numbers of the delete files that name
-    it, add up. Without `home` its keys are of any bucket. `place` is its partition, which the delete files share. A
-    note that says all `again` takes the place of older ones.
+    `rows` counts all its rows, in `size` bytes. `dead` counts dead rows, and `deletes` holds the numbers of the delete
+    files that name it; both are added up over layers. Without `home`, its keys are of any bucket. `place` is its
+    partition, which its delete files share. If `again` is set, the record replaces older ones.
     """
 
     path: str
@@ -44,14 +44,14 @@ class FileRecord(msgspec.Struct, frozen=True, array_like=True):
     again: bool = False
 
     def __add__(self, newer: FileRecord) -> FileRecord:
-        """Return both notes of one file as one."""
+        """Return two records of one file as one."""
         return structs.replace(self, dead=self.dead + newer.dead, deletes=self.deletes + newer.deletes)
 
 
 class DeleteRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A delete file where its path is given, else a change of `targets`: how many data files in the table it names.
+    """A delete file if `path` is set; otherwise a change of `targets`, the number of live data files it names.
 
-    `rows` are the positions in it.
+    `rows` is its number of positions.
     """
 
     path: str
@@ -59,51 +59,51 @@ class DeleteRecord(msgspec.Struct, frozen=True, array_like=True):
     rows: int = 0
 
     def __add__(self, newer: DeleteRecord) -> DeleteRecord:
-        """Return both notes of one file as one."""
+        """Return two records of one file as one."""
         return DeleteRecord(self.path, self.targets + newer.targets, self.rows)
 
 
-Note = TypeVar("Note", FileRecord, DeleteRecord)
+Record = TypeVar("Record", FileRecord, DeleteRecord)
 
 
 class Layer(msgspec.Struct, frozen=True):
-    """Notes of data and delete files by number; None for a file that is no longer in the table."""
+    """Records of data and delete files by number; None for a file that left the table."""
 
     files: dict[int, FileRecord | None] = {}
     deletes: dict[int, DeleteRecord | None] = {}
 
     @property
     def size(self) -> int:
-        """Return how many notes there are."""
+        """Return the number of records."""
         return len(self.files) + len(self.deletes)
 
 
 def file_of(layers: Iterable[Layer], number: int) -> FileRecord | None:
-    """Return what the layers, newest first, say together of a data file; None for one that is gone."""
-    return _whole((layer.files for layer in layers), number)
+    """Return the record of a data file, combined over layers, newest first; None if it left the table."""
+    return _combine((layer.files for layer in layers), number)
 
 
 def delete_of(layers: Iterable[Layer], number: int) -> DeleteRecord | None:
-    """Return what the layers, newest first, say together of a delete file; None for one that is gone."""
-    return _whole((layer.deletes for layer in layers), number)
+    """Return the record of a delete file, combined over layers, newest first; None if it left the table."""
+    return _combine((layer.deletes for layer in layers), number)
 
 
-def _whole(notes: Iterable[Mapping[int, Note | None]], number: int) -> Note | None:
-    found: Note | None = None
-    for each in notes:
-        if number not in each:
+def _combine(layers: Iterable[Mapping[int, Record | None]], number: int) -> Record | None:
+    combined: Record | None = None
+    for layer in layers:
+        if number not in layer:
             continue
-        note = each[number]
-        if note is None:
+        record = layer[number]
+        if record is None:
             return None
-        found = note if found is None else note + found
-        if note.path:
+        combined = record if combined is None else record + combined
+        if record.path:
             break
-    return found
+    return combined
 
 
 def merged(layers: Iterable[Layer], *, whole: bool) -> Layer:
-    """Return layers, newest first, as one; with `whole` there is none below them."""
+    """Return layers, newest first, as one; with `whole` they are the lowest ones."""
     files: dict[int, FileRecord | None] = {}
     deletes: dict[int, DeleteRecord | None] = {}
     for layer in reversed(tuple(layers)):
@@ -117,14 +117,14 @@ def merged(layers: Iterable[Layer], *, whole: bool) -> Layer:
     return Layer(files, deletes)
 
 
-def _put(notes: dict[int, Note | None], number: int, note: Note | None) -> None:
-    """Put a newer note on what is there; a file that came and went leaves no trace."""
-    known = notes.get(number)
-    if isinstance(note, FileRecord) and note.again and isinstance(known, FileRecord):
-        notes[number] = structs.replace(note, again=known.again or not known.path)
-    elif note is not None:
-        notes[number] = note if known is None else known + note
-    elif known is not None and known.path and not (isinstance(known, FileRecord) and known.again):
-        del notes[number]
+def _put(records: dict[int, Record | None], number: int, record: Record | None) -> None:
+    """Add a newer record to an older one; a file that was added and removed leaves no record."""
+    older = records.get(number)
+    if isinstance(record, FileRecord) and record.again and isinstance(older, FileRecord):
+        records[number] = structs.replace(record, again=older.again or not older.path)
+    elif record is not None:
+        records[number] = record if older is None else older + record
+    elif older is not None and older.path and not (isinstance(older, FileRecord) and older.again):
+        del records[number]
     else:
-        notes[number] = None
+        records[number] = None

@@ -1,4 +1,4 @@
-"""A table as it is now → the key index, rebuilt or brought up to date."""
+"""Build the key index from the current rows of a table, or bring it up to date."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from sinkql.storage.sorted_run import duplicates_mask, sort_indices
 
 _BATCH = 1 << 18
 _PART = 1 << 21
-"""Keys held in memory at a time, 24 bytes each and as much again to sort them."""
+"""Keys in memory, which take 24 bytes each, and the same again while they are sorted."""
 
 
 def rebuild(
@@ -51,11 +51,11 @@ def rebuild(
     leaves: Callable[[str], bool] = lambda path: False,
     hash_key: HashKey = PUBLIC_KEY,
 ) -> Index:
-    """Read the keys of every live row of the current snapshot into one run, and return the index, not yet saved.
+    """Read the keys of every live row of the current snapshot into one run; return the unsaved index.
 
-    Data files of which `leaves` is true hold nothing any more. Raises SQ3551 for two live rows with one key, SQ3506 for
-    equality deletes, SQ3554 for files other than Parquet. Reads in parts of two million keys; a table without rows
-    gives an index without runs.
+    Data files for which `leaves` is true leave the table, and are not read. Keys are read in parts of two million. A
+    table without rows results in an index without runs. Raises SQ3551 for two live rows with one key, SQ3506 for
+    equality deletes, and SQ3554 for files other than Parquet.
     """
     live = live_files(table)
     data = {path: file for path, file in live.data.items() if not leaves(path)}
@@ -63,11 +63,13 @@ def rebuild(
     positions: dict[str, int] = {}
     targets: dict[str, list[str]] = {}
     for path, file in live.deletes.items():
-        found = read_dead(table.io, path, file) if data else {}
-        targets[path] = sorted(found.keys() & data.keys())
-        positions[path] = sum(map(len, found.values()))
+        positions_by_path = read_dead(table.io, path, file) if data else {}
+        targets[path] = sorted(positions_by_path.keys() & data.keys())
+        positions[path] = sum(map(len, positions_by_path.values()))
         for target in targets[path]:
-            dead[target] = np.union1d(dead[target], found[target]) if target in dead else found[target]
+            dead[target] = (
+                np.union1d(dead[target], positions_by_path[target]) if target in dead else positions_by_path[target]
+            )
     partitions = Partitions(table.metadata)
     places = {path: partitions.place_of(file) for path, file in data.items()}
     layer, idle = _layer_of(data, places, dead, targets, positions)
@@ -94,45 +96,52 @@ def _layer_of(
     targets: Mapping[str, Sequence[str]],
     positions: Mapping[str, int],
 ) -> tuple[Layer, tuple[str, ...]]:
-    """Return the notes of a table's files, and the paths of those that hold nothing any more."""
+    """Return the records of a table's files, and the paths of files without useful content."""
     rows = {path: file.record_count for path, file in data.items()}
-    gone = {path: int(np.searchsorted(dead[path], count)) for path, count in rows.items() if path in dead}
-    empty = {path for path, count in rows.items() if gone.get(path, 0) == count}
-    needed = {path: [each for each in found if each not in empty] for path, found in targets.items()}
+    dead_counts = {path: int(np.searchsorted(dead[path], count)) for path, count in rows.items() if path in dead}
+    empty = {path for path, count in rows.items() if dead_counts.get(path, 0) == count}
+    needed = {
+        path: [target for target in targets_of_file if target not in empty] for path, targets_of_file in targets.items()
+    }
     naming: dict[str, list[int]] = defaultdict(list)
-    for number, found in enumerate(needed.values()):
-        for path in found:
+    for number, targets_of_file in enumerate(needed.values()):
+        for path in targets_of_file:
             naming[path].append(number)
     files = {
         number: FileRecord(
-            path, count, gone.get(path, 0), tuple(naming[path]), data[path].file_size_in_bytes, place=places[path]
+            path,
+            count,
+            dead_counts.get(path, 0),
+            tuple(naming[path]),
+            data[path].file_size_in_bytes,
+            place=places[path],
         )
         for number, (path, count) in enumerate(rows.items())
         if path not in empty
     }
     deletes = {
-        number: DeleteRecord(path, len(found), positions[path])
-        for number, (path, found) in enumerate(needed.items())
-        if found
+        number: DeleteRecord(path, len(targets_of_file), positions[path])
+        for number, (path, targets_of_file) in enumerate(needed.items())
+        if targets_of_file
     }
-    idle = (*sorted(empty), *(path for path, found in needed.items() if not found))
+    idle = (*sorted(empty), *(path for path, targets_of_file in needed.items() if not targets_of_file))
     return Layer(dict(files), dict(deletes)), idle
 
 
 def catch_up(
     index: Index, table: Table, folder: Path, *, epoch: int, have: Callable[[Index], None] = lambda index: None
 ) -> Index:
-    """Return the index of the table's current snapshot: `index` itself if it is that already, else one not yet saved.
+    """Return the index of the table's current snapshot, not yet saved; `index` itself if it is current.
 
-    Compares files, not snapshots, which may have expired. Files that others added are read; where others removed or
-    deleted anything, all is read again. Raises as `rebuild`; SQ3551 also where others added a key that lives.
-    `index` is one that was saved; `have` is called before its runs are read.
+    It compares files, not snapshots, which may have expired. If other writers only added files, the new files are read.
+    If they removed or deleted anything, the index is rebuilt. Raises as `rebuild` does; SQ3551 also if another writer
+    added an existing key. `index` must be saved; `have` is called before its runs are read.
     """
     live = live_files(table)
-    known = index.paths()
-    if known - live.data.keys() - live.deletes.keys() or live.deletes.keys() - known:
+    known_paths = index.paths()
+    if known_paths - live.data.keys() - live.deletes.keys() or live.deletes.keys() - known_paths:
         return rebuild(table, index.key, folder, sink=index.sink, epoch=epoch, hash_key=index.hash_key)
-    new = sorted(live.data.keys() - known)
+    new = sorted(live.data.keys() - known_paths)
     if not new:
         return index
     empty = tuple(path for path in new if not live.data[path].record_count)
@@ -145,18 +154,18 @@ def catch_up(
         for number, (path, file) in enumerate(filled)
     }
     commit = uuid4().hex
-    found = replace(
+    updated = replace(
         index.under(Layer(dict(added))),
         epoch=epoch,
         commit=commit,
         idle=(*index.idle, *empty),
         next_file_id=index.next_file_id + len(added),
     )
-    keys = _Keys(table, index, found.files)
+    keys = _Keys(table, index, updated.files)
     have(index)
     older = [open_run(folder / run.name) for run in index.runs]
     runs = _runs(keys, {}, folder, f"foreign-{index.sink}-{epoch}-{commit}", only=added, older=older)
-    return replace(found, runs=(*runs, *index.runs))
+    return replace(updated, runs=(*runs, *index.runs))
 
 
 def _runs(
@@ -168,7 +177,7 @@ def _runs(
     only: Collection[int] | None = None,
     older: Sequence[Entries] = (),
 ) -> tuple[Run, ...]:
-    """Write one run of all files' live keys, by way of sorted parts; its keys are of any bucket."""
+    """Write one run with the live keys of all files, of any bucket, in sorted parts first."""
     parts: list[Path] = []
     rows = 0
     folder.mkdir(parents=True, exist_ok=True)
@@ -192,9 +201,9 @@ def _parts(entries: Iterable[Entries]) -> Iterator[Entries]:
     """Gather entries into large sorted parts."""
     waiting: list[Entries] = []
     rows = 0
-    for each in entries:
-        waiting.append(each)
-        rows += each.rows
+    for entry in entries:
+        waiting.append(entry)
+        rows += entry.rows
         if rows >= _PART:
             yield _sorted(waiting)
             waiting, rows = [], 0
@@ -208,7 +217,7 @@ def _sorted(parts: Sequence[Entries]) -> Entries:
 
 
 def _merged(parts: Sequence[Entries], keys: _Keys) -> Iterator[Entries]:
-    """Merge sorted parts, one range of hashes at a time, so that no more than a part is in memory."""
+    """Merge sorted parts, one range of hashes at a time, to have at most one part in memory."""
     if len(parts) == 1:
         yield parts[0]
         return
@@ -225,7 +234,7 @@ def _merged(parts: Sequence[Entries], keys: _Keys) -> Iterator[Entries]:
 
 
 class _Keys:
-    """Read the key columns of a table's files."""
+    """The reader of the key columns of a table's files."""
 
     def __init__(self, table: Table, index: Index, files: Mapping[int, FileRecord]) -> None:
         self._io: FileIO = table.io
@@ -236,27 +245,27 @@ class _Keys:
         self._types = {field.name: field.type for field in schema}
 
     def entries(self, dead: dict[str, Positions], only: Collection[int] | None = None) -> Iterator[Entries]:
-        """Yield the live keys of all files, or some."""
+        """Yield the live keys of all files, or only of some."""
         for id_ in self._files if only is None else only:
-            gone = dead.get(self._files[id_].path)
+            dead_positions = dead.get(self._files[id_].path)
             start = 0
             for batch in self._read(self._files[id_].path):
                 h1, h2 = hash_rows(self._hash_key, batch.columns)
                 positions = np.arange(start, start + batch.num_rows, dtype=np.uint32)
                 start += batch.num_rows
                 entries = Entries(h1, h2, np.full(batch.num_rows, id_, np.uint32), positions)
-                if gone is None:
+                if dead_positions is None:
                     yield entries
                     continue
                 alive = np.ones(batch.num_rows, np.bool_)
-                low, high = np.searchsorted(gone, [start - batch.num_rows, start])
-                alive[gone[low:high] - (start - batch.num_rows)] = False
+                low, high = np.searchsorted(dead_positions, [start - batch.num_rows, start])
+                alive[dead_positions[low:high] - (start - batch.num_rows)] = False
                 yield entries.take(alive)
 
     def check(self, entries: Entries, older: Sequence[Entries] = ()) -> None:
-        """Raise SQ3551 if sorted entries have a key twice, or one that is live in older runs.
+        """Raise SQ3551 if sorted entries have a key twice, or a key that is live in older runs.
 
-        SQ3460 if the two rows have other keys, and hashes that are equal.
+        Raises SQ3460 if the hashes are equal but the keys differ.
         """
         files, positions = probe(older, entries.h1, entries.h2)
         twice = np.flatnonzero(duplicates_mask(entries.h1, entries.h2) | (files != TOMBSTONE))
@@ -264,22 +273,22 @@ class _Keys:
             return
         place = int(twice[0])
         path = self._files[int(entries.file[place])].path
-        found = self._at(path, int(entries.pos[place]))
+        key = self._key_at(path, int(entries.pos[place]))
         if files[place] != TOMBSTONE:
             number, position = int(files[place]), int(positions[place])
         else:
             number, position = int(entries.file[place - 1]), int(entries.pos[place - 1])
-        other = self._at(self._files[number].path, position) if number in self._files else found
-        if found != other:
-            raise collision_error(other, found)
+        other_key = self._key_at(self._files[number].path, position) if number in self._files else key
+        if key != other_key:
+            raise collision_error(other_key, key)
         raise SharedKeyError(
             "SQ3551",
-            f'table "{self._table}" has two rows with the key {found}',
-            detail=f"One of them is in {path}; {len(twice)} such rows were found so far.",
-            hint="Find out which row is right, and delete the other; an upsert sink must be the table's only writer.",
+            f'table "{self._table}" has two rows with the key {key}',
+            detail=f"One of them is in {path}; The part read last has {len(twice)} duplicate rows.",
+            hint="Delete the wrong row. An upsert sink must be the only writer of its table.",
         )
 
-    def _at(self, path: str, position: int) -> str:
+    def _key_at(self, path: str, position: int) -> str:
         for batch in self._read(path):
             if position < batch.num_rows:
                 return key_text(pa.Table.from_batches([batch]), position)
@@ -291,17 +300,17 @@ class _Keys:
         with damage_as_error(path), self._io.new_input(path).open() as stream:
             parquet, _ = opened(stream, path)
             wanted = {column.id: column.name for column in self._key}
-            found = names_by_id(parquet.schema_arrow, wanted, self._properties)
-            names = [found.get(column.name) for column in self._key]
-            for batch in parquet.iter_batches(_BATCH, columns=list(found.values())):
+            names_in_file = names_by_id(parquet.schema_arrow, wanted, self._properties)
+            names = [names_in_file.get(column.name) for column in self._key]
+            for batch in parquet.iter_batches(_BATCH, columns=list(names_in_file.values())):
                 columns = [
                     pa.nulls(batch.num_rows, self._types[column.name])
                     if name is None
-                    else _typed(batch.column(name), self._types[column.name])
+                    else _as_type(batch.column(name), self._types[column.name])
                     for name, column in zip(names, self._key, strict=True)
                 ]
                 yield pa.RecordBatch.from_arrays(columns, names=[column.name for column in self._key])
 
 
-def _typed(column: pa.Array, type_: pa.DataType) -> pa.Array:
+def _as_type(column: pa.Array, type_: pa.DataType) -> pa.Array:
     return column if isinstance(type_, pa.UuidType) else column.cast(type_)

@@ -1,10 +1,8 @@
-"""Sorted index entries ↔ immutable run files: write, map, probe and merge them.
+"""Write, map, probe and merge immutable run files of sorted index entries.
 
-A run is a 64-byte header (`SQKIDX02`, the number of entries n as uint64, a digest of 16 bytes over the file's name and
-all else, zeros), then h1[n] and h2[n] (uint64), then file[n] and pos[n] (uint32), all little-endian. It is sorted by
-(h1, h2), each key once. File 2³²-1 says that the key is gone.
-
-Runs → the live rows of some data files, and which of them live on once there are newer runs.
+A run starts with a 64-byte header: `SQKIDX02`, the number of entries n as uint64, a digest of 16 bytes over the file's
+name and all other content, and zeros. Then come h1[n] and h2[n] (uint64), then file[n] and pos[n] (uint32), all
+little-endian. Entries are sorted by (h1, h2), and each key occurs once. The file 2³²-1 marks a deleted key.
 """
 
 from __future__ import annotations
@@ -29,10 +27,10 @@ MAGIC = b"SQKIDX02"
 HEADER = 64
 ENTRY = 24
 _LAYOUT = (("<u8", 0), ("<u8", 8), ("<u4", 16), ("<u4", 20))
-"""Type of each column, and the bytes an entry takes in the columns before it."""
+"""The type of each column, and the bytes per entry of the columns before it."""
 
 MERGED_AT_ONCE = 1 << 20
-"""Entries that are merged in memory."""
+"""The most entries to merge in memory."""
 
 TIERS = MergePolicy(fan=8, small=1 << 14, base=1 << 22)
 
@@ -58,14 +56,14 @@ class Entries(NamedTuple):
         return cls._make(np.empty(0, kind) for kind, _ in _LAYOUT)
 
     def take(self, places: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> Entries:
-        """Return the entries at these places, or those that a mask keeps."""
+        """Return the entries at these positions, or the entries that a mask selects."""
         return Entries._make(column[places] for column in self)
 
 
 def write_run(path: Path, rows: int, parts: Iterable[Entries]) -> None:
-    """Write sorted parts, in order, `rows` entries in all, to a new file and make it durable.
+    """Write sorted parts with `rows` entries in all to a new file, durably.
 
-    Raises FileExistsError rather than replace one.
+    Raises FileExistsError rather than replace a file.
     """
     with files.write_stream(path) as file:
         start = 0
@@ -84,12 +82,12 @@ def write_run(path: Path, rows: int, parts: Iterable[Entries]) -> None:
 
 
 def size_of(rows: int) -> int:
-    """Return the bytes of a whole run file of that many entries."""
+    """Return the bytes of a complete run file with that many entries."""
     return HEADER + ENTRY * rows
 
 
 def map_run(path: Path) -> Entries:
-    """Map a run file, which costs no private memory; raises SQ3411 where it is torn, no run, or not there."""
+    """Map a run file, without private memory; raise SQ3411 if it is missing, damaged or no run."""
     whole = path.exists() and path.stat().st_size >= HEADER
     data = np.memmap(path, np.uint8, "r").view(np.ndarray) if whole else np.empty(0, np.uint8)
     rows = int(data[8:16].view("<u8")[0]) if len(data) else -1
@@ -121,17 +119,17 @@ def open_run(path: Path) -> Entries:
 
 
 def probe(runs: Sequence[Entries], h1: Hashes, h2: Hashes) -> tuple[Ids, Ids]:
-    """Return file and position of each key, the first run (the newest) that knows it winning; TOMBSTONE for none."""
+    """Return file and position of each key, from the first (newest) run with it; TOMBSTONE if no run has it."""
     files = np.full(len(h1), TOMBSTONE, np.uint32)
     positions = np.zeros(len(h1), np.uint32)
-    found = matches(((run.h1, run.h2) for run in runs), h1, h2)
-    for run, (asked, places) in zip(runs, found, strict=True):
-        files[asked], positions[asked] = run.file[places], run.pos[places]
+    matches_by_run = matches(((run.h1, run.h2) for run in runs), h1, h2)
+    for run, (rows, places) in zip(runs, matches_by_run, strict=True):
+        files[rows], positions[rows] = run.file[places], run.pos[places]
     return files, positions
 
 
 def merge(runs: Sequence[Entries], *, keep_tombstones: bool) -> Entries:
-    """Return the newest entry of each key; runs come newest first."""
+    """Return the newest entry of each key; runs are in order, newest first."""
     whole = Entries._make(np.concatenate(columns) for columns in zip(*runs, strict=True))
     whole = whole.take(newest(whole.h1, whole.h2))
     return whole if keep_tombstones else whole.take(whole.file != TOMBSTONE)
@@ -151,58 +149,58 @@ def merged(runs: Sequence[Entries], *, keep_tombstones: bool) -> Iterator[Entrie
 
 
 _AT_ONCE = 1 << 20
-"""Entries looked at together, which bounds what that takes in memory."""
+"""The most entries to compare together, which limits the memory."""
 
 
 def live_rows(runs: Sequence[tuple[Entries, bool]], files: Collection[int]) -> Entries:
     """Return the live rows of files, sorted by their keys' hashes.
 
-    Runs come newest first, each with whether it may name one of the files: the others may say that a row is gone.
-
-    It reads one column of the runs, where hashing the rows and looking them up would cost many times that.
+    Runs are in order, newest first, each with whether it may name one of the files. A run that cannot name them may
+    still delete a row. This reads one column of the runs. Hashing the rows and looking them up would cost many times
+    more.
     """
     wanted = np.array(sorted(files), np.uint32)
     parts = [Entries.none()]
     newer: list[Entries] = []
     for run, may_name in runs:
-        found = _of(run, wanted) if may_name else Entries.none()
-        if found.rows:
-            parts.append(found.take(lives(found, newer)))
+        live = _entries_of(run, wanted) if may_name else Entries.none()
+        if live.rows:
+            parts.append(live.take(lives(live, newer)))
         newer.append(run)
     whole = Entries._make(np.concatenate(columns) for columns in zip(*parts, strict=True))
     return whole if len(parts) <= 2 else whole.take(sort_indices(whole.h1, whole.h2))
 
 
 def lives(entries: Entries, newer: Sequence[Entries], *, older: bool = True) -> npt.NDArray[np.bool_]:
-    """Tell which of sorted entries hold still after newer runs, the newest of which comes first.
+    """Return a mask of the sorted entries that still hold after newer runs, which are in order, newest first.
 
-    What these do not know is as it was as long as `older` runs are there. Where all have become part of newer ones, it
-    is gone: a merge of all runs forgets the keys that are.
+    A key that no newer run has stays live while `older` runs exist. If all older runs were merged into newer ones, the
+    key was deleted, because a merge of all runs drops deleted keys.
     """
     live = np.full(entries.rows, older)
     left = np.ones(entries.rows, np.bool_)
     for run in newer:
         if run.rows < entries.rows:
             places = find(entries.h1, entries.h2, run.h1, run.h2)
-            there = np.flatnonzero(places >= 0)
-            mine = places[there]
+            matches = np.flatnonzero(places >= 0)
+            positions = places[matches]
         else:
             places = find(run.h1, run.h2, entries.h1, entries.h2)
-            mine = np.flatnonzero(places >= 0)
-            there = places[mine]
-        fresh = left[mine]
-        mine, there = mine[fresh], there[fresh]
-        live[mine] = (run.file[there] == entries.file[mine]) & (run.pos[there] == entries.pos[mine])
-        left[mine] = False
+            positions = np.flatnonzero(places >= 0)
+            matches = places[positions]
+        fresh = left[positions]
+        positions, matches = positions[fresh], matches[fresh]
+        live[positions] = (run.file[matches] == entries.file[positions]) & (run.pos[matches] == entries.pos[positions])
+        left[positions] = False
     return live
 
 
-def _of(run: Entries, files: npt.NDArray[np.uint32]) -> Entries:
+def _entries_of(run: Entries, files: npt.NDArray[np.uint32]) -> Entries:
     if not len(files):
         return Entries.none()
-    found = [np.empty(0, np.int64)]
+    positions = [np.empty(0, np.int64)]
     for start in range(0, run.rows, _AT_ONCE):
         some = run.file[start : start + _AT_ONCE]
         near = np.flatnonzero((some >= files[0]) & (some <= files[-1]))
-        found.append(start + near[np.isin(some[near], files)])
-    return run.take(np.concatenate(found))
+        positions.append(start + near[np.isin(some[near], files)])
+    return run.take(np.concatenate(positions))

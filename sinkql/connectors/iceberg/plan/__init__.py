@@ -1,5 +1,7 @@
-"""What statements say of Iceberg: options → plans. No pyiceberg in it.
+"""Plan catalog connections and sinks from the options of their statements, without pyiceberg.
 
-* `connection`: CREATE CONNECTION … TO ICEBERG CATALOG, checked by catalog type.
-* `sink`: CREATE SINK … INTO ICEBERG CATALOG, with the type of each of the table's columns.
+* `connection`: Checks CREATE CONNECTION … TO ICEBERG CATALOG by catalog type, and plans its options.
+* `sink`: Checks CREATE SINK … INTO ICEBERG CATALOG, and plans its options and the type of each column.
+* `layout`: Plans PARTITION BY and SORT BY.
+* `options`: The planned options as dataclasses, for the users of a plan.
 """

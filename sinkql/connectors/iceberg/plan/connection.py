@@ -1,8 +1,6 @@
-"""CREATE CONNECTION … TO ICEBERG CATALOG → the options of its catalog type, each mistake with an error of its own.
+"""Plan CREATE CONNECTION … TO ICEBERG CATALOG: check the options that its catalog type allows.
 
-The planned options: `catalog_type`, `url`, `warehouse`, `credential` (a secret text), `scope`, `oauth2_server_url`,
-`storage_provider`, `access_delegation`, `aws_connection` and `gcp_connection` (other connections); those that are not
-given are left out.
+`options.CatalogConnection` describes the planned options; options that the statement does not set are left out.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ SUPPORTED = ("glue", "hive", "memory", "rest", "s3tablesrest", "sql")
 TYPES = ("glue", "hadoop", "hive", "memory", "rest", "s3tablesrest", "sql")
 OWNER = "iceberg catalog connections"
 PLACE = ("CATALOG TYPE", "URL", "WAREHOUSE")
-"""Options that say which tables there are."""
+"""Options that determine the tables of the catalog."""
 _ALLOWED = {
     "sql": ("URL", "WAREHOUSE", "CREDENTIAL"),
     "memory": ("WAREHOUSE",),
@@ -41,7 +39,7 @@ _ALLOWED = {
     "hive": ("URL", "WAREHOUSE"),
 }
 _INSTEAD = {
-    "hadoop": "In a folder without a catalog, commits of two writers get lost.",
+    "hadoop": "In a folder without a catalog, commits of concurrent writers can be lost.",
 }
 _AWS_TYPES = ("glue", "s3tablesrest")
 BIGLAKE = "https://biglake.googleapis.com/iceberg/v1/restcatalog"
@@ -51,7 +49,7 @@ _OF_TOKENS = ("CREDENTIAL", "SCOPE", "OAUTH2 SERVER URL")
 
 @dataclass(frozen=True, slots=True)
 class CatalogOptions:
-    """The options of all catalog types; which ones a type has, `_ALLOWED` says."""
+    """The options of all catalog types; `_ALLOWED` lists the options of each type."""
 
     catalog_type: str = option_field("the type of the catalog", choices=SUPPORTED)
     url: str | None = option_field(
@@ -85,8 +83,8 @@ class CatalogOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class _Checked:
-    """A statement with its bound options while they are checked; `type` is the catalog's, in lower case."""
+class _StatementCheck:
+    """A statement with its bound options during the checks; `type` is the catalog type in lower case."""
 
     statement: ast.CreateConnection
     options: CatalogOptions
@@ -108,7 +106,7 @@ def plan_connection(statement: ast.CreateConnection, planning: PlanningContext) 
     """Return the options of the connection's catalog type; raises SQ21xx, SQ2519 to SQ2535, SQ2913 and SQ2988."""
     _check_type(statement)
     options = bind(statement.options, CatalogOptions, owner=OWNER, span=statement.kind_span, secret=planning.secret)
-    checked = _Checked(statement, options, options.catalog_type.lower(), planning)
+    checked = _StatementCheck(statement, options, options.catalog_type.lower(), planning)
     if checked.type == "rest":
         _check_rest(checked)
     _check_allowed(checked)
@@ -116,31 +114,31 @@ def plan_connection(statement: ast.CreateConnection, planning: PlanningContext) 
         _check_aws(checked)
     if checked.type == "hive" and options.url is None:
         raise checked.missing("URL", "'thrift://localhost:9083'")
-    return _planned(checked, url=_url(checked), warehouse=_warehouse(checked))
+    return _plan_options(checked, url=_url(checked), warehouse=_warehouse(checked))
 
 
 def _check_type(statement: ast.CreateConnection) -> None:
-    """Refuse another type than those that are supported, before its options."""
+    """Refuse an unsupported catalog type before the checks of its options."""
     written = next((option for option in statement.options if option.name == "CATALOG TYPE"), None)
     if written is None:
         hint = "Add CATALOG TYPE = 'sql', 'rest', 's3tablesrest', 'glue' or 'hive'."
         raise SinkqlError("SQ2519", f"{OWNER} require the option CATALOG TYPE", statement.kind_span, hint=hint)
     match written.value:
         case ast.Text(value=type_, span=span) | ast.Word(name=ast.Name(parts=(ast.Ident(value=type_),)), span=span):
-            known = type_.lower()
+            type_name = type_.lower()
         case _:
-            return  # which is no string, as is said with all other options
-    if known in SUPPORTED:
+            return  # the check of all options refuses a value that is no string
+    if type_name in SUPPORTED:
         return
-    if known in TYPES:
+    if type_name in TYPES:
         raise SinkqlError(
             "SQ2913",
-            f"catalog type {known} is not supported yet",
+            f"catalog type {type_name} is not supported yet",
             span,
-            detail=_INSTEAD[known],
+            detail=_INSTEAD[type_name],
             hint="Use CATALOG TYPE = 'sql', 'rest', 's3tablesrest', 'glue' or 'hive'.",
         )
-    near = nearest(known, SUPPORTED)
+    near = nearest(type_name, SUPPORTED)
     raise SinkqlError(
         "SQ2520",
         f'catalog type "{type_}" does not exist',
@@ -149,7 +147,7 @@ def _check_type(statement: ast.CreateConnection) -> None:
     )
 
 
-def _check_rest(checked: _Checked) -> None:
+def _check_rest(checked: _StatementCheck) -> None:
     options = checked.options
     if options.url is None:
         raise checked.missing("URL", "'https://…'")
@@ -171,23 +169,23 @@ def _check_rest(checked: _Checked) -> None:
         )
 
 
-def _check_google(checked: _Checked, url: str) -> None:
-    """Refuse other credentials than Google's (SQ2533), and to give Google's away (SQ2534)."""
-    given = {option.name for option in checked.statement.options}
-    other = next((name for name in _OF_TOKENS if name in given), None)
+def _check_google(checked: _StatementCheck, url: str) -> None:
+    """Refuse other credentials than Google's (SQ2533), and another server for Google's (SQ2534)."""
+    names = {option.name for option in checked.statement.options}
+    other = next((name for name in _OF_TOKENS if name in names), None)
     if other is not None:
-        message = f"GCP CONNECTION stands in place of {other}"
-        raise checked.error("SQ2533", message, other, f"Leave out {other}, or GCP CONNECTION.")
+        message = f"GCP CONNECTION cannot be combined with {other}"
+        raise checked.error("SQ2533", message, other, f"Leave out {other} or GCP CONNECTION.")
     if url.rstrip("/") != BIGLAKE and (urlsplit(url).hostname if _web_address(url) else None) not in _HERE:
         raise checked.error(
             "SQ2534",
-            "GCP CONNECTION is for the catalog of BigLake",
+            "GCP CONNECTION is only for the BigLake catalog",
             "URL",
             f"Write URL = '{BIGLAKE}', or use CREDENTIAL instead of GCP CONNECTION.",
         )
 
 
-def _check_aws(checked: _Checked) -> None:
+def _check_aws(checked: _StatementCheck) -> None:
     if checked.type == "s3tablesrest":
         if checked.options.url is None:
             raise checked.missing("URL", "'https://s3tables.us-east-1.amazonaws.com'")
@@ -197,7 +195,7 @@ def _check_aws(checked: _Checked) -> None:
         raise checked.missing("AWS CONNECTION", "name")
 
 
-def _check_allowed(checked: _Checked) -> None:
+def _check_allowed(checked: _StatementCheck) -> None:
     allowed = ("CATALOG TYPE", *_ALLOWED[checked.type])
     for option in checked.statement.options:
         if option.name not in allowed:
@@ -211,7 +209,7 @@ def _check_allowed(checked: _Checked) -> None:
             )
 
 
-def _url(checked: _Checked) -> str | None:
+def _url(checked: _StatementCheck) -> str | None:
     url = checked.options.url
     if checked.type == "sql":
         if (url is None or url.startswith("sqlite")) and checked.options.credential is not None:
@@ -219,7 +217,7 @@ def _url(checked: _Checked) -> str | None:
                 "SQ2532",
                 "SQLite databases have no users",
                 "CREDENTIAL",
-                "Give a database of users in URL, or no CREDENTIAL.",
+                "Leave out CREDENTIAL, or set URL to a database with users.",
             )
         if url is None or re.match(r"[a-z][a-z0-9+]*://", url):
             return url
@@ -243,11 +241,11 @@ def _web_address(url: str) -> bool:
         return False
 
 
-def _warehouse(checked: _Checked) -> str | None:
+def _warehouse(checked: _StatementCheck) -> str | None:
     warehouse = checked.options.warehouse
     places = {"glue": r"s3a?://[^/]+", "hive": r"s3a?://[^/]+|file:///"}.get(checked.type, "")
     if warehouse is not None and not re.match(places, warehouse):
-        message = f'warehouse "{warehouse}" is not a place in S3'
+        message = f'warehouse "{warehouse}" is not a location in S3'
         raise checked.error("SQ2531", message, "WAREHOUSE", "Write WAREHOUSE = 's3://bucket/path'.")
     if checked.type == "s3tablesrest":
         _check_bucket(checked, warehouse or "")
@@ -266,7 +264,7 @@ def _warehouse(checked: _Checked) -> str | None:
     return folder
 
 
-def _check_bucket(checked: _Checked, warehouse: str) -> None:
+def _check_bucket(checked: _StatementCheck, warehouse: str) -> None:
     if re.fullmatch(r"(arn:aws[a-z-]*:s3tables:[a-z0-9-]+:\d{12}:bucket/)?[a-z0-9_-]+", warehouse) is None:
         raise checked.error(
             "SQ2531",
@@ -276,7 +274,7 @@ def _check_bucket(checked: _Checked, warehouse: str) -> None:
         )
 
 
-def _planned(checked: _Checked, *, url: str | None, warehouse: str | None) -> dict[str, Any]:
+def _plan_options(checked: _StatementCheck, *, url: str | None, warehouse: str | None) -> dict[str, Any]:
     options = checked.options
     if checked.type == "sql" and url is None:
         url = f"sqlite:///{warehouse}/catalog.db"
@@ -285,10 +283,10 @@ def _planned(checked: _Checked, *, url: str | None, warehouse: str | None) -> di
         planned["credential"] = secret_data(options.credential)
     for name in ("scope", "oauth2_server_url", "storage_provider", "access_delegation"):
         planned[name] = getattr(options, name)
-    for option, kind, named in (
+    for option, kind, other_connection in (
         ("aws_connection", "AWS", options.aws_connection),
         ("gcp_connection", "GCP", options.gcp_connection),
     ):
-        if named is not None:
-            planned[option] = {"connection": checked.planning.connection(named, kind).name}
+        if other_connection is not None:
+            planned[option] = {"connection": checked.planning.connection(other_connection, kind).name}
     return {name: value for name, value in planned.items() if value is not None}

@@ -1,6 +1,6 @@
-"""PARTITION BY and SORT BY of CREATE SINK → planned options, held against the types of the table's columns.
+"""Plan PARTITION BY and SORT BY of CREATE SINK, and check them against the types of the table's columns.
 
-`partition_by` is a list of terms with `sql` as it is written, Iceberg's `transform` and the `column`; `sort_by` one of
+`partition_by` is a list of terms with `sql` as written, Iceberg's `transform` and the `column`. `sort_by` is a list of
 terms with `sql`, `column`, `descending` and `nulls_first`.
 """
 
@@ -26,7 +26,7 @@ _TAKES: Mapping[str, tuple[str, ...]] = {
     "bucket": (*_NUMBERS_AND_TEXT, "time", *_DATES),
     "truncate": _NUMBERS_AND_TEXT,
 }
-"""The Iceberg types of the columns that a transform takes; of fractions with a binary point, none takes any."""
+"""The Iceberg types of columns that each transform accepts; none accepts binary floating-point numbers."""
 _CALENDAR = ("year", "month", "day", "hour")
 _OFFERED = ("hour", "day", "truncate", "bucket", "identity")
 _USUAL = {"bucket": 16, "truncate": 4}
@@ -41,9 +41,9 @@ def plan_partitions(statement: ast.CreateSink, types: Mapping[str, str]) -> list
     for term in statement.partition_by:
         _check_column(statement, term.column, types)
         _check_type(term, types[term.column.value])
-        same = next((each for each in seen if _redundant(each, term)), None)
+        same = next((earlier for earlier in seen if _is_redundant(earlier, term)), None)
         if same is not None:
-            raise _twice(term, same)
+            raise _redundant_error(term, same)
         seen.append(term)
     return [
         {"sql": transform(term), "transform": _iceberg_name(term), "column": term.column.value}
@@ -61,8 +61,8 @@ def plan_order(statement: ast.CreateSink, types: Mapping[str, str]) -> list[dict
             message = f'column "{column}" is specified more than once in SORT BY'
             raise SinkqlError("SQ2338", message, term.span, hint="Keep one of them.")
         if types[column].startswith(("struct<", "list<", "map<")):
-            message = f'tables cannot be sorted by column "{column}" of type {_nested(types[column])}'
-            hint = "Take what they are sorted by into a column of its own, in a view."
+            message = f'tables cannot be sorted by column "{column}" of type {_nested_type_name(types[column])}'
+            hint = "Create a view with the sort value in a separate column."
             raise SinkqlError("SQ2337", message, term.span, hint=hint)
         terms[column] = {
             "sql": sorting(term), "column": column, "descending": term.descending, "nulls_first": term.nulls_first,
@@ -91,24 +91,24 @@ def _check_type(term: ast.Transform, type_: str) -> None:
     fitting = [function for function in _OFFERED if kind in _TAKES[function]]
     if not fitting:
         number = kind in ("float", "double")
-        shown = _shown(kind) if number else _nested(type_)
+        shown = _sql_type_name(kind) if number else _nested_type_name(type_)
         raise SinkqlError(
             "SQ2337",
             f'tables cannot be partitioned by column "{column}" of type {shown}',
             term.span,
-            hint=f"Give it an exact type in a view: {ident(term.column)}::numeric."
+            hint=f"Cast it to an exact type in a view: {ident(term.column)}::numeric."
             if number
-            else "Take what they are partitioned by into a column of its own, in a view.",
+            else "Create a view with the partition value in a separate column.",
         )
     raise SinkqlError(
         "SQ2337",
-        f'{term.function} cannot be taken of column "{column}" of type {_shown(kind)}',
+        f'{term.function} does not accept column "{column}" of type {_sql_type_name(kind)}',
         term.span,
         hint=f"Write {one_of([_example(function, term.column) for function in fitting])}.",
     )
 
 
-def _nested(kind: str) -> str:
+def _nested_type_name(kind: str) -> str:
     if kind.startswith("struct<lower: ") and kind.endswith("upper_inclusive: boolean, empty: boolean>"):
         return "range"
     if kind.startswith("struct"):
@@ -116,7 +116,7 @@ def _nested(kind: str) -> str:
     return "map" if kind.startswith("map") else "list"
 
 
-def _shown(kind: str) -> str:
+def _sql_type_name(kind: str) -> str:
     return {"float": "real", "double": "double precision", "string": "text", "decimal": "numeric", "int": "integer",
             "long": "bigint", "binary": "bytea"}.get(kind, kind)  # fmt: skip
 
@@ -125,26 +125,26 @@ def _example(function: str, column: ast.Ident) -> str:
     return transform(ast.Transform(function, column, _USUAL.get(function)))
 
 
-def _redundant(one: ast.Transform, other: ast.Transform) -> bool:
-    """Tell whether two terms part rows alike: the same, or one time in two units, of which the finer says all."""
-    if one.column.value != other.column.value:
+def _is_redundant(term: ast.Transform, other_term: ast.Transform) -> bool:
+    """Return whether one term follows from another: they are equal, or two units of one time column."""
+    if term.column.value != other_term.column.value:
         return False
-    if one.function in _CALENDAR and other.function in _CALENDAR:
+    if term.function in _CALENDAR and other_term.function in _CALENDAR:
         return True
-    return (one.function, one.argument) == (other.function, other.argument)
+    return (term.function, term.argument) == (other_term.function, other_term.argument)
 
 
-def _twice(term: ast.Transform, same: ast.Transform) -> SinkqlError:
+def _redundant_error(term: ast.Transform, same: ast.Transform) -> SinkqlError:
     if (term.function, term.argument) == (same.function, same.argument):
         return SinkqlError(
             "SQ2338", f"{transform(term)} is specified more than once", term.span, hint="Keep one of them."
         )
-    fine = max(term, same, key=lambda each: _CALENDAR.index(each.function))
+    fine = max(term, same, key=lambda candidate: _CALENDAR.index(candidate.function))
     return SinkqlError(
         "SQ2338",
-        f"{transform(same)} and {transform(term)} are both given, and one follows from the other",
+        f"{transform(same)} and {transform(term)} are redundant: one follows from the other",
         term.span,
-        hint=f"Keep {transform(fine)}: readers that filter by time find its partitions.",
+        hint=f"Keep only {transform(fine)}: filters by time use its partitions.",
     )
 
 

@@ -1,9 +1,7 @@
-"""CREATE SINK … INTO ICEBERG CATALOG → the writer's options, and the columns of its table.
+"""Plan CREATE SINK … INTO ICEBERG CATALOG: check the options, and find the Iceberg type of each column.
 
-The planned options, which `physical.Write.options` carries: `namespace`, `table`, `column_types` (column → Iceberg
-type, changelog included, in order), `format_version`, `maintenance`,
-`existing_rows` (keep, replace; left out: refuse), `retain_snapshots`, `maintenance_share` (left out: the default),
-`partition_by` and `sort_by` (see `layout`), `branch` (left out: main).
+`options.IcebergSink` describes the planned options, which `physical.Write.options` holds. Options without a value are
+left out.
 """
 
 from __future__ import annotations
@@ -21,6 +19,7 @@ from sinkql.connector_api.options import bind, option_field, option_labels, opti
 from sinkql.connector_api.planning import PlanningContext, SinkPlan
 from sinkql.connector_api.sink_options import SinkOptions, check_positive
 from sinkql.connectors.iceberg.plan.layout import plan_order, plan_partitions
+from sinkql.connectors.iceberg.plan.options import CatalogConnection, IcebergSink
 from sinkql.errors import Notice, SinkqlError, Span, UnfitNameError
 from sinkql.logical.nested import leaf
 from sinkql.logical.range import SUBTYPES
@@ -36,12 +35,12 @@ _TYPES = {
 OWNER = "sinks into Iceberg"
 ANEW = ("EXISTING ROWS", "BRANCH")
 AT_CREATION = ("SNAPSHOT", "FORMAT VERSION", *ANEW)
-"""Options in WITH (…) that say how a sink and its table begin."""
-_APART = "Write another TABLE. Append sinks may share one if each of them has EXISTING ROWS = KEEP."
+"""Options in WITH (…) that only matter when the sink and its table are created."""
+_APART = "Write another TABLE. Append sinks may share a table if each has EXISTING ROWS = KEEP."
 _SEPARATORS = "/\\#?%"
-"""Characters that part paths and URLs, or stand for others there. Where a table lies is both."""
+"""Characters that separate or encode parts of paths and URLs; a table's location is both."""
 _LONGEST = 200
-"""Bytes of a name: file systems take 255, and some names are made longer."""
+"""The most bytes of a name: file systems allow 255, and some names get a suffix."""
 _MAIN = "main"
 _RANGE_FLAGS = ("lower_inclusive", "upper_inclusive", "empty")
 _CHANGELOG = (
@@ -52,7 +51,7 @@ _CHANGELOG = (
 
 @dataclass(frozen=True, slots=True)
 class TableOptions:
-    """What INTO … (…) says: where the table is."""
+    """The options in INTO … (…): the table."""
 
     namespace: str = option_field("the namespace of the table")
     table: str = option_field("the name of the table; the sink creates it")
@@ -60,7 +59,7 @@ class TableOptions:
 
 @dataclass(frozen=True, slots=True)
 class IcebergOptions(SinkOptions):
-    """What WITH (…) says."""
+    """The options in WITH (…)."""
 
     format_version: int = option_field("the format version of a new table: 2 or 3", default=2)
     retain_snapshots: int | None = option_field(
@@ -87,15 +86,18 @@ class IcebergOptions(SinkOptions):
 def plan_sink(
     statement: ast.CreateSink, shape: logical.Shape, facts: logical.Facts, planning: PlanningContext
 ) -> SinkPlan:
-    """Bind the options (SQ21xx, SQ2326, SQ2328, SQ2330), find each column's Iceberg type (SQ2310); see `layout`."""
+    """Bind the options (SQ21xx, SQ2326, SQ2328, SQ2330), and find each column's Iceberg type (SQ2310).
+
+    See `layout` for PARTITION BY and SORT BY.
+    """
     if planning.catalog.setting("enable_iceberg_sink") == "false":
         raise SinkqlError(
             "SQ2320",
-            "sinks into Iceberg are switched off",
+            "sinks into Iceberg are disabled",
             statement.kind_span,
-            hint="Run ALTER SYSTEM SET enable_iceberg_sink = true; before it.",
+            hint="Run ALTER SYSTEM SET enable_iceberg_sink = true; first.",
         )
-    _check_places(statement)
+    _check_placement(statement)
     target = bind(statement.options, TableOptions, owner=OWNER, span=statement.kind_span)
     for name, value in (("NAMESPACE", target.namespace), ("TABLE", target.table)):
         _check_name(name, value, option_span(statement.options, name, statement.kind_span))
@@ -108,25 +110,25 @@ def plan_sink(
     columns = shape.columns + (_CHANGELOG if _changelog(statement) else ())
     types = _column_types(statement, columns)
     _check_paths(statement, columns)
-    if any(_has_times(each.type) for each in columns):
+    if any(_has_time(column.type) for column in columns):
         planning.notice(
             Notice(
                 "SQ2329",
                 "Spark cannot read Iceberg tables that have a column of type time",
                 statement.relation.span,
-                hint="Cast it to text in a materialized view if Spark is to read the table.",
+                hint="Cast it to text in a materialized view if Spark reads the table.",
             )
         )
-    for first, second in _alike(columns):
+    for first, second in _names_differing_in_case(columns):
         planning.notice(
             Notice(
                 "SQ2369",
-                f"{first} and {second} differ only in the case of letters, which Spark and Trino do not tell apart",
+                f"{first} and {second} differ only in letter case, which Spark and Trino ignore",
                 statement.relation.span,
-                hint=f"Give one of them another name in a materialized view: SELECT {second} AS other, ….",
+                hint=f"Rename one of them in a materialized view: SELECT {second} AS other, ….",
             )
         )
-    planned = _planned(target, options, types)
+    planned = _plan_options(target, options, types)
     if statement.partition_by:
         planned["partition_by"] = plan_partitions(statement, types)
     if statement.sort_by:
@@ -134,23 +136,30 @@ def plan_sink(
     return SinkPlan(planned, columns, options)
 
 
-def _alike(columns: Sequence[logical.Column]) -> Iterator[tuple[str, str]]:
-    """Yield the columns, as they are written, whose names differ only in the case of letters from an earlier one."""
+def _names_differing_in_case(columns: Sequence[logical.Column]) -> Iterator[tuple[str, str]]:
+    """Yield pairs of column names, as written, that differ only in letter case; the earlier column comes first."""
     first: dict[str, str] = {}
     for column in columns:
-        known = first.setdefault(column.name.casefold(), column.name)
-        if known != column.name:
-            yield shown_name(known), shown_name(column.name)
+        earlier = first.setdefault(column.name.casefold(), column.name)
+        if earlier != column.name:
+            yield shown_name(earlier), shown_name(column.name)
 
 
 def _check_name(option: str, name: str, span: Span) -> None:
-    """Refuse an empty name (SQ2328), and one that is not a single segment of paths and URLs as it is (SQ2333)."""
+    """Refuse an empty name (SQ2328), and a name that is not a single segment of paths and URLs (SQ2333)."""
     if not name.strip():
         raise SinkqlError("SQ2328", f"{option} must not be empty", span, hint=f"Write {option} = '…' with its name.")
-    odd = next((each for each in name if each in _SEPARATORS or unicodedata.category(each) in ("Cc", "Cs")), None)
+    odd = next(
+        (
+            character
+            for character in name
+            if character in _SEPARATORS or unicodedata.category(character) in ("Cc", "Cs")
+        ),
+        None,
+    )
     if odd is not None:
-        what = f'"{odd}"' if odd.isprintable() else f"U+{ord(odd):04X}"
-        raise UnfitNameError("SQ2333", f"{option} must not contain {what}", span, hint="Write another name.")
+        shown = f'"{odd}"' if odd.isprintable() else f"U+{ord(odd):04X}"
+        raise UnfitNameError("SQ2333", f"{option} must not contain {shown}", span, hint="Write another name.")
     if len(name.encode()) > _LONGEST:
         message = f"{option} is longer than {_LONGEST} bytes"
         raise UnfitNameError("SQ2333", message, span, hint="Write a shorter name.")
@@ -162,20 +171,21 @@ def _check_name(option: str, name: str, span: Span) -> None:
 
 
 def _check_branch(name: str, span: Span) -> None:
-    """Refuse the name of main, and what is none (SQ2346)."""
+    """Refuse main and invalid names of a branch (SQ2346)."""
     if name == _MAIN:
         raise SinkqlError(
-            "SQ2346", "BRANCH must not be main", span, hint="Leave it out: without BRANCH a sink commits to main."
+            "SQ2346", "BRANCH must not be main", span, hint="Leave out BRANCH: the sink then commits to main."
         )
     if not name or name != name.strip() or not name.isprintable() or len(name.encode()) > _LONGEST:
-        message = f"BRANCH must be a name of 1 to {_LONGEST} bytes, without blanks around it"
-        raise SinkqlError("SQ2346", message, span, hint="Write BRANCH = 'audit', for instance.")
+        message = f"BRANCH must be a name of 1 to {_LONGEST} bytes, without leading or trailing spaces"
+        raise SinkqlError("SQ2346", message, span, hint="Write a name, for example BRANCH = 'audit'.")
 
 
 def destination(sink: logical.Sink) -> logical.Destination:
-    """Return the table that a planned sink writes to; a branch is called as Spark does."""
-    rows, branch = sink.options.get("existing_rows"), sink.options.get("branch")
-    path = (sink.options["namespace"], sink.options["table"], *((f"branch_{branch}",) if branch is not None else ()))
+    """Return the table that a planned sink writes to; a branch has the name that Spark uses."""
+    options = IcebergSink.from_plan(sink.options)
+    rows, branch = options.existing_rows, options.branch
+    path = (options.namespace, options.table, *((f"branch_{branch}",) if branch is not None else ()))
     refused = None if rows else "name a new TABLE, or write EXISTING ROWS = KEEP or REPLACE"
     replaces = rows == "replace"
     alone = sink.mode == logical.SinkMode.UPSERT or replaces
@@ -184,19 +194,21 @@ def destination(sink: logical.Sink) -> logical.Destination:
 
 
 def check_using(statement: ast.CreateSink, sink: logical.Sink, planning: PlanningContext) -> None:
-    """Refuse keys of AWS for files of a catalog of Google's (SQ2535)."""
+    """Refuse AWS keys for the files of a Google catalog (SQ2535)."""
     catalog = planning.connection(statement.connection, sink.kind)
-    if statement.using is not None and statement.using.kind == "AWS" and "gcp_connection" in catalog.options:
+    if statement.using is None or statement.using.kind != "AWS":
+        return
+    if CatalogConnection.from_plan(catalog.options).gcp_connection is not None:
         raise SinkqlError(
             "SQ2535",
             f'the files of connection "{statement.connection.text}" are not in AWS',
             statement.using.span,
-            hint="Leave out USING AWS CONNECTION: GCP CONNECTION of the catalog reaches the files too.",
+            hint="Leave out USING AWS CONNECTION: the catalog's GCP CONNECTION also gives access to the files.",
         )
 
 
-def _check_places(statement: ast.CreateSink) -> None:
-    """Refuse an option of INTO … (…) in WITH (…), and the other way round (SQ2105)."""
+def _check_placement(statement: ast.CreateSink) -> None:
+    """Refuse an option of INTO … (…) in WITH (…), and the reverse (SQ2105)."""
     target, behaviour = option_labels(TableOptions), option_labels(IcebergOptions)
     for options, there, place in (
         (statement.options, behaviour, "WITH (…)"),
@@ -218,7 +230,7 @@ def _check_share(statement: ast.CreateSink, options: IcebergOptions) -> None:
             "SQ2326",
             "MAINTENANCE SHARE must be from 0 to 100",
             option_span(statement.with_options, "MAINTENANCE SHARE", statement.kind_span),
-            hint="Write MAINTENANCE SHARE = 15; MAINTENANCE = false leaves out the rest of maintenance too.",
+            hint="Write MAINTENANCE SHARE = 15. To disable all maintenance, write MAINTENANCE = false.",
         )
 
 
@@ -228,13 +240,13 @@ def _check_version(statement: ast.CreateSink, options: IcebergOptions) -> None:
             "SQ2330",
             f"FORMAT VERSION must be 2 or 3, not {options.format_version}",
             option_span(statement.with_options, "FORMAT VERSION", statement.kind_span),
-            hint="Write FORMAT VERSION = 2, or 3 for deletion vectors and ids of rows.",
+            hint="Write FORMAT VERSION = 2, or 3 for deletion vectors and row ids.",
         )
 
 
-def _has_times(type_: logical.Type) -> bool:
-    within = [each.type for each in type_.fields] if type_.element is None else [type_.element]
-    return type_.name == "time" or any(map(_has_times, within))
+def _has_time(type_: logical.Type) -> bool:
+    nested = [field.type for field in type_.fields] if type_.element is None else [type_.element]
+    return type_.name == "time" or any(map(_has_time, nested))
 
 
 def _changelog(statement: ast.CreateSink) -> bool:
@@ -250,30 +262,30 @@ def _column_types(statement: ast.CreateSink, columns: tuple[logical.Column, ...]
             "SQ2310",
             f"Iceberg has no type for {'column' if len(odd) == 1 else 'columns'} {listed}",
             statement.relation.span,
-            hint=f"Cast them in a materialized view, as in {odd[0].name}::text.",
+            hint=f"Cast them in a materialized view, for example {odd[0].name}::text.",
         )
     return {name: type_ for name, type_ in types.items() if type_ is not None}
 
 
 def _check_paths(statement: ast.CreateSink, columns: tuple[logical.Column, ...]) -> None:
-    """Refuse columns of which one is called as a part of another one is: Iceberg parts names by dots (SQ2349)."""
+    """Refuse columns whose paths collide, because Iceberg separates nested names by dots (SQ2349)."""
     paths = Counter(path for column in columns for path in _paths(column.name, column.type))
     twice = next((path for path, count in paths.items() if count > 1), None)
     if twice is not None:
         raise SinkqlError(
             "SQ2349",
-            f'two fields of the table would be called "{twice}"',
+            f'two fields of the table would have the name "{twice}"',
             statement.relation.span,
-            hint="Give one of them a name without dots in a materialized view.",
+            hint="In a materialized view, give one of them a name without dots.",
         )
 
 
 def _paths(path: str, type_: logical.Type) -> Iterator[str]:
-    """Yield the names of a column and of all that is in it, as Iceberg has them."""
+    """Yield the Iceberg paths of a column and of its nested fields."""
     yield path
     match type_.name:
         case "record":
-            parts = {each.name: each.type for each in type_.fields}
+            parts = {field.name: field.type for field in type_.fields}
         case "map":
             parts = {"key": TEXT, "value": type_.value}
         case "array":
@@ -287,12 +299,15 @@ def _paths(path: str, type_: logical.Type) -> Iterator[str]:
 
 
 def _iceberg_type(type_: logical.Type) -> str | None:
-    """Return the Iceberg type; of numeric only the scale is kept, so that a wider view still fits the table."""
+    """Return the Iceberg type; None if Iceberg has none.
+
+    For numeric, only the scale counts, so that a wider type still fits the table.
+    """
     if type_.name == "record":
-        types = [(each, _iceberg_type(each.type)) for each in type_.fields]
-        if any(found is None for _, found in types):
+        types = [(field, _iceberg_type(field.type)) for field in type_.fields]
+        if any(field_type is None for _, field_type in types):
             return None
-        fields = (f"{each.name}: {found}{'' if each.nullable else ' required'}" for each, found in types)
+        fields = (f"{field.name}: {field_type}{'' if field.nullable else ' required'}" for field, field_type in types)
         return f"struct<{', '.join(fields)}>"
     if type_.name == "map":
         value = _iceberg_type(type_.value)
@@ -309,7 +324,7 @@ def _iceberg_type(type_: logical.Type) -> str | None:
     return f"decimal(38,{type_.scale})" if type_.name == "numeric" else _TYPES.get(type_.name)
 
 
-def _planned(target: TableOptions, options: IcebergOptions, types: Mapping[str, str]) -> dict[str, Any]:
+def _plan_options(target: TableOptions, options: IcebergOptions, types: Mapping[str, str]) -> dict[str, Any]:
     planned: dict[str, Any] = {
         "namespace": target.namespace,
         "table": target.table,
@@ -329,11 +344,11 @@ def _planned(target: TableOptions, options: IcebergOptions, types: Mapping[str, 
 
 
 def letters(write: physical.Write, columns: Sequence[physical.Column]) -> physical.Write:
-    """Return what writes the records that a sink's sources could not decode: to the table `<table>__errors`."""
-    kept = {
+    """Return the write of dead letters to the table `<table>__errors`."""
+    options = {
         name: write.options[name] for name in ("namespace", "format_version", "maintenance") if name in write.options
     }
-    types = {each.name: _TYPES[each.type] for each in columns}
+    types = {column.name: _TYPES[column.type] for column in columns}
     return msgspec.structs.replace(
         write,
         input=physical.Read("letters", "", {}, tuple(columns)),
@@ -344,8 +359,8 @@ def letters(write: physical.Write, columns: Sequence[physical.Column]) -> physic
         key=(),
         proven=False,
         options={
-            **kept,
-            "table": f"{write.options['table']}__errors",
+            **options,
+            "table": f"{IcebergSink.from_plan(write.options).table}__errors",
             "column_types": types,
             "existing_rows": "keep",
             "letters": True,
