@@ -47,6 +47,19 @@ def has_dead_letter_table(read: physical.Read) -> bool:
     return on_error(read.options) == "dead letter"
 
 
+DEAD_LETTER_COLUMNS = (
+    physical.Column("source", "text", False),
+    physical.Column("position", "text", False),
+    physical.Column("code", "text", False),
+    physical.Column("message", "text", False),
+    physical.Column("key", "bytea"),
+    physical.Column("raw", "bytea", False),
+    physical.Column("about", "text"),
+    physical.Column("at", "timestamptz", False),
+)
+"""The columns of all dead-letter tables."""
+
+
 def may_replay_late(job: physical.Job, read: physical.Read) -> bool:
     """Tell whether a sink may take a record of a source after others that came later."""
     return job.write.mode == "append" and read.change == "append"
