@@ -1,7 +1,8 @@
 """Open the catalog, the server and the scripts that the command line names.
 
 Commands that only read use an existing catalog. Completion reads a catalog without opening it. Errors in a script
-with variables show the script as written.
+with variables show the script as written. Every start loads this module, so its functions import the modules that load
+slowly.
 """
 
 from __future__ import annotations

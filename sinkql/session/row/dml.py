@@ -220,7 +220,7 @@ def _project(relation: logical.Relation, outputs: Mapping[str, logical.Expressio
 
 
 def _one_shot(relation: logical.Relation) -> OneShotQuery:
-    from sinkql.planner.query.plan import OneShotQuery
+    from sinkql.planner.query.plan import OneShotQuery  # loads sqlglot
 
     return OneShotQuery(relation, (), len(relation.shape.columns))
 
