@@ -160,13 +160,13 @@ class ObjectLogStore:
         self._held = head, tag
         return True
 
-    def _check_held(self) -> _Head:
-        """Return the head. Raises FencedLogError if it names another writer."""
+    def _check_held(self) -> tuple[_Head, str]:
+        """Return the head and its etag. Raises FencedLogError if it names another writer."""
         head = self._head()
         if self._held is None or head is None or not head[0].has_writer_of(self._held[0]):
             raise FencedLogError
         self._held = head
-        return head[0]
+        return head
 
     def release(self) -> None:
         if self._held is not None:
@@ -206,11 +206,10 @@ class ObjectLogStore:
         yield from ((number, data) for number, data in zip(numbers, entries, strict=True) if data is not None)
 
     def add(self, number: int, data: bytes) -> None:
-        head = self._check_held()
+        head, etag = self._check_held()
         if head.until < time.time() + _HELD_SECONDS * 2 / 3:
-            assert self._held is not None
             renewed = msgspec.structs.replace(head, until=time.time() + _HELD_SECONDS)
-            if not self._replace_head(renewed, self._held[1]):
+            if not self._replace_head(renewed, etag):
                 raise FencedLogError
         key = f"{self._run}log/{entry_name(number)}"
         self._create_entry(key, data)

@@ -53,8 +53,7 @@ class StoredNumbered:
 
     @property
     def _store(self) -> StateStore:
-        assert self.home.store is not None
-        return self.home.store
+        return self.home.required_store
 
     @property
     def _key(self) -> tuple[str, str]:

@@ -22,6 +22,7 @@ from sinkql.connectors.iceberg.write import refresh_collect, refresh_diff
 from sinkql.connectors.iceberg.write.refresh_collect import digests
 from sinkql.errors import FencedError, SinkqlError
 from sinkql.hash_key import PUBLIC_KEY
+from sinkql.logical.type import TEXT
 from support.lake import Lake, Sink
 
 LAYOUTS: Sequence[Mapping[str, Any]] = (
@@ -112,7 +113,7 @@ def test_readers_see_the_old_rows_and_columns_until_the_one_snapshot(tmp_path: P
     sink = Sink(Lake(tmp_path), "t", upsert=True)
     sink.start()
     sink.put((1, "a"), (2, "b"))
-    wider = Sink(sink.lake, "t", upsert=True, columns=(*sink.columns[:1], physical.Column("title", "text")))
+    wider = Sink(sink.lake, "t", upsert=True, columns=(*sink.columns[:1], physical.Column("title", TEXT)))
     seen: list[Any] = []
 
     def look(rows: int) -> None:
@@ -214,7 +215,7 @@ def test_columns_change_once_however_often_a_sink_is_claimed_before_it_replaces_
     other.put((1, "a"))
     first = Sink(lake, "t", options=options)
     first.start()
-    columns = (first.columns[0], physical.Column("title", "text"), first.columns[1])
+    columns = (first.columns[0], physical.Column("title", TEXT), first.columns[1])
     switch = PlanChange("new", {NO_PLAN: {"name": "title"}}, empties=True)  # and another one is "name" since
     fields = []
     for epoch in (2, 3):

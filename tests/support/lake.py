@@ -16,12 +16,13 @@ from sinkql.connector_api.stream import Checkpoint, Committed, Context, WriteRes
 from sinkql.connector_api.types import arrow_type
 from sinkql.connectors.aws.store import S3
 from sinkql.connectors.iceberg.write.writer import IcebergWriter, open_writer
+from sinkql.logical.type import BIGINT, TEXT
 from sinkql.object_store.store import ObjectStore
 from support.readers import Rows, duckdb_folder, duckdb_rest, pyiceberg_rows
 from support.seaweed import SECRET, Seaweed
 
 NAMESPACE = "shop"
-COLUMNS = (physical.Column("id", "bigint", nullable=False), physical.Column("name", "text"))
+COLUMNS = (physical.Column("id", BIGINT, nullable=False), physical.Column("name", TEXT))
 Pairs = Sequence[tuple[int, str | None]]
 
 

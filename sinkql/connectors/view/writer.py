@@ -45,6 +45,7 @@ from sinkql.connectors.view.reader import ViewReader, split_of
 from sinkql.connectors.view.rows import schema_of
 from sinkql.connectors.view.task import CollectTask, Comparison, ViewTask, WrittenBucket
 from sinkql.errors import FencedError, SinkqlError
+from sinkql.logical.type import parse_type
 from sinkql.planner.name import short_name
 from sinkql.state_store.directory import StateDirectory
 from sinkql.storage import failpoint, files, sorted_run
@@ -80,7 +81,7 @@ class ViewWriter(ViewLogWriter):
         """Return the writer of a view's job."""
         options = write_options(write.options)
         log = open_log(options.view_id, context, context.state)
-        columns = tuple((column.name, column.type) for column in write.columns)
+        columns = tuple((column.name, str(column.type)) for column in write.columns)
         tuning = options.tuning
         return cls(context.sink, log, schema_of(write.columns), columns, write.key, tuning.retain_ms, tuning.indexes)
 
@@ -249,7 +250,7 @@ class ViewWriter(ViewLogWriter):
         return self._reader_of(bucket.run for bucket in written) if written else None
 
     def _reader_of(self, runs: Iterable[Run]) -> tuple[Reader, Sequence[Split]]:
-        columns = tuple(physical.Column(name, type_) for name, type_ in self.columns)
+        columns = tuple(physical.Column(name, parse_type(type_)) for name, type_ in self.columns)
         reader = ViewReader(self.view, columns, "retract", self.log, "")
         by_bucket: dict[int, list[Run]] = {}
         for run in runs:

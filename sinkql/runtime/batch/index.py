@@ -16,9 +16,9 @@ from msgspec import structs
 from sinkql import logical, physical
 from sinkql.connector_api.stream import Checkpoint, Reader, Split, ViewLogWriter, Writer
 from sinkql.logical.function import call
-from sinkql.logical.type import parse_type
 from sinkql.lowering.index import log_of
 from sinkql.runtime.batch.engine import Batch, Engine, Outcome, execute_batch
+from sinkql.runtime.batch.resume import restart_of
 from sinkql.runtime.batch.state import Discard
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements
@@ -54,7 +54,7 @@ class IndexMaintenance:
             if arrange.arrangement in existing or checkpoint.state is None or not checkpoint.end[source]["at"]:
                 continue
             reader, at = self.readers[source], checkpoint.end[source]
-            splits = reader.splits(reader.restart_of(at), at)
+            splits = reader.splits(restart_of(reader, at), at)
             complete = self._with_runs(complete, self._arrange(arrange, reader, splits, complete, checkpoint.epoch))
         return complete
 
@@ -124,7 +124,7 @@ def _joinable(side: physical.Side, safe: Sequence[bool]) -> physical.Operator:
     """Return the rows of a side that can have a match: a join side stores no others."""
     types = {column.name: column for column in physical.columns_of(side.input)}
     null = [
-        call("IS NULL(any)", (logical.Reference(name, parse_type(types[name].type), True),))
+        call("IS NULL(any)", (logical.Reference(name, types[name].type, True),))
         for name, equal in zip(side.key, safe, strict=True)
         if types[name].nullable and not equal
     ]

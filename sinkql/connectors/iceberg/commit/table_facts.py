@@ -54,9 +54,7 @@ def find(
             table = target.load()
         except NoSuchTableError:
             return {"table": None}
-        columns = tuple(
-            physical.Column(column.name, str(column.type), column.nullable) for column in sink.shape.columns
-        )
+        columns = tuple(physical.Column(column.name, column.type, column.nullable) for column in sink.shape.columns)
         expected = Expected(
             columns,
             changelog=sink.changelog,

@@ -15,7 +15,7 @@ from sqlalchemy.engine import make_url
 
 from sinkql import physical
 from sinkql.connector_api.stream import Context
-from sinkql.connector_api.types import arrow_type, parse_type
+from sinkql.connector_api.types import arrow_type
 from sinkql.connectors.iceberg.storage import CATALOG_NAME, job_stores, local_folder
 from sinkql.connectors.iceberg.table.branch import BranchTable
 from sinkql.connectors.iceberg.table.catalog import open_catalog
@@ -91,7 +91,7 @@ def _declared(column: pa.ChunkedArray, wanted: physical.Column) -> pa.ChunkedArr
 
     Raises SQ3513 for one with an array of several dimensions.
     """
-    declared, type_ = parse_type(wanted.type), arrow_type(wanted.type)
+    declared, type_ = wanted.type, arrow_type(wanted.type)
     if declared.nested or declared.name in SUBTYPES:
         try:
             return pa.chunked_array([pa.array([_own(each, declared) for each in column.to_pylist()], type_)])

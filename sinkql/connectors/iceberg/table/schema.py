@@ -35,7 +35,6 @@ from pyiceberg.types import (
 )
 
 from sinkql import ast, physical
-from sinkql.connector_api.types import parse_type
 from sinkql.logical.nested import leaf
 from sinkql.logical.range import SUBTYPES
 from sinkql.logical.type import BIGINT, INTEGER, Type
@@ -222,7 +221,7 @@ def _list_type(element: Type, ids: Iterator[int]) -> ListType:
 
 def table_schema(columns: Iterable[physical.Column], *, changelog: bool) -> Schema:
     """Return the schema of the sink's table; field ids from 1 on, which a catalog may replace by others."""
-    fields = [(column.name, parse_type(column.type), not column.nullable) for column in columns]
+    fields = [(column.name, column.type, not column.nullable) for column in columns]
     if changelog:
         fields += [(DIFF_COLUMN, INTEGER, True), (TIMESTAMP_COLUMN, BIGINT, True)]
     ids = itertools.count(1)

@@ -214,7 +214,7 @@ def _other_order(table: Table, layout: Layout) -> SinkqlError:
 def compare(schema: Schema, expected: Expected) -> Sequence[str]:
     """Return how a table's columns differ from the sink's, whatever their order and field ids; empty if they fit."""
     found = {field.name: field for field in schema.fields}
-    types: Mapping[str, str] = {column.name: column.type for column in expected.columns}
+    types: Mapping[str, str] = {column.name: str(column.type) for column in expected.columns}
     differences = []
     for wanted in expected.schema.fields:
         there = found.pop(wanted.name, None)
