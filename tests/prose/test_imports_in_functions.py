@@ -21,7 +21,7 @@ _FILES = {_module(path): path for path in sorted(_PACKAGE.rglob("*.py"))}
 
 
 def _imports(node: ast.AST, *, in_function: bool = False) -> Iterator[tuple[bool, int, str]]:
-    """Yield the imported modules of SinkQL, with whether a function imports them and their line."""
+    """Yield the imported modules, with whether a function imports them and their line."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
             continue
@@ -43,14 +43,16 @@ def _imports_of(module: str) -> tuple[tuple[bool, int, str], ...]:
 
 @cache
 def _loaded_with(module: str) -> frozenset[str]:
-    """Return the modules that are loaded after an import of this one, packages included."""
+    """Return the modules that an import of this one loads: its package, and what it and they import at their top."""
     loaded: set[str] = set()
     waiting = [module]
     while waiting:
         name = waiting.pop()
-        if name in loaded or name not in _FILES:
+        if name in loaded:
             continue
         loaded.add(name)
+        if name not in _FILES:
+            continue
         package = name.rpartition(".")[0]
         waiting += [package] if package else []
         waiting += [imported for in_function, _, imported in _imports_of(name) if not in_function]
