@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sinkql.catalog.address import Address, ServerUrl, address_of, project_of
 from sinkql.cli.output import Output
 from sinkql.errors import NoCatalogError, SinkqlError, for_terminal
+from sinkql.script.redaction import mask
 from sinkql.script.split import read_script
+from sinkql.script.variable import substitute
 
 if TYPE_CHECKING:
-    from sinkql.catalog.address import Address, ServerUrl
     from sinkql.session import Session
 
 
@@ -41,8 +43,6 @@ def open_session(context: click.Context) -> tuple[Session, Output]:
 
 def open_or_empty(context: click.Context) -> tuple[Session, Output]:
     """Open the catalog, or an empty one for this command only: a comparison must not create a catalog."""
-    from sinkql.catalog.address import address_of, project_of
-
     catalog, output = context.obj
     try:
         return _opened(context, catalog, existing=True), output
@@ -73,8 +73,6 @@ def open_existing(context: click.Context) -> tuple[Session, Output]:
 
 def address_in(context: click.Context) -> tuple[Address, Output]:
     """Return the address of the catalog that the command line names."""
-    from sinkql.catalog.address import address_of
-
     named, output = context.obj
     return address_of(named), output
 
@@ -83,7 +81,6 @@ def names_of(*kinds: str) -> Complete:
     """Return a completer of an argument by the names of items of some kinds."""
 
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-        from sinkql.catalog.address import address_of
         from sinkql.catalog.sqlite import item_names as of_file
 
         given = context.params.get(parameter.name or "") or ()
@@ -158,8 +155,6 @@ def fill_scripts(paths: Sequence[Path], output: Output, variables: Mapping[str, 
 
 def _filled(text: str, label: str, output: Output, variables: Mapping[str, str]) -> str:
     from sinkql.connector_api.registry import discover
-    from sinkql.script.redaction import mask  # these load the grammar
-    from sinkql.script.variable import substitute
 
     try:
         found = substitute(text, variables)

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sinkql import ast
+from sinkql.catalog.address import project_of
 from sinkql.cli.context import address_in, names_of, of_server, open_existing, open_session
 from sinkql.cli.output import Output
 from sinkql.errors import SinkqlError
 from sinkql.parser import parse
+from sinkql.script.redaction import mask
 from sinkql.script.split import read_script
 from sinkql.shell.setting import FORMATS, RowFormat
 
@@ -75,8 +76,7 @@ def _print(output: Output, result: Result, *, types: bool) -> int:
 
 
 def _from_script(context: click.Context, path: Path, item: str, limit: int, *, types: bool) -> int:
-    from sinkql.catalog.address import project_of
-    from sinkql.script.redaction import mask
+    from sinkql import ast
     from sinkql.session import Session
 
     address, output = address_in(context)

@@ -14,6 +14,7 @@ import sinkql
 from sinkql.cli.context import FILES, VARIABLES, fill_script, fill_scripts, of_server, output_of
 from sinkql.cli.output import Output
 from sinkql.errors import SinkqlError, as_data, for_json, for_terminal
+from sinkql.script.redaction import mask
 from sinkql.script.split import read_script, script_files
 from sinkql.storage import files as storage_files
 
@@ -43,7 +44,6 @@ def compile_(
     Needs no Spark, no network and no catalog.
     """
     from sinkql.connector_api.registry import discover
-    from sinkql.script.redaction import mask
 
     _, output = context.obj
     known = json.loads(facts.read_text()) if facts is not None else None
@@ -202,7 +202,6 @@ def fmt(files: tuple[Path, ...], check: bool, diff: bool) -> int:
 def _formatted(text: str, path: str) -> str:
     from sinkql.connector_api.registry import discover
     from sinkql.script.format import format_script
-    from sinkql.script.redaction import mask
 
     words = discover().vocabulary
     try:
