@@ -120,7 +120,7 @@ def test_compactions_stay_within_partitions(lake: Lake, upsert: bool, monkeypatc
     for _ in range(8):
         new = batch(random_)
         sink.put(*new)
-        compacted += sum(each.problem is None for each in sink.writer.maintain())
+        compacted += sum(each.problem is None for each in sink.writer.maintenance.maintain())
         rows = [*({**dict(rows), **dict(new)}.items() if upsert else [*rows, *new])]
     assert compacted > 2
     assert sorted(rows, key=repr) == sorted(lake.rows("t"), key=repr)
@@ -197,7 +197,7 @@ def test_spark_applies_deletes_of_rows_that_moved(lake: Lake, spark: SparkSessio
     table = lake.table("t")
     assert sorted(rows.items()) == spark_rows(spark, table)
     if version == 3:
-        sink.writer.optimize()
+        sink.writer.maintenance.optimize()
         before = _ids(spark, table)
         assert before == _ids(spark, lake.table("t"))
         assert len(rows) == len({id_ for _, id_, _ in before})

@@ -103,7 +103,7 @@ def test_printed_lines_work_as_printed(any_lake: Lake, name: str, options: dict[
 def test_a_database_password_is_taken_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     catalog = SimpleNamespace(properties={"uri": "postgresql://u:p%40w@h/db"})
     table: Any = SimpleNamespace(location=lambda: "s3://lake/t", catalog=catalog)
-    duckdb, properties = reader._in_database(table)
+    duckdb, properties = reader._read_sql_catalog(table)
     assert duckdb is None
     (argument,) = [each for each in reader._arguments(properties) if each.startswith("uri=")]
     assert "p%40w" not in argument

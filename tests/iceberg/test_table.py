@@ -122,7 +122,7 @@ def test_table_with_other_partitions_is_refused(lake: Lake, name: str) -> None:
     create(lake, name, ("id", LongType(), True), ("name", StringType(), False), partition_spec=spec)
     error = refusal(lake, name)
     assert (error.code, error.detail) == ("SQ3505", "table: PARTITION BY (name); sink: no PARTITION BY")
-    assert error.hint == "Write PARTITION BY (name), or name another TABLE."
+    assert error.hint == "Write PARTITION BY (name), or set a different TABLE."
 
 
 @pytest.mark.parametrize("rows", [0, 1])

@@ -72,11 +72,12 @@ class IndexMaintenance:
 
     def states(self) -> Mapping[str, Collection[str]]:
         """Return the states that other jobs may read, by name, with the indexes of each."""
-        return self.writer.states() if isinstance(self.writer, ViewLogWriter) else {}
+        return self.writer.view_log.states() if self.writer.view_log is not None else {}
 
     def _log(self) -> ViewLogWriter:
-        assert isinstance(self.writer, ViewLogWriter), self.job.sink
-        return self.writer
+        view_log = self.writer.view_log
+        assert view_log is not None, self.job.sink
+        return view_log
 
     def _with_runs(self, manifest: state.Manifest, outcome: Outcome) -> state.Manifest:
         return {**manifest, "arrangements": {**manifest["arrangements"], **outcome.runs}}

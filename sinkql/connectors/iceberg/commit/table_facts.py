@@ -59,7 +59,7 @@ def find(
             columns,
             changelog=sink.changelog,
             upsert=sink.mode is logical.SinkMode.UPSERT,
-            layout=Layout.of(sink.options),
+            layout=Layout.from_options(options),
             version=options.format_version,
         )
         check(table, expected, _next_schema(table, expected, job))
