@@ -43,6 +43,7 @@ statements of a script.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -102,6 +103,4 @@ def __getattr__(name: str) -> Any:
     modules = {"Program": "sinkql.program", "Session": "sinkql.session", "SinkqlError": "sinkql.errors"}
     if name not in modules:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
     return getattr(import_module(modules[name]), name)

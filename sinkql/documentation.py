@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 
@@ -217,8 +218,6 @@ class Documentation:
         return [page for _, page in sorted(best, key=lambda pair: -pair[0])]
 
     def _near(self, query: str) -> Iterator[str]:
-        from difflib import get_close_matches  # only after a mistake
-
         code = re.fullmatch(r"(?:sq)?(\d{4})", query)
         if code is not None:
             candidates, query = {page.path[-6:].lower() for page in self.pages if page.is_error}, f"sq{code[1]}"

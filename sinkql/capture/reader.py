@@ -193,7 +193,7 @@ class LogReader(Subscription, Reader, SnapshotReader, RefreshableReader):
         if self.change != "retract":
             yield from batches
             return
-        from sinkql.storage.consolidate import consolidate
+        from sinkql.storage.consolidate import consolidate  # loads pyarrow.compute
 
         rows = list(batches)
         consolidated = consolidate(rows)

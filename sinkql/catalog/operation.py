@@ -31,10 +31,10 @@ from sinkql.catalog.system.audit import record
 from sinkql.errors import Family, SinkqlError
 from sinkql.planner import Planned
 from sinkql.planner.dependency import reached
+from sinkql.planner.item.secret import without_literal
 from sinkql.planner.item.statement import implied, own_name
 from sinkql.planner.name import inside, short_name
 from sinkql.printer import to_sql
-from sinkql.script.redaction import without_literal
 
 Check = Callable[[MemoryCatalog, MemoryCatalog], None]
 """Raise SQ5210 if facts about a change do not hold for the items before and after it."""

@@ -14,10 +14,10 @@ from sinkql.parser import parse
 from sinkql.planner import Planned
 from sinkql.planner.dependency import Edges, in_order, reached
 from sinkql.planner.edit.qualify import mentions, rename
+from sinkql.planner.item.secret import without_literal
 from sinkql.planner.item.statement import differs_only_in_spelling, own_name
 from sinkql.planner.name import around, inside, short_name
 from sinkql.printer import to_sql
-from sinkql.script.redaction import without_literal
 
 Definitions = Mapping[str, tuple[ast.Create, logical.Facts]]
 """By an item's full name: its new statement, with full names, and its facts. A new name is a rename."""

@@ -1,7 +1,8 @@
 """Open the catalog, the server and the scripts that the command line names.
 
 Commands that only read use an existing catalog. Completion reads a catalog without opening it. Errors in a script
-with variables show the script as written.
+with variables show the script as written. Every start loads this module, so its functions import the modules that load
+slowly.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sinkql.catalog.address import Address, ServerUrl, address_of, project_of
 from sinkql.cli.output import Output
-from sinkql.errors import SinkqlError
+from sinkql.errors import NoCatalogError, SinkqlError, for_terminal
+from sinkql.script.redaction import mask
 from sinkql.script.split import read_script
+from sinkql.script.variable import substitute
 
 if TYPE_CHECKING:
-    from sinkql.catalog.address import Address, ServerUrl
     from sinkql.session import Session
 
 
@@ -40,9 +43,6 @@ def open_session(context: click.Context) -> tuple[Session, Output]:
 
 def open_or_empty(context: click.Context) -> tuple[Session, Output]:
     """Open the catalog, or an empty one for this command only: a comparison must not create a catalog."""
-    from sinkql.catalog.address import address_of, project_of
-    from sinkql.errors import NoCatalogError
-
     catalog, output = context.obj
     try:
         return _opened(context, catalog, existing=True), output
@@ -73,8 +73,6 @@ def open_existing(context: click.Context) -> tuple[Session, Output]:
 
 def address_in(context: click.Context) -> tuple[Address, Output]:
     """Return the address of the catalog that the command line names."""
-    from sinkql.catalog.address import address_of
-
     named, output = context.obj
     return address_of(named), output
 
@@ -83,9 +81,7 @@ def names_of(*kinds: str) -> Complete:
     """Return a completer of an argument by the names of items of some kinds."""
 
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-        from sinkql.catalog.address import address_of
         from sinkql.catalog.sqlite import item_names as of_file
-        from sinkql.errors import SinkqlError, for_terminal
 
         written = context.params.get(parameter.name or "") or ()
         try:
@@ -159,8 +155,6 @@ def fill_scripts(paths: Sequence[Path], output: Output, variables: Mapping[str, 
 
 def _filled(text: str, label: str, output: Output, variables: Mapping[str, str]) -> str:
     from sinkql.connector_api.registry import discover
-    from sinkql.script.redaction import mask  # these load the grammar
-    from sinkql.script.variable import substitute
 
     try:
         filled = substitute(text, variables)

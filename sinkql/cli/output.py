@@ -19,6 +19,7 @@ import click
 
 from sinkql.documentation import Documentation
 from sinkql.errors import Notice, SinkqlError, as_data, for_terminal, line_and_column
+from sinkql.shell.setting import Settings
 
 if TYPE_CHECKING:
     from sinkql.logical import Type
@@ -93,7 +94,6 @@ class Output:
         """Print rows as they arrive, one JSON object per line, until the last row or Ctrl-C."""
         from sinkql.shell.screen.table import render as render_rows  # loads rich, like below
         from sinkql.shell.screen.value import shown_rows
-        from sinkql.shell.setting import Settings
 
         settings, over = Settings(format="jsonl", expanded="off"), threading.Event()
         with suppress(KeyboardInterrupt):
@@ -108,7 +108,6 @@ class Output:
     def rendered(self, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, null: str = "NULL") -> str:
         """Return what `table` prints."""
         from sinkql.shell.screen.table import render as render_rows  # loads rich, only for rows
-        from sinkql.shell.setting import Settings
 
         settings = Settings(format="table" if self.format == "text" else "jsonl", expanded="off", null=null)
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 200

@@ -15,6 +15,7 @@ from sinkql.connector_api.options import Tuning, option_field, option_span
 from sinkql.connector_api.planning import PlanningContext
 from sinkql.connector_api.stream import RowError, Tally, invalid_row
 from sinkql.errors import SinkqlError, Span
+from sinkql.logical.type import BYTEA, TEXT, TIMESTAMPTZ
 from sinkql.object_store.s3 import SCHEME
 
 OnError = Literal["fail", "skip", "dead letter"]
@@ -55,6 +56,19 @@ def on_error(options: Mapping[str, Any]) -> OnError:
 def has_dead_letter_table(read: physical.Read) -> bool:
     """Return whether the records of a source that do not decode are stored in a dead-letter table."""
     return on_error(read.options) == "dead letter"
+
+
+DEAD_LETTER_COLUMNS = (
+    physical.Column("source", TEXT, False),
+    physical.Column("position", TEXT, False),
+    physical.Column("code", TEXT, False),
+    physical.Column("message", TEXT, False),
+    physical.Column("key", BYTEA),
+    physical.Column("raw", BYTEA, False),
+    physical.Column("about", TEXT),
+    physical.Column("at", TIMESTAMPTZ, False),
+)
+"""The columns of all dead-letter tables."""
 
 
 def may_replay_late(job: physical.Job, read: physical.Read) -> bool:

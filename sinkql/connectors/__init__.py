@@ -1,5 +1,7 @@
 """The systems that SinkQL reads and writes. The registry finds a connector by listing this package.
 
+Every session loads the packages of connectors. So their functions import the modules that load a library.
+
 * `kafka`: Topics of Kafka, as sources and sinks.
 * `confluent`: Schema registries, and their formats Avro and Protobuf.
 * `postgres`: Tables of Postgres.

@@ -13,6 +13,8 @@ from itertools import chain
 from types import GenericAlias
 from typing import Any, NamedTuple
 
+import msgspec
+
 from sinkql.logical.nested import read_array
 from sinkql.regex_repeat import RepeatedPattern
 
@@ -149,8 +151,6 @@ class _Codec(NamedTuple):
 
 @cache
 def _codec(type_: Any = list[Any]) -> _Codec:  # Any: a type for msgspec
-    import msgspec  # loads with the first document
-
     decode = msgspec.json.Decoder(type_, float_hook=lambda digits: msgspec.Raw(_digits(digits).encode())).decode
     encode, spaced = msgspec.json.Encoder().encode, msgspec.json.format
     return _Codec(decode, lambda document: spaced(encode(document), indent=0))
@@ -158,8 +158,6 @@ def _codec(type_: Any = list[Any]) -> _Codec:  # Any: a type for msgspec
 
 @cache
 def _failures() -> tuple[type[Exception], ...]:
-    import msgspec
-
     return msgspec.MsgspecError, ValueError, RecursionError
 
 
@@ -226,8 +224,6 @@ def _shaped(shape: _Shape) -> tuple[Callable[[str], list[Any]], int, int]:
 
 def _struct(shape: _Shape) -> tuple[Any, int, int]:
     """Return the class of objects of a shape: like jsonb, it keeps the last of repeated members."""
-    import msgspec
-
     fields: list[tuple[str, Any]] = []
     objects, arrays = 1, 0
     for place, (_, kind) in enumerate(shape):

@@ -7,16 +7,19 @@
 * `hint`: Turn an unexpected token into an error with its fix.
 * `assist`: Help with text that is being typed.
 
-Lark loads with the first parsed text, since many commands parse none.
+Lark and the syntax tree load with the first parsed text, since many commands parse none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from sinkql import ast
 from sinkql.errors import SinkqlError
 from sinkql.keywords import LANGUAGE, Keywords
+
+if TYPE_CHECKING:
+    from sinkql import ast
 
 
 def parse(text: str, words: Keywords = LANGUAGE) -> tuple[ast.Statement, ...]:
@@ -26,13 +29,13 @@ def parse(text: str, words: Keywords = LANGUAGE) -> tuple[ast.Statement, ...]:
 
     Raises SinkqlError: SQ10xx for text that is not a statement, SQ29xx for an unsupported statement.
     """
-    from sinkql.parser import script  # loads Lark
+    from sinkql.parser import script  # loads Lark and the syntax tree
 
     return script.parse(text, words)
 
 
 def parse_each(text: str, words: Keywords = LANGUAGE) -> Iterator[ast.Statement | SinkqlError]:
     """Yield each statement of a script, or its error; after an error it continues behind the next semicolon."""
-    from sinkql.parser import script  # loads Lark
+    from sinkql.parser import script  # loads Lark and the syntax tree
 
     return script.parse_each(text, words)

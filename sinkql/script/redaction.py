@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import takewhile, zip_longest
 
-from sinkql import ast
 from sinkql.errors import SinkqlError, Span, nearest, redact
 from sinkql.keywords import SECRET_FUNCTIONS, Keywords, Role, longest_match, longest_phrase, secret_setting
 from sinkql.parser.read import lexer
@@ -66,17 +65,6 @@ def mask(script: str, words: Keywords) -> Masked:
     # Longest first: a literal that contains another is masked whole. Very short ones occur in any text by chance.
     secrets = sorted((secret for secret in telling if len(secret) > 3), key=len, reverse=True)
     return Masked("".join([*pieces, script[at:]]), tuple(secrets))
-
-
-def without_literal(statement: ast.Create) -> ast.Create:
-    """Return the statement as it may be stored, without a secret's literal."""
-    match statement:
-        case ast.CreateSecret(value=ast.Call() as call) if call.refers:
-            return statement
-        case ast.CreateSecret():
-            return replace(statement, value=ast.Text(REDACTED))
-        case _:
-            return statement
 
 
 # --- positions of secrets -------------------------------------------------------------------------------------------

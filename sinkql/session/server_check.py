@@ -10,18 +10,22 @@ from pathlib import Path
 from typing import Any
 
 from sinkql import ast, logical
+from sinkql.capture.object_log_store import LOGS
 from sinkql.catalog.catalog import Catalog
 from sinkql.connector_api.health_check import CheckContext, HealthCheck, SourceUnderCheck
 from sinkql.connector_api.planning import ConnectionKind, OutsideAccess
 from sinkql.connector_api.source_options import REACHED_BY
 from sinkql.errors import SinkqlError
 from sinkql.lowering.job import lower
+from sinkql.object_store.objects import Objects
 from sinkql.object_store.s3 import SCHEME
 from sinkql.parser import parse
 from sinkql.planner.name import short_name
 from sinkql.runtime.spark.master import ADDRESSED, own_address
 from sinkql.script.redaction import mask
 from sinkql.session.item.connector_access import CatalogAccess
+from sinkql.session.session import Session
+from sinkql.state_store.store import check_state_path
 
 
 def checks_of_catalog(catalog: Catalog, *, permanent: bool = True) -> Iterator[HealthCheck]:
@@ -56,8 +60,6 @@ def checks_of_script(text: str, path: str, project: Path) -> Iterator[HealthChec
 
     Relative paths start in `project`. Raise the errors of the script.
     """
-    from sinkql.session.session import Session  # imports this module
-
     sources: list[tuple[ast.CreateSource, logical.Facts]] = []
     tables: list[ast.CreateTableFrom] = []
     unconnected: list[ast.Name] = []
@@ -202,8 +204,6 @@ def _check_master(name: str, master: str) -> HealthCheck:
 
 
 def _check_state(name: str, state: logical.StatePath, catalog: Catalog) -> HealthCheck:
-    from sinkql.state_store.store import check_state_path
-
     check_name = f"{name}: state"
     try:
         check_state_path(state.path, state.connection, CatalogAccess(catalog).store)
@@ -219,9 +219,6 @@ def _check_log_store(statement: ast.Statement, catalog: Catalog) -> Iterator[Hea
     options = {option.name: option.value for option in statement.with_options}
     match options.get("LOG"), options.get(REACHED_BY):
         case ast.Text(path), ast.Word(connection):
-            from sinkql.capture.object_log_store import LOGS
-            from sinkql.object_store.objects import Objects  # boto3 is loaded only for a log in an object store
-
             name = f"{statement.name.parts[-1].value}: log"
             bucket, _, prefix = path.removeprefix(SCHEME).partition("/")
             try:

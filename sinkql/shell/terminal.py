@@ -77,7 +77,7 @@ def _ending(background: Background) -> Iterator[None]:
 
 
 def _ask(shell: Shell, notices: Notices, typed: str) -> int:
-    from sinkql.shell.editor.completer import SqlCompleter
+    from sinkql.shell.editor.completer import SqlCompleter  # loads prompt_toolkit, which only a terminal needs
     from sinkql.shell.editor.prompt import Prompt
 
     prompt = Prompt(

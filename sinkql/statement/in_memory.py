@@ -15,9 +15,9 @@ from sinkql.connector_api.registry import Registry
 from sinkql.errors import Notice
 from sinkql.planner import Planned
 from sinkql.planner.edit.qualify import qualify
+from sinkql.planner.item.secret import without_literal
 from sinkql.planner.item.statement import implied, own_name
 from sinkql.printer import to_sql
-from sinkql.script.redaction import without_literal
 from sinkql.statement.operation import (
     AcceptLoss,
     AlterItem,

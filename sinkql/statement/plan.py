@@ -27,13 +27,13 @@ from sinkql.planner.edit.drop import check_targets
 from sinkql.planner.edit.qualify import qualify
 from sinkql.planner.edit.rename import find_altered, find_commented, plan_rename
 from sinkql.planner.item.connection import validation
+from sinkql.planner.item.secret import without_literal
 from sinkql.planner.item.setting import plan_setting
 from sinkql.planner.item.sink import expand
 from sinkql.planner.item.statement import definition_diff, existing_item, is_built_in, item_name, kind_of
 from sinkql.planner.name import RELATION_KINDS, find, find_shown
 from sinkql.planner.unsupported import unsupported_alter
 from sinkql.printer import to_sql
-from sinkql.script.redaction import without_literal
 from sinkql.statement.operation import (
     AcceptLoss,
     AlterItem,

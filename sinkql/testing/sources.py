@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from sinkql import logical, physical
 from sinkql.connector_api.source_options import RecordErrorPolicy, on_error
 from sinkql.connector_api.stream import Decoding, Limit, Offsets, Reader, RowError, Split, Tally, UndecodableError
@@ -136,8 +138,6 @@ class PipelineReader(Reader):
 
     def read(self, split: Split, tally: Tally) -> Iterator[Any]:
         """Yield the rows, without rows inserted and deleted in the range, as a table's reader does."""
-        import pyarrow as pa
-
         changes = [change for batch in self.source.batches[split["from"] : split["to"]] for change in batch]
         tally.rows += len(changes)
         read = self.source.read

@@ -19,6 +19,7 @@ CREATE SINK s FROM v INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABL
   MODE APPEND WITH (COMMIT INTERVAL = '1s');
 """
 _NEVER = {"sqlalchemy", "alembic", "numpy", "pandas", "pyarrow", "pyiceberg", "pyspark", "py4j", "boto3", "asyncio"}
+_FOR_SESSIONS = {"sinkql.session", "sinkql.catalog.catalog", "sinkql.ast", "sinkql.parser.read.tree"}
 _FOR_QUERIES, _FOR_STATEMENTS, _FOR_TABLES = {"sqlglot"}, {"sinkql.parser.script"}, {"rich"}
 _FOR_MISTAKES = {"lark", "tomllib", "sinkql.parser.hint.syntax_error"}
 
@@ -35,9 +36,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("command", "unwanted"),
     [
-        ("--help", {"sinkql.session", "sinkql.catalog.catalog"} | _FOR_QUERIES | _FOR_STATEMENTS | _FOR_TABLES),
-        ("help SQ2204", {"sinkql.session", "sinkql.catalog.catalog"} | _FOR_QUERIES | _FOR_STATEMENTS | _FOR_TABLES),
-        ("help lag", {"sinkql.session", "sinkql.catalog.catalog"} | _FOR_QUERIES | _FOR_STATEMENTS | _FOR_TABLES),
+        ("--help", _FOR_SESSIONS | _FOR_QUERIES | _FOR_STATEMENTS | _FOR_TABLES),
+        ("help SQ2204", _FOR_SESSIONS | _FOR_QUERIES | _FOR_STATEMENTS | _FOR_TABLES),
+        ("help lag", _FOR_SESSIONS | _FOR_QUERIES | _FOR_STATEMENTS | _FOR_TABLES),
         ("--output json status", _FOR_QUERIES | _FOR_STATEMENTS | _FOR_TABLES),
         ("status", _FOR_QUERIES | _FOR_STATEMENTS),
         ("stop s", _FOR_QUERIES | _FOR_STATEMENTS | _FOR_TABLES),

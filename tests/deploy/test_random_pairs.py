@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pytest
 
 import sinkql
+from sinkql.planner.item.secret import without_literal
 from sinkql.printer import to_sql
-from sinkql.script.redaction import without_literal
 from sinkql.session import Session
 from sinkql.session.deploy.apply import apply
 from sinkql.session.deploy.deployment import plan_deployment

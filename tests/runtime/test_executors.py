@@ -43,12 +43,12 @@ class Cluster:
                 sc=lambda: _Double(
                     isStopped=lambda: self.stopped,
                     getExecutorMemoryStatus=lambda: _Double(size=lambda: self.executors + 1),
-                    conf=lambda: _Double(get=lambda _: "10.0.0.1"),
                 ),
-                statusTracker=lambda: _Double(getActiveJobIds=lambda: self.jobs),
                 cancelAllJobs=self.cancelled.set,
             ),
             applicationId="own",
+            getConf=lambda: _Double(get=lambda _: "10.0.0.1"),
+            statusTracker=lambda: _Double(getActiveJobsIds=lambda: self.jobs),
             _jvm=self._java(),
             parallelize=lambda *_: _Double(map=lambda _: _Double(collect=self._try)),
         )
@@ -155,11 +155,11 @@ def test_an_application_without_jobs_may_have_no_executors() -> None:
     cluster, looked = Cluster(), threading.Semaphore(0)
     context = cluster.context
 
-    def look() -> _Double:
+    def active_jobs() -> tuple[int, ...]:
         looked.release()
-        return _Double(getActiveJobIds=lambda: ())
+        return ()
 
-    context._jsc.statusTracker = look
+    context.statusTracker = lambda: _Double(getActiveJobsIds=active_jobs)
     executors = Executors(context, _settings("0s"), lambda: None)
     for _ in range(20):
         assert looked.acquire(timeout=PATIENCE_S)

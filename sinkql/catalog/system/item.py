@@ -12,8 +12,10 @@ from sinkql.catalog.store import Store
 from sinkql.catalog.system import ON_PATH, RELATIONS
 from sinkql.catalog.system.function import from_sqlite, is_known_type, stored_type
 from sinkql.catalog.system.relation import Relation
+from sinkql.connector_api.types import arrow_type
 from sinkql.planner import types
 from sinkql.planner.name import is_system, qualified_name, split_name
+from sinkql.table.row import Codec
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,8 +61,6 @@ class SystemRows:
         """Yield the current rows."""
         import pyarrow as pa
 
-        from sinkql.table.row import Codec
-
         columns = [_type(column.type) for column in self.relation.columns]
         takes = [from_sqlite(column) for column in columns]
         with self.database.views() as connection:
@@ -75,8 +75,6 @@ class SystemRows:
     def schema(self) -> pa.Schema:
         """Return the schema of the rows."""
         import pyarrow as pa
-
-        from sinkql.connector_api.types import arrow_type
 
         return pa.schema([(column.name, arrow_type(_type(column.type))) for column in self.relation.columns])
 

@@ -30,7 +30,7 @@ class System(Enum):
 
 def over_system(query: ast.Query, plans: logical.CatalogReader) -> System:
     """Return whether a query reads no system relations, only system relations, or both kinds."""
-    from sinkql.planner.query.rename import relations
+    from sinkql.planner.query.rename import relations  # loads sqlglot, which only queries need
 
     try:
         names = relations(query)

@@ -1,5 +1,7 @@
 """The commands of the command line.
 
+Every start loads all commands. So a command imports modules that load slowly when it runs, not when it loads.
+
 * `run`: exec, up, run, start, stop, status, demo.
 * `script`: compile, init, explain, lint, fmt.
 * `deploy`: plan, apply.

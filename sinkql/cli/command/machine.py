@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sinkql.catalog.address import address_of, project_of
 from sinkql.cli.context import VARIABLES, fill_scripts, of_server, output_of
 from sinkql.cli.output import Output
 
@@ -47,7 +48,6 @@ def doctor(
 
     Exits with 4 if a check fails. Warnings do not count.
     """
-    from sinkql.catalog.address import address_of, project_of
     from sinkql.session.doctor import checks
     from sinkql.session.scaffold import check_address
     from sinkql.session.server_check import checks_of_script

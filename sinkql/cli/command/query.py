@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sinkql.catalog.address import project_of
 from sinkql.cli.context import address_in, names_of, of_server, open_existing, open_session
 from sinkql.cli.output import Output
+from sinkql.errors import SinkqlError
+from sinkql.parser import parse
+from sinkql.script.redaction import mask
 from sinkql.script.split import read_script
 from sinkql.shell.setting import FORMATS, RowFormat
 
@@ -73,10 +77,6 @@ def _print(output: Output, result: Result, *, types: bool) -> int:
 
 def _from_script(context: click.Context, path: Path, item: str, limit: int, *, types: bool) -> int:
     from sinkql import ast
-    from sinkql.catalog.address import project_of
-    from sinkql.errors import SinkqlError
-    from sinkql.parser import parse
-    from sinkql.script.redaction import mask
     from sinkql.session import Session
 
     address, output = address_in(context)
@@ -117,7 +117,6 @@ def subscribe(context: click.Context, view: str, no_snapshot: bool, progress: bo
     The view needs a separate job. The column mz_diff is 1 for an added row and -1 for a removed one, or a multiple.
     """
     session, output = open_existing(context)
-    from sinkql.errors import SinkqlError
     from sinkql.planner.name import as_name
     from sinkql.printer.clause import name
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+import sinkql
 from sinkql.cli.context import FILES, VARIABLES, fill_script, names_of, open_existing, open_session
 
 _ONCE = click.option("--once", is_flag=True, help="Process all data that is available now, then stop.")
@@ -68,7 +69,6 @@ def up(context: click.Context, names: tuple[str, ...], once: bool, takeover: boo
 @click.pass_context
 def run_(context: click.Context, file: Path, once: bool, takeover: bool) -> int:
     """Run the jobs of FILE, as `sinkql compile -o FILE` wrote them."""
-    import sinkql
     from sinkql.cli.execute import run_jobs
 
     session, output = open_session(context)

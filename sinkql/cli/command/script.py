@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
+from difflib import unified_diff
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+import sinkql
 from sinkql.cli.context import FILES, VARIABLES, fill_script, fill_scripts, of_server, output_of
 from sinkql.cli.output import Output
-from sinkql.errors import as_data, for_json, for_terminal
+from sinkql.errors import SinkqlError, as_data, for_json, for_terminal
+from sinkql.script.redaction import mask
 from sinkql.script.split import read_script, script_files
 from sinkql.storage import files as storage_files
 
@@ -40,9 +43,7 @@ def compile_(
 
     Needs no Spark, no network and no catalog.
     """
-    import sinkql
     from sinkql.connector_api.registry import discover
-    from sinkql.script.redaction import mask
 
     _, output = context.obj
     outside_facts = json.loads(facts.read_text()) if facts is not None else None
@@ -91,7 +92,6 @@ def init(
     sinkql init --from postgres://ann@localhost:5432/shop
     sinkql exec pipeline.sql
     """
-    from sinkql.errors import SinkqlError
     from sinkql.session.scaffold import write_script
 
     _, output = context.obj
@@ -123,8 +123,6 @@ def init(
 @click.pass_context
 def explain(context: click.Context, files: tuple[Path, ...], variables: dict[str, str], stage: str) -> int:
     """Show the plans of the sinks and views of FILES. Needs no Spark, no network and no catalog."""
-    import sinkql
-
     _, output = context.obj
     text, paths = fill_scripts(files, output, variables)
     program = sinkql.compile(text, path=paths)
@@ -203,9 +201,7 @@ def fmt(files: tuple[Path, ...], check: bool, diff: bool) -> int:
 
 def _formatted(text: str, path: str) -> str:
     from sinkql.connector_api.registry import discover
-    from sinkql.errors import SinkqlError
     from sinkql.script.format import format_script
-    from sinkql.script.redaction import mask
 
     words = discover().vocabulary
     try:
@@ -221,7 +217,5 @@ def _shown(text: str) -> str:
 
 
 def _diff(text: str, formatted: str, path: str) -> str:
-    from difflib import unified_diff
-
     lines = unified_diff(text.splitlines(), formatted.splitlines(), path, path, lineterm="")
     return "".join(f"{line}\n" for line in lines)

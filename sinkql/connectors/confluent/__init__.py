@@ -47,11 +47,9 @@ keys are PEM texts, specified as `SECRET name`."""
 
 
 def _validate(connection: logical.Connection, access: OutsideAccess) -> None:
-    from sinkql.connector_api.tunnel import planned_tunnel
-    from sinkql.connectors.confluent.registry import Registry  # imports httpx
+    from sinkql.connectors.confluent.registry import planned_registry  # imports httpx
 
-    tunnel = planned_tunnel(connection, access)
-    with closing(Registry(connection.name, connection.options, access.secret, tunnel)) as registry:
+    with closing(planned_registry(connection, access)) as registry:
         registry.check()
 
 

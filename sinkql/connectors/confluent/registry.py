@@ -12,11 +12,12 @@ from urllib.parse import quote, urlsplit
 import httpx
 import msgspec
 
-from sinkql import codec
+from sinkql import codec, logical
 from sinkql.connector_api import identity
 from sinkql.connector_api.options import reveal
+from sinkql.connector_api.planning import OutsideAccess
 from sinkql.connector_api.stream import Context
-from sinkql.connector_api.tunnel import OPTION, Tunnel
+from sinkql.connector_api.tunnel import OPTION, Tunnel, planned_tunnel
 from sinkql.connectors.confluent.options import ReadTuning, RegistryConnection
 from sinkql.errors import SinkqlError
 
@@ -260,6 +261,11 @@ def access_of(tuning: ReadTuning, context: Context) -> Access | None:
         keys = {"secret_text": [reveal(registry.tunnel["keys"], context.secret)]}
         options[OPTION] = msgspec.json.encode({**registry.tunnel, "keys": keys}).decode()
     return registry.name, tuple(sorted(options.items()))
+
+
+def planned_registry(connection: logical.Connection, access: OutsideAccess) -> Registry:
+    """Return the client of a connection in the catalog. Raise what `Registry` raises."""
+    return Registry(connection.name, connection.options, access.secret, planned_tunnel(connection, access))
 
 
 @lru_cache(maxsize=16)

@@ -31,16 +31,14 @@ def schema_facts(messages: SourceMessages, planning: PlanningContext, access: Ou
     clause = _schema_clause(messages)
     if clause.registry is None or _schema_in_statement(messages, clause) is not None:
         return {}
-    from sinkql.connector_api.tunnel import planned_tunnel
-    from sinkql.connectors.confluent.registry import Registry, UnknownSchemaError  # imports httpx
+    from sinkql.connectors.confluent.registry import UnknownSchemaError, planned_registry  # imports httpx
 
     assert clause.connection is not None
     connection = planning.connection(clause.connection, KIND)
     strategy = _strategy(messages, clause)
     subject = f"{messages.topic}-{messages.part}"
     try:
-        tunnel = planned_tunnel(connection, access)
-        with closing(Registry(connection.name, connection.options, access.secret, tunnel)) as registry:
+        with closing(planned_registry(connection, access)) as registry:
             id_ = _id(strategy)
             schema = registry.latest(subject) if id_ is None else registry.schema(id_)
     except UnknownSchemaError:

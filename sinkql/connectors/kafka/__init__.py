@@ -123,10 +123,9 @@ a way that would change earlier rows: drop the sink, and create it again with a 
 
 
 def _validate(connection: logical.Connection, access: OutsideAccess) -> None:
-    from sinkql.connectors.kafka.admin import admin_of  # imports the client library
-    from sinkql.connectors.kafka.client import Client
+    from sinkql.connectors.kafka.admin import planned_admin  # imports the client library
 
-    admin_of(Client.planned(connection, access)).check()
+    planned_admin(connection, access).check()
 
 
 def _examine(connection: logical.Connection, examined: CheckContext, access: OutsideAccess) -> Iterator[HealthCheck]:

@@ -16,6 +16,8 @@ from typing import Any, TypeVar
 from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec
 
+from sinkql import logical
+from sinkql.connector_api.planning import OutsideAccess
 from sinkql.connectors.kafka.client import Client, ConnectionErrors, call_outside_handler, is_lost, mark_lost
 from sinkql.errors import SinkqlError, nearest
 
@@ -333,6 +335,11 @@ def _admin(client: Client, process: int) -> Admin:
 def admin_of(client: Client) -> Admin:
     """Return the shared `Admin` of a connection in this process, which keeps its connections to the brokers."""
     return _admin(client, os.getpid())
+
+
+def planned_admin(connection: logical.Connection, access: OutsideAccess) -> Admin:
+    """Return the shared `Admin` of a connection in the catalog."""
+    return admin_of(Client.planned(connection, access))
 
 
 def missing_topic_error(client: Client, topic: str) -> SinkqlError:

@@ -6,7 +6,7 @@ import csv
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sinkql import ast, logical
 from sinkql.connector_api.planning import OutsideAccess
@@ -21,6 +21,9 @@ from sinkql.connector_api.scaffold import (
 from sinkql.decode.columns import type_of_texts, type_of_values
 from sinkql.errors import SinkqlError
 from sinkql.printer.clause import ident, text
+
+if TYPE_CHECKING:
+    from sinkql.connectors.kafka.admin import Admin
 
 _MESSAGES = 200
 """How many of the last messages of a partition are read."""
@@ -54,16 +57,14 @@ def scaffold_sources(
     planned: logical.Connection, wanted: ScaffoldRequest, access: OutsideAccess
 ) -> Iterator[SourceScaffold]:
     """Yield a source for each topic; one without messages has no draft, only a remark."""
-    from sinkql.connectors.kafka.admin import admin_of  # imports the client library
-    from sinkql.connectors.kafka.client import Client
+    from sinkql.connectors.kafka.admin import planned_admin  # imports the client library
 
-    client = Client.planned(planned, access)
-    admin = admin_of(client)
+    admin = planned_admin(planned, access)
     for topic in admin.topics():
         if not wanted.takes(topic):
             continue
         try:
-            sample = _read_sample(client, topic, compacted=admin.is_compacted(topic))
+            sample = _read_sample(admin, topic, compacted=admin.is_compacted(topic))
         except SinkqlError as error:
             yield SourceScaffold(
                 relation_name(topic), topic, (), (error.message, *([error.hint] if error.hint else ()))
@@ -93,21 +94,20 @@ class _Sample:
         return bool(self.keys) and None not in self.keys and (self.compacted or None in self.values)
 
 
-def _read_sample(client: Any, name: str, *, compacted: bool) -> _Sample:
-    from sinkql.connectors.kafka.admin import admin_of, missing_topic_error
+def _read_sample(admin: Admin, name: str, *, compacted: bool) -> _Sample:
+    from sinkql.connectors.kafka.admin import missing_topic_error
     from sinkql.connectors.kafka.consumer import Range, messages
 
-    admin = admin_of(client)
     topic = admin.topic(name)
     if topic is None:
-        raise missing_topic_error(client, name)
+        raise missing_topic_error(admin.client, name)
     begins, ends = admin.beginnings(name, topic.partitions), admin.ends(name, topic.partitions)
     partitions = [number for number in topic.partitions if ends[number] > begins[number]][:_PARTITIONS]
     keys: list[bytes | None] = []
     values: list[bytes | None] = []
     for partition in partitions:
         begin = max(begins[partition], ends[partition] - _MESSAGES)
-        for batch in messages(client, Range(name, name, partition, begin, ends[partition], "sinkql")):
+        for batch in messages(admin.client, Range(name, name, partition, begin, ends[partition], "sinkql")):
             keys += [message.key() for message in batch]
             values += [message.value() for message in batch]
     return _Sample(keys, values, compacted)

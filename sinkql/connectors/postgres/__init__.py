@@ -65,19 +65,15 @@ def _examine(planned: logical.Connection, examined: CheckContext, access: Outsid
 
 
 def _open_stream(source: CapturedSource, secret: Reveal) -> Stream:
-    from sinkql.connectors.postgres.client import Login, failure
-    from sinkql.connectors.postgres.stream import PostgresStream
+    from sinkql.connectors.postgres.stream import open_stream
 
-    assert source.connection is not None
-    return PostgresStream(Login.of(source.connection, secret), source, failure)
+    return open_stream(source, secret)
 
 
 def _forget(source: CapturedSource, secret: Reveal) -> None:
-    from sinkql.connectors.postgres.client import Login, failure
-    from sinkql.connectors.postgres.stream import forget
+    from sinkql.connectors.postgres.stream import forget_source
 
-    assert source.connection is not None
-    forget(Login.of(source.connection, secret), source, failure)
+    forget_source(source, secret)
 
 
 def _report_progress(committed: Sequence[Offsets], captured: str | None) -> list[tuple[Decimal]]:

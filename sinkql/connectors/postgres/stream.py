@@ -16,11 +16,13 @@ from sinkql.connector_api.cdc import (
     Event,
     Position,
     PositionAdvanced,
+    Reveal,
     Snapshot,
     TableRows,
 )
 from sinkql.connector_api.read_history import ReadHistory
 from sinkql.connectors.postgres.chunk import END, ConnectionOpener, DroppedError, PostgresChunkRead, Query, complete
+from sinkql.connectors.postgres.client import Login, failure
 from sinkql.connectors.postgres.column import binary_as_text
 from sinkql.connectors.postgres.connection import PostgresConnection
 from sinkql.connectors.postgres.gap_detection import PublicationWatch, forget_known
@@ -356,6 +358,21 @@ class PostgresStream:
 def _can_take_binary(table: CapturedTable) -> bool:
     """Return whether the binary form of each column that is read as text contains its text."""
     return all(not column.as_text or binary_as_text(column.type) for column in server_table(table.options).columns)
+
+
+def open_stream(source: CapturedSource, secret: Reveal) -> PostgresStream:
+    """Return a stream that has not connected yet."""
+    return PostgresStream(_server_of(source, secret), source, failure)
+
+
+def forget_source(source: CapturedSource, secret: Reveal) -> None:
+    """Drop the slot of a source that no longer exists."""
+    forget(_server_of(source, secret), source, failure)
+
+
+def _server_of(source: CapturedSource, secret: Reveal) -> Login:
+    assert source.connection is not None
+    return Login.of(source.connection, secret)
 
 
 def forget(server: Server, source: CapturedSource, failed: Failed) -> None:

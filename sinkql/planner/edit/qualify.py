@@ -88,7 +88,7 @@ class _FullNames:
         return cluster or ast.Ident(split_name(self.catalog.setting("cluster"))[0])
 
     def query(self, query: ast.Query) -> ast.Query:
-        from sinkql.planner.query.rename import qualify_query  # deferred: imports sqlglot
+        from sinkql.planner.query.rename import qualify_query  # loads sqlglot, which only queries need
 
         return qualify_query(query, self.used)
 
@@ -123,7 +123,7 @@ class _NewNames:
         return replace(cluster, value=split_name(self.used(_as_name(cluster)))[0]) if cluster is not None else None
 
     def query(self, query: ast.Query) -> ast.Query:
-        from sinkql.planner.query.rename import rename_query
+        from sinkql.planner.query.rename import rename_query  # loads sqlglot
 
         return rename_query(query, self.used)
 
@@ -158,7 +158,7 @@ class _Collector:
         return cluster
 
     def query(self, query: ast.Query) -> ast.Query:
-        from sinkql.planner.query.rename import rename_query
+        from sinkql.planner.query.rename import rename_query  # loads sqlglot
 
         return rename_query(query, self.used)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 
 from sinkql import ast, logical
 from sinkql.errors import SinkqlError, Span
+from sinkql.script.redaction import REDACTED
 
 
 def plan_secret(full_name: str, statement: ast.CreateSecret) -> logical.Secret:
@@ -98,3 +100,14 @@ def _utf8_text(decoded: bytes, span: Span, hint: str) -> str:
         return decoded.decode()
     except UnicodeDecodeError:
         raise SinkqlError("SQ2613", "the decoded value is not UTF-8 text", span, hint=hint) from None
+
+
+def without_literal(statement: ast.Create) -> ast.Create:
+    """Return the statement as it may be stored, without a secret's literal."""
+    match statement:
+        case ast.CreateSecret(value=ast.Call() as call) if call.refers:
+            return statement
+        case ast.CreateSecret():
+            return replace(statement, value=ast.Text(REDACTED))
+        case _:
+            return statement

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from sinkql import physical
 from sinkql.connector_api.registry import Registry
-from sinkql.connector_api.source_options import has_dead_letter_table
+from sinkql.connector_api.source_options import DEAD_LETTER_COLUMNS, has_dead_letter_table
 from sinkql.connector_api.stream import (
     NO_PLAN,
     Checkpoint,
@@ -35,20 +35,9 @@ from sinkql.connector_api.stream import (
 )
 from sinkql.connector_api.types import arrow_type
 from sinkql.errors import DroppedTableError, SinkqlError, UnfitTableError
-from sinkql.logical.type import BYTEA, TEXT, TIMESTAMPTZ
 from sinkql.storage import failpoint
 
-COLUMNS = (
-    physical.Column("source", TEXT, False),
-    physical.Column("position", TEXT, False),
-    physical.Column("code", TEXT, False),
-    physical.Column("message", TEXT, False),
-    physical.Column("key", BYTEA),
-    physical.Column("raw", BYTEA, False),
-    physical.Column("about", TEXT),
-    physical.Column("at", TIMESTAMPTZ, False),
-)
-_NAMES = [column.name for column in COLUMNS]
+_NAMES = [column.name for column in DEAD_LETTER_COLUMNS]
 _PLAN = "letters"
 _ROWS = 10_000
 _BYTES = 8 << 20
@@ -87,9 +76,9 @@ class DeadLetterBuffer:
         ]
         arrays = [
             pa.array(values, arrow_type(column.type))
-            for column, values in zip(COLUMNS, zip(*rows, strict=True), strict=True)
+            for column, values in zip(DEAD_LETTER_COLUMNS, zip(*rows, strict=True), strict=True)
         ]
-        return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in COLUMNS])
+        return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in DEAD_LETTER_COLUMNS])
 
 
 def _about_text(error: RowError) -> str | None:
@@ -234,7 +223,7 @@ def open_dead_letter_table(registry: Registry, job: physical.Job, context: Conte
             f"{kind.owner} do not support ON ERROR = DEAD LETTER",
             hint="Run ALTER SOURCE … SET (ON ERROR = SKIP), or FAIL, or write to Iceberg or Kafka.",
         )
-    write = kind.letters(job.write, COLUMNS)
+    write = kind.letters(job.write, DEAD_LETTER_COLUMNS)
     dead_letter_context = replace(context, folder=context.folder / "letters", state=_state_path(context))
     return DeadLetterTable(registry.writer(write, dead_letter_context))
 

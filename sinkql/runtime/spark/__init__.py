@@ -4,6 +4,7 @@ Starting Spark:
 * `session`: Start a Spark session with the settings of a cluster, and stop it.
 * `java`: Find the Java for Spark.
 * `jvm`: Start, end and kill a JVM.
+* `internals`: The private members of pyspark that have no public counterpart.
 * `scratch_folder`: The private folder of a Spark application.
 * `setting_path`: Make relative paths in Spark's settings absolute.
 * `class_archive`: The archive of classes that shortens Java's start.

@@ -19,6 +19,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 
 from sinkql.errors import SinkqlError
+from sinkql.runtime.spark import internals
 from sinkql.runtime.spark.master import ADDRESSED, KUBERNETES, STANDALONE, own_address, unanswered
 from sinkql.runtime.spark.package import cached_archives, python_version
 from sinkql.state_store.directory import EXECUTOR
@@ -139,7 +140,7 @@ def ship_archives(context: SparkContext, conf: Mapping[str, str]) -> None:
 
     `SparkContext.addArchive` would also unpack them in the driver, which has all packages.
     """
-    java, jvm = context._jsc.sc(), context._jvm
+    java, jvm = internals.java_context(context).sc(), internals.jvm(context)
     archives = java.addedArchives()
     if not archives.contains(_OF_ALL):
         archives.put(_OF_ALL, jvm.scala.collection.concurrent.TrieMap())
@@ -186,7 +187,8 @@ class Executors:
         self._log, self._logged = settings.log, 0
         self.error: SinkqlError | None = None
         self._context = context
-        self._java = context._jsc
+        self._java = internals.java_context(context)
+        self._tracker = context.statusTracker()
         self._master = master
         self._python = python(conf)
         self._asked = _elastic(conf)
@@ -255,7 +257,7 @@ class Executors:
                     alone_at = self.error = None
                     self._logged = self._length()
                     continue
-                waiting = bool(self._java.statusTracker().getActiveJobIds())
+                waiting = bool(self._tracker.getActiveJobsIds())
                 if (waiting or self._trying.locked()) and time.monotonic() > asked_at + _ASK_SECONDS:
                     asked_at = time.monotonic()
                     if self._forgotten():
@@ -277,7 +279,7 @@ class Executors:
         """Return whether the leading master does not know the application, and so will never give it an executor."""
         if not self._master.startswith(STANDALONE):
             return False
-        jvm, application = self._context._jvm, self._context.applicationId
+        jvm, application = internals.jvm(self._context), self._context.applicationId
         asked = getattr(getattr(jvm.org.apache.spark.deploy, "DeployMessages$RequestMasterState$"), "MODULE$")
         for address in self._master.removeprefix(STANDALONE).split(","):
             url = f"{STANDALONE}{address}"
@@ -310,11 +312,11 @@ class Executors:
         return 0
 
     def _no_executors_error(self, did: str, answer: str = "") -> SinkqlError:
-        return _no_executors_error(self._master, str(self._java.sc().conf().get(_HOST)), did, answer)
+        return _no_executors_error(self._master, str(self._context.getConf().get(_HOST)), did, answer)
 
 
 def _no_executors_error(master: str, host: str, did: str, answer: str = "") -> SinkqlError:
-    """Return the error for a cluster that gives no executors to a driver at `host`; `did` and `said` are its answer."""
+    """Return the error for a cluster that gives no executors to a driver at `host`; `did` and `answer` describe the attempt."""
     look = _PODS if master.startswith(KUBERNETES) else _PAGES
     return SinkqlError(
         "SQ4051",

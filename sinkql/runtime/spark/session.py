@@ -23,7 +23,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from sinkql.errors import SinkqlError, temporary_folder_error
-from sinkql.runtime.spark import cluster
+from sinkql.runtime.spark import cluster, internals
 from sinkql.runtime.spark.class_archive import Archive, archive_of
 from sinkql.runtime.spark.java import Java, check_java
 from sinkql.runtime.spark.jvm import PATIENCE_SECONDS, Jvm
@@ -225,7 +225,7 @@ def start(settings: SparkSettings, jvm: Jvm | None = None) -> SparkSession:
     jvm = jvm or Jvm()
     try:
         gateway = _joined(settings, jvm) if settings.submitted else None
-        submitted = dict(SparkConf(_jvm=gateway.jvm).getAll()) if gateway is not None else {}
+        submitted = dict(internals.submitted_conf(gateway).getAll()) if gateway is not None else {}
         wanted = {**_defaults(settings, archive), **submitted, **settings.conf, **_required(settings, conf)}
         if not settings.local:
             wanted = cluster.with_executor_settings(settings.master, wanted, settings.folder)
@@ -236,7 +236,7 @@ def start(settings: SparkSettings, jvm: Jvm | None = None) -> SparkSession:
     except BaseException as error:
         cancelled = jvm.killed
         jvm.kill()
-        _forget()
+        internals.forget_jvm()
         if cancelled and isinstance(error, Exception):
             raise CancelledError from error
         raise
@@ -277,7 +277,7 @@ def _check_user() -> None:
 
 def stop(session: SparkSession, patience: float = PATIENCE_SECONDS) -> None:
     """Stop Spark and its JVM, so that this process can start another; kill a JVM that does not end."""
-    gateway = SparkContext._gateway
+    gateway = internals.current_gateway()
     if gateway is not None:
         with gateway.proc.ending(patience=patience), warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # about a JVM that died before
@@ -286,7 +286,7 @@ def stop(session: SparkSession, patience: float = PATIENCE_SECONDS) -> None:
             else:
                 session.stop()
             gateway.proc.shut(gateway)
-    _forget()
+    internals.forget_jvm()
 
 
 def _not_of_py4j(record: logging.LogRecord) -> bool:
@@ -300,22 +300,13 @@ def _unsaid(request: object, client_address: object) -> None:
 
 def _let_go(session: SparkSession) -> None:
     """Close this process's connections to a killed JVM; its server takes half a second to notice."""
-    server = session.sparkContext._accumulatorServer
+    server = internals.accumulator_server(session.sparkContext)
 
     def close() -> None:
         server.shutdown()
         server.server_close()
 
     threading.Thread(target=close, daemon=True).start()
-
-
-def _forget() -> None:
-    """Clear pyspark's references to a JVM that has ended."""
-    SparkContext._gateway = None
-    SparkContext._jvm = None
-    SparkContext._active_spark_context = None
-    SparkSession._instantiatedSession = None
-    SparkSession._activeSession = None
 
 
 def _defaults(settings: SparkSettings, archive: Archive) -> dict[str, str]:
@@ -430,7 +421,7 @@ def _launch(
             # These also override PYSPARK_SUBMIT_ARGS and Java's options.
             conf = SparkConf().setAll([*_required(settings, properties.parent).items()])
         else:
-            conf = SparkConf(_jvm=gateway.jvm)
+            conf = internals.submitted_conf(gateway)
             conf.setAll([(key, value) for key, value in wanted.items() if not key.startswith(_OF_JVM)])
         gateway.proc = jvm
         if settings.local and not _has_name():
@@ -443,7 +434,7 @@ def _launch(
     except Exception as error:
         refused = None if settings.local else cluster.startup_error(error, settings.master, wanted)
         raise refused or temporary_folder_error() or _not_started(settings, error) from error
-    context._accumulatorServer.handle_error = _unsaid
+    internals.accumulator_server(context).handle_error = _unsaid
     context.setLogLevel("WARN")
     return session
 

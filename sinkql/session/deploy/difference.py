@@ -14,10 +14,10 @@ from sinkql.keywords import Keywords
 from sinkql.lowering.job import lower
 from sinkql.physical.evolution import InPlaceError
 from sinkql.planner.dependency import in_order
+from sinkql.planner.item.secret import without_literal
 from sinkql.planner.item.statement import differs_only_in_spelling
 from sinkql.planner.name import short_name
 from sinkql.printer import to_sql
-from sinkql.script.redaction import without_literal
 from sinkql.session.deploy.alteration import obstacle
 from sinkql.session.deploy.dry_run import dry_run
 from sinkql.session.deploy.script_catalog import ScriptCatalog

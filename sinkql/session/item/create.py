@@ -27,6 +27,7 @@ from sinkql.session.item.connector_access import CatalogAccess
 from sinkql.session.item.destination import comments_on_input
 from sinkql.session.item.view_job import ViewJobChange, index_view_job_change, replace_view, view_job_change
 from sinkql.session.result import Result
+from sinkql.state_store.store import check_state_path
 from sinkql.statement.operation import CreateItem, ReplaceItem
 from sinkql.statement.plan import plan_create, plan_item, plan_replacement
 from sinkql.table.file import create as make_table
@@ -189,8 +190,6 @@ def validate_state(statement: ast.CreateCluster, cluster: logical.Cluster, acces
     """Check that state can be written to the STATE path of a cluster."""
     if cluster.state is None:
         return
-    from sinkql.state_store.store import check_state_path
-
     try:
         check_state_path(cluster.state.path, cluster.state.connection, access.store)
     except SinkqlError as error:

@@ -22,6 +22,7 @@ from sinkql.lowering.job import lower, lower_connection
 from sinkql.lowering.materialized_view import view_jobs
 from sinkql.planner.name import short_name
 from sinkql.session.item.connector_access import CatalogAccess
+from sinkql.state_store.store import open_state_store
 
 _WAIT_SECONDS = 30.0
 _POLL_SECONDS = 0.1
@@ -126,8 +127,6 @@ def _reader_positions(catalog: Catalog, sink_id: str) -> Iterator[tuple[physical
 
 def delete_states(locations: Sequence[Mapping[str, Any]], catalog: Catalog) -> list[Notice]:
     """Delete the stored state of dropped sinks. Return a notice for each failure."""
-    from sinkql.state_store.store import open_state_store
-
     notices = []
     for location in locations:
         state = codec.convert(location["state"], physical.StatePath)

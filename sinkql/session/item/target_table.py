@@ -10,7 +10,7 @@ from sinkql import logical, physical
 from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.memory import MemoryCatalog
 from sinkql.connector_api.planning import DropTarget
-from sinkql.connector_api.source_options import has_dead_letter_table
+from sinkql.connector_api.source_options import DEAD_LETTER_COLUMNS, has_dead_letter_table
 from sinkql.connector_api.stream import Context
 from sinkql.errors import Notice, SinkqlError, Span
 from sinkql.lowering.job import lower
@@ -90,9 +90,7 @@ def _writes(job: physical.Job, catalog: Catalog) -> Iterator[physical.Write]:
         catalog.registry.sinks[job.write.connector].letters if job.write.connector != physical.VIEW else None
     )
     if dead_letter_write is not None and any(map(has_dead_letter_table, job.reads())):
-        from sinkql.runtime.batch.dead_letter import COLUMNS  # imports pyarrow
-
-        yield dead_letter_write(job.write, COLUMNS)
+        yield dead_letter_write(job.write, DEAD_LETTER_COLUMNS)
 
 
 def _delete_sink_tag(name: str, write: physical.Write, sink_id: str, catalog: Catalog) -> Iterator[Notice]:

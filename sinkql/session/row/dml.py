@@ -11,6 +11,7 @@ from sinkql import ast, logical
 from sinkql.errors import SinkqlError, Span
 from sinkql.evaluate import NotEvaluableError, function_of
 from sinkql.logical.type import BIGINT
+from sinkql.planner.expression.assign import assigned, converter
 from sinkql.planner.item.table import is_char, length
 from sinkql.planner.name import short_name, sql_name
 from sinkql.session.result import Result, Workspace
@@ -68,8 +69,6 @@ def _inserted_rows(planned: Inserted, workspace: Workspace, span: Span) -> list[
 
 def _query_rows(planned: Inserted, query: OneShotQuery, workspace: Workspace, span: Span) -> list[Row]:
     """Return the rows of a query, converted to the types of the target columns."""
-    from sinkql.planner.expression.assign import converter
-
     plans = workspace.catalog.plans
     inputs = Inputs(workspace, span, first_rows(query, plans))
     visible = query.relation.shape.columns[: query.width]
@@ -161,8 +160,6 @@ def _run_change(
 
 
 def _in_python(planned: Updated | Deleted, values: Sequence[NewValue]) -> Changed | None:
-    from sinkql.planner.expression.assign import assigned
-
     columns = planned.target.columns
     names = [column.name for column in columns]
     is_match = function_of(planned.where, names) if planned.where is not None else lambda row: True
@@ -223,7 +220,7 @@ def _project(relation: logical.Relation, outputs: Mapping[str, logical.Expressio
 
 
 def _one_shot(relation: logical.Relation) -> OneShotQuery:
-    from sinkql.planner.query.plan import OneShotQuery
+    from sinkql.planner.query.plan import OneShotQuery  # loads sqlglot
 
     return OneShotQuery(relation, (), len(relation.shape.columns))
 

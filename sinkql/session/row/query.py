@@ -103,7 +103,7 @@ def by_spark(
     once: OneShotQuery, workspace: Workspace, read: Callable[[str], Columns], plans: logical.CatalogReader | None = None
 ) -> list[Row]:
     """Run a query in Spark over all rows of its inputs. `plans` may have more than the session's catalog."""
-    from sinkql.lowering.spark.query import QuerySql
+    from sinkql.lowering.spark.query import QuerySql  # loads sqlglot
 
     text = QuerySql(plans or workspace.catalog.plans)
     sql = text.once(once)

@@ -60,7 +60,7 @@ class ViewContents:
 
     def rows(self, entry: Entry) -> Iterator[pa.Table]:
         """Yield the rows at an entry with `$diff`, in small batches."""
-        from sinkql.connectors.view.rows import (
+        from sinkql.connectors.view.rows import (  # loads numpy and pyarrow
             check_present,
             consolidate,
             consolidated_parts,
@@ -78,7 +78,7 @@ class ViewContents:
 
     def changes(self, entry: Entry) -> Iterator[pa.Table]:
         """Yield the changes of an entry with `$diff`, in small batches."""
-        from sinkql.connectors.view.rows import in_batches, read_runs, schema_of
+        from sinkql.connectors.view.rows import in_batches, read_runs, schema_of  # loads pyarrow
 
         self.log.fetch_runs(entry.runs)
         for run in entry.runs:
@@ -103,7 +103,7 @@ class ViewSnapshot:
 
     def tables(self, name: str) -> Iterator[pa.Table]:
         """Yield a view's rows in small batches. The first one is empty and has the schema."""
-        from sinkql.connectors.view.rows import expand, schema_of
+        from sinkql.connectors.view.rows import expand, schema_of  # loads pyarrow
 
         contents, entry = self.views[name]
         yield expand(schema_of(contents.columns).empty_table())

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from prompt_toolkit import PromptSession
+from prompt_toolkit.application import get_app
 from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
 from prompt_toolkit.completion import Completer
 from prompt_toolkit.cursor_shapes import CursorShape
@@ -144,8 +145,6 @@ def _bindings() -> KeyBindings:
 
 def _chosen() -> bool:
     """Return whether a line of the completion menu is chosen."""
-    from prompt_toolkit.application import get_app
-
     state = get_app().current_buffer.complete_state
     return state is not None and state.current_completion is not None
 

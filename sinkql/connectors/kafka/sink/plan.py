@@ -146,12 +146,11 @@ def check_brokers(
     statement: ast.CreateSink, sink: logical.Sink, access: OutsideAccess, *, job: physical.Job | None = None
 ) -> logical.Facts:
     """Check that the brokers answer, and return no facts."""
-    from sinkql.connectors.kafka.admin import admin_of  # imports the client library
-    from sinkql.connectors.kafka.client import Client
+    from sinkql.connectors.kafka.admin import planned_admin  # imports the client library
 
     connection = access.connection(sink.connection)
     try:
-        admin_of(Client.planned(connection, access)).check()
+        planned_admin(connection, access).check()
     except SinkqlError as error:
         error.span = error.span or statement.connection.span
         raise
