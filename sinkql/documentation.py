@@ -50,12 +50,12 @@ class Page:
 
     @cached_property
     def folded(self) -> str:
-        """Return its path and its text in lower case."""
+        """Return the page's path and text in lower case, for the search."""
         return f"{self.path}\n{self.text}".lower()
 
     @cached_property
     def title(self) -> str:
-        """Return the first heading as plain text."""
+        """Return the first heading as plain text; the path if the page has none."""
         _, found, after = f"\n{self.text}".partition("\n# ")
         return plain(after.partition("\n")[0]) if found else self.path
 

@@ -32,12 +32,12 @@ def bracketed(parts: Iterable[str]) -> str:
 
 
 def options(given: tuple[ast.Option, ...]) -> str:
-    """Return options in brackets, an empty text if there are none."""
+    """Return options in brackets; an empty text without options."""
     return bracketed(_option(each) for each in given) if given else ""
 
 
 def with_clause(given: tuple[ast.Option, ...]) -> str:
-    """Return WITH and its options, an empty text if there are none."""
+    """Return WITH and its options; an empty text without options."""
     return f"WITH {options(given)}" if given else ""
 
 

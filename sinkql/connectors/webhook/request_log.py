@@ -232,7 +232,7 @@ _LOST = Request(0, [])
 
 
 def _salvaged(path: Path) -> tuple[bool, list[_Batch]]:
-    """Return whether a segment starts at a later number, and its readable batches; its head is an empty batch."""
+    """Return whether a segment starts at a later number, and its readable batches; its head becomes an empty batch."""
     data, at, anew, batches = path.read_bytes(), 0, False, list[_Batch]()
     while (size := _size(data, at)) is not None:
         frame = _frame(data, at)

@@ -135,7 +135,7 @@ def text() -> str:
 @cache
 def _tables() -> Tables:
     given = text()
-    kept = _kept(given)
+    kept = _cache_file(given)
     # The file is missing, or damaged.
     with contextlib.suppress(OSError, ValueError, TypeError, msgspec.MsgspecError):
         return tables.from_json(kept.read_bytes())
@@ -145,9 +145,9 @@ def _tables() -> Tables:
     return made
 
 
-def _kept(given: str) -> Path:
+def _cache_file(grammar: str) -> Path:
     """Return the cache file of a grammar's tables, in the user's folder."""
-    return cache_folder() / f"grammar-{_FORM}-{hashlib.sha256(given.encode()).hexdigest()[:16]}.json"
+    return cache_folder() / f"grammar-{_FORM}-{hashlib.sha256(grammar.encode()).hexdigest()[:16]}.json"
 
 
 def _keep(made: Tables, kept: Path) -> None:

@@ -49,13 +49,13 @@ class StagedRows:
         return len(self._files)
 
     def read_task(
-        self, told: Callable[[], AbstractContextManager[None]]
+        self, context: Callable[[], AbstractContextManager[None]]
     ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-        """Return a function that reads the rows of numbered files in tasks; `told` is the context around it."""
+        """Return a function that reads the rows of numbered files in tasks; they are read inside `context`."""
         home, files = self.home.for_tasks(), tuple(self._files)
 
         def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            with told():
+            with context():
                 for number in (each for batch in batches for each in batch.column(0).to_pylist()):
                     if home.fetch({files[number]: None}):
                         raise LostStateError("SQ3404", f'state file "{files[number]}" is missing or damaged')

@@ -178,7 +178,7 @@ def sweep_staged(home: StateDirectory, *, epoch: int) -> int:
     return home.sweep((f"{HANDED}/",), (), epoch_of=_epoch_of, epoch=epoch) if home.remote else 0
 
 
-_HINT = "Restore the sink's state folder, or drop the sink and create it again, into a new table."
+_HINT = "Restore the sink's state folder, or drop the sink and create it again with a new table."
 
 
 def _hash(data: bytes) -> str:

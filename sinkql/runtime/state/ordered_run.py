@@ -1,4 +1,4 @@
-"""Durable runs sorted by a number or a time of each row, of which slices are read; rows in the past expire."""
+"""Durable runs sorted by a number or a time of each row, and read in slices; rows in the past expire."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def _columns(plans: MemoryCatalog, found: Candidates) -> Iterator[tuple[str, str
 
 
 def _parts(written: str) -> tuple[str, ...]:
-    """Return the parts of a name in SQL; parts without quotes in lower case."""
+    """Return the parts of a name in SQL; unquoted parts are in lower case."""
     return tuple(each.value for each in lexer.scan(written) if each.kind in ("WORD", "QUOTED"))
 
 
