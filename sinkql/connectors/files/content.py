@@ -64,7 +64,7 @@ class Place(Protocol):
         """Return the present state of an open file, with the same parts."""
 
     def difference(self, file: SeenFile) -> str | None:
-        """Describe how a file differs from its listed state; None if the place cannot tell."""
+        """Describe how a file differs from its listed state; None if that is unknown."""
 
 
 def measure(

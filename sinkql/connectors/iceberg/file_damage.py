@@ -32,7 +32,7 @@ _GIVEN = re.compile(rb"\d+-[0-9a-f-]{36}\.")
 """How the names of metadata files begin."""
 _GUESS = 1 << 16
 """Bytes that have most footers in them."""
-_CHANGED = "its content has changed since it was written"
+_CHANGED = "it is not as it was written"
 FOOTER_BYTES = 8
 """Bytes of a Parquet file behind its footer: the footer's length, and PAR1."""
 _NO_TABLE = NoSuchTableError, NoSuchPropertyException, NoSuchIcebergTableError
@@ -46,7 +46,7 @@ def damaged_file_error(path: str, why: str) -> SinkqlError:
         f'file "{path.rpartition("/")[2]}" of the table is damaged, or is another file',
         detail=f"{path}: {why}",
         hint="Put the file back from a copy: a running sink goes on by itself. If it is lost for good, drop the sink "
-        "and create it again with a new table.",
+        "and create it again, into a new table.",
     )
 
 
@@ -110,7 +110,7 @@ class _Waiting(io.BytesIO):
 
 
 def check_avro(data: bytes, path: str) -> None:
-    """Raise ValueError for an Avro file whose seal does not match its content."""
+    """Raise ValueError for an Avro file with a seal that is not as it was written."""
     at = data.find(_IN_HEADER)
     if at < 0:
         return
@@ -141,7 +141,7 @@ def sealed_parquet(data: bytes, path: str) -> bytes:
 
 
 def check_parquet(data: bytes, path: str) -> None:
-    """Raise ValueError for a Parquet file without a valid end, or whose seal does not match its content.
+    """Raise ValueError for a Parquet file that does not end like one, or has a seal and is not as it was written.
 
     To be called before Arrow reads the footer: one with a changed byte may end the process.
     """
@@ -158,7 +158,7 @@ def sealed_json(text: str, path: str) -> str:
 
 
 def check_json(data: bytes, path: str) -> None:
-    """Raise ValueError for a JSON file whose seal does not match its content.
+    """Raise ValueError for a JSON file with a seal that is not as it was written.
 
     One that a person gave another name may have it: names that no program makes tell nothing.
     """

@@ -235,7 +235,7 @@ def missing(table: str, error: FileNotFoundError) -> SinkqlError:
         f'a file of table "{table}" is missing',
         detail=str(error),
         hint="Restore the file: a running sink goes on by itself. If it is lost for good, drop the sink and create "
-        "it again with a new table.",
+        "it again, into a new table.",
     )
 
 

@@ -138,7 +138,7 @@ def _names(stuck: StuckError, expected: frozenset[str]) -> bool:
 
 
 def _taken_for_name(stuck: StuckError, expected: frozenset[str]) -> bool:
-    """Return whether the word before is a keyword that was read as the missing name before it."""
+    """Return whether the preceding keyword was read as a name, because the name before it is missing."""
     before = stuck.lexemes[stuck.place - 1].keyword if stuck.place else None
     return before in automaton.keywords() and before in expected and stuck.reading.expected(stuck.place - 1) >= {"NAME"}
 

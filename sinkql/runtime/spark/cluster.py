@@ -213,7 +213,7 @@ class Executors:
                     raise self.error from None
 
     def look(self) -> SinkqlError | None:
-        """Return why jobs are ended, until executors exist again."""
+        """Return why waiting jobs were ended; None once executors exist again."""
         with suppress(Py4JError, OSError):  # Java has ended
             self._given_up()
         return self.error

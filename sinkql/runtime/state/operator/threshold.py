@@ -68,7 +68,7 @@ class ThresholdColumn:
         return found
 
     def passed(self, before: Threshold, after: Threshold) -> tuple[int, int]:
-        """Return the first and the last key of rows that may be visible with one limit and not with the other."""
+        """Return the first and the last key of rows that may be visible with only one of two limits."""
         ends = sorted(map(self._end, (before, after)))
         if self.exact:  # one of the ends needs no comparison
             return (ends[0], ends[1] - 1) if self.comparison in (">", ">=") else (ends[0] + 1, ends[1])
