@@ -8,6 +8,7 @@ statements of a script.
 * `testing`: Test pipelines in pytest, without Spark and servers.
 * `session`: Run statements against a catalog.
 * `program`: Compile and lint scripts without a catalog.
+* `statement`: Statements to operations, which sessions and programs execute.
 * `script`: Split, format and redact scripts, and replace variables.
 * `parser`: SQL text to statements.
 * `ast`: The statements.

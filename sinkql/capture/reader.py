@@ -22,7 +22,18 @@ from sinkql.capture.object_log_store import open_log_directory
 from sinkql.capture.position import LogPosition, Target, position_of
 from sinkql.capture.subscription import Subscription
 from sinkql.connector_api.cdc import captured_source, captured_table
-from sinkql.connector_api.stream import Context, FirstSnapshot, Limit, Measure, Offsets, Reader, Split, Tally
+from sinkql.connector_api.stream import (
+    Context,
+    FirstSnapshot,
+    Limit,
+    Measure,
+    Offsets,
+    Reader,
+    RefreshableReader,
+    SnapshotReader,
+    Split,
+    Tally,
+)
 from sinkql.errors import DamagedFileError, SinkqlError
 
 if TYPE_CHECKING:
@@ -34,7 +45,7 @@ _SNAPSHOT_FIELDS = ("generation", "run", "chunks", "done")
 
 
 @dataclass(frozen=True, slots=True)
-class LogReader(Subscription, Reader):
+class LogReader(Subscription, Reader, SnapshotReader, RefreshableReader):
     """The reader of a captured table. Its messages to the capture go through `messages`."""
 
     _scans: log_scan.ScanCache = field(default_factory=log_scan.ScanCache, repr=False, compare=False)
@@ -52,6 +63,16 @@ class LogReader(Subscription, Reader):
         catalog_folder = context.folder.parent.parent
         log = open_log_directory(catalog_folder, source, options, context.store, open_notes=context.open_notes)
         return cls(read.name, context.sink_id, log, captured_table(read), options, read.change, read.holes)
+
+    @property
+    def snapshot(self) -> LogReader:
+        """Return the reader itself: the log has initial snapshots and truncations."""
+        return self
+
+    @property
+    def full_refresh(self) -> LogReader:
+        """Return the reader itself: the log can lose changes."""
+        return self
 
     # --- where a sink begins, and where a run ends -------------------------------------------------------------------
 
@@ -89,6 +110,10 @@ class LogReader(Subscription, Reader):
             return None
         return {"log": position.log, "entry": position.entry}
 
+    def restart_of(self, offsets: Offsets) -> Offsets:
+        """Return the position before any log: a snapshot is read again with another generation."""
+        return self.initial(at_end=False)
+
     def can_full_refresh(self) -> bool:
         """Return whether the server has the rows; pushed rows are in the log alone."""
         return not self.table.pushed
@@ -117,24 +142,16 @@ class LogReader(Subscription, Reader):
         for entry in log_scan.entries(self, scan.position, until):
             if scan.first_at is None:
                 scan.first_at = entry.at
-            if self._is_end(scan.position, until) or not log_scan.advance(self, scan, entry, limit):
+            if _is_end(self, scan.position, until) or not log_scan.advance(self, scan, entry, limit):
                 break
         has_news = scan.position.entry != begin and (scan.rows or scan.must_commit)
-        if not has_news and not self._is_end(scan.position, until):
+        if not has_news and not _is_end(self, scan.position, until):
             self.messages.check_capture(is_patient=until is not None)
         if scan.is_idle() and until is None:
             self._scans.store(position, scan)
             return start
         has_moved = scan.position != position or scan.must_commit or not first.is_in_log  # also without pushed rows
         return scan.position.offsets() if has_moved else start
-
-    def _is_end(self, position: LogPosition, until: Offsets | None) -> bool:
-        """Return whether a position has reached a target or another position."""
-        if until is None:
-            return False
-        if "until" in until:
-            return self.target_reached(position.offsets(), until)
-        return position.entry >= int(until.get("entry", -1))
 
     def step(self, start: Offsets, end: Offsets) -> Offsets:
         """Return the position before the next entry with unchanged values of earlier rows."""
@@ -322,3 +339,12 @@ class LogReader(Subscription, Reader):
             if self.part(position, entry) is not None:
                 return max(0.0, time.time() - entry.at)
         return 0.0
+
+
+def _is_end(reader: LogReader, position: LogPosition, until: Offsets | None) -> bool:
+    """Return whether a position has reached a target or another position."""
+    if until is None:
+        return False
+    if "until" in until:
+        return reader.target_reached(position.offsets(), until)
+    return position.entry >= int(until.get("entry", -1))

@@ -1,16 +1,21 @@
-"""What a connector gives to the rest, and what it gets: the interface for connectors, here and in other packages.
+"""The interface between SinkQL and its connectors, in this package and in others.
 
-* `registry`: connectors found by folder and by entry point `sinkql.connectors`; the words of all of them.
-* `planning`: `Connector`, and the kinds that it offers; what planning and purifying ask of them.
-* `options`: the options of a statement, bound to a dataclass of the connector, and their types.
-* `option_help`: what a dataclass of options says of each: its label, what it takes, whether it is a secret.
-* `sink_options`: the options that every sink has.
-* `types`, `types`: types of columns and their texts; values of columns.
-* `types`: what to write for a type that a column cannot have.
-* `jsonb`: JSON with its numbers as they were written.
-* `options`: texts with secrets in them, as plans carry them.
-* `object_store.store`: what a connection to an object store gives to whoever reads or writes files.
-* `object_store.objects`: a bucket's objects, put on conditions, sent in parts and checked where they are got.
-* `state_store.directory`: a sink's state, in a folder here and where STATE of its cluster keeps it.
-* `stream`: `Reader`, `Decoder`, `Writer`, `Checkpoint`, `WriteTask`: what a running job asks. No Spark in it.
+* `registry`: Finds the connectors, and collects the kinds and keywords that they offer.
+* `planning`: Defines a connector and its kinds: what planning and purification call.
+* `options`: Binds the options of a statement to a connector's dataclass.
+* `option_help`: Describes the options of a dataclass: label, type, default and help.
+* `source_options`: Defines the options that sources share: ON ERROR and the retention of a capture log.
+* `sink_options`: Defines the options that all sinks have.
+* `database_options`: Checks what statements about database servers have in common.
+* `types`: Converts SQL types to Arrow types, and suggests a supported type.
+* `scaffold`: Parses the address of a server, and describes the statements to draft for it.
+* `health_check`: Describes the checks of `sinkql doctor` for servers and sources.
+* `identity`: Loads a client certificate into an SSL context.
+* `tunnel_keys`: Parses the stored keys of an SSH TUNNEL connection.
+* `tunnel`: Opens an SSH tunnel to a server.
+* `dead_connection`: Closes a connection that the server has lost without a word.
+* `cdc`: Defines what a capture asks of a connector: a server's changes and chunks of its tables.
+* `read_history`: Records the last transactions that a capture read, to detect a server restored from a backup.
+* `stream`: Defines what a running job asks of a connector: readers, writers, decoders and checkpoints.
+* `requests`: Sends requests to the process that runs a sink: replay, accepted loss, waiting.
 """

@@ -1,15 +1,16 @@
-"""What a capture asks of a connector: a server's changes in the order of their commits, and chunks of its tables.
+"""Define what a capture asks of a connector: a server's changes in commit order, and chunks of its tables.
 
-A connector plans each table of such a source with the options that `table_options` returns, and the source itself with
-those of `source_options`; its `SourceKind` has a `stream`, and `sinkql.capture.open_reader` as its reader. Each sink
-then reads the log that a capture keeps, and nothing but a capture talks to the server. What is kept for the source on
-the server, such as a replication slot, is made by `Stream.create`, when the first sink that reads the source runs, and
-not by CREATE SOURCE: a source that nobody reads holds nothing. It is taken away by `SourceKind.forget` after DROP
-SOURCE, by the process that drops it or by the next one that opens the catalog.
+A connector plans a captured source with the options of `source_options`, and its tables with `table_options`. Its
+`SourceKind` has a `stream`, and `sinkql.capture.open_reader` as its reader. Only the capture connects to the server;
+sinks read the capture log.
 
-A position is a text that sorts as the server's commits do, such as a log sequence number in sixteen hexadecimal digits;
-the empty text is before all of them. A transaction's id is the connector's own: whether a snapshot sees it is asked of
-the snapshot.
+`Stream.create` creates what the server keeps for the source, for example a replication slot. That is when the first
+sink of the source runs, not in CREATE SOURCE, so a source without a sink retains nothing. `SourceKind.forget` removes
+it after DROP SOURCE: in the process that drops the source, or in the next process that opens the catalog.
+
+A position is a text that sorts in the order of the server's commits, for example a log sequence number in 16
+hexadecimal digits. The empty text is before all positions. The id of a transaction has the connector's own type; only
+a `Snapshot` tells whether it sees a transaction.
 """
 
 from __future__ import annotations
@@ -31,22 +32,24 @@ if TYPE_CHECKING:
 
 Position = str
 Key = tuple[Any, ...]
-"""Values of a table's key columns, JSON-able, as the connector writes and reads them."""
+"""The values of a table's key columns, as JSON, in the connector's representation."""
 SKIP = (
-    "Run ALTER SOURCE … SKIP: upsert sinks of the source then compute their rows again, others go on without the rest."
+    "Run ALTER SOURCE … SKIP. Upsert sinks of the source then compute their rows again. Other sinks continue without "
+    "the lost changes."
 )
-"""The hint where the server does not have what comes next: errors whose codes are `of_loss`."""
+"""The hint if the server no longer has the next changes: for errors whose codes are `of_loss`."""
 
 
 @dataclass(frozen=True, slots=True)
 class CapturedTable:
-    """A table as a capture keeps it.
+    """A table of a captured source.
 
-    `id` is unique in the source and a file's name may have it; `name` is the upstream one, with its schema. `columns`
-    are all that are taken, in SinkQL's types; `key` are those of the upstream key. With a key, rows are overwritten by
-    it (upsert); without one they come and go (retract), or only come where rows are `pushed`: the log alone has these,
-    and a sink begins with all of them that it still has. `holes`: the server may leave values out of a change.
-    `options` are the connector's own.
+    * `id` is unique in the source and valid in file names. `name` is the upstream name with its schema.
+    * `columns` are the captured columns, in SinkQL's types. `key` has the columns of the upstream key.
+    * With a key, later rows overwrite earlier ones (upsert). Without one, rows are added and retracted (retract).
+      `pushed` rows are only added: only the log has them, and a new sink begins with all rows in the log.
+    * `holes`: the server may leave unchanged values out of a change.
+    * `options` are the connector's.
     """
 
     id: str
@@ -59,26 +62,26 @@ class CapturedTable:
 
     @property
     def typed(self) -> tuple[tuple[str, str], ...]:
-        """Return the columns' names and types."""
-        return tuple((each.name, each.type) for each in self.columns)
+        """Return the names and types of the columns."""
+        return tuple((column.name, column.type) for column in self.columns)
 
     @property
     def repeatable(self) -> bool:
-        """Tell whether changes that a sink has may come to it once more, all those that followed them too."""
+        """Return whether a sink may receive changes again, followed by all later changes."""
         return bool(self.key) and not self.holes
 
 
 class LogFiles(Protocol):
-    """Small files of a stream that lie with the log of its source, wherever that is captured.
+    """Small files that a stream stores beside the capture log, so that every host with the log has them.
 
     Methods raise SinkqlError and OSError.
     """
 
     def note(self, name: str, data: bytes) -> None:
-        """Put a file, durably, in the place of the one with its name."""
+        """Write or replace a file durably."""
 
     def noted(self, name: str) -> bytes | None:
-        """Return what a file has, None where there is none."""
+        """Return the content of a file; None if it does not exist."""
 
     def unnote(self, name: str) -> None:
         """Delete a file."""
@@ -86,11 +89,13 @@ class LogFiles(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CapturedSource:
-    """A source that a capture reads: `id` is its own for ever, `name` the full name that it has now.
+    """A source that a capture reads. Its `id` never changes; `name` is its present full name.
 
-    `connection` has secrets by name alone, as has `log`, which reaches the store of its log, None for a folder.
-    `options` are the connector's own, those of the source. Its stream may keep what is its own in `folder`, and what
-    is to be known on other hosts in `notes`; only a capture has them.
+    * `connection` and `log` contain the names of secrets, not their values. `log` is the object store of the capture
+      log; None for a folder.
+    * `options` are the connector's for the source.
+    * `folder` and `notes` are for the stream: files of this machine, and files that other hosts see. Only a capture
+      sets them.
     """
 
     id: str
@@ -104,17 +109,19 @@ class CapturedSource:
 
 
 class LogPath(msgspec.Struct, frozen=True):
-    """A place of logs in an object store, and the full name of the connection that reaches it."""
+    """A path of capture logs in an object store, and the full name of the connection to it."""
 
     path: str
     connection: str
 
 
 class LogRetention(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a source's WITH (…) says of its log: sizes in bytes, `log` a place other than the state folder.
+    """The options of a capture log in a source's WITH (…). Sizes are in bytes.
 
-    `keep`: the server keeps what sinks have not committed, or the log does. Above `max_retained` bytes on the server
-    the log does in any case; None is the server's own bound, or 10 GB. Above `max_log` the capture waits for the sinks.
+    * `keep` is what retains the changes that sinks have not committed: the server, or the log.
+    * Above `max_retained` bytes on the server, the log retains them in any case. None for the server's limit or 10 GB.
+    * Above `max_log` bytes, the capture waits for the sinks.
+    * `log` is a path in an object store; None for the state folder.
     """
 
     keep: Literal["server", "log"] = "server"
@@ -128,34 +135,71 @@ class LogRetention(msgspec.Struct, frozen=True, omit_defaults=True):
 def source_options(
     source_id: str | None, name: str, options: Mapping[str, Any], keeping: LogRetention
 ) -> dict[str, Any]:
-    """Return what a connector's `SourcePlan.options` are.
+    """Return the `SourcePlan.options` of a captured source.
 
-    `source_id` is that of the statement's facts (`facts.get("source_id")`, None where a script is compiled), `name` the
-    source's full name, `options` what the connector needs of the source itself; a value that decides no rows may stand
-    in them under "tuning".
+    `source_id` is in the facts of the statement; None if a script is compiled. `name` is the source's full name.
+    `options` are the connector's; a value that does not affect rows may be under "tuning".
     """
-    own = {key: value for key, value in options.items() if key != "tuning"}
-    tuning = {"source": name, "keeping": msgspec.to_builtins(keeping), "options": dict(options.get("tuning", {}))}
-    return {"source_id": source_id, "source": own, "tuning": tuning}
+    source, source_tuning = _split_tuning(options)
+    tuning = {"source": name, "keeping": msgspec.to_builtins(keeping), "options": source_tuning}
+    return {"source_id": source_id, "source": source, "tuning": tuning}
 
 
 def table_options(source: Mapping[str, Any], table: CapturedTable) -> dict[str, Any]:
-    """Return what the options of a `logical.SourceTable` are, by those of its source (`source_options`).
+    """Return the options of a `logical.SourceTable`; `source` has the options of its source (`source_options`).
 
-    The columns are those of the table's shape, whose change is UPSERT with the key, RETRACT without one, APPEND where
-    rows are pushed. Of the
-    table's own options, too, a value that decides no rows may stand under "tuning".
+    The shape of the table has the columns. Its change is UPSERT with a key, RETRACT without one, and APPEND for pushed
+    rows. In the table's options, too, a value that does not affect rows may be under "tuning".
     """
-    options = {key: value for key, value in table.options.items() if key != "tuning"}
-    own = {"id": table.id, "name": list(table.name), "key": list(table.key), "options": options}
-    tuning = {**source["tuning"], "table": dict(table.options.get("tuning", {}))}
-    return {**source, "tuning": tuning, "table": own, **({"holes": True} if table.holes else {})}
+    options, table_tuning = _split_tuning(table.options)
+    planned = {"id": table.id, "name": list(table.name), "key": list(table.key), "options": options}
+    tuning = {**source["tuning"], "table": table_tuning}
+    return {**source, "tuning": tuning, "table": planned, **({"holes": True} if table.holes else {})}
+
+
+def _split_tuning(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the options without those under "tuning", and the latter."""
+    return {key: value for key, value in options.items() if key != "tuning"}, dict(options.get("tuning", {}))
+
+
+class _PlannedTable(msgspec.Struct, frozen=True):
+    id: str
+    name: tuple[str, ...]
+    key: tuple[str, ...]
+    options: dict[str, Any]
+
+
+class _PlannedTuning(msgspec.Struct, frozen=True):
+    source: str
+    keeping: LogRetention
+    options: dict[str, Any]
+    table: dict[str, Any] = {}
+
+
+class _PlannedSource(msgspec.Struct, frozen=True):
+    """The options that `source_options` returns; the options of a table contain them."""
+
+    source_id: str | None
+    source: dict[str, Any]
+    tuning: _PlannedTuning
+
+
+class _PlannedSourceTable(_PlannedSource, frozen=True):
+    """The options that `table_options` returns."""
+
+    table: _PlannedTable
+    holes: bool = False
+
+
+def is_captured(options: Mapping[str, Any]) -> bool:
+    """Return whether planned options are of a captured source or one of its tables."""
+    return "source_id" in options
 
 
 def log_connection(options: Mapping[str, Any]) -> str | None:
-    """Return the full name of the connection that reaches the log of a planned source; None for other sources too."""
-    found = options.get("tuning", {}).get("keeping", {}).get("log")
-    return found["connection"] if found is not None else None
+    """Return the full name of the connection to the capture log of a planned source; None if the log is in a folder."""
+    log = codec.convert(options, _PlannedSource).tuning.keeping.log if is_captured(options) else None
+    return log.connection if log is not None else None
 
 
 def captured_source(
@@ -164,33 +208,38 @@ def captured_source(
     connection: physical.Connection | None,
     log: physical.Connection | None = None,
 ) -> tuple[CapturedSource, LogRetention]:
-    """Return the source of planned options, of the source or of one of its tables, and how its log is kept."""
-    tuning = options["tuning"]
-    own = {**options["source"], "tuning": tuning["options"]}
-    source = CapturedSource(options["source_id"] or "", tuning["source"], kind, connection, own, log=log)
-    return source, codec.convert(tuning["keeping"], LogRetention)
+    """Return the source and the retention of its log; `options` are planned, of the source or of one of its tables."""
+    planned = codec.convert(options, _PlannedSource)
+    tuning = planned.tuning
+    source_options = {**planned.source, "tuning": tuning.options}
+    source = CapturedSource(planned.source_id or "", tuning.source, kind, connection, source_options, log=log)
+    return source, tuning.keeping
 
 
 def captured_table(read: physical.Read) -> CapturedTable:
-    """Return the table that a job reads."""
-    own = read.options["table"]
-    holes = bool(read.options.get("holes"))
-    options = {**own["options"], "tuning": read.options["tuning"].get("table", {})}
+    """Return the captured table that a job reads."""
+    planned = codec.convert(read.options, _PlannedSourceTable)
+    table = planned.table
+    options = {**table.options, "tuning": planned.tuning.table}
     pushed = read.change == "append"
-    return CapturedTable(own["id"], tuple(own["name"]), read.columns, tuple(own["key"]), holes, options, pushed)
+    return CapturedTable(table.id, table.name, read.columns, table.key, planned.holes, options, pushed)
 
 
 @dataclass(frozen=True, slots=True)
 class TableRows:
-    """Rows of one table in the order of their changes, and the records of it that did not decode.
+    """Rows of one table in the order of their changes, and its records that did not decode.
 
-    `rows` have the table's columns, then, unless they are pushed, `$diff` (int64: with a key 1 for a row that the key
-    has now, -1 for a key that is gone, other columns NULL; without one 1 for a row that came, -1 for one that went),
-    `$at` (timestamp[us, UTC], of the commit), and where the table may have values that the server does not send,
-    `$hole` (binary, a bit a column from the lowest of the first byte on, NULL for none) and `$from` (a struct of the
-    key columns: the key that the row had before, whose values its holes have; NULL where the key is the same).
-    `transactions` are the ids of the rows' transactions, as `Transactions` has them, of a table without a key: with
-    them its first snapshot need not wait for a moment in which nothing changes. None where they are not told.
+    `rows` has the table's columns, and then, unless rows are pushed:
+
+    * `$diff` (int64). With a key: 1 for the row that the key has now, -1 for a deleted key, with all other columns
+      NULL. Without a key: 1 for an added row, -1 for a retracted row.
+    * `$at` (timestamp[us, UTC]): the time of the commit.
+    * `$hole` and `$from`, if the server may leave out unchanged values. `$hole` (binary) has a bit for each column,
+      from the lowest bit of the first byte on, set if the value is unchanged; NULL for none. `$from` (a struct of the
+      key columns) is the row's previous key, from which the unchanged values come; NULL if the key is the same.
+
+    `transactions` has the id of each row's transaction, for a table without a key. With the ids, its initial snapshot
+    need not wait for a time without changes. None if the connector does not know them.
     """
 
     rows: pa.RecordBatch
@@ -200,7 +249,7 @@ class TableRows:
 
 @dataclass(frozen=True, slots=True)
 class Transactions:
-    """Transactions in the order of their commits: the position after each, and its id."""
+    """Transactions in commit order: the position after each, and its id."""
 
     ends: Sequence[Position]
     ids: Sequence[Any]
@@ -208,10 +257,10 @@ class Transactions:
 
 @dataclass(frozen=True, slots=True)
 class RowsChanged:
-    """Rows of whole transactions up to `to`, by a table's id.
+    """The rows of complete transactions up to `to`, by the id of a table.
 
-    A table in `emptied` lost all its rows before these. With `open`, the last of them go on in what comes next, `to` is
-    the end of the last whole one, and nothing may be published up to there but what is whole.
+    A table in `emptied` was truncated before these rows. With `open`, the last transaction continues in the next event:
+    `to` is the end of the last complete one, and only complete transactions may be published.
     """
 
     to: Position
@@ -223,9 +272,9 @@ class RowsChanged:
 
 @dataclass(frozen=True, slots=True)
 class SchemaChanged:
-    """A table has other columns from here on; `problem` says for a user what a sink cannot go on with.
+    """From here on, a table has other columns. `problem` is the reason for the user if sinks cannot continue.
 
-    `lost`: changes of the table before here may be missing, so that sinks of it stop, whatever columns they need.
+    `lost`: earlier changes of the table may be missing, so all its sinks stop, regardless of the columns they use.
     """
 
     table: CapturedTable
@@ -235,7 +284,7 @@ class SchemaChanged:
 
 @dataclass(frozen=True, slots=True)
 class PositionAdvanced:
-    """The server is at `to`, and nothing of what is captured changed up to there."""
+    """The server is at `to`, and no captured table has changed before that position."""
 
     to: Position
 
@@ -244,21 +293,22 @@ Event = RowsChanged | SchemaChanged | PositionAdvanced
 
 
 class Snapshot(Protocol):
-    """What one look at the server saw; taken without waiting."""
+    """A snapshot of the server's transactions, taken without waiting."""
 
     def unseen(self, ids: Sequence[Any]) -> int | None:
-        """Return the place of the first of these transactions that it does not see; None where it sees all."""
+        """Return the index of the first of these transactions that it does not see; None if it sees all."""
 
     def certain(self, ids: Sequence[Any]) -> bool:
-        """Tell whether it sees those of these transactions that `unseen` says it does, and no others."""
+        """Return whether `unseen` separates exactly the visible from the invisible transactions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Rows of a table in the order of its key: as `TableRows` with `$diff` 1; gone through once, before the read ends.
+    """Rows of a table in key order, as `TableRows` with `$diff` 1. Iterate once, before the read ends.
 
-    `last` is the key of the last one; None where nothing follows. Changes up to `high` may be in them already. Where
-    the server's table has lost columns since the first chunk, `reshaped` says which of them the rows have.
+    * `last` is the key of the last row; None if no row follows.
+    * `high` is the high watermark: the rows may already contain changes before that position.
+    * `reshaped` has the columns of the rows, if the server's table has lost columns since the first chunk.
     """
 
     rows: Iterable[TableRows]
@@ -268,139 +318,139 @@ class Chunk:
 
 
 class ChunkRead(Protocol):
-    """One transaction of the server in which parts of a table are read, all as `snapshot` saw them; a context."""
+    """A transaction of the server that reads chunks of a table, all as `snapshot` sees them; a context manager."""
 
     snapshot: Snapshot
 
     def __enter__(self) -> ChunkRead:
-        """Begin the transaction, with the table locked against being emptied or rewritten."""
+        """Begin the transaction, and lock the table against truncation and rewriting."""
 
     def __exit__(self, *error: object) -> None:
-        """End it."""
+        """End the transaction."""
 
     def count(self) -> int | None:
-        """Return about how many rows the table has, without reading them; None where the server does not tell."""
+        """Return the approximate number of rows without reading them; None if the server does not know it."""
 
     def read(self, after: Key | None, size: int) -> Chunk:
-        """Return the rows after a key, about `size` bytes; without a key in the table all of them, `after` None.
+        """Return the rows after a key, about `size` bytes. For a table without a key, return all rows; `after` is None.
 
-        A read that begins raises TableError for a table that has not all of its columns; one that goes on does without.
+        If the table lacks a column, the first chunk raises TableError, and later chunks leave the column out.
         """
 
 
 class Stream(Protocol):
-    """A connector's reading of one server for one source. Only the capture's process has one.
+    """A connection to a server that reads its changes for one source. Only the capture has one.
 
-    All methods raise SinkqlError; one that is `retryable` is tried again with a new stream, others stall the source.
-    `unit` is of what positions count, for users: bytes, transactions, requests.
+    All methods raise SinkqlError. After a `retryable` error the capture retries with a new stream; other errors stall
+    the source. `unit` is what positions count, for users: bytes, transactions, requests.
     """
 
     unit: str
 
     def known(self) -> Position:
-        """Return about where the server is now, for users: it is asked nothing that it would have to write."""
+        """Return the approximate position of the server, for users; the query makes the server write nothing."""
 
     def number(self, position: Position) -> int:
-        """Return how many of the unit the server has had up to a position."""
+        """Return the number of units up to a position."""
 
     def check(self) -> None:
-        """Check that the server still is the one that was read, and has what is needed."""
+        """Check that this is still the server that was read, and that its settings suffice."""
 
     def create(self) -> Position:
-        """Have the server keep changes for this source from now on, unless it does, and return from where on.
+        """Make the server retain changes for this source from now on, if it does not yet; return the first position.
 
-        Called where nothing of the source is in the log, and no sink has read it. What a server keeps nothing for
-        returns its present end. It returns when whatever committed before is seen by every later snapshot.
+        Called if the log has nothing of the source and no sink has read it. If servers of the kind retain nothing for a
+        reader, return the present end. When this returns, every later snapshot sees all transactions before the
+        position.
         """
 
     def follows(self, after: Position) -> bool:
-        """Tell whether the server still has all that follows a position, though that may have been confirmed.
+        """Return whether the server still has all changes after a position, even if they were confirmed.
 
-        Called before `begin`, where a log is lost that alone was to keep it.
+        Called before `begin`, if a log is lost that alone had to retain the changes.
         """
 
     def begin(self, after: Position, tables: Sequence[CapturedTable], stops: Sequence[Position] = ()) -> None:
-        """Start to receive what comes after a position: that of `create`, one that `confirm` got, or a later one.
+        """Start to receive the changes of tables after a position: of `create`, of `confirm`, or a later one.
 
-        Changes of these tables alone are received. A `RowsChanged` that would go past one of `stops`, in their order,
-        ends there. Called once; other tables need another stream. Raises where the server no longer has what follows.
+        A `RowsChanged` that would pass one of `stops`, which are in order, ends there. Called once; other tables need
+        another stream. Raises if the server no longer has the changes.
         """
 
     def end(self) -> Position:
-        """Return the server's present end: what has committed by now is received up to there."""
+        """Return the server's present end: everything committed by now comes before it."""
 
     def look(self) -> Snapshot:
-        """Return what a snapshot sees now."""
+        """Return a snapshot of the present transactions."""
 
     def receive(self, seconds: float) -> Sequence[Event]:
-        """Wait up to so long, and return what came: up to about 8 MB, whole transactions where they are shorter."""
+        """Wait up to some seconds and return the received events: whole transactions, or about 8 MB of a longer one."""
 
     def looked_since(self, moment: float) -> bool:
-        """Tell whether what was received says of tables what holds at a time of `time.monotonic`, or later.
+        """Return whether the received definitions of tables are valid at a time of `time.monotonic`, or later.
 
-        Where it does not yet, the next calls of `receive` see to it. What says so in its log itself always does.
+        If not yet, the next calls of `receive` look them up. A server whose log contains the definitions always
+        returns True.
         """
 
     def confirm(self, position: Position) -> None:
-        """Let the server forget what is up to a position."""
+        """Allow the server to delete the changes up to a position."""
 
     def retained(self) -> int:
-        """Return how many bytes the server keeps for this reader; 0 where it keeps nothing."""
+        """Return the number of bytes that the server retains for this source; 0 if it retains nothing."""
 
     def most_retained(self) -> int:
-        """Return how many bytes it may keep before that harms the server: Keeping.max_retained, unless it is set."""
+        """Return the most bytes that the server may retain, if `LogRetention.max_retained` is not set."""
 
     def chunk(self, table: CapturedTable) -> ChunkRead:
-        """Return a read of a table, that has not begun; it goes through a connection of its own."""
+        """Return a read of a table through a separate connection; it has not begun."""
 
     def flush(self) -> None:
-        """Have the server's log reach the last `high`, also where nobody writes."""
+        """Advance the server's log past the last high watermark, even on an idle server."""
 
     def complete(self, table: CapturedTable, rows: TableRows, ids: Sequence[Any]) -> tuple[TableRows, Position | None]:
-        """Fill the holes of rows whose key changed from the server, by the new key; called while chunks are read.
+        """Query the server for the unchanged values of rows whose key changed, by the new key.
 
-        The look waits until it sees the transactions `ids`. The position is the server's end after it, up to which
-        rows that were found may have changed, and others have moved on; None where the server sends all values. Raises
-        TableError for a table that is there, and cannot be read.
+        Called while chunks are read. The query waits until it sees the transactions `ids`. Return the rows and the
+        server's end after the query. Before that position, returned rows may have changed, and others may have another
+        key. The position is None if the server sends all values. Raises TableError if the table exists but cannot be
+        read.
         """
 
     def renew(self) -> None:
-        """Give up what the server keeps for this source, a part of which is lost; another stream's `create` comes next.
-
-        Nothing to do where the server keeps nothing.
-        """
+        """Drop what the server retains for this source, because a part is lost. `create` of a new stream comes next."""
 
     def close(self) -> None:
-        """Leave the server."""
+        """Close the connection."""
 
 
 @runtime_checkable
 class PushStream(Stream, Protocol):
-    """A stream of rows that are pushed: those that were accepted are kept on this machine until the log has them."""
+    """A stream of pushed rows: this machine stores accepted rows until the log has them."""
 
     def keeper(self) -> str:
-        """Return the id of what keeps them here: it goes where they are moved or copied."""
+        """Return the id of the store of accepted rows on this machine; a moved or copied store has the same id."""
 
     def follow(self, after: Position, keeper: str | None) -> Position:
-        """Go on after all that the log has; return where, later than that where rows before it are not kept any more.
+        """Continue after the last position of the log; return a later one if the rows before it are no longer stored.
 
-        Called between `check` and `begin`. Rows that follow may be kept by `keeper`: raises where that is another one.
-        None where nothing was accepted since, or what was is given up.
+        Called between `check` and `begin`. `keeper` is the id of the store that may have the next rows; raises if it is
+        another store. None if no row was accepted since, or their loss was accepted.
         """
 
     def shut(self) -> None:
-        """Accept nothing more; what was accepted is still received."""
+        """Stop accepting rows; accepted rows are still received."""
 
 
 Reveal = Callable[[str], str]
-"""Full name of a secret to its value."""
+"""Return the value of a secret by its full name."""
 
 
 class OpenStream(Protocol):
     def __call__(self, source: CapturedSource, secret: Reveal) -> Stream:
-        """Return a stream that has not begun, and may connect; raises SinkqlError."""
+        """Return a stream that has not begun; it may connect. Raises SinkqlError."""
 
 
 class DropSlot(Protocol):
     def __call__(self, source: CapturedSource, secret: Reveal) -> None:
-        """Take away what a dropped source has on its server; nothing where there is nothing. Raises SinkqlError."""
+        """Remove what a dropped source left on its server, if anything; raises SinkqlError."""

@@ -1,9 +1,8 @@
-"""A call that waits for a server → its end, where the server has lost the connection and never says so.
+"""End a wait for a server that has lost the connection without closing it.
 
-A machine between that keeps a connection open answers TCP's own questions for the server. So where nothing has come for
-a while, the server is asked over a new connection whether it still works on what this one wants.
-
-A connection of psycopg → one that is broken off where its server has lost it without a word.
+A proxy or firewall between may answer TCP keepalives for the server. So after some silence, SinkQL asks the server over
+a new connection whether it still works on the request, and otherwise shuts the old connection down.
+`GuardedConnection` is a psycopg connection that does so.
 """
 
 from __future__ import annotations
@@ -22,18 +21,18 @@ from typing import Any
 import psycopg
 
 SILENCE_S = 20.0
-"""After how long without a byte the server is asked, and as long after that again."""
+"""The time without a byte after which the server is asked, and between two questions."""
 _LOOK_S = 1.0
 _LAST_DATA_RECEIVED = slice(52, 56)
-"""Where Linux's `struct tcp_info` has the milliseconds since the last data."""
+"""The bytes of Linux's `struct tcp_info` with the milliseconds since the last data."""
 
 
 @dataclass(eq=False, slots=True)
 class ResponseWatch:
-    """Shut a connection down in whose block nothing comes for long, unless the server is `alive`.
+    """A context manager that shuts a connection down if nothing is received for long and the server is not `alive`.
 
-    `fileno` gives the socket. `alive` returns whether the server works on what was asked; it may raise. Blocks of one
-    object do not overlap, but for one within another.
+    `fileno` returns the socket. `alive` returns whether the server works on the request; it may raise. Contexts of one
+    object may be nested but not overlap.
     """
 
     fileno: Callable[[], int]
@@ -57,30 +56,30 @@ class ResponseWatch:
             _WATCH.discard(self)
 
     def is_due(self) -> bool:
-        """Return whether the server is to be asked now, as `probe` does."""
+        """Return whether it is time for a `probe`."""
         if self._asking or time.monotonic() - self._asked_at < SILENCE_S:
             return False
         self._due_at = time.monotonic()
         with suppress(OSError, ValueError):
-            if _unheard(self.fileno()) < SILENCE_S:
+            if _silence(self.fileno()) < SILENCE_S:
                 return False
         self._asking = True
         return True
 
     def probe(self) -> None:
-        """Ask the server, and shut the connection down where it does not work on what was asked.
+        """Ask the server, and shut the connection down if it does not work on the request.
 
-        Not where the answer has come since that was due: the server may have given it just before it was asked.
+        Not if the response has been received since the probe was due: the server may have sent it just before.
         """
         block = self._asked_at
         try:
             alive = self.alive()
-        except Exception:  # whatever it is, the server has not said yes
+        except Exception:  # any failure: the server did not confirm the request
             alive = False
         if not alive:
             time.sleep(_LOOK_S)
             with suppress(OSError, ValueError):
-                alive = _unheard(self.fileno()) < time.monotonic() - self._due_at + SILENCE_S / 2
+                alive = _silence(self.fileno()) < time.monotonic() - self._due_at + SILENCE_S / 2
         if not alive and block == self._asked_at:
             _WATCH.shut(self)
         if block == self._asked_at:
@@ -88,46 +87,46 @@ class ResponseWatch:
         self._asking = False
 
 
-def _unheard(fileno: int) -> float:
-    """Return the seconds since something came on a socket; for ever where the system does not say."""
+def _silence(fileno: int) -> float:
+    """Return the seconds since a socket received data; infinity if the system does not know."""
     if not hasattr(socket, "TCP_INFO"):
         return float("inf")
-    with socket.socket(fileno=os.dup(fileno)) as found:
-        if found.family == socket.AF_UNIX:
+    with socket.socket(fileno=os.dup(fileno)) as connection:
+        if connection.family == socket.AF_UNIX:
             return float("inf")
-        told = found.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
-    return int.from_bytes(told[_LAST_DATA_RECEIVED], sys.byteorder) / 1000
+        info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
+    return int.from_bytes(info[_LAST_DATA_RECEIVED], sys.byteorder) / 1000
 
 
 class _Watch:
-    """The blocks that wait now, and one thread that looks after them while there are some."""
+    """The watches that wait now, and the thread that checks them while there are any."""
 
     def __init__(self) -> None:
         self.renew()
 
     def renew(self) -> None:
-        """Begin with nothing, as in a fork, which has none of the threads."""
+        """Reset to no watch and no thread, for example in a forked process, which has no threads."""
         self._lock = threading.Lock()
         self._waiting: set[ResponseWatch] = set()
         self._runs = False
 
-    def add(self, silence: ResponseWatch) -> None:
+    def add(self, watch: ResponseWatch) -> None:
         with self._lock:
-            self._waiting.add(silence)
+            self._waiting.add(watch)
             runs, self._runs = self._runs, True
         if not runs:
             threading.Thread(target=self._run, name="silence", daemon=True).start()
 
-    def discard(self, silence: ResponseWatch) -> None:
+    def discard(self, watch: ResponseWatch) -> None:
         with self._lock:
-            self._waiting.discard(silence)
+            self._waiting.discard(watch)
 
-    def shut(self, silence: ResponseWatch) -> None:
-        """Shut the connection down, unless the block is over; raises nothing."""
+    def shut(self, watch: ResponseWatch) -> None:
+        """Shut the connection down if it still waits; never raises."""
         with self._lock, suppress(OSError, ValueError):
-            if silence in self._waiting:
-                with socket.socket(fileno=os.dup(silence.fileno())) as found:
-                    found.shutdown(socket.SHUT_RDWR)
+            if watch in self._waiting:
+                with socket.socket(fileno=os.dup(watch.fileno())) as connection:
+                    connection.shutdown(socket.SHUT_RDWR)
 
     def _run(self) -> None:
         idle = 0
@@ -139,9 +138,9 @@ class _Watch:
                 if idle > 10:
                     self._runs = False
                     return
-            for each in waiting:
-                if each.is_due():
-                    threading.Thread(target=each.probe, name="silence probe", daemon=True).start()
+            for watch in waiting:
+                if watch.is_due():
+                    threading.Thread(target=watch.probe, name="silence probe", daemon=True).start()
 
 
 _WATCH = _Watch()
@@ -152,27 +151,26 @@ _WORKS = """
 SELECT coalesce(state = 'active', true) AND coalesce(wait_event_type, '') NOT IN ('Client', 'Activity')
 FROM pg_catalog.pg_stat_activity WHERE pid = %s
 """
-"""A process that waits for its client has done what it got; one that waits for others has nothing to send."""
+"""A process that waits for its client has finished the request."""
 
 
 class GuardedConnection(psycopg.Connection[Any]):
-    """A connection whose waits for the server end where that has lost it; `silence` is set once it is open."""
+    """A connection whose waits end if the server has lost it. Set `silence` after opening it."""
 
     silence: ResponseWatch | None = None
 
-    def wait(self, gen: Any, *args: Any, **options: Any) -> Any:  # psycopg's types are its own
+    def wait(self, gen: Any, *args: Any, **options: Any) -> Any:  # psycopg's types are private
         with self.silence or nullcontext():
             return super().wait(gen, *args, **options)
 
 
 def backend_pid(connection: psycopg.Connection[Any]) -> int | None:
-    """Return the number of the connection's process on the server; None where a pooler is between."""
-    row = connection.execute("SELECT pg_catalog.pg_backend_pid()").fetchone()
-    assert row is not None
-    return row[0] if row[0] == connection.info.backend_pid else None
+    """Return the id of the connection's process on the server; None behind a connection pooler."""
+    ((pid,),) = connection.execute("SELECT pg_catalog.pg_backend_pid()").fetchall()
+    return int(pid) if pid == connection.info.backend_pid else None
 
 
 def is_backend_active(connection: psycopg.Connection[Any], session: int | None) -> bool:
-    """Ask the server over another connection whether it works on what a session has asked for."""
+    """Return whether the server works on the request of a session; `connection` is another connection."""
     row = connection.execute(_WORKS, [session]).fetchone()
     return session is None or (row is not None and bool(row[0]))

@@ -1,4 +1,4 @@
-"""What `doctor` says of a machine and of servers: checks; and what a connector is told to examine of a server."""
+"""Describe the checks of `sinkql doctor`, and what a connector needs to know to check a server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ State = Literal["ok", "warning", "wrong"]
 
 @dataclass(frozen=True, slots=True)
 class HealthCheck:
-    """A check: what was looked at, what was found, and how to fix it."""
+    """A check: its name, the state and the facts that were found, and how to fix a problem."""
 
     name: str
     state: State
@@ -23,10 +23,10 @@ class HealthCheck:
 
 @dataclass(frozen=True, slots=True)
 class SourceUnderCheck:
-    """A source that reads through a connection: its name, its statement, and its facts, if it has been created.
+    """A source that reads through a connection: its name, its statement, and its facts, if it was created.
 
-    `tables` are the upstream names of the tables that CREATE TABLE … FROM SOURCE reads of it, as they are written.
-    `positions` are how far the sinks of the source were at their last commits, by their names.
+    `tables` are the upstream names in CREATE TABLE … FROM SOURCE, as written. `positions` has the offsets of the
+    source in the last commit of each sink, by the sink's name.
     """
 
     name: str
@@ -35,9 +35,9 @@ class SourceUnderCheck:
     tables: tuple[tuple[str, ...], ...] = ()
     positions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
-    def text(self, option: str) -> str | None:
-        """Return the text of an option; None where it has none."""
-        value = next((each.value for each in self.statement.options if each.name == option), None)
+    def text(self, name: str) -> str | None:
+        """Return the text of an option; None if it is absent or no text."""
+        value = next((option.value for option in self.statement.options if option.name == name), None)
         match value:
             case ast.Text():
                 return value.value
@@ -48,26 +48,26 @@ class SourceUnderCheck:
 
     @property
     def references(self) -> tuple[tuple[str, ...], ...]:
-        """Return the upstream tables that are read by their names, as these are written."""
-        wanted = self.statement.subsources
-        listed = wanted.references if wanted is not None else ()
-        return (*(tuple(part.value for part in each.upstream.parts) for each in listed), *self.tables)
+        """Return the names of the upstream tables that the source lists, as written."""
+        subsources = self.statement.subsources
+        listed = subsources.references if subsources is not None else ()
+        return (*(tuple(part.value for part in reference.upstream.parts) for reference in listed), *self.tables)
 
     def reads(self, *name: str) -> bool:
-        """Tell whether a table of an upstream schema and name is read."""
-        wanted = self.statement.subsources
-        if wanted is not None and not wanted.references:
-            schemas = [each.value for each in wanted.schemas]
+        """Return whether the source reads the table with an upstream schema and name."""
+        subsources = self.statement.subsources
+        if subsources is not None and not subsources.references:
+            schemas = [schema.value for schema in subsources.schemas]
             if not schemas or name[0] in schemas:
                 return True
-        return any(name[-len(each) :] == each for each in self.references)
+        return any(name[-len(reference) :] == reference for reference in self.references)
 
 
 @dataclass(frozen=True, slots=True)
 class CheckContext:
-    """What reads through a connection, and the ids of all sources of the catalog, None where there is no catalog.
+    """The sources that read through a connection (`readings`) and the `sinks` that write through it.
 
-    `sinks` are those that write through it.
+    `source_ids` are the ids of all sources of the catalog; None without a catalog.
     """
 
     readings: tuple[SourceUnderCheck, ...] = ()

@@ -1,4 +1,4 @@
-"""A certificate and its key, as texts → what a connection shows of itself. Python's ssl reads keys from files alone."""
+"""Load a client certificate and its key, as texts, into an SSL context. Python's ssl reads keys only from files."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from sinkql.storage import files
 
 
 def load_certificate(context: ssl.SSLContext, certificate: str, key: str) -> None:
-    """Have connections of a context show a certificate; raises ssl.SSLError, also for a key that has a password.
+    """Load a certificate into a context; raises ssl.SSLError, also for a key with a password.
 
-    The file is its owner's alone, and goes before this returns.
+    Only the owner can read the temporary file, which is deleted before this returns.
     """
     with tempfile.TemporaryDirectory(prefix="sinkql-") as folder:
         pair = Path(folder, "pair.pem")
         files.write_atomic(pair, f"{key.rstrip()}\n{certificate}\n".encode(), private=True, sync=False)
-        context.load_cert_chain(pair, password="")  # nobody is asked for one
+        context.load_cert_chain(pair, password="")  # never ask for one on the terminal

@@ -1,4 +1,4 @@
-"""A connector's dataclass of options → what is known of each: its label, what it takes, whether it is a secret."""
+"""Describe the options of a connector's dataclass: label, type, default, help, and whether each is a secret."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Takes = Literal[
 
 @dataclass(frozen=True, slots=True)
 class OptionHelp:
-    """What a person is told of one option; `choices` are texts.
+    """The description of one option, for the user.
 
-    A `paired` one is a secret only together with another option; `help` says what it is for. A `local_path` may be a
-    file or folder of this machine.
+    A `paired` option is a secret only together with another one. A `local_path` may be a file or folder of this
+    machine.
     """
 
     label: str
@@ -39,30 +39,30 @@ class OptionHelp:
 
 @cache
 def option_words(*into: type | None) -> OptionWords:
-    """Return the words of the options of dataclasses: their labels, and by their types the secrets and references."""
-    options = [each for dataclass_ in into if dataclass_ is not None for each in option_help(dataclass_)]
+    """Return the labels of the options of dataclasses, and which of them are secrets or references."""
+    options = [option for dataclass_ in into if dataclass_ is not None for option in option_help(dataclass_)]
     return OptionWords(
-        labels=frozenset(each.label for each in options),
-        secrets=frozenset(each.label for each in options if each.takes in ("secret", "text or secret")),
-        references=frozenset(each.label for each in options if each.takes == "name"),
-        paired=frozenset(each.label for each in options if each.paired),
-        choices=frozenset((each.label, choice) for each in options for choice in each.choices),
+        labels=frozenset(option.label for option in options),
+        secrets=frozenset(option.label for option in options if option.takes in ("secret", "text or secret")),
+        references=frozenset(option.label for option in options if option.takes == "name"),
+        paired=frozenset(option.label for option in options if option.paired),
+        choices=frozenset((option.label, choice) for option in options for choice in option.choices),
     )
 
 
 @cache
 def option_help(into: type) -> tuple[OptionHelp, ...]:
-    """Return the options of a dataclass that `sinkql.connector_api.options.bind` fills, in their order."""
+    """Return the options of a dataclass that `sinkql.connector_api.options.bind` fills, in order."""
     hints = typing.get_type_hints(into)
-    return tuple(_one(field, hints[field.name]) for field in dataclasses.fields(into))
+    return tuple(_option_help(field, hints[field.name]) for field in dataclasses.fields(into))
 
 
 def offered(into: type | None) -> tuple[OptionHelp, ...]:
-    """Return the options of a dataclass; none without one."""
+    """Return the options of a dataclass; empty for None."""
     return option_help(into) if into is not None else ()
 
 
-def _one(field: dataclasses.Field[Any], hint: Any) -> OptionHelp:
+def _option_help(field: dataclasses.Field[Any], hint: Any) -> OptionHelp:
     required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
     plain = _plain(hint)
     choices = field.metadata.get("choices") or (get_args(plain) if get_origin(plain) is Literal else ())
@@ -80,7 +80,7 @@ def _one(field: dataclasses.Field[Any], hint: Any) -> OptionHelp:
 
 def _plain(hint: Any) -> Any:
     if get_origin(hint) in (typing.Union, types.UnionType):
-        return next(each for each in get_args(hint) if each is not type(None))
+        return next(type_ for type_ in get_args(hint) if type_ is not type(None))
     return hint
 
 
@@ -89,7 +89,7 @@ def _takes(hint: Any) -> Takes:
         return "numbers" if get_args(hint)[0] is int else "list"
     if get_origin(hint) is dict:
         return "map"
-    known: dict[Any, Takes] = {
+    takes_by_type: dict[Any, Takes] = {
         bool: "boolean",
         int: "number",
         float: "number",
@@ -100,4 +100,4 @@ def _takes(hint: Any) -> Takes:
         ast.Name: "name",
         ast.Expression: "expression",
     }
-    return known.get(hint, "text")
+    return takes_by_type.get(hint, "text")

@@ -1,6 +1,6 @@
-"""Options of a statement → a dataclass of the connector, each with its own error under the option.
+"""Bind the options of a statement to a connector's dataclass, with errors that point at the option.
 
-Text with secrets ↔ the JSON-able form that plans carry; its value only where a job runs.
+Also convert text with secrets to the JSON of plans. Only a running job reveals the values of secrets.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ResolveSecret = Callable[[ast.Name], logical.SecretName]
 
 
 class SecretOnly(logical.SecretText):
-    """Text that must be given as SECRET name, never as a literal."""
+    """Text that must be written as SECRET name, not as a literal."""
 
     __slots__ = ()
 
@@ -32,16 +32,16 @@ class SecretOnly(logical.SecretText):
 class SecretPart(logical.SecretText):
     """Text that is a secret only together with another option: a user's name, the id of a key.
 
-    It is shown to nobody, as any `SecretText`; but a script may have it written down.
+    It is never shown, like any `SecretText`, but a script may contain it as a literal.
     """
 
     __slots__ = ()
 
 
 class Tuning:
-    """Extended by options that say how a source is read, and never which rows it has.
+    """The base of options that affect how a source is read, but not which rows it has.
 
-    ALTER SOURCE changes any but those whose labels are `fixed`.
+    ALTER SOURCE can change all of them except the labels in `fixed`.
     """
 
     __slots__ = ()
@@ -58,23 +58,22 @@ def option_field(
     choices: tuple[str, ...] = (),
     local_path: bool = False,
 ) -> Any:
-    """Return a field of a dataclass of options: `help` is what the page of options says, a phrase without a full stop.
+    """Return a field of a dataclass of options; `help` is a phrase without a full stop for the page of options.
 
-    `choices` are the texts that are offered; others the connector takes or refuses itself. `local_path` tells that it
-    may be a file or folder here, which Tab completes. The result is `Any`, as that of `dataclasses.field` is for a type
-    checker.
+    `choices` are texts that completion offers; the connector may accept others. With `local_path`, Tab completes files
+    and folders of this machine. For a type checker the result is `Any`, like that of `dataclasses.field`.
     """
     metadata = {"help": help, "choices": choices, "local_path": local_path}
     return dataclasses.field(default=default, metadata=metadata)
 
 
 def label(field: dataclasses.Field[Any]) -> str:
-    """Return a field's name as SQL spells it: `access_key_id` is ACCESS KEY ID."""
+    """Return the SQL name of a field: `access_key_id` is ACCESS KEY ID."""
     return str(field.metadata.get("label") or field.name.replace("_", " ").upper())
 
 
 def option_labels(into: type) -> tuple[str, ...]:
-    """Return the names of a dataclass's options as SQL spells them."""
+    """Return the SQL names of a dataclass's options."""
     return tuple(label(field) for field in dataclasses.fields(into))
 
 
@@ -92,12 +91,14 @@ def bind(
     secret: ResolveSecret | None = None,
     ignore: Iterable[str] = (),
 ) -> T:
-    """Return `into` filled from `options`.
+    """Return an instance of the dataclass `into` with the values of `options`.
 
-    Fields are typed str, bool, int, float, timedelta, SecretText, SecretOnly, SecretPart, Literal[…], tuple[str, …],
-    dict[str, str] or ast.Name (of a connection), or one of these with None; a field without a default is required.
-    `owner` names what has the options, as in `iceberg catalog connections`; `span` is where a missing one is reported.
-    Raises SQ2101 (unknown), SQ2102 (twice), SQ2103 (wrong type), SQ2104 (missing), SQ2106 (a secret in a URL).
+    Types of fields: str, bool, int, float, timedelta, SecretText, SecretOnly, SecretPart, Literal[…], tuple[str, …],
+    dict[str, str] and ast.Name (of a connection), each also with None. A field without a default is required.
+
+    `owner` is the plural that messages use, for example `iceberg catalog connections`. `span` is where a missing option
+    is reported. Raises SQ2101 (unknown), SQ2102 (twice), SQ2103 (wrong type), SQ2104 (missing) and SQ2106 (secret in a
+    URL).
     """
     fields = {label(field): field for field in dataclasses.fields(into)}  # type: ignore[arg-type]  # T is a dataclass
     hints = _hints(into)  # type: ignore[arg-type]  # a class can be hashed
@@ -111,7 +112,7 @@ def bind(
             raise unknown(option, tuple(fields), owner=owner)
         if field.name in values:
             raise SinkqlError(
-                "SQ2102", f"option {option.name} is given twice", option.name_span, hint="Keep one of them."
+                "SQ2102", f"option {option.name} occurs twice", option.name_span, hint="Keep one of them."
             )
         if _plain(hints[field.name]) not in _SECRETS:
             _check_urls(option, fields, hints)
@@ -124,16 +125,16 @@ def bind(
 
 
 def _check_urls(option: ast.Option, fields: Mapping[str, dataclasses.Field[Any]], hints: Mapping[str, Any]) -> None:
-    """Refuse a URL with a secret in it (SQ2106): the text of other options than secrets is stored and shown."""
+    """Raise SQ2106 for a URL with a secret: only the text of secret options is redacted."""
     for text in _texts_of(option.value):
         if any(secrets(text.value, whole=True)):
-            takes = [name for name, field in fields.items() if _plain(hints[field.name]) in _SECRETS]
-            best = next((name for name in ("CREDENTIAL", "PASSWORD") if name in takes), None)
+            secret_options = [name for name, field in fields.items() if _plain(hints[field.name]) in _SECRETS]
+            best = next((name for name in ("CREDENTIAL", "PASSWORD") if name in secret_options), None)
             raise SinkqlError(
                 "SQ2106",
                 f"the text of option {option.name} is a URL with a secret in it",
                 text.span,
-                hint=f"Leave it out, and add {best} = SECRET name." if best else "Leave it out of the URL.",
+                hint=f"Remove it from the URL and add {best} = SECRET name." if best else "Remove it from the URL.",
             )
 
 
@@ -150,7 +151,7 @@ def _texts_of(value: ast.Value | None) -> Iterable[ast.Text]:
 
 
 def unknown(option: ast.Option, names: Sequence[str], *, owner: str) -> SinkqlError:
-    """Return the error for an option that `owner` does not have."""
+    """Return the error for an unknown option of `owner`."""
     near = nearest(option.name, names)
     hint = f"Did you mean {near}?" if near else f"The options are {', '.join(sorted(names))}."
     return SinkqlError(
@@ -173,28 +174,30 @@ def _example(hint: Any) -> str:
 
 
 def missing(name: str, *, owner: str, span: Span, example: str) -> SinkqlError:
-    """Return the error for an option that `owner` cannot do without."""
+    """Return the error for a required option that is missing."""
     return SinkqlError("SQ2104", f"{owner} require the option {name}", span, hint=f"Add {name} = {example}.")
 
 
 def option_span(options: Sequence[ast.Option], name: str, fallback: Span) -> Span:
-    """Return where an option stands, `fallback` where it does not."""
+    """Return the span of an option; `fallback` if it is absent."""
     return next((option.span for option in options if option.name == name), fallback)
 
 
 def _plain(hint: Any) -> Any:
     """Return the type without `| None`."""
     if get_origin(hint) in (typing.Union, types.UnionType):
-        return next(each for each in get_args(hint) if each is not type(None))
+        return next(type_ for type_ in get_args(hint) if type_ is not type(None))
     return hint
 
 
-def _wrong(option: ast.Option, wanted: str, example: str) -> SinkqlError:
+def _wrong_type_error(option: ast.Option, expected: str, example: str) -> SinkqlError:
     span = option.value.span if option.value is not None else option.name_span
-    return SinkqlError("SQ2103", f"option {option.name} takes {wanted}", span, hint=f"Write {option.name} = {example}.")
+    return SinkqlError(
+        "SQ2103", f"option {option.name} takes {expected}", span, hint=f"Write {option.name} = {example}."
+    )
 
 
-_WANTED = {
+_DESCRIPTIONS = {
     bool: "true or false",
     int: "a whole number",
     float: "a number",
@@ -228,14 +231,16 @@ def _convert(option: ast.Option, hint: Any, secret: ResolveSecret | None, *, usu
         case (_, ast.Number()) if kind is float:
             return _real(option, value)
         case (_, ast.Text() | ast.Interval()) if kind is timedelta:
-            return _duration(option)
+            return _duration(option, value)
         case (_, ast.Text() | ast.Word()) if kind is str:
             return _text(value)
-    raise _wrong(option, _WANTED[kind], _number(option, usual) if kind is int else _example(kind))
+    raise _wrong_type_error(
+        option, _DESCRIPTIONS[kind], _number_example(option, usual) if kind is int else _example(kind)
+    )
 
 
-def _number(option: ast.Option, usual: Any) -> str:
-    """Return the number that is written in quotes, else the one that the option has where it is left out."""
+def _number_example(option: ast.Option, usual: Any) -> str:
+    """Return the number that was written in quotes, otherwise the option's default."""
     if isinstance(option.value, ast.Text) and option.value.value.isdecimal() and option.value.value.isascii():
         return option.value.value
     return str(usual) if isinstance(usual, int) else _example(int)
@@ -244,18 +249,18 @@ def _number(option: ast.Option, usual: Any) -> str:
 def _whole(option: ast.Option, value: ast.Number) -> int:
     digits = value.text.lstrip("0") or "0"
     if len(digits) > _MOST_DIGITS or int(digits) > _MOST:
-        raise _out_of_range(option, value, f"from 0 to {_MOST}")
+        raise _out_of_range_error(option, value, f"from 0 to {_MOST}")
     return int(digits)
 
 
 def _real(option: ast.Option, value: ast.Number) -> float:
-    found = float(value.text)
-    if not math.isfinite(found):
-        raise _out_of_range(option, value, "that a double precision holds")
-    return found
+    number = float(value.text)
+    if not math.isfinite(number):
+        raise _out_of_range_error(option, value, "that a double precision can represent")
+    return number
 
 
-def _out_of_range(option: ast.Option, value: ast.Number, bounds: str) -> SinkqlError:
+def _out_of_range_error(option: ast.Option, value: ast.Number, bounds: str) -> SinkqlError:
     message = f"the value of option {option.name} is out of range"
     return SinkqlError("SQ2103", message, value.span, hint=f"Write a number {bounds}.")
 
@@ -266,12 +271,12 @@ def _text(value: ast.Text | ast.Word) -> str:
 
 def _choice(option: ast.Option, choices: tuple[str, ...]) -> str:
     if isinstance(option.value, ast.Text | ast.Word):
-        found = {choice.casefold(): choice for choice in choices}.get(_text(option.value).casefold())
-        if found is not None:
-            return found
+        choice = {choice.casefold(): choice for choice in choices}.get(_text(option.value).casefold())
+        if choice is not None:
+            return choice
     written = _text(option.value) if isinstance(option.value, ast.Text | ast.Word) else ""
     near = nearest(written.upper(), choices) or choices[0]
-    raise _wrong(option, one_of([f"'{choice}'" for choice in choices]), f"'{near}'")
+    raise _wrong_type_error(option, one_of([f"'{choice}'" for choice in choices]), f"'{near}'")
 
 
 def _texts(option: ast.Option) -> tuple[str, ...]:
@@ -279,34 +284,34 @@ def _texts(option: ast.Option) -> tuple[str, ...]:
         items = option.value.items
         if all(isinstance(item, ast.Text | ast.Word) for item in items):
             return tuple(_text(item) for item in items if isinstance(item, ast.Text | ast.Word))
-    raise _wrong(option, "a list of strings", "('a', 'b')")
+    raise _wrong_type_error(option, "a list of strings", "('a', 'b')")
 
 
 def _map(option: ast.Option) -> dict[str, str]:
-    wrong = _wrong(option, "a map of strings", "MAP['key' => 'value']")
+    error = _wrong_type_error(option, "a map of strings", "MAP['key' => 'value']")
     if not isinstance(option.value, ast.Map):
-        raise wrong
-    found = {}
+        raise error
+    entries = {}
     for entry in option.value.entries:
         match entry.value:
             case ast.Text() | ast.Word():
-                found[entry.key] = _text(entry.value)
+                entries[entry.key] = _text(entry.value)
             case ast.Number():
-                found[entry.key] = entry.value.text
+                entries[entry.key] = entry.value.text
             case ast.Boolean():
-                found[entry.key] = str(entry.value.value).lower()
+                entries[entry.key] = str(entry.value.value).lower()
             case _:
-                raise wrong
-    return found
+                raise error
+    return entries
 
 
 def _secret_text(option: ast.Option, kind: Any, secret: ResolveSecret | None) -> logical.SecretText:
-    assert secret is not None, "a statement whose options take secrets passes `secret`"
+    assert secret is not None, "a caller whose options include secrets passes `secret`"
     match option.value:
         case ast.SecretRef() as reference:
             return logical.SecretText((secret(reference.name),))
         case _ if kind is SecretOnly:
-            raise _wrong(option, "a secret, never its text", "SECRET name")
+            raise _wrong_type_error(option, "a secret, not its text", "SECRET name")
         case ast.Text() | ast.Word() as text:
             return logical.SecretText((_text(text),))
         case ast.Concat() as concat:
@@ -314,7 +319,7 @@ def _secret_text(option: ast.Option, kind: Any, secret: ResolveSecret | None) ->
                 tuple(part.value if isinstance(part, ast.Text) else secret(part.name) for part in concat.parts)
             )
         case _:
-            raise _wrong(option, "a string or a secret", "SECRET name")
+            raise _wrong_type_error(option, "a string or a secret", "SECRET name")
 
 
 # --- intervals ------------------------------------------------------------------------------------------------------
@@ -334,17 +339,17 @@ _LONG_UNITS = ("mon", "mons", "month", "months", "y", "yr", "year", "years")
 
 
 def duration(text: str) -> timedelta:
-    """Return the duration that an interval's text means; raises ValueError with the reason."""
+    """Parse the text of an interval; raises ValueError with the reason."""
     try:
-        found = _any_duration(text)
+        parsed = _parse_duration(text)
     except OverflowError:
-        found = timedelta.max
-    if found > _LONGEST:
+        parsed = timedelta.max
+    if parsed > _LONGEST:
         raise ValueError(f"it is longer than {_LONGEST.days:,} days")
-    return found
+    return parsed
 
 
-def _any_duration(text: str) -> timedelta:
+def _parse_duration(text: str) -> timedelta:
     rest = text.strip().lower()
     clock = re.fullmatch(r"(?:(\d+)\s*days?\s+)?(\d+):(\d\d)(?::(\d\d(?:\.\d+)?))?", rest)
     if clock:
@@ -365,9 +370,7 @@ def _any_duration(text: str) -> timedelta:
     return timedelta(seconds=total)
 
 
-def _duration(option: ast.Option) -> timedelta:
-    value = option.value
-    assert isinstance(value, ast.Text | ast.Interval)
+def _duration(option: ast.Option, value: ast.Text | ast.Interval) -> timedelta:
     text = value.value if isinstance(value, ast.Text) else value.text
     try:
         return duration(text)
@@ -381,12 +384,12 @@ def _duration(option: ast.Option) -> timedelta:
 
 
 def secret_data(text: logical.SecretText) -> dict[str, Any]:
-    """Return `{"secret_text": [part, {"secret": name}, …]}`."""
+    """Return the JSON of a text: `{"secret_text": [part, {"secret": name}, …]}`."""
     parts = [part if isinstance(part, str) else {"secret": part.name} for part in text.parts]
     return {"secret_text": parts}
 
 
 def reveal(data: Mapping[str, Any], secret: Callable[[str], str]) -> str:
-    """Return the text that `secret_data` stands for; `secret` gives a secret item's value by its full name."""
+    """Return the text of `secret_data`; `secret` returns the value of a secret by its full name."""
     parts: list[str | Mapping[str, str]] = data["secret_text"]
     return "".join(part if isinstance(part, str) else secret(part["secret"]) for part in parts)

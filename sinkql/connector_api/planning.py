@@ -1,4 +1,4 @@
-"""What planning and purifying ask of a connector: connections, sources and sinks of one kind each."""
+"""Define a connector and its kinds of connections, sources, sinks and formats: what planning and purification call."""
 
 from __future__ import annotations
 
@@ -33,36 +33,36 @@ if TYPE_CHECKING:
 
 
 class PlanningContext(Protocol):
-    """Help a connector plan: find items, and leave notices."""
+    """The planner, as a connector's `plan` sees it: finds items and adds notices."""
 
     @property
     def catalog(self) -> logical.CatalogReader:
-        """Return the catalog, read only."""
+        """Return the catalog, read-only."""
 
     def connection(self, name: ast.Name, kind: str) -> logical.Connection:
-        """Return the connection of that name; raises SinkqlError at the name if there is none of that kind."""
+        """Return a connection of a kind by name; raises SinkqlError at the name if it does not exist."""
 
     def cluster(self, name: ast.Ident) -> logical.Cluster:
-        """Return the cluster of that name; raises SinkqlError at the name if there is none."""
+        """Return a cluster by name; raises SinkqlError at the name if it does not exist."""
 
     def secret(self, name: ast.Name) -> logical.SecretName:
-        """Return the secret of that name; raises SinkqlError at the name if there is none."""
+        """Return a secret by name; raises SinkqlError at the name if it does not exist."""
 
-    def format(self, given: ast.Format) -> FormatKind:
-        """Return the kind of a format; raises SinkqlError at the format if nobody offers it."""
+    def format(self, format_: ast.Format) -> FormatKind:
+        """Return the kind of a format; raises SinkqlError at the format if no connector offers it."""
 
-    def message_format(self, given: ast.Format) -> MessageFormat:
-        """Return the kind of a format of messages; raises SinkqlError at the format if nobody offers it."""
+    def message_format(self, format_: ast.Format) -> MessageFormat:
+        """Return the kind of a message format; raises SinkqlError at the format if no connector offers it."""
 
     def notice(self, notice: Notice) -> None:
-        """Tell the user something that is not an error."""
+        """Add a notice for the user."""
 
 
 class OutsideAccess(Protocol):
-    """What purification may reach the outside with: values of secrets, planned connections, object stores, paths."""
+    """What purification may use outside the catalog: values of secrets, planned connections, object stores, paths."""
 
     def secret(self, full_name: str) -> str:
-        """Return a secret's value."""
+        """Return the value of a secret."""
 
     def connection(self, full_name: str) -> logical.Connection:
         """Return a planned connection."""
@@ -71,14 +71,14 @@ class OutsideAccess(Protocol):
         """Return the object store that a connection opens (`Registry.store`)."""
 
     def path(self, option: str) -> Path:
-        """Return where the path is that an option has: a relative one begins in the catalog's project."""
+        """Return the path that an option names; a relative one begins in the catalog's project."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourcePlan:
-    """What a source reads: JSON-able options for its reader, and the shape of its rows.
+    """A planned source: options for its reader, as JSON, and the shape of its rows.
 
-    A source of several `tables` has no rows of its own; each table has options and a shape.
+    A source with `tables` has no rows; each table has options and a shape.
     """
 
     options: Mapping[str, Any]
@@ -88,9 +88,10 @@ class SourcePlan:
 
 @dataclass(frozen=True, slots=True)
 class SinkPlan:
-    """What a sink is to write: the connector's own options, JSON-able, and the table's columns, the changelog's too.
+    """A planned sink: options for its writer, as JSON, and the columns of the table, including columns of a changelog.
 
-    `common` are the options that every sink has: the connector's dataclass of WITH (…), which extends them, will do.
+    `common` has the options that all sinks have. The connector's dataclass of WITH (…) extends `SinkOptions`, so it
+    can be passed.
     """
 
     options: Mapping[str, Any]
@@ -100,7 +101,7 @@ class SinkPlan:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Keys of a connection's own: facts that everybody may know, and what is kept as a secret's value."""
+    """The keys that SinkQL creates for a connection: public `facts`, and `kept`, a text that is stored as a secret."""
 
     facts: Mapping[str, Any]
     kept: str = field(repr=False)
@@ -108,35 +109,36 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionKind:
-    """One type of CREATE CONNECTION: `TO name (options)`.
-
-    `options` is the dataclass that `sinkql.connector_api.options.bind` fills: its fields are the labels and, by their
-    types, say which literals are secrets. `plan` returns the JSON-able options of `logical.Connection`. Of the labels,
-    those in `fixed` decide which system is reached, and cannot change; `owner` is what messages call such connections.
-
-    `validate` reaches out and raises SinkqlError (SQ4…) where the system does not answer; None: never validated.
-    Without `validates_unasked` that is done only for WITH (VALIDATE). `store` makes an object store of the options, for
-    connections that are one. `examine` looks at all that may keep its sources from running, now or later, and raises
-    where the system does not answer; without it `validate` is the one check of `doctor`. `keys` makes the keys that a
-    new connection has of its own, or others in the place of those that it kept; they are kept as a secret's value is,
-    under the connection's own name. `pin` takes options and what is kept, and returns what is to be kept from its first
-    use on, with what identifies the server; None where that is there, or the server does not answer. `schemas`: it has
-    those of messages. `about` is a paragraph for the page of options, as it is for sources and sinks.
-    """
+    """One kind of CREATE CONNECTION: `TO name (options)`."""
 
     name: str
     plan: Callable[[ast.CreateConnection, PlanningContext], Mapping[str, Any]]
+    """Return the options of `logical.Connection`, as JSON."""
     options: type
+    """The dataclass that `sinkql.connector_api.options.bind` fills. The types of its fields mark secrets."""
     owner: str = "connections"
+    """What messages call connections of the kind."""
     fixed: tuple[str, ...] = ()
+    """The labels that select the system; ALTER CONNECTION cannot change them."""
     validate: Callable[[logical.Connection, OutsideAccess], None] | None = None
+    """Connect, and raise SinkqlError (SQ4…) if the system does not answer."""
     validates_unasked: bool = True
+    """Whether CREATE CONNECTION validates without WITH (VALIDATE)."""
     examine: Callable[[logical.Connection, CheckContext, OutsideAccess], Iterator[HealthCheck]] | None = None
+    """Yield all checks of `sinkql doctor`, and raise if the system does not answer; without it, `validate` is used."""
     store: OpenStore | None = None
+    """Open the object store that the connection is."""
     keys: Callable[[str | None], Keys] | None = None
+    """Create keys for a new connection, or replace the stored ones. They are stored as a secret under its name."""
     pin: Callable[[Mapping[str, Any], str], str | None] | None = None
+    """Return the stored keys with the identity of the server, at the first use.
+
+    None if they have it already, or if the server does not answer.
+    """
     schemas: bool = False
+    """Whether the connection is a registry of message schemas."""
     about: str = ""
+    """A paragraph for the page of options."""
 
 
 PlanSource = Callable[[ast.CreateSource, logical.Facts, PlanningContext], SourcePlan]
@@ -145,10 +147,10 @@ PlanTable = Callable[[logical.Source, logical.SourceTable, ast.CreateTableFrom],
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What EXPOSE PROGRESS shows of sources of a kind: columns, and rows.
+    """The relation that EXPOSE PROGRESS creates for a source.
 
-    `rows` gets the offsets that each sink has committed of the source, and the position up to which a capture has all
-    changes, None where there is none.
+    `rows` receives the offsets that each sink has committed, and the position up to which a capture has all changes;
+    None without a capture.
     """
 
     columns: tuple[logical.Column, ...]
@@ -159,47 +161,54 @@ class Progress:
 class SourceKind:
     """One kind of CREATE SOURCE: `FROM name (options) … WITH (with_options)`.
 
-    `plan` reads the statement and reaches nothing; `facts` may reach out, and what it returns `plan` gets. `reader`
-    opens what a running job reads with. `sample` looks at what the source begins with before the first planning, also
-    where scripts are compiled, but there without access to what is not on this machine; the `columns` among its facts,
-    names and types as SQL, stand for those that the statement does not declare. `first` tells for a source without an
-    end where its first rows after some offsets end, as many as are wanted. `named` tells by a source's options whether
-    its columns are found by their names, so that it may lose some while sinks go on. `table` plans a table of a source
-    that somebody reads, by the options of its own statement, and raises what is wrong with it; None: it is as the
-    source has it. With `messages` its records are messages: it takes KEY FORMAT, INCLUDE HEADER and VALUE DECODING
-    ERRORS, which are refused for others.
+    If its server must be read by one process for all sinks, the source is captured (`sinkql.connector_api.cdc`): the
+    kind has a `stream`, and the facts of a new source have a `source_id`.
 
-    A server that keeps nothing for its readers is captured (`sinkql.connector_api.cdc`): `stream` opens what its
-    capture reads it with, `forget` takes away what a dropped source left on it; a new source has a `source_id` among
-    its facts. Where sources are captured `together`, by one process, its context gives what opens their streams.
-    `examine` yields what keeps a source without a connection from running; it raises SinkqlError. `progress` is what
-    EXPOSE PROGRESS shows, which is refused without it. `common` tells of what sources offsets mean the same to all who
-    read one (`Reader.comparable_position`), as those of a captured one always do.
+    Large: each field is a feature of the kind, and most kinds need only some of them.
     """
 
     name: str
     plan: PlanSource
+    """Plan a statement with the facts of `facts`, without access to the outside."""
     reader: OpenReader
+    """Open the reader of a running job."""
     options: type | None = None
     with_options: type | None = None
     facts: Callable[[ast.CreateSource, PlanningContext, OutsideAccess], logical.Facts] | None = None
+    """Learn facts from the outside."""
     sample: Callable[[ast.CreateSource, PlanningContext, OutsideAccess | None], logical.Facts] | None = None
+    """Learn facts from the first rows, before the first planning.
+
+    Their `columns`, names and SQL types, are used if the statement declares none. When a script is compiled, only files
+    of this machine are accessible.
+    """
     first: Callable[[Offsets, int], Offsets] | None = None
+    """Return where a number of rows after the offsets ends, for a source without an end."""
     named: Callable[[Mapping[str, Any]], bool] = lambda options: False
+    """Return whether columns are found by name, so that the source may lose a column while sinks continue."""
     table: PlanTable | None = None
+    """Plan a table of a source with the options of CREATE TABLE … FROM SOURCE; None if it has no options."""
     messages: bool = False
+    """Whether records are messages, with KEY FORMAT, INCLUDE HEADER and VALUE DECODING ERRORS."""
     stream: OpenStream | None = None
+    """Open the stream with which a capture reads the server."""
     together: Callable[[], AbstractContextManager[OpenStream]] | None = None
+    """Open what the streams of all sources of the kind share, if one process captures them."""
     forget: DropSlot | None = None
+    """Remove what a dropped source left on its server."""
     examine: Callable[[logical.Source, OutsideAccess], Iterator[HealthCheck]] | None = None
+    """Yield the checks of a source without a connection; raises SinkqlError."""
     progress: Progress | None = None
+    """The relation of EXPOSE PROGRESS; None if the kind does not support it."""
     about: str = ""
+    """A paragraph for the page of options."""
     common: Callable[[SourcePlan], bool] = lambda planned: False
+    """Return whether offsets mean the same to all readers (`Reader.comparable_position`); captured ones always do."""
 
 
 @dataclass(frozen=True, slots=True)
 class FormatPlan:
-    """A planned format: JSON-able options for its decoder, and the columns that it makes; None: the declared ones."""
+    """A planned format: options for its decoder, as JSON, and its columns; None for the declared columns."""
 
     options: Mapping[str, Any]
     columns: tuple[logical.Column, ...] | None = None
@@ -207,9 +216,9 @@ class FormatPlan:
 
 @dataclass(frozen=True, slots=True)
 class FormatKind:
-    """One kind of FORMAT: `FORMAT name (options)`, for every source whose records are bytes.
+    """One kind of FORMAT: `FORMAT name (options)`, for sources whose records are bytes.
 
-    `plan` gets the source and the format, and checks what stands there; it reaches nothing.
+    `plan` checks the statement and the format, without access to the outside.
     """
 
     name: str
@@ -220,10 +229,10 @@ class FormatKind:
 
 @dataclass(frozen=True, slots=True)
 class SourceMessages:
-    """What a format of messages is planned for: the keys or the values of a topic.
+    """The keys or the values of a topic that a source reads, for which a message format is planned.
 
-    `columns` are those that it is to decode, where the statement says which; without any the format says itself.
-    `facts` is what the format's own `facts` returned.
+    `columns` are the columns to decode; empty if the format determines them. `facts` is the result of the format's
+    `facts`.
     """
 
     part: Literal["key", "value"]
@@ -236,10 +245,10 @@ class SourceMessages:
 
 @dataclass(frozen=True, slots=True)
 class SinkMessages:
-    """What a format of messages is planned for that a sink writes: the keys or the values of a topic.
+    """The keys or the values of a topic that a sink writes, for which a message format is planned.
 
-    With ENVELOPE DEBEZIUM the `columns` of values are `before` and `after`, two records. `relation` names all columns
-    of what the sink reads, `comments` has those on them, and under no name that on the relation.
+    With ENVELOPE DEBEZIUM, the `columns` of values are the records `before` and `after`. `relation` has the names of
+    all columns that the sink reads. `comments` has their comments, and under the empty name that of the relation.
     """
 
     part: Literal["key", "value"]
@@ -253,9 +262,9 @@ class SinkMessages:
 
 @dataclass(frozen=True, slots=True)
 class MessageWriting:
-    """How sinks write a format of messages: `plan` returns the encoder's options, JSON-able, and reaches nothing.
+    """How sinks write a message format. `plan` returns the encoder's options, as JSON, without access to the outside.
 
-    `schema` returns by these what the messages of some columns are like, JSON-able; None where they have no schema.
+    `schema` returns the schema of messages with some columns by these options, as JSON; None if they have none.
     """
 
     plan: Callable[[SinkMessages, PlanningContext], Mapping[str, Any]]
@@ -265,21 +274,22 @@ class MessageWriting:
 
 @dataclass(frozen=True, slots=True)
 class MessageFormat:
-    """One kind of FORMAT, KEY FORMAT and VALUE FORMAT of sources whose records are messages, as of Kafka.
-
-    `plan` reaches nothing; its columns are those of the format, None for those that were asked for. With ENVELOPE
-    DEBEZIUM (`SourceMessages.statement` tells) the columns of values are those of the rows that change. `facts` may
-    reach out, as to a registry of schemas; its facts, JSON-able, are stored with the source. With `keyed`, FORMAT alone
-    is that of keys as well, where these are read. `writing` is how sinks write it, None where they cannot.
-    """
+    """One kind of FORMAT, KEY FORMAT and VALUE FORMAT of sources whose records are messages, for example of Kafka."""
 
     name: str
     plan: Callable[[SourceMessages, PlanningContext], FormatPlan]
+    """Plan the format without access to the outside.
+
+    With ENVELOPE DEBEZIUM in the statement, the columns of values are the columns of the changed rows.
+    """
     decoding: MessageDecoding
     facts: Callable[[SourceMessages, PlanningContext, OutsideAccess], logical.Facts] | None = None
+    """Learn facts, for example from a schema registry. They are stored with the source, as JSON."""
     keyed: bool = False
+    """Whether FORMAT alone is also the format of keys, if they are read."""
     options: type | None = None
     writing: MessageWriting | None = None
+    """How sinks write the format; None if they cannot."""
 
 
 class ReadRows(Protocol):
@@ -292,9 +302,9 @@ class ReadRows(Protocol):
         *,
         switch: PlanChange | None = None,
     ) -> pa.Table:
-        """Return up to `limit` rows of what a sink wrote, in the columns' Arrow types; none without a table.
+        """Return up to `limit` rows that a sink wrote, in the columns' Arrow types; no row without a table.
 
-        What was written by a plan that `switch` follows has the columns' names of then.
+        Rows that an earlier plan of `switch` wrote have the column names of that plan.
         """
 
 
@@ -302,7 +312,7 @@ class FindTarget(Protocol):
     def __call__(
         self, statement: ast.CreateSink, sink: logical.Sink, access: OutsideAccess, *, job: physical.Job | None = None
     ) -> logical.Facts:
-        """Return what the target of a sink says; raises where the sink, new or with this job, could not write to it."""
+        """Return facts of the target; raises if the sink, a new one or one with this job, could not write to it."""
 
 
 PlanSink = Callable[[ast.CreateSink, logical.Shape, logical.Facts, PlanningContext], SinkPlan]
@@ -311,16 +321,16 @@ PlanSink = Callable[[ast.CreateSink, logical.Shape, logical.Facts, PlanningConte
 FindEncoded = Callable[
     [physical.Write, Literal["key", "value"]], tuple[str, Mapping[str, Any], tuple[physical.Column, ...]] | None
 ]
-"""Return a format, its planned options, and what it is given as columns."""
+"""Return a format, its planned options and its columns; None if the messages have no such part."""
 
 
 class DropTarget(Protocol):
-    """Drop what a sink that is stopped writes to."""
+    """Drops the target of a stopped sink."""
 
     def __call__(self, write: physical.Write, context: Context, *, dry: bool) -> bool:
-        """Drop it, or with `dry` only raise what dropping it would; return whether it is there.
+        """Drop the target and return whether it existed; with `dry`, only check that it could be dropped.
 
-        Raises a SinkqlError where it is not the sink's own, or rows are in it.
+        Raises a SinkqlError if the sink did not create it, or if it has rows.
         """
 
 
@@ -328,72 +338,79 @@ class DropTarget(Protocol):
 class SinkKind:
     """One kind of CREATE SINK: `INTO name CONNECTION … (options) … WITH (with_options)`.
 
-    `plan` binds the connector's own options and checks what it can hold. It gets the shape of what the sink reads; the
-    statement's key and mode are checked by the planner before. `check` comes after all other rules: it refuses what is
-    right but cannot be done yet. `writer` opens what a running job writes with. `facts` reaches out: the system
-    answers, the target's schema.
-
-    Sinks of the kind take `modes` (in lower case), FORMAT with one of `formats`; PARTITION BY and SORT BY if
-    `partitions`; with `messages` they write messages, and take FORMAT, KEY FORMAT, VALUE FORMAT and HEADERS, which are
-    refused for others. What a `final` sink has written stays: its rows can be neither computed again nor taken out at
-    once.
-
-    `reading` gives lines that tell how to read what the sink wrote, `rows` up to so many of its rows, in Arrow,
-    `count_rows` how many there are; None where there is no such way. `destination` tells what a planned sink writes to,
-    by which a second sink into the same is refused; where that has a branch, `publish` lets all read what is on it.
-    `forget` takes away what the target keeps for a sink that is dropped, but for its rows; `drop` the target itself, if
-    the sink has made it and no row is in it.
-    Of the labels in WITH (…), those in `fixed` matter when a sink is created, and cannot change; of these a sink that
-    is created again may have those in `anew` for the same target. `owner` is what messages call such sinks. `letters`
-    returns what writes, beside a sink, its records that do not decode, which only come, with the columns given.
-    `encoded` tells how a sink that writes messages writes their keys, None without any, or their values.
+    Large: each field is a feature of the kind, and most kinds need only some of them.
     """
 
     name: str
     plan: PlanSink
+    """Bind the connector's options and check that the target can store the rows of this shape.
+
+    The planner has checked the key and the mode before.
+    """
     writer: OpenWriter
+    """Open the writer of a running job."""
     options: type
     with_options: type
     owner: str = "sinks"
+    """What messages call sinks of the kind."""
     fixed: tuple[str, ...] = ()
+    """The labels in WITH (…) that ALTER SINK cannot change."""
     anew: tuple[str, ...] = ()
+    """The fixed labels that may differ if the sink is created again for the same target."""
     modes: tuple[str, ...] = ("append", "upsert")
+    """The supported modes, in lower case."""
     formats: tuple[str, ...] = ()
+    """The supported words of FORMAT."""
     partitions: bool = False
+    """Whether sinks support PARTITION BY and SORT BY."""
     messages: bool = False
+    """Whether sinks write messages, with FORMAT, KEY FORMAT, VALUE FORMAT and HEADERS."""
     final: bool = False
+    """Whether written rows can be neither recomputed nor deleted."""
     facts: FindTarget | None = None
+    """Learn facts from the outside, for example the schema of the target."""
     check: Callable[[ast.CreateSink, logical.Sink, PlanningContext], None] | None = None
+    """Refuse, after all other checks, a valid statement that is not supported yet."""
     reading: Callable[[physical.Write, Context], list[str]] | None = None
+    """Return lines of text on how to read the target."""
     count_rows: Callable[[physical.Write, Context], int | None] | None = None
+    """Return the number of rows in the target."""
     rows: ReadRows | None = None
+    """Return rows of the target."""
     publish: Callable[[physical.Write, Context], Published] | None = None
+    """Publish the branch on which the sink writes, for all readers of the table."""
     forget: Callable[[physical.Write, Context], None] | None = None
+    """Remove what the target stores for a dropped sink, except its rows."""
     drop: DropTarget | None = None
+    """Drop the target if the sink created it and it has no row."""
     destination: Callable[[logical.Sink], logical.Destination] | None = None
+    """Return the target of a planned sink. The planner refuses a second sink into the same target."""
     letters: Callable[[physical.Write, Sequence[physical.Column]], physical.Write] | None = None
+    """Return the append-only write of a sink's dead letters, with these columns."""
     encoded: FindEncoded | None = None
+    """Return how a sink encodes the keys or the values of messages."""
     about: str = ""
+    """A paragraph for the page of options."""
 
 
 class Scan(Protocol):
-    """Rows of files that a query names."""
+    """The files that a query names."""
 
     @property
     def columns(self) -> tuple[physical.Column, ...]:
-        """Return the columns that the files have."""
+        """Return the columns of the files."""
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows, reading on as they are taken; raises SinkqlError."""
+        """Read and yield the rows lazily; raises SinkqlError."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScanKind:
-    """A function of queries that reads files: `FROM name('path')`, and `FROM 'path'` where it ends in a suffix.
+    """A function of queries that reads files: `FROM name('path')`, or `FROM 'path'` if the path ends in a suffix.
 
-    `open` takes the path, which may be a folder or a pattern, the formats that the installed connectors decode, and the
-    store of a connection of the kind `connection`, where one is named.
-    After a suffix one of `compressed` may stand, the endings of compressed files.
+    `open` receives the path of a file or folder, or a pattern; the formats of the installed connectors; and the store
+    of a connection of the kind `connection`, if the query names one. One of `compressed`, the suffixes of compressed
+    files, may follow a suffix.
     """
 
     name: str
@@ -405,9 +422,9 @@ class ScanKind:
 
 @dataclass(frozen=True, slots=True)
 class UnsupportedKind:
-    """A kind that is not supported yet, declared so that its statements are read, kept secret and refused by name.
+    """A kind that is not supported yet. Its statements are parsed, their secrets redacted, and refused by name.
 
-    `options` and `with_options` are dataclasses as those of the kinds that are supported.
+    `options` and `with_options` are dataclasses, as of a supported kind.
     """
 
     role: Role
@@ -418,12 +435,12 @@ class UnsupportedKind:
 
 @dataclass(frozen=True, slots=True)
 class AddressKind:
-    """What a connector does with addresses of its servers.
+    """The drafts that `sinkql init` writes for the address of a server.
 
-    `connection` drafts a connection, and raises SQ4039; `sources` asks the server through it. `options` gives what
-    follows CREATE TABLE … FROM SOURCE … (REFERENCE …) for a table of a source, so that all its columns can be read.
-    `sample` stands in for that of the kind of source `source` where rows are only looked at: it needs nothing to be set
-    up on the server.
+    * `connection` drafts a connection, and raises SQ4039.
+    * `sources` drafts sources from what the server has.
+    * `options` returns what follows CREATE TABLE … FROM SOURCE … (REFERENCE …), so that all columns can be read.
+    * `sample` replaces the `sample` of the source kind `source` for a preview of rows. It needs no setup on the server.
     """
 
     schemes: tuple[str, ...]
@@ -436,11 +453,11 @@ class AddressKind:
 
 @dataclass(frozen=True, slots=True)
 class Connector:
-    """One external system: what it offers, by the words that SQL uses (upper case, single spaces).
+    """One external system and the kinds that it offers, by their keywords (upper case, single spaces).
 
-    A connector's module must import nothing heavy: it is loaded to learn its words. `tasks` names the modules that
-    tasks of jobs import; they are loaded once, before tasks start. `readers` and `writers` are of what jobs read and
-    write that no statement names, by the connector of their Read and Write.
+    Each command loads the module of a connector to learn its keywords, so the module must not import slow libraries.
+    `tasks` names the modules that tasks of jobs import; they are loaded once, before tasks start. `readers` and
+    `writers` are for reads and writes that no statement names, by their connector.
     """
 
     name: str

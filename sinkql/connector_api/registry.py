@@ -1,4 +1,4 @@
-"""Find connectors: every folder of `sinkql.connectors`, and every entry point of the group `sinkql.connectors`."""
+"""Find connectors, the folders of `sinkql.connectors` and the entry points of that group, and collect their kinds."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from sinkql.keywords import Keywords, OptionWords, Role
 from sinkql.object_store.store import ObjectStore, Options, RevealSecret
 
 GROUP = "sinkql.connectors"
-"""The package whose folders are connectors, and the group of entry points that name others."""
+"""The package whose folders are connectors, and the group of entry points of other packages."""
 TABLES = "sinkql.table"
 
 
 @dataclass(frozen=True)
 class Registry:
-    """The kinds that all connectors offer, by the words that SQL uses; `later` are those that none supports yet.
+    """The kinds of all connectors, by their keywords; `later` has the kinds that no connector supports yet.
 
-    `readers` and `writers` open what jobs read and write besides sources and sinks: tables, views. `tasks` are the
-    modules that tasks of jobs import.
+    `readers` and `writers` are for reads and writes other than of sources and sinks, for example of tables and views.
+    `tasks` are the modules that tasks of jobs import.
     """
 
     connections: dict[str, ConnectionKind] = field(default_factory=dict)
@@ -51,10 +51,10 @@ class Registry:
     addresses: dict[str, AddressKind] = field(default_factory=dict)
     tasks: list[str] = field(default_factory=list)
     versions: str = ""
-    """Those of the packages that connectors come from."""
+    """The names and versions of the packages with connectors."""
 
     def reader(self, read: physical.Read, context: Context) -> Reader:
-        """Return the reader of what a job reads."""
+        """Open the reader of a read of a job."""
         source = self.sources.get(read.connector)
         open_reader = source.reader if source is not None else self.readers[read.connector]
         formats = {name: kind.decoding for name, kind in self.formats.items()}
@@ -62,29 +62,29 @@ class Registry:
         return open_reader(read, replace(context, formats=formats, messages=messages))
 
     def writer(self, write: physical.Write, context: Context) -> Writer:
-        """Return the writer of a job."""
+        """Open the writer of a job."""
         encodings = {name: kind.writing.encoding for name, kind in self.messages.items() if kind.writing is not None}
         sink = self.sinks.get(write.connector)
         open_writer = sink.writer if sink is not None else self.writers[write.connector]
         return open_writer(write, replace(context, encodings=encodings))
 
     def store(self, kind: str, options: Options, secret: RevealSecret) -> ObjectStore:
-        """Return the object store of a connection of that kind with these planned options."""
+        """Open the object store of a connection of a kind with planned options."""
         open_store = self.connections[kind].store
         assert open_store is not None, kind
         return open_store(options, secret)
 
     def stores(self) -> tuple[str, ...]:
-        """Return the types of connections that are object stores, in order."""
+        """Return the kinds of connections that are object stores, sorted."""
         return tuple(sorted(name for name, kind in self.connections.items() if kind.store is not None))
 
     def expected(self, role: Role) -> tuple[str, ...]:
-        """Return the kinds of a role that are declared and not supported yet."""
-        return tuple(name for of, name in self.later if of == role)
+        """Return the kinds of a role that are not supported yet."""
+        return tuple(name for kind_role, name in self.later if kind_role == role)
 
     @cached_property
     def vocabulary(self) -> Keywords:
-        """Return the words of all kinds: what the parser, the printer and the masks know of connectors."""
+        """Return the keywords of all kinds, for the parser, the printer and redaction."""
         kinds: dict[Role, dict[str, OptionWords]] = {}
         for role, name, options in self._words():
             kinds.setdefault(role, {})[name] = options
@@ -100,14 +100,14 @@ class Registry:
         for name, sink in self.sinks.items():
             yield "SINK", name, option_words(sink.options, sink.with_options)
         for name in {**self.formats, **self.messages}:
-            kinds = [each for each in (self.formats.get(name), self.messages.get(name)) if each is not None]
-            given = [each.options for each in kinds if each.options is not None]
-            if given or ("FORMAT", name) not in self.later:
-                yield "FORMAT", name, option_words(*given)
+            kinds = [kind for kind in (self.formats.get(name), self.messages.get(name)) if kind is not None]
+            option_types = [kind.options for kind in kinds if kind.options is not None]
+            if option_types or ("FORMAT", name) not in self.later:
+                yield "FORMAT", name, option_words(*option_types)
 
 
 def register(connectors: Iterable[Connector], *, versions: str = "") -> Registry:
-    """Return the registry of these connectors; a later one of the same word wins."""
+    """Return the registry of some connectors; of kinds with the same keyword, the last one wins."""
     registry = Registry(versions=versions)
     for connector in connectors:
         registry.connections.update({kind.name: kind for kind in connector.connections})
@@ -126,18 +126,18 @@ def register(connectors: Iterable[Connector], *, versions: str = "") -> Registry
 
 @cache
 def _entry_points() -> EntryPoints:
-    """Return those of the group, found once a process: it takes a look at each installed package."""
+    """Return the entry points of the group. Cached, because the search reads each installed package."""
     return entry_points(group=GROUP)
 
 
 def discover() -> Registry:
-    """Return all connectors that are installed, each module of which names its own `connector`; and tables."""
+    """Return the registry of all installed connectors (the `connector` of each module), and of tables."""
     package = import_module(GROUP)
-    found = [import_module(f"{GROUP}.{module.name}").connector for module in iter_modules(package.__path__)]
+    connectors = [import_module(f"{GROUP}.{module.name}").connector for module in iter_modules(package.__path__)]
     entries = _entry_points()
-    found.extend(entry.load() for entry in entries)
+    connectors.extend(entry.load() for entry in entries)
     packages = {f"{entry.dist.name} {entry.dist.version}" for entry in entries if entry.dist is not None}
-    registry = register(found, versions=", ".join(sorted(packages)))
+    registry = register(connectors, versions=", ".join(sorted(packages)))
     tables = import_module(TABLES)
     registry.readers[tables.KIND] = tables.open_reader
     return registry

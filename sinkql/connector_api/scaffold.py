@@ -1,4 +1,4 @@
-"""The address of a server → its parts; what a connector drafts for it: a connection, and sources of what is there."""
+"""Parse the address of a server, and describe the statements to draft for it: a connection and sources."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EXAMPLES = "postgres://user@host:5432/database, mysql://user@host:3306 or kafka
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """An address such as `postgres://ann@host:5432/shop?sslmode=require`; a password may stand in it."""
+    """An address such as `postgres://ann@host:5432/shop?sslmode=require`. It may contain a password."""
 
     scheme: str
     hosts: tuple[tuple[str, int | None], ...]
@@ -30,22 +30,22 @@ class Address:
 
 
 def read_address(written: str, schemes: Sequence[str]) -> Address:
-    """Read an address; raises SQ4039 for what is none, or of no scheme that is known."""
-    found = _ADDRESS.fullmatch(written)
+    """Parse an address; raises SQ4039 if it is not valid or its scheme is unknown."""
+    match = _ADDRESS.fullmatch(written)
     hint = f"Write {_EXAMPLES}.{f' {PERCENT}' if '@' in written else ''}"
-    if found is None:
+    if match is None:
         raise SinkqlError("SQ4039", "the address of the server is not a URL", hint=hint)
-    scheme, login, places, path, query = found.groups()
+    scheme, login, authority, path, query = match.groups()
     if scheme.lower() not in schemes:
-        known = f"Write {one_of(sorted(f'{each}://' for each in schemes))}."
-        raise SinkqlError("SQ4039", f"servers at {scheme}:// are not known", hint=known)
-    hosts = [_HOST.fullmatch(each) for each in places.split(",")]
-    if not all(hosts) or "@" in (path or ""):  # a password with a slash has its end there
+        scheme_hint = f"Write {one_of(sorted(f'{known_scheme}://' for known_scheme in schemes))}."
+        raise SinkqlError("SQ4039", f"servers at {scheme}:// are not supported", hint=scheme_hint)
+    hosts = [_HOST.fullmatch(host) for host in authority.split(",")]
+    if not all(hosts) or "@" in (path or ""):  # an unescaped slash in a password ends the authority
         raise SinkqlError("SQ4039", "the address has no host", hint=hint)
     user, _, password = (login or "").partition(":")
     return Address(
         scheme.lower(),
-        tuple((each[1], int(each[2]) if each[2] else None) for each in hosts if each is not None),
+        tuple((host[1], int(host[2]) if host[2] else None) for host in hosts if host is not None),
         unquote(path or ""),
         unquote(user) or None,
         unquote(password) or None,
@@ -55,10 +55,11 @@ def read_address(written: str, schemes: Sequence[str]) -> Address:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionScaffold:
-    """A connection to write: its type, a name for it, its options as SQL, and what it needs of a secret.
+    """The draft of a connection: kind, name and options as SQL.
 
-    `password` is the option that takes the password, `variable` the environment's variable that programs for such
-    servers read it from; empty where nobody logs in. `schema` is the one whose tables alone are meant, empty for all.
+    * `password` is the option for the password, and `variable` the environment variable that clients of the server
+      read it from. Empty without a login.
+    * `schema` restricts the tables; empty for all schemas.
     """
 
     kind: str
@@ -71,11 +72,13 @@ class ConnectionScaffold:
 
 @dataclass(frozen=True, slots=True)
 class SourceScaffold:
-    """A source to write: of a topic, say, or of a database, whose tables are written one by one.
+    """The draft of a source, for example of a topic, or of a database, with a statement for each of its tables.
 
-    Each of `clauses` is all that follows CREATE SOURCE name, columns too; the first that can be planned is taken. None:
-    it is left out, for the reason in `notes`, which become comments. `found` is what the server calls it. Without a
-    source that is the `whole` there is nothing to write.
+    * `found` is its name on the server.
+    * `clauses` are alternatives for all that follows CREATE SOURCE name. The first that can be planned is used; if none
+      is, the source is left out.
+    * `notes` become comments, for example the reason.
+    * If no clauses of a `whole` source, such as a database, can be planned, the draft fails.
     """
 
     name: str
@@ -87,9 +90,10 @@ class SourceScaffold:
 
 @dataclass(frozen=True, slots=True)
 class ScaffoldRequest:
-    """What is to be drafted: of these names, of all without any; the SQL names of a connection, and of a registry's.
+    """A request for drafts of sources. `connection` and `registry` are SQL names of connections.
 
-    Of a `schema`, only its tables are meant. `passed` gets the names that were asked for and are not wanted.
+    * `names` restricts the names on the server; empty for all. `schema` restricts the tables.
+    * `passed` collects the names that do not match.
     """
 
     connection: str
@@ -99,7 +103,7 @@ class ScaffoldRequest:
     passed: list[str] = field(default_factory=list)
 
     def takes(self, name: str) -> bool:
-        """Tell whether something of a name is wanted."""
+        """Return whether a name on the server is requested, and record it otherwise."""
         if not self.names or name in self.names:
             return True
         self.passed.append(name)
@@ -107,11 +111,11 @@ class ScaffoldRequest:
 
 
 def option(label: str, value: str | int) -> str:
-    """Return an option as SQL writes it."""
+    """Return an option as SQL."""
     return f"{label} {value if isinstance(value, int) else text(value)}"
 
 
 def relation_name(found: str) -> str:
-    """Return a name for a relation that needs no quotes, by what a server calls it."""
+    """Return a relation name that needs no quotes for a name on the server."""
     plain = re.sub(r"\W+", "_", found, flags=re.ASCII).strip("_").lower()
     return ident(ast.Ident(plain if plain and not plain[0].isdigit() else f"t_{plain}"))

@@ -1,4 +1,4 @@
-"""The options that every sink has: how often it commits, how much at once, and from where it starts."""
+"""Define and check the options that all sinks have: pace and size of commits, hash buckets, and the start."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_BUCKETS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """Options in WITH (…); a connector's own dataclass extends it. `snapshot` false starts at the source's end."""
+    """The options in WITH (…) of all sinks; the dataclass of a connector extends it."""
 
     commit_interval: timedelta = option_field("the time between two commits, at least one second")
     snapshot: bool = option_field("`false` starts at the present end of the sources", default=True)
@@ -27,7 +27,7 @@ class SinkOptions:
 
 
 def check_pace(statement: ast.CreateSink, options: SinkOptions) -> None:
-    """Refuse an interval under a second (SQ2309) and a commit of no rows (SQ2326)."""
+    """Raise SQ2309 for a commit interval under a second, SQ2326 for 0 rows per commit or a wrong number of buckets."""
     if options.commit_interval < SHORTEST_INTERVAL:
         raise SinkqlError(
             "SQ2309",
@@ -40,7 +40,7 @@ def check_pace(statement: ast.CreateSink, options: SinkOptions) -> None:
 
 
 def check_positive(statement: ast.CreateSink, name: str, value: int | None, *, most: int | None = None) -> None:
-    """Refuse 0 for a count in WITH (…) (SQ2326), and more than it can be."""
+    """Raise SQ2326 for a count in WITH (…) that is 0 or greater than `most`."""
     if most is not None and value is not None and value > most:
         raise SinkqlError(
             "SQ2326",

@@ -1,7 +1,4 @@
-"""WITH (…) of a source that is captured → how its log is kept, and what becomes of records that do not decode.
-
-ON ERROR of a source → what becomes of its records that do not decode: one way for all sources and formats.
-"""
+"""Define the options that sources share: ON ERROR for invalid records, and the retention of a capture log."""
 
 from __future__ import annotations
 
@@ -10,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from sinkql import ast, logical, physical
-from sinkql.connector_api.cdc import LogPath, LogRetention
+import msgspec
+
+from sinkql import ast, codec, logical, physical
+from sinkql.connector_api.cdc import LogPath, LogRetention, is_captured
 from sinkql.connector_api.options import Tuning, option_field, option_span
 from sinkql.connector_api.planning import PlanningContext
 from sinkql.connector_api.stream import RowError, Tally, invalid_row
@@ -20,14 +19,14 @@ from sinkql.object_store.s3 import SCHEME
 
 OnError = Literal["fail", "skip", "dead letter"]
 LEFT_OUT = (
-    "ALTER SOURCE … SET (ON ERROR = SKIP) leaves such records out and counts them, ON ERROR = DEAD LETTER keeps them "
-    "in a table as well; the sink continues when it is started again."
+    "Run ALTER SOURCE … SET (ON ERROR = SKIP) to skip and count these records, or SET (ON ERROR = DEAD LETTER) to also "
+    "store them in a table. Then start the sink again."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class OnErrorOptions(Tuning):
-    """The option that each source of records has in its WITH (…)."""
+    """The option in WITH (…) of all sources of records."""
 
     on_error: Literal["FAIL", "SKIP", "DEAD LETTER"] = option_field(
         "what happens to invalid records: stop, skip, or also store them in `<table>__errors`",
@@ -35,44 +34,55 @@ class OnErrorOptions(Tuning):
     )
 
 
+class _PlannedTuning(msgspec.Struct, frozen=True):
+    on_error: OnError | None = None
+    keeping: LogRetention | None = None
+    """Of a captured source."""
+
+
+class _PlannedSource(msgspec.Struct, frozen=True):
+    """The part of a source's planned options that has ON ERROR."""
+
+    tuning: _PlannedTuning = _PlannedTuning()
+
+
 def on_error(options: Mapping[str, Any]) -> OnError:
-    """Return what planned options of a source, or of one of its tables, say; it decides no plan."""
-    tuning = options.get("tuning", {})
-    kept: OnError = tuning.get("on_error") or tuning.get("keeping", {}).get("on_error", "fail")
-    return kept
+    """Return ON ERROR of the planned options of a source or of one of its tables. No plan depends on it."""
+    tuning = codec.convert(options, _PlannedSource).tuning
+    return tuning.on_error or (tuning.keeping.on_error if tuning.keeping is not None else "fail")
 
 
 def has_dead_letter_table(read: physical.Read) -> bool:
-    """Tell whether records of a source that do not decode are kept in a table."""
+    """Return whether the records of a source that do not decode are stored in a dead-letter table."""
     return on_error(read.options) == "dead letter"
 
 
 def may_replay_late(job: physical.Job, read: physical.Read) -> bool:
-    """Tell whether a sink may take a record of a source after others that came later."""
+    """Return whether a sink may commit a record of a source after later records."""
     return job.write.mode == "append" and read.change == "append"
 
 
 def can_reread_source(job: physical.Job, read: physical.Read) -> bool:
-    """Tell whether a sink may compute all rows again from a source, for the records that decode by now."""
-    return job.renewable and "source_id" not in read.options
+    """Return whether a full refresh may read a source again, for the records that decode now."""
+    return job.renewable and not is_captured(read.options)
 
 
 @dataclass(frozen=True, slots=True)
 class RecordErrorPolicy:
-    """What a reader of `source` does with records that do not decode; `correct` says how such a record is mended."""
+    """What a reader of `source` does with records that do not decode; `correct` is a hint to correct a record."""
 
     source: str
     policy: OnError
     correct: str = ""
 
     def take(self, tally: Tally, error: RowError) -> None:
-        """Count a record; raises SQ3101 where such records stop the sinks."""
+        """Count a record, or raise SQ3101 if it stops the sink."""
         if self.policy == "fail":
             raise self.failure(error)
         tally.fail(error)
 
     def failure(self, error: RowError) -> SinkqlError:
-        """Return the error of a record that stops the sinks."""
+        """Return the error of a record that stops the sink."""
         hint = f"{self.correct} {LEFT_OUT}".strip()
         return invalid_row(self.source, error.position, error.message, error.raw, hint=hint)
 
@@ -84,22 +94,22 @@ _POLICIES: dict[str, OnError] = {"FAIL": "fail", "SKIP": "skip", "DEAD LETTER": 
 _EXAMPLE = "LOG = 's3://bucket/prefix'"
 LOG = "a bucket for the log; by default the cluster's `STATE` or the catalog's folder"
 LOG_FACT = "log"
-"""The fact that says in which STATE a source has its log: that of its cluster when it was made."""
+"""The fact with the state path that has the log: STATE of the source's cluster when it was created."""
 FIXED = ("LOG",)
-"""What was captured stays where it is: a log in another place would be a lost one."""
+"""The options that cannot change: with another path, the existing log would be lost."""
 REACHES = "AWS"
-"""The type of connections to buckets, in which logs and state are."""
+"""The kind of connections to buckets with logs and state."""
 REACHED_BY = f"{REACHES} CONNECTION"
 AWS_CONNECTION = "the AWS connection for `LOG`"
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureOptions(OnErrorOptions):
-    """The options that each captured source has in its WITH (…)."""
+    """The options in WITH (…) of all captured sources."""
 
     fixed: ClassVar[tuple[str, ...]] = FIXED
     keep: Literal["server", "log"] | None = option_field(
-        "who retains uncommitted changes: the server, or the log, which frees the server immediately",
+        "what retains uncommitted changes: the server, or the log, which frees the server immediately",
         default=None,
     )
     max_retained_wal: str | None = option_field(
@@ -112,7 +122,7 @@ class CaptureOptions(OnErrorOptions):
 
 
 def log_retention(
-    given: CaptureOptions,
+    options: CaptureOptions,
     written: Sequence[ast.Option],
     span: Span,
     planning: PlanningContext,
@@ -120,23 +130,23 @@ def log_retention(
     usual: Literal["server", "log"],
     elsewhere: LogPath | None,
 ) -> LogRetention:
-    """Return how a log is kept; `usual` is what keeps changes where KEEP is left out, `elsewhere` where LOG is.
+    """Return the retention of a log; `usual` is the default of KEEP, and `elsewhere` that of LOG.
 
     Raises SQ2103 and SQ2818.
     """
-    retained = given.max_retained_wal
+    retained = options.max_retained_wal
     return LogRetention(
-        keep=given.keep or usual,
+        keep=options.keep or usual,
         max_retained=None if retained is None else size(retained, "MAX RETAINED WAL", written, span),
-        max_log=size(given.max_log_size, "MAX LOG SIZE", written, span),
-        on_truncate="apply" if given.on_truncate == "APPLY" else "fail",
-        on_error=_POLICIES[given.on_error],
-        log=log_path(given.log, given.aws_connection, written, span, planning) or elsewhere,
+        max_log=size(options.max_log_size, "MAX LOG SIZE", written, span),
+        on_truncate="apply" if options.on_truncate == "APPLY" else "fail",
+        on_error=_POLICIES[options.on_error],
+        log=log_path(options.log, options.aws_connection, written, span, planning) or elsewhere,
     )
 
 
 def state_of_cluster(statement: ast.Create, planning: PlanningContext) -> LogPath | None:
-    """Return STATE of the cluster that IN CLUSTER of a source names, if that is a bucket."""
+    """Return STATE of the cluster that a source names, if it is in a bucket."""
     if not isinstance(statement, ast.CreateSource) or statement.cluster is None:
         return None
     state = planning.cluster(statement.cluster).state
@@ -144,15 +154,15 @@ def state_of_cluster(statement: ast.Create, planning: PlanningContext) -> LogPat
 
 
 def log_elsewhere(statement: ast.CreateSource, facts: logical.Facts, planning: PlanningContext) -> LogPath | None:
-    """Return where the log of a source lies that is in STATE of its cluster."""
-    found = state_of_cluster(statement, planning) if LOG_FACT in facts else None
-    return None if found is None else LogPath(facts[LOG_FACT], found.connection)
+    """Return the path of a source's log if it is in STATE of its cluster."""
+    state = state_of_cluster(statement, planning) if LOG_FACT in facts else None
+    return None if state is None else LogPath(facts[LOG_FACT], state.connection)
 
 
 def log_path(
     log: str | None, connection: ast.Name | None, written: Sequence[ast.Option], span: Span, planning: PlanningContext
 ) -> LogPath | None:
-    """Return where LOG puts the log; raises SQ2818 for another place than a bucket, or one that nothing reaches."""
+    """Return the path of LOG; raises SQ2818 if it is in no bucket, or if LOG or AWS CONNECTION is missing."""
     if log is None and connection is None:
         return None
     if log is None:
@@ -164,22 +174,22 @@ def log_path(
             "SQ2818",
             f'LOG "{log}" names no bucket',
             where,
-            hint=f"Write {_EXAMPLE}, or leave it out: the log is in the catalog's folder then.",
+            hint=f"Write {_EXAMPLE}, or leave LOG out: the log is then in the catalog's folder.",
         )
     if connection is None:
         raise SinkqlError(
             "SQ2818",
             "LOG requires AWS CONNECTION",
             where,
-            hint="Add AWS CONNECTION = name, of a connection made by CREATE CONNECTION name TO AWS (…).",
+            hint="Add AWS CONNECTION = name, with a connection from CREATE CONNECTION name TO AWS (…).",
         )
     return LogPath(log, planning.connection(connection, REACHES).name)
 
 
 def size(text: str, option: str, written: Sequence[ast.Option], span: Span) -> int:
-    """Return how many bytes a text such as `10GB` means; raises SQ2103 at the option."""
-    found = re.fullmatch(r"\s*(\d{1,18}(?:\.\d{1,9})?)\s*([kmgt]?b)\s*", text.lower())
-    bytes_ = int(float(found[1]) * _UNITS[found[2]]) if found else 0
+    """Return the number of bytes of a text such as `10GB`; raises SQ2103 at the option."""
+    match = re.fullmatch(r"\s*(\d{1,18}(?:\.\d{1,9})?)\s*([kmgt]?b)\s*", text.lower())
+    bytes_ = int(float(match[1]) * _UNITS[match[2]]) if match else 0
     if not 0 < bytes_ <= _MOST:
         where = option_span(written, option, span)
         raise SinkqlError(

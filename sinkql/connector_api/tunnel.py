@@ -1,4 +1,4 @@
-"""A planned SSH TUNNEL connection → a port of this machine that leads to a host behind an SSH server."""
+"""Open an SSH tunnel: a port of this machine that leads to a host behind an SSH server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from sinkql import logical, physical
+import msgspec
+
+from sinkql import codec, logical, physical
 from sinkql.connector_api.options import reveal
 from sinkql.connector_api.planning import OutsideAccess
 from sinkql.connector_api.tunnel_keys import TunnelKeys
@@ -18,30 +20,56 @@ from sinkql.errors import SinkqlError
 
 _TIMEOUT_S = 10
 _KEEPALIVE_S = 15
-
-
 OPTION = "ssh_tunnel"
-"""Under which a planned connection names the one that it goes through, as `{"connection": name}`."""
+"""The option of a planned connection that names its SSH TUNNEL connection, as `{"connection": name}`."""
+
+
+class SshServer(msgspec.Struct, frozen=True):
+    """The planned options of an SSH TUNNEL connection. `keys` is the secret with `TunnelKeys`."""
+
+    host: str
+    port: int
+    user: str
+    keys: dict[str, Any]
+    host_key: str | None = None
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> SshServer:
+        """Return the planned options as a typed value."""
+        return codec.convert(options, cls)
+
+    @property
+    def address(self) -> str:
+        """Return the host and port, for messages."""
+        return f"{self.host}:{self.port}"
+
+
+class _TunnelReference(msgspec.Struct, frozen=True):
+    connection: str
 
 
 def planned_tunnel(planned: logical.Connection, access: OutsideAccess) -> Mapping[str, Any] | None:
-    """Return the options of the tunnel that a planned connection goes through; None where it goes through none."""
-    through = planned.options.get(OPTION)
-    return access.connection(through["connection"]).options if through is not None else None
+    """Return the options of the tunnel that a planned connection uses; None if it uses none."""
+    name = _tunnel_name(planned.options)
+    return access.connection(name).options if name is not None else None
 
 
 def carried_tunnel(connection: physical.Connection) -> Mapping[str, Any] | None:
-    """Return those of a connection as a job carries it."""
-    through = connection.options.get(OPTION)
-    return connection.through[through["connection"]].options if through is not None else None
+    """Return the options of the tunnel that a connection of a job uses; None if it uses none."""
+    name = _tunnel_name(connection.options)
+    return connection.through[name].options if name is not None else None
+
+
+def _tunnel_name(options: Mapping[str, Any]) -> str | None:
+    reference = options.get(OPTION)
+    return codec.convert(reference, _TunnelReference).connection if reference is not None else None
 
 
 class Tunnel:
-    """Forward a port of 127.0.0.1 to a host and port as the SSH server reaches them, until it is closed.
+    """A forwarded port of 127.0.0.1 that leads to a host and port behind an SSH server, until it is closed.
 
-    Without a host nothing is forwarded: it is only tried whether the server lets the user in. `options` are those of
-    the planned connection. It has a thread of its own. Raises SQ4420 to SQ4423 where it cannot
-    be opened.
+    `options` are the options of the planned SSH TUNNEL connection. Without a host, only the login is tested. A separate
+    thread runs the tunnel. Raises SQ4420 to SQ4423 if the tunnel cannot be opened.
     """
 
     def __init__(self, options: Mapping[str, Any], secret: Callable[[str], str], host: str | None, port: int) -> None:
@@ -57,19 +85,19 @@ class Tunnel:
             raise
 
     async def _open(self, options: Mapping[str, Any], secret: Callable[[str], str], host: str | None, port: int) -> int:
-        through = await log_in(options, secret)
-        self._connection = through
+        login = await log_in(options, secret)
+        self._connection = login
         if host is None:
             return 0
         try:
-            _, writer = await through.open_connection(host, port)
+            _, writer = await login.open_connection(host, port)
             writer.close()
-            return await through.forward(host, port)
-        except through.failures as error:
+            return await login.forward(host, port)
+        except login.failures as error:
             raise unreached(options, host, port, error) from None
 
     def close(self) -> None:
-        """Close the tunnel; what goes through it breaks."""
+        """Close the tunnel and all connections through it."""
         if self._loop.is_closed():
             return
         if self._connection is not None:
@@ -89,20 +117,20 @@ class Tunnel:
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """A connection to an SSH server that has let the user in, as the loop that made it uses it."""
+    """A connection to an SSH server after the login; only the event loop that created it may use it."""
 
     _ssh: Any
     failures: tuple[type[Exception], ...]
 
     @property
     def closed(self) -> bool:
-        """Whether it has ended."""
+        """Return whether the connection has ended."""
         return bool(self._ssh.is_closed())
 
     async def open_connection(self, host: str, port: int) -> tuple[Any, Any]:
-        """Return a reader and a writer of bytes of a host and port; raises `failures`."""
-        found: tuple[Any, Any] = await self._ssh.open_connection(host, port)
-        return found
+        """Return a reader and a writer of bytes for a host and port; raises `failures`."""
+        streams: tuple[Any, Any] = await self._ssh.open_connection(host, port)
+        return streams
 
     async def forward(self, host: str, port: int) -> int:
         """Return a port of 127.0.0.1 that leads to a host and port."""
@@ -110,86 +138,84 @@ class Login:
         return int(listener.get_port())
 
     async def close(self) -> None:
-        """End it."""
+        """Close the connection."""
         self._ssh.close()
         await self._ssh.wait_closed()
 
 
 async def log_in(options: Mapping[str, Any], secret: Callable[[str], str]) -> Login:
-    """Connect to the SSH server of a planned connection; raises SQ4420, SQ4421, SQ4423, SQ4424 and SQ4425."""
+    """Log in to the SSH server of a planned connection; raises SQ4420, SQ4421, SQ4423, SQ4424 and SQ4425."""
     ssh = _library()
-    where, kept = _where(options), TunnelKeys.of(reveal(options["keys"], secret))
-    keys = [ssh.import_private_key(text) for text in kept.keys]
-    host_key = options.get("host_key", kept.host_key)
+    server = SshServer.from_options(options)
+    stored = TunnelKeys.of(reveal(server.keys, secret))
+    keys = [ssh.import_private_key(text) for text in stored.keys]
+    host_key = server.host_key if server.host_key is not None else stored.host_key
     trusted: Any = ([ssh.import_public_key(host_key)], [], []) if host_key is not None else None
     try:
         connection = await ssh.connect(
-            options["host"], options["port"], username=options["user"], client_keys=keys, known_hosts=trusted,
+            server.host, server.port, username=server.user, client_keys=keys, known_hosts=trusted,
             config=None, agent_path=None, connect_timeout=_TIMEOUT_S, keepalive_interval=_KEEPALIVE_S,
         )  # fmt: skip
     except ssh.PermissionDenied as error:
         raise SinkqlError(
-            "SQ4421", f"the SSH server {where} takes none of the tunnel's keys", detail=str(error),
-            hint="Put a key of SELECT public_key_1, public_key_2 FROM mz_ssh_tunnel_connections into the user's "
+            "SQ4421", f"the SSH server {server.address} accepts none of the tunnel's keys", detail=str(error),
+            hint="Add a key of SELECT public_key_1, public_key_2 FROM mz_ssh_tunnel_connections to the user's "
             "authorized_keys on that server.",
         ) from None  # fmt: skip
     except ssh.HostKeyNotVerifiable as error:
-        raise await _other_key(options, str(error)) from None
+        raise await _other_key_error(server, str(error)) from None
     except (OSError, ssh.Error, TimeoutError) as error:
-        if trusted is not None and isinstance(error, ssh.KeyExchangeFailed):  # it has no key of that type any more
-            raise await _other_key(options, str(error)) from None
+        if trusted is not None and isinstance(error, ssh.KeyExchangeFailed):  # the server has no key of that type now
+            raise await _other_key_error(server, str(error)) from None
         raise SinkqlError(
-            "SQ4420", f"the SSH server {where} does not answer", detail=str(error) or type(error).__name__,
-            hint="Correct HOST and PORT of the SSH TUNNEL connection, or open the port in the firewall between.",
+            "SQ4420", f"the SSH server {server.address} does not answer", detail=str(error) or type(error).__name__,
+            hint="Correct HOST and PORT of the SSH TUNNEL connection, or open the port in the firewall.",
         ) from None  # fmt: skip
     return Login(connection, (ssh.Error, OSError))
 
 
-async def _other_key(options: Mapping[str, Any], told: str) -> SinkqlError:
-    """Return the error for a server that shows another key than the one that is trusted."""
-    where = _where(options)
-    if "host_key" in options:
+async def _other_key_error(server: SshServer, reason: str) -> SinkqlError:
+    """Return the error for a server whose key is not the trusted one."""
+    if server.host_key is not None:
         return SinkqlError(
-            "SQ4423", f"the SSH server {where} has another key than HOST KEY", detail=told,
-            hint="Ask who runs the server; correct HOST KEY if its key has changed.",
+            "SQ4423", f"the SSH server {server.address} has another key than HOST KEY", detail=reason,
+            hint="Ask the administrator of the server. If its key has changed, correct HOST KEY.",
         )  # fmt: skip
-    found = await _shown_key(options)
+    present_key = await _fetch_host_key(server)
     return SinkqlError(
         "SQ4425",
-        f"the SSH server {where} has another key than when the tunnel was first used: it may be another server",
-        detail=told if found is None else f"Its key now is {found}",
-        hint="Ask who runs the server. If its key has changed, run ALTER CONNECTION … SET (HOST KEY = '…'); with the "
-        "new one.",
+        f"the SSH server {server.address} has another key than at the first use of the tunnel: it may be another "
+        "server",
+        detail=reason if present_key is None else f"Its present key is {present_key}",
+        hint="Ask the administrator of the server. If its key has changed, run ALTER CONNECTION … SET (HOST KEY = "
+        "'…'); with the new key.",
     )
 
 
 def host_key_of(options: Mapping[str, Any]) -> str | None:
-    """Return the key that an SSH server shows, as HOST KEY has it; None where none answers. Raises SQ4424."""
+    """Return the key of an SSH server in the form of HOST KEY; None if it does not answer. Raises SQ4424."""
     _library()
-    with ThreadPoolExecutor(1) as pool:  # whoever asks may be in a loop
-        return pool.submit(lambda: asyncio.run(_shown_key(options))).result()
+    server = SshServer.from_options(options)
+    with ThreadPoolExecutor(1) as pool:  # the caller may be in an event loop
+        return pool.submit(lambda: asyncio.run(_fetch_host_key(server))).result()
 
 
-async def _shown_key(options: Mapping[str, Any]) -> str | None:
+async def _fetch_host_key(server: SshServer) -> str | None:
     ssh = _library()
-    asked = ssh.get_server_host_key(options["host"], options["port"], config=None)
+    request = ssh.get_server_host_key(server.host, server.port, config=None)
     try:
-        found = await asyncio.wait_for(asked, _TIMEOUT_S)
+        key = await asyncio.wait_for(request, _TIMEOUT_S)
     except (OSError, ssh.Error, TimeoutError):
         return None
-    return None if found is None else " ".join(found.export_public_key().decode().split()[:2])
+    return None if key is None else " ".join(key.export_public_key().decode().split()[:2])
 
 
 def unreached(options: Mapping[str, Any], host: str, port: int, error: Exception) -> SinkqlError:
     """Return the error for a host and port that an SSH server does not reach."""
     return SinkqlError(
-        "SQ4422", f"the SSH server {_where(options)} does not reach {host}:{port}", detail=str(error),
-        hint="Correct HOST and PORT of what is connected to: they are looked up from the SSH server.",
+        "SQ4422", f"the SSH server {SshServer.from_options(options).address} does not reach {host}:{port}",
+        detail=str(error), hint="Correct HOST and PORT of the target: the SSH server resolves them.",
     )  # fmt: skip
-
-
-def _where(options: Mapping[str, Any]) -> str:
-    return f"{options['host']}:{options['port']}"
 
 
 def _library() -> Any:

@@ -1,4 +1,4 @@
-"""What an SSH TUNNEL connection keeps as a secret's value is: its private keys, and the key of the server it trusts."""
+"""Parse and format the secret of an SSH TUNNEL connection: its private keys, and the server key that it trusts."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class TunnelKeys:
-    """Two private keys, and the server's public one as it was when the tunnel was first used, None before."""
+    """Two private keys, and the public key of the server at the first use of the tunnel; None before."""
 
     keys: tuple[str, ...] = field(repr=False)
     host_key: str | None = None
 
     @classmethod
     def of(cls, text: str) -> TunnelKeys:
-        """Read what `text` gave; earlier versions kept the keys alone."""
-        found = json.loads(text)
-        if isinstance(found, list):
-            return cls(tuple(found))
-        return cls(tuple(found["keys"]), found.get("host_key"))
+        """Parse the result of `text`. Earlier versions stored a list of the keys."""
+        stored = json.loads(text)
+        if isinstance(stored, list):
+            return cls(tuple(stored))
+        return cls(tuple(stored["keys"]), stored.get("host_key"))
 
     def text(self) -> str:
-        """Return it as JSON."""
+        """Return the keys as JSON."""
         pinned = {} if self.host_key is None else {"host_key": self.host_key}
         return json.dumps({"keys": self.keys, **pinned})

@@ -1,8 +1,6 @@
-"""An SQL type ↔ its canonical text, and its Arrow type.
+"""Convert SQL types: canonical text ↔ type, type → Arrow type, Arrow column → Python values.
 
-Arrow columns → values as rows hold them.
-
-A type that a column cannot have → the sentence with one that it can have, and whether the dialect has it.
+For a type that a column cannot have, suggest a supported one.
 """
 
 from __future__ import annotations
@@ -34,8 +32,8 @@ def arrow_type(text: str) -> pa.DataType:
     if type_.element is not None:
         return pa.list_(arrow_type(str(type_.element)))
     if type_.name == "record":
-        return pa.struct([(each.name, arrow_type(str(each.type))) for each in type_.fields])
-    found: dict[str, pa.DataType] = {
+        return pa.struct([(field.name, arrow_type(str(field.type))) for field in type_.fields])
+    arrow_types: dict[str, pa.DataType] = {
         "boolean": pa.bool_(), "smallint": pa.int16(), "integer": pa.int32(), "bigint": pa.int64(),
         "uint2": pa.int32(), "uint4": pa.int64(), "uint8": pa.decimal128(20, 0),
         "real": pa.float32(), "double precision": pa.float64(), "date": pa.date32(), "time": pa.time64("us"),
@@ -43,7 +41,7 @@ def arrow_type(text: str) -> pa.DataType:
         "text": pa.string(), "uuid": pa.string(), "jsonb": pa.string(), "interval": pa.string(),
         "bytea": pa.binary(), **dict.fromkeys(SUBTYPES, pa.string()),
     }  # fmt: skip
-    return found[type_.name]
+    return arrow_types[type_.name]
 
 
 _NAMES = {
@@ -62,48 +60,50 @@ _NAMES = {
 
 
 def nested_type(name: str, element: logical.Type | None) -> logical.Type | None:
-    """Return the type of arrays or lists of elements.
+    """Return the type of arrays or lists of elements; None if it is not valid.
 
-    Arrays of several dimensions hold no other arrays, and are not in other ones: their dimensions would be mixed up.
+    An array with several dimensions neither contains arrays inside other types nor is inside one: their dimensions
+    could not be told apart.
     """
     if element is None:
         return None
-    found = logical.Type(name, element=element)
-    apart, most = _dimensions(found)
-    return None if most > MOST_DIMENSIONS or (len(apart) > 1 and most > 1) else found
+    nested = logical.Type(name, element=element)
+    dimensions, most = _dimensions(nested)
+    return None if most > MOST_DIMENSIONS or (len(dimensions) > 1 and most > 1) else nested
 
 
 MOST_DIMENSIONS = 6
-"""How many dimensions an array can have, as in Postgres."""
+"""The most dimensions of an array, as in Postgres."""
 
 
 def _dimensions(type_: logical.Type) -> tuple[tuple[int, ...], int]:
-    """Return the dimensions of the arrays in a type that are not within each other at once, and the most of them."""
-    found: list[int] = []
+    """Return the numbers of dimensions of the separate arrays in a type, and the greatest of them."""
+    dimensions: list[int] = []
     inside: logical.Type | None = type_
     while inside is not None:
         if levels(inside):
-            found.append(levels(inside))
+            dimensions.append(levels(inside))
             inside = leaf(inside)
         inside = inside.element
-    return tuple(found), max(found, default=0)
+    return tuple(dimensions), max(dimensions, default=0)
 
 
 def composed_type(text: str, part: Callable[[str], logical.Type | None]) -> logical.Type | None:
-    """Return the type of maps or records that a text names, whose own types `part` tells; None for any other."""
+    """Return the type of the text of a map or record; `part` parses the types in it. None for any other text."""
     value = map_value(text)
     if value is not None:
-        found = part(value)
-        return None if found is None else map_type(found)
+        value_type = part(value)
+        return None if value_type is None else map_type(value_type)
     fields = record_fields(text)
     if fields is None:
         return None
     types = [part(type_) for _, type_, _ in fields]
-    known = [each for each in types if each is not None]
-    if len(known) < len(types):
+    field_types = [type_ for type_ in types if type_ is not None]
+    if len(field_types) < len(types):
         return None
     return record_type(
-        Field(name, type_, nullable=not not_null) for (name, _, not_null), type_ in zip(fields, known, strict=True)
+        Field(name, type_, nullable=not not_null)
+        for (name, _, not_null), type_ in zip(fields, field_types, strict=True)
     )
 
 
@@ -112,25 +112,25 @@ MOST_CHARACTERS = 10_485_760
 
 
 def length_fits(digits: str) -> bool:
-    """Tell whether a text of digits is a length that varchar and char can have."""
+    """Return whether a text of digits is a valid length for varchar and char."""
     return len(digits) <= len(str(MOST_CHARACTERS)) and 1 <= int(digits) <= MOST_CHARACTERS
 
 
 def kept_type(type_: logical.Type) -> str:
-    """Return what tells a type from others in a sink's table, which of a numeric only keeps the scale."""
+    """Return a text that is equal for types that a sink's table stores alike: only the scale of a numeric counts."""
     return re.sub(r"numeric\(\d+", "numeric(38", str(type_))
 
 
 def length_hint(text: str) -> str | None:
-    """Return what to write in the place of a type whose length does not fit; None for any other."""
-    found = re.search(r"char\w*( varying)? ?\( ?(\d+) ?\)", text.lower())
-    if found is None or length_fits(found[2]):
+    """Return the hint for a type with an invalid length; None for any other text."""
+    match = re.search(r"char\w*( varying)? ?\( ?(\d+) ?\)", text.lower())
+    if match is None or length_fits(match[2]):
         return None
     return f"Write a length from 1 to {MOST_CHARACTERS}, or text."
 
 
 def column_type(text: str) -> logical.Type | None:
-    """Return the type that a column's declaration names, in lower case with single spaces; None if there is none."""
+    """Return the type of a declaration in lower case with single spaces; None if it is not supported."""
     nested = re.fullmatch(r"(.+?) ?\[ ?\d* ?\]|(.+) list", text)
     if nested is not None:
         return nested_type("list" if nested[1] is None else "array", column_type(nested[1] or nested[2]))
@@ -153,11 +153,11 @@ def column_type(text: str) -> logical.Type | None:
 
 
 def python_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """Return a column's values in Python: lists and records are tuples, equal and hashed by what they hold."""
+    """Return a column's values in Python: lists and records as tuples, which can be hashed."""
     import pyarrow as pa
 
-    found: list[Any] = column.to_pylist()
-    return list(map(_tuple, found)) if pa.types.is_nested(column.type) else found
+    values: list[Any] = column.to_pylist()
+    return list(map(_tuple, values)) if pa.types.is_nested(column.type) else values
 
 
 def _tuple(value: Any) -> Any:
@@ -174,8 +174,8 @@ _TYPE_HINT_NAMES = (
 )  # fmt: skip
 
 _LATER = (
-    (r'"?record"?|record ?\(.*', "Use record(a integer, b text), with names and types of your own."),
-    (r'"?map"?|map ?\[.*\]', "Use map[text => integer], or another type of values."),
+    (r'"?record"?|record ?\(.*', "Use record(a integer, b text) with your names and types."),
+    (r'"?map"?|map ?\[.*\]', "Use map[text => integer] or a map to another type."),
     (r".*\]|.* list|list ?\[.*", "Use jsonb."),
     (r"interval [a-z]+( to [a-z]+)?|interval ?\(.*", "Use interval."),
     ("(int4|int8|num|ts|tstz|date)multirange", "Use two columns, one for each end."),
@@ -185,39 +185,39 @@ _LATER = (
     (r"timestamp ?\(.*\)( without time zone)?", "Use timestamp."),
     ("regclass|regproc|regtype|mz_aclitem|aclitem|int2vector", "Use text."),
 )
-"""Types of the dialect that columns cannot have yet, and what to use instead."""
+"""The types of the dialect that are not supported yet, and the hint for each."""
 
 
 def later_type(text: str) -> str | None:
-    """Return what to use instead of a type of the dialect that is not supported yet; None for any other text."""
+    """Return the hint for a type of the dialect that is not supported yet; None for any other text."""
     flat = " ".join(text.lower().split())
     return next((hint for pattern, hint in _LATER if re.fullmatch(pattern, flat)), None)
 
 
-def type_hint(text: str, known: Callable[[str], bool], others: str) -> str:
-    """Return what to write instead of a type's text; `known` tells types, `others` is the sentence if nothing fits."""
+def type_hint(text: str, is_type: Callable[[str], bool], fallback: str) -> str:
+    """Return the hint for the text of an unknown type; `fallback` is the hint if nothing fits."""
     words = re.findall(r"\w+(?:\s*\([^)]*\))?|\S", text.lower())[:_WORDS]
     for count in range(len(words) - 1, 0, -1):
         before, after = " ".join(words[:count]), words[count:]
-        if known(before) and not any(known(" ".join(after[start:])) for start in range(1, len(after))):
+        if is_type(before) and not any(is_type(" ".join(after[start:])) for start in range(1, len(after))):
             return f"Leave out {' '.join(after)}."
-        if known(before):
+        if is_type(before):
             return f'Write "," after {before}: {after[0]} is the next column.'
     first = re.match(r"\w+", words[0]) if words else None
     name = first[0] if first else ""
     if name.endswith("serial"):
-        return "Write bigint, and give the values yourself."
-    from sinkql.parser.hint.other_dialects import habits  # the file of habits is read only where there is a mistake
+        return "Write bigint, and insert the values yourself."
+    from sinkql.parser.hint.other_dialects import habits  # loads tomllib, which only mistakes need
 
     instead = habits().type.get(name)
     if instead is not None:
         return f"Write {_with_digits(instead, words[0])}."
     near = nearest(name, _TYPE_HINT_NAMES)
-    return f"Did you mean {near}?" if near else others
+    return f"Did you mean {near}?" if near else fallback
 
 
 def _with_digits(instead: str, written: str) -> str:
-    """Return a type with the digits or the length that are written behind the other's name."""
+    """Return a type with the digits or the length that were written after the name of the unknown type."""
     digits = re.search(r"\((\d+)(?:\s*,\s*(\d+))?\)", written)
     if digits is None:
         return instead

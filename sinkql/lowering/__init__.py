@@ -7,7 +7,7 @@
 * `window`: Lowers ranks, windows and collected groups.
 * `index`: Lowers indexes of materialized views, and uses them in joins.
 * `common_subplan`: Shares equal operators, fuses joins, and names arrangements.
-* `materialized_view`: Decides which views are read from their logs, and which inputs are read at ticks.
+* `materialized_view`: Decides which views are jobs and read from their logs, and which inputs are read at ticks.
 * `explain`: Prints a stage for EXPLAIN.
 * `task_input`: Defines the input of a stateful operator's tasks.
 * `join_input`: Defines the input of a join's tasks.

@@ -17,9 +17,8 @@ from sinkql.lowering.index import unused_indexes
 from sinkql.lowering.job import lower, lower_relation, lower_sink, lower_view
 from sinkql.lowering.materialized_view import (
     ViewLogs,
-    inline_reason,
+    decide_job,
     inlined_views,
-    readers_of,
     timeline_of_sink,
     view_id,
 )
@@ -63,16 +62,18 @@ def explained(
 
 
 def _notes(statement: ast.Explain, plans: logical.CatalogReader) -> list[str]:
-    """Return the notes of a physical plan on materialized views without a log, or whose log is not read."""
+    """Return the notes of a physical plan: whether a materialized view is a job, and views whose log is not read."""
     explainee = statement.explainee
     if statement.stage != "PHYSICAL" or not isinstance(explainee, ast.ItemRef):
         return []
     entry = find(plans, explainee.name, explainee.kind)
+    lines = []
+    if entry.kind == "MATERIALIZED VIEW":
+        decision = decide_job(entry.name, plans)
+        lines.append(f"{'is a job' if decision.is_job else 'is inlined into its readers'}: {decision.reason}")
     if _has_job(entry.name, plans):
-        return [*inlined_views(entry.name, plans), *unused_indexes(lower(entry.name, plans), plans)]
-    if entry.kind != "MATERIALIZED VIEW" or not readers_of(entry.name, plans):
-        return []
-    return [f"has no job of its own: {inline_reason(entry.name, plans)}"]
+        lines += [*inlined_views(entry.name, plans), *unused_indexes(lower(entry.name, plans), plans)]
+    return lines
 
 
 def _state(statement: ast.Explain, plans: logical.CatalogReader, held: Callable[[str], Held]) -> Held | None:

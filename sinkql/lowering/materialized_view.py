@@ -1,8 +1,8 @@
-"""Decide which materialized views a job reads from their logs, and which it inlines.
+"""Decide which materialized views are jobs, and which ones a job reads from their logs or inlines.
 
-A view has a job if its facts have a view id. Its readers then read its log, at the same tick as their other inputs, so
-that a row is the batch result for one state of the sources below. A view is inlined if it shares a source with another
-input, and the source cannot be read up to a tick.
+`decide_job` has the rule that makes a view a job. A view has a job if its facts have a view id. Its readers then read
+its log, at the same tick as their other inputs, so that a row is the batch result for one state of the sources below. A
+view is inlined if it shares a source with another input, and the source cannot be read up to a tick.
 
 Also decides which inputs of a job are read at ticks: those whose sources other materialized view jobs read as well. Two
 views of one source are separate jobs, whose batches end at the same ticks. A job that reads both, or one of them and
@@ -17,13 +17,14 @@ from datetime import timedelta
 from functools import cached_property
 from itertools import islice
 
-from sinkql import logical
+from sinkql import ast, logical
 from sinkql.connector_api.source_options import on_error
 from sinkql.errors import SinkqlError, Span
+from sinkql.planner.item.view import has_own_job
 from sinkql.planner.name import short_name
 
 VIEW_ID, IN_LINE = "view_id", "in_line"
-"""Facts: under which id a view is a job; the ids of views that a sink goes on to compute itself."""
+"""Facts: under which id a view is a job; the ids of views that a sink keeps inlined."""
 USUAL_INTERVAL = timedelta(seconds=10)
 CLOCK = "$clock"
 
@@ -172,13 +173,64 @@ def _timed(relation: logical.Relation) -> bool:
     return any(isinstance(relation, logical.Bound) for relation in _relations(relation))
 
 
+@dataclass(frozen=True, slots=True)
+class JobDecision:
+    """Whether a job computes a materialized view for all readers or each reader inlines it, and the reason."""
+
+    is_job: bool
+    reason: str
+
+
+def decide_job(name: str, catalog: logical.CatalogReader, *, new_reader: bool = False) -> JobDecision:
+    """Decide whether a materialized view is a job. The first rule that applies decides:
+
+    1. It is a job if its options ask for one: COMMIT INTERVAL, RETAIN HISTORY.
+    2. It is inlined if it cannot have a log: see `loggable`.
+    3. It is a job if it has an index.
+    4. It stays a job if it has become one, even if its readers are dropped.
+    5. It is inlined if it keeps no state, because computing it again costs less than a log.
+    6. It becomes a job when a second sink or view job is created that reads it (`new_reader`).
+    7. Otherwise it is inlined.
+    """
+    entry = catalog.entry(name)
+    if entry is not None and isinstance(entry.statement, ast.CreateView) and has_own_job(entry.statement):
+        return JobDecision(True, "its options ask for one")
+    obstacle = _log_obstacle(name, catalog)
+    if obstacle is not None:
+        return JobDecision(False, obstacle)
+    dependents = (catalog.entry(dependent) for dependent in catalog.dependents(name))
+    if any(dependent is not None and dependent.kind == "INDEX" for dependent in dependents):
+        return JobDecision(True, "an index on it needs one")
+    if view_id(name, catalog) is not None:
+        return JobDecision(True, "it became one for a second reader or an index, and stays one")
+    if is_stateless(name, catalog):
+        return JobDecision(False, _STATELESS)
+    readers = readers_of(name, catalog)
+    if new_reader and readers:
+        return JobDecision(True, "several jobs read it")
+    if len(readers) > 1:
+        return JobDecision(False, "it becomes a job with its next sink")
+    return JobDecision(False, f"only {_item_text(readers[0], catalog)} reads it" if readers else "no job reads it yet")
+
+
+_STATELESS = "it keeps no state"
+
+
 def loggable(name: str, catalog: logical.CatalogReader) -> bool:
     """Return whether a view can have a log: not if the order of its rows counts, or if it has dead letters."""
+    return _log_obstacle(name, catalog) is None
+
+
+def _log_obstacle(name: str, catalog: logical.CatalogReader) -> str | None:
+    """Return why a view cannot have a log."""
     item = catalog.item(name)
     assert isinstance(item, logical.View)
     if item.shape.change is logical.Change.APPEND and is_stateless(name, catalog):
-        return False
-    return keeps_dead_letters(name, catalog) is None
+        return _STATELESS
+    source = keeps_dead_letters(name, catalog)
+    return (
+        None if source is None else f"failed records of {_item_text(source, catalog)} become dead letters of one sink"
+    )
 
 
 def keeps_dead_letters(name: str, catalog: logical.CatalogReader) -> str | None:
@@ -243,9 +295,6 @@ def interval_of(view: logical.View, catalog: logical.CatalogReader) -> timedelta
     return min((sink.commit_interval for sink in sinks_above(view.name, catalog)), default=USUAL_INTERVAL)
 
 
-_LATER = "it becomes a job of its own with its next sink"
-
-
 def inlined_views(name: str, catalog: logical.CatalogReader) -> list[str]:
     """Return lines on the materialized views that the job of a sink or a view computes itself, and why."""
     kind = "sink" if isinstance(catalog.item(name), logical.Sink) else "view"
@@ -264,35 +313,27 @@ def inlined_views(name: str, catalog: logical.CatalogReader) -> list[str]:
 
 def _inline_text(view: str, kind: str, logs: ViewLogs) -> str:
     catalog = logs.catalog
-    if view_id(view, catalog) is None or not loggable(view, catalog):
-        return inline_reason(view, catalog)
+    obstacle = _log_obstacle(view, catalog)
+    if obstacle is not None:
+        return obstacle
+    if view_id(view, catalog) is None:
+        return decide_job(view, catalog).reason
     if (common := logs.in_line.get(view)) is not None:
         what = _item_text(common, catalog)
-        return f"{what} is below another input of this {kind}, too, and a log would be at another point"
-    return f"this {kind} had begun when a second reader came"
+        return f"{what} is also below another input of this {kind}, and the view's log would be at another position"
+    return f"this {kind} had already started when the view became a job"
 
 
 def check_index(index: logical.Index, span: Span, catalog: logical.CatalogReader) -> None:
     """Raise SQ2372 for an index of a view that cannot have a job."""
-    if loggable(index.relation, catalog):
-        return
-    raise SinkqlError(
-        "SQ2372",
-        f'materialized view "{short_name(index.relation, catalog)}" cannot have an index: '
-        f"{inline_reason(index.relation, catalog)}",
-        span,
-        hint="Join the view without one: whoever reads it computes it.",
-    )
-
-
-def inline_reason(view: str, catalog: logical.CatalogReader) -> str:
-    """Return why a materialized view has no log with readers."""
-    source, readers = keeps_dead_letters(view, catalog), readers_of(view, catalog)
-    if source is not None:
-        return f"rows of {_item_text(source, catalog)} that fail become dead letters of a sink"
-    if is_stateless(view, catalog):
-        return "nothing is kept for it"
-    return f"only {_item_text(readers[0], catalog)} reads it" if len(readers) == 1 else _LATER
+    obstacle = _log_obstacle(index.relation, catalog)
+    if obstacle is not None:
+        raise SinkqlError(
+            "SQ2372",
+            f'materialized view "{short_name(index.relation, catalog)}" cannot have an index: {obstacle}',
+            span,
+            hint="Join the view without the index. Each reader of the view then computes it.",
+        )
 
 
 def _item_text(name: str, catalog: logical.CatalogReader) -> str:

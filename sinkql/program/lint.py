@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from functools import cached_property
+from datetime import timedelta
 from itertools import pairwise
 from typing import Literal
 
@@ -16,30 +15,19 @@ from sqlglot.errors import SqlglotError
 
 from sinkql import ast, logical
 from sinkql.catalog.memory import MemoryCatalog
-from sinkql.catalog.sqlite.database import Memory
-from sinkql.catalog.system import LAYOUT
-from sinkql.catalog.system.general import select_or_plan
-from sinkql.catalog.system.item import SystemCatalog
-from sinkql.catalog.system.query import select
-from sinkql.catalog.system.show import LISTINGS, check_variable, checked_query, conditions_of
-from sinkql.catalog.system.system_names import System, over_system
 from sinkql.connector_api.registry import discover
 from sinkql.errors import MissingError, Notice, SinkqlError, Span, UnaskedError, line_and_column, too_deep
-from sinkql.lowering.explain import explained
 from sinkql.lowering.job import lower
 from sinkql.parser import parse_each
 from sinkql.parser.read import lexer
 from sinkql.parser.read.lexer import Lexeme
 from sinkql.planner.edit.transaction import not_ended
-from sinkql.planner.item.connection import validation
 from sinkql.planner.item.sink import expand
 from sinkql.planner.item.statement import item_name, kind_of, own_name
-from sinkql.planner.name import find_shown, short_name
-from sinkql.planner.query.plan import plan_one_shot
-from sinkql.planner.scope import Scope
-from sinkql.planner.syntax.file_query import NamedFile, may_name_files, named_files
-from sinkql.program.compiler import Compiler, RowsNotice
+from sinkql.planner.name import short_name
+from sinkql.program.compiler import Compiler
 from sinkql.script.redaction import Masked, mask
+from sinkql.statement.in_memory import RowsNotice
 
 Level = Literal["error", "warning"]
 
@@ -91,7 +79,7 @@ class CreationSite:
 
 
 class Linter:
-    """A linter that receives the statements of a script one after the other and collects `findings`.
+    """A linter that receives the statements of a script in order and collects `findings`.
 
     The compiler may have items of other scripts, whose sites are `earlier_sites`. `failed` has the names of items that
     other scripts fail to create. `tables_unknown` means that they have a source whose tables only its server knows.
@@ -133,7 +121,7 @@ class Linter:
         notice_count, earlier = len(self._compiler.notices), self._earlier_site(statement)
         try:
             self._compiler.compile_statement(statement)
-            self._check_plan(statement)
+            self._check_jobs(statement)
         except SinkqlError as error:
             if isinstance(error, MissingError):
                 self._missing(error)
@@ -175,55 +163,13 @@ class Linter:
             return self._earlier_sites.get(full_name) if self._compiler.catalog.has(full_name) else None
         return None
 
-    def _check_plan(self, statement: ast.Statement) -> None:
-        """Raise the errors of running a statement that the compiler does not plan."""
-        plans, registry = self._compiler.catalog, self._compiler.registry
-        match statement:
-            case ast.CreateSink():
-                lower(item_name(statement, plans), plans)
-            case ast.CreateSinks():
-                for sink in expand(statement, plans):
-                    lower(item_name(sink, plans), plans)
-            case ast.Select(query=query):
-                files = named_files(query, registry.scans) if may_name_files(query, registry.scans) else ()
-                if files:
-                    _check_connections(files, Scope(plans, registry))
-                    return
-                self._check_query(query)
-            case ast.Explain():
-                explained(statement, plans, registry, {})
-            case ast.ShowCreate():
-                find_shown(plans, statement)
-            case ast.ValidateConnection():
-                validation(statement, plans, registry)
-            case ast.Show():
-                self._check_show(statement)
-            case ast.ShowVariable():
-                check_variable(statement)
-            case _:
-                return
-
-    def _check_query(self, query: ast.Query) -> None:
-        plans, now = self._compiler.catalog, datetime.now(UTC).replace(tzinfo=None)
-        match over_system(query, plans):
-            case System.NONE:
-                plan_one_shot(query, plans, now)
-            case System.BESIDE:
-                plan_one_shot(query, SystemCatalog(plans), now)
-            case System.ALONE:
-                select_or_plan(query, self._empty, plans, lambda: plan_one_shot(query, SystemCatalog(plans), now))
-
-    def _check_show(self, statement: ast.Show) -> None:
-        """Check the conditions of SHOW by running it on an empty catalog."""
-        listing = LISTINGS[statement.kind]
+    def _check_jobs(self, statement: ast.Statement) -> None:
+        """Raise the errors of the jobs of new sinks."""
         plans = self._compiler.catalog
-        query = checked_query(statement, listing, list(conditions_of(statement, listing, plans)), plans)
-        if statement.where is not None:
-            select(query, self._empty, within=statement.where.span)
-
-    @cached_property
-    def _empty(self) -> Memory:
-        return Memory.empty(LAYOUT)
+        sinks = expand(statement, plans) if isinstance(statement, ast.CreateSinks) else (statement,)
+        for sink in sinks:
+            if isinstance(sink, ast.CreateSink):
+                lower(item_name(sink, plans), plans)
 
     def finish(self) -> None:
         """Add the findings that concern the whole script."""
@@ -315,12 +261,6 @@ def _duplicate_warning(statement: ast.Create, site: CreationSite) -> SinkqlError
 
 def _as_error(notice: Notice, statement: ast.Statement) -> SinkqlError:
     return SinkqlError(notice.code, notice.message, notice.span or statement.span, hint=notice.hint)
-
-
-def _check_connections(files: Iterable[NamedFile], scope: Scope) -> None:
-    for file in files:
-        if file.connection is not None and file.function is not None:
-            scope.connection(file.connection, scope.registry.scans[file.function].connection)
 
 
 def _warnings(statement: ast.Statement) -> Iterator[SinkqlError]:

@@ -2,7 +2,7 @@
 
 * `session`: `Session` runs statements against one catalog, and its sinks.
 * `transaction`: Collect the statements between BEGIN and COMMIT in a draft of the catalog.
-* `dispatch`: Call the function for a statement.
+* `dispatch`: Plan the operation of a statement, and call the function that executes it.
 * `item`: Create, alter and drop items.
 * `row`: Run queries and subscriptions, and change the rows of tables.
 * `show`: Run SHOW and EXPLAIN.

@@ -1,104 +1,129 @@
-"""Call the function that runs a statement."""
+"""Run a statement: plan its operation, and call the function that executes it."""
 
 from __future__ import annotations
 
 from sinkql import ast
 from sinkql.catalog.catalog import Catalog, ChangedError
 from sinkql.catalog.operation import setting
-from sinkql.planner.item.setting import plan_setting
-from sinkql.session.item import alter as item_alter
-from sinkql.session.item.alter import alter, validate
-from sinkql.session.item.create import create, create_many
+from sinkql.session.item.alter import alter, change_owner, comment, rename, validate
+from sinkql.session.item.create import create, replace_item
 from sinkql.session.item.drop import drop
-from sinkql.session.item.references import alter_references
+from sinkql.session.item.references import change_references
 from sinkql.session.result import Result, Workspace
-from sinkql.session.row import dml as change
+from sinkql.session.row.dml import change_rows
 from sinkql.session.row.query import select
 from sinkql.session.row.subscribe import subscribe
 from sinkql.session.show import explain, show, show_create, show_variable
 from sinkql.session.sink.error_recovery import replay, skip
 from sinkql.session.sink.maintenance import optimize, publish
+from sinkql.statement.operation import (
+    AcceptLoss,
+    AlterItem,
+    ChangeReferences,
+    ChangeRows,
+    ChangeSettings,
+    CheckConnection,
+    CompactSink,
+    CreateItem,
+    CreateSinks,
+    DropItems,
+    FollowRelation,
+    Operation,
+    PublishBranch,
+    ReadRows,
+    RenameItems,
+    ReplaceItem,
+    ReplayRecords,
+    SetComment,
+    SetOwner,
+    ShowDefinition,
+    SkipStatement,
+)
+from sinkql.statement.plan import plan_statement, run_each
 
 
 def dispatch(statement: ast.Statement, workspace: Workspace) -> Result:
-    """Run one statement against the session's catalog, which must be fresh. The session runs BEGIN and COMMIT."""
+    """Run one statement against the session's catalog. The session runs BEGIN and COMMIT.
+
+    If another process changes the catalog during it, plan the statement again.
+    """
+    while True:
+        workspace.catalog.refresh()
+        try:
+            return _execute(plan_statement(statement, workspace.catalog), workspace)
+        except ChangedError:
+            continue
+
+
+def _execute(operation: Operation, workspace: Workspace) -> Result:
+    catalog = workspace.catalog
+    match operation:
+        case SkipStatement(tag=tag, notices=notices, names=names):
+            return Result(tag, notices, names=names, skipped=True)
+        case CreateItem():
+            return create(operation, catalog)
+        case ReplaceItem():
+            return replace_item(operation, catalog)
+        case CreateSinks():
+            return _create_sinks(operation, workspace)
+        case DropItems():
+            return drop(operation, catalog)
+        case AlterItem():
+            return alter(operation, catalog)
+        case ChangeReferences():
+            return change_references(operation, catalog)
+        case RenameItems():
+            return rename(operation, catalog)
+        case SetOwner():
+            return change_owner(operation, catalog)
+        case SetComment():
+            return comment(operation, catalog)
+        case ChangeSettings():
+            return _change_settings(operation, catalog)
+        case CheckConnection():
+            return validate(operation, catalog)
+        case PublishBranch():
+            return publish(operation, workspace)
+        case AcceptLoss():
+            return skip(operation, workspace)
+        case CompactSink():
+            return optimize(operation, workspace)
+        case ReplayRecords():
+            return replay(operation, workspace)
+        case ChangeRows():
+            return change_rows(operation, workspace)
+        case FollowRelation():
+            return subscribe(operation, workspace)
+        case ShowDefinition():
+            return show_create(operation, catalog)
+        case ReadRows(statement=statement):
+            return _read(statement, workspace)
+
+
+def _read(statement: ast.Select | ast.Show | ast.ShowVariable | ast.Explain, workspace: Workspace) -> Result:
     match statement:
-        case ast.Drop():
-            return drop(statement, workspace.catalog)
-        case ast.Show():
-            return show(statement, workspace.catalog)
-        case ast.ShowCreate():
-            return show_create(statement, workspace.catalog)
-        case ast.ShowVariable():
-            return show_variable(statement, workspace.catalog)
-        case ast.Alter(action=ast.Rename() | ast.Swap()):
-            return item_alter.rename(statement, workspace.catalog)
-        case ast.Alter(action=ast.Publish()):
-            return publish(statement, workspace)
-        case ast.Alter(action=ast.Skip()):
-            return skip(statement, workspace)
-        case ast.Alter(action=ast.SetOwner()):
-            return item_alter.change_owner(statement, workspace.catalog)
-        case ast.CommentOn():
-            return item_alter.comment(statement, workspace.catalog)
-        case ast.Alter(action=ast.AddReferences() | ast.DropReferences() | ast.RefreshReferences() as action):
-            return alter_references(statement, action, workspace.catalog)
-        case ast.Alter():
-            return alter(statement, workspace.catalog)
-        case ast.ValidateConnection():
-            return validate(statement, workspace.catalog)
-        case ast.AlterSystem():
-            return _alter_system(statement, workspace.catalog)
-        case ast.SetVariable():
-            setting = plan_setting(statement)
-            for name, value in setting.values:
-                workspace.catalog.set_variable(name, value)
-            return Result("SET", setting.notices, skipped=not setting.values)
-        case ast.Explain():
-            return explain(statement, workspace.catalog)
         case ast.Select():
             return select(statement, workspace)
-        case ast.Insert() | ast.Update() | ast.Delete():
-            return change.run_dml(statement, workspace)
-        case ast.Transaction():
-            raise AssertionError("the session begins and ends transactions")
-        case ast.OptimizeSink():
-            return optimize(statement, workspace)
-        case ast.CreateSinks():
-            return create_many(statement, workspace.catalog)
-        case ast.ReplayErrors():
-            return replay(statement, workspace)
-        case ast.Subscribe():
-            return subscribe(statement, workspace)
-        case (
-            ast.CreateSecret()
-            | ast.CreateConnection()
-            | ast.CreateCluster()
-            | ast.CreateSource()
-            | ast.CreateView()
-            | ast.CreateSink()
-            | ast.CreateDatabase()
-            | ast.CreateSchema()
-            | ast.CreateTable()
-            | ast.CreateTableFrom()
-            | ast.CreateProgress()
-            | ast.CreateIndex()
-        ):
-            return create(statement, workspace.catalog)
+        case ast.Show():
+            return show(statement, workspace.catalog)
+        case ast.ShowVariable():
+            return show_variable(statement, workspace.catalog)
+        case ast.Explain():
+            return explain(statement, workspace.catalog)
 
 
-def _alter_system(statement: ast.AlterSystem, catalog: Catalog) -> Result:
-    setting = plan_setting(statement)
-    for name, value in setting.values:
-        _set_system(name, value, catalog)
-    return Result("ALTER SYSTEM", setting.notices, skipped=not setting.values)
+def _create_sinks(operation: CreateSinks, workspace: Workspace) -> Result:
+    """Create the sinks that do not exist. The session runs the statement in a transaction."""
+    results = run_each(operation, lambda statement: dispatch(statement, workspace))
+    notices = tuple(notice for result in results for notice in result.notices)
+    return Result("CREATE SINKS", notices, names=tuple(name for result in results for name in result.names))
 
 
-def _set_system(name: str, value: str, catalog: Catalog) -> None:
-    while True:
-        try:
+def _change_settings(operation: ChangeSettings, catalog: Catalog) -> Result:
+    for name, value in operation.values:
+        if operation.system:
             catalog.change(setting(name, value))
-        except ChangedError:
-            catalog.refresh()
         else:
-            return
+            catalog.set_variable(name, value)
+    tag = "ALTER SYSTEM" if operation.system else "SET"
+    return Result(tag, operation.notices, skipped=not operation.values)

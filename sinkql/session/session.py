@@ -33,6 +33,7 @@ from sinkql.session.sink import run
 from sinkql.session.sink.process import RunningSinks
 from sinkql.session.sink.wait_for_target import TargetWait
 from sinkql.session.transaction import Transaction
+from sinkql.statement.plan import errors_of_rows
 
 if TYPE_CHECKING:
     from sinkql.runtime.batch.events import Progress
@@ -158,14 +159,12 @@ class Session:
     def _run_transaction_statement(self, statement: ast.Transaction) -> Result:
         """Begin, end or change the transaction."""
         transaction = self._transaction
-        if statement.action == "BEGIN":
-            if transaction is not None:
-                return Result("BEGIN", (transactions.already(statement),))
+        skipped = transactions.without_effect(statement, in_progress=transaction is not None)
+        if skipped is not None:
+            return Result(statement.action, (skipped,))
+        if transaction is None:
             self._transaction = Transaction(self._committed, statement.modes)
             return Result("BEGIN")
-        if transaction is None:
-            tag = "SET" if statement.action == "SET" else statement.action
-            return Result(tag, (transactions.none(statement),))
         if statement.action == "SET":
             transaction.modes = statement.modes
             return Result("SET")
@@ -180,13 +179,8 @@ class Session:
         return result
 
     def _run(self, statement: ast.Statement) -> Result:
-        self.catalog.refresh()
-        try:
+        with errors_of_rows(statement):
             return dispatch(statement, self)
-        except SinkqlError as error:
-            if error.span is None and isinstance(statement, ast.Select | ast.RowChange):
-                error.span = statement.span
-            raise
 
     # --- sinks -------------------------------------------------------------------------------------------------------
 

@@ -14,10 +14,10 @@ from sinkql.lowering.materialized_view import view_id
 from sinkql.parser import parse
 from sinkql.planner.item.setting import DEFAULTS
 from sinkql.planner.item.source import with_found_columns
-from sinkql.planner.name import find_shown
 from sinkql.printer import to_sql
 from sinkql.session.item.destination import comments_on_input
 from sinkql.session.result import Result
+from sinkql.statement.operation import ShowDefinition
 
 
 def explain(statement: ast.Explain, catalog: Catalog) -> Result:
@@ -60,9 +60,9 @@ def show(statement: ast.Show, catalog: Catalog) -> Result:
     return _result("SHOW", table)
 
 
-def show_create(statement: ast.ShowCreate, catalog: Catalog) -> Result:
+def show_create(operation: ShowDefinition, catalog: Catalog) -> Result:
     """Return an item's name and CREATE statement. Secrets are redacted even without REDACTED."""
-    entry = find_shown(catalog.reader(), statement)
+    statement, entry = operation.statement, operation.entry
     stored = catalog.stored(entry.name)
     if stored is None:
         text = to_sql(entry.statement)

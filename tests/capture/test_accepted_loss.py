@@ -22,6 +22,7 @@ from sinkql.connector_api.cdc import LogRetention, Position
 from sinkql.connector_api.stream import Limit
 from sinkql.errors import SinkqlError
 from sinkql.runtime.batch.loop import BatchLoop
+from sinkql.runtime.batch.resume import wants_full_refresh
 from support.patience import Deadline
 
 _MANY = Limit(1_000_000)
@@ -171,7 +172,7 @@ def test_running_sink_starts_a_full_refresh(tmp_path: Path, server: Server) -> N
         _skip(sinks)
         reader, start = loop.readers["t"], loop.checkpoint.end
         running.until(lambda: messages.latest_epoch(sinks.directory.messages).begin)
-        running.until(lambda: reader.wants_full_refresh(start["t"]) and reader.latest(start["t"], _MANY) != start["t"])
+        running.until(lambda: wants_full_refresh(reader, start["t"]) and reader.latest(start["t"], _MANY) != start["t"])
         with pytest.raises(SinkqlError) as failed:
             loop.commit_batch(start, {"t": reader.latest(start["t"], _MANY)})
         assert (failed.value.code, failed.value.retryable) == ("SQ3438", True)
@@ -234,7 +235,7 @@ def test_sink_that_cannot_refresh_continues_with_later_changes(tmp_path: Path, s
             running.confirms()
     end = reader.latest(start, _MANY)
     assert sum(file["rows"] for split in reader.splits(start, end) for file in split["files"]) == 1
-    assert not reader.wants_full_refresh(end)
+    assert not wants_full_refresh(reader, end)
 
 
 def test_sink_with_unchanged_values_continues_with_all_rows(tmp_path: Path, server: Server) -> None:

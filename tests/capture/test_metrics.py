@@ -12,6 +12,7 @@ from capture.pipeline import QUICK, Running, Sinks, once
 from capture.server import FakeStream, Server
 from sinkql.capture import messages
 from sinkql.connector_api.stream import FirstSnapshot, Limit
+from sinkql.runtime.batch.resume import is_consistent_at
 from support.patience import PATIENCE_S, Deadline
 
 
@@ -66,10 +67,9 @@ def test_table_is_inconsistent_until_its_initial_snapshot_is_complete(tmp_path: 
             if end != start:
                 loop.commit_batch(start, end)
                 said.append(loop.checkpoint.consistent)
-        target = loop.readers["t"]
     assert said[0] is False
     assert said[-1] is True
-    assert target.is_consistent(loop.checkpoint.end["t"])
+    assert is_consistent_at(loop.readers, loop.checkpoint.end)
     lake = load_catalog("default", type="sql", uri=f"sqlite:///{tmp_path}/lake.db", warehouse=f"file://{tmp_path}/lake")
     table = lake.load_table("n.a")
     found = [each.summary.get("sinkql.consistent") for each in table.snapshots() if each.summary]

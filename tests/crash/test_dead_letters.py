@@ -103,8 +103,9 @@ def test_a_batch_that_was_begun_ends_where_its_letters_say(
             drain(loop)
     needed = {
         Path(name).name
-        for read in loop.readers
-        for name in loop.readers[read].required_files(loop.checkpoint.end[read])
+        for source, reader in loop.readers.items()
+        if reader.files is not None
+        for name in reader.files.required_files(loop.checkpoint.end[source])
     }
     if what == "late":
         for path in (one.state / "files").rglob("files-*.json"):

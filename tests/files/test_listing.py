@@ -156,12 +156,14 @@ def test_a_log_whose_sink_fails_at_any_step_is_whole_and_swept_in_both_places(
     for path in (pipeline.state / "files").rglob("files-*.json"):
         os.utime(path, (1, 1))
     loop.maintenance.sweep_source_files(loop.targets)
+    files = reader.files
+    assert files is not None
     ends = [*loop.checkpoint.start.values(), *loop.checkpoint.end.values()]
-    needed = {Path(name).name for end in ends for name in reader.required_files(end)}
+    needed = {Path(name).name for end in ends for name in files.required_files(end)}
     state, table = _kept(pipeline)
     assert needed == state
     assert table <= needed
-    assert {Path(name).name for end in loop.checkpoint.end.values() for name in reader.required_files(end)} <= table
+    assert {Path(name).name for end in loop.checkpoint.end.values() for name in files.required_files(end)} <= table
 
 
 @pytest.mark.parametrize(("what", "commits"), [("all", 6), ("all", 12), ("head", 6), ("older", 6), ("damaged", 6)])
@@ -174,7 +176,8 @@ def test_segments_lost_in_the_state_folder_come_back_from_the_table(
         loop = _run(pipeline)
         (pipeline.folder / "in" / f"{number:03}.json").write_text(f'{{"n": {number}}}\n')
     ((end, reader),) = zip(loop.checkpoint.end.values(), loop.readers.values(), strict=True)
-    head, *older = [pipeline.state / name for name in reader.required_files(end)]
+    assert reader.files is not None
+    head, *older = [pipeline.state / name for name in reader.files.required_files(end)]
     match what:
         case "all":
             shutil.rmtree(pipeline.state)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from sinkql import ast, logical
 from sinkql.catalog.memory import MemoryCatalog
-from sinkql.catalog.replan import redefine
 from sinkql.connector_api.planning import PlanningContext, SourcePlan
 from sinkql.connector_api.registry import Registry, discover
 from sinkql.errors import Notice, SinkqlError
@@ -16,13 +15,12 @@ from sinkql.lowering.job import lower_sink
 from sinkql.lowering.spark.query import job_sql
 from sinkql.object_store.store import ObjectStore
 from sinkql.parser import parse
-from sinkql.planner import plan as plan_statement
-from sinkql.planner import plan_drop
-from sinkql.planner.edit.alter import plan_alter
-from sinkql.planner.edit.drop import check_targets
-from sinkql.planner.item.setting import plan_setting
+from sinkql.planner import plan as plan_item
 from sinkql.planner.item.sink import expand
 from sinkql.printer import to_sql
+from sinkql.statement.in_memory import InMemoryItems
+from sinkql.statement.operation import AlterItem, ChangeSettings, DropItems, Operation, SkipStatement
+from sinkql.statement.plan import plan_statement
 from support.keywords import WORDS
 
 
@@ -79,7 +77,7 @@ def purify(text: str, catalog: MemoryCatalog) -> str:
     (statement,) = parse(text, WORDS)
     assert isinstance(statement, ast.CreateSink)
     registry = discover()
-    item = plan_statement(statement, {}, catalog, registry).item
+    item = plan_item(statement, {}, catalog, registry).item
     assert isinstance(item, logical.Sink)
     find = registry.sinks[item.kind].facts
     assert find is not None
@@ -94,7 +92,7 @@ def job(text: str, catalog: MemoryCatalog) -> str:
     """Return the job of a sink that plans, and its SQL; nothing is kept."""
     (statement,) = parse(text, WORDS)
     assert isinstance(statement, ast.CreateSink)
-    item = plan_statement(statement, {}, catalog, discover()).item
+    item = plan_item(statement, {}, catalog, discover()).item
     assert isinstance(item, logical.Sink)
     lowered = lower_sink(item, catalog)
     return "\n".join(filter(None, [to_text(lowered), job_sql(lowered)]))
@@ -142,31 +140,31 @@ def _outcome(statement: ast.Statement, text: str, catalog: MemoryCatalog, *, ver
             trial = catalog.copy()
             notices = [show_notice(notice, text) for each in made for notice in trial.add(each, {}).notices]
             return [to_sql(each, redacted=WORDS) for each in made] + notices
-        case ast.Drop():
-            dropping = plan_drop(statement, catalog, catalog.dependents)
-            check_targets(statement, dropping.names, catalog, discover())
-            for name in dropping.names:
-                catalog.remove(name)
-            return [f"drop {name}" for name in dropping.names] + [show_notice(each, text) for each in dropping.notices]
-        case ast.Alter():
-            altering = plan_alter(statement, catalog, discover())
-            redefine(catalog, altering.changes)
-            altered = [to_sql(new, redacted=WORDS) for new, _ in altering.changes.values()]
-            return altered + [show_notice(each, text) for each in altering.notices]
-        case ast.AlterSystem() | ast.SetVariable():
-            setting = plan_setting(statement)
-            for name, value in setting.values:
-                catalog.set(name, value)
-            changed = [f"{name} = {value}" for name, value in setting.values]
-            return changed + [show_notice(each, text) for each in setting.notices]
         case _:
-            raise AssertionError(statement)
+            items = InMemoryItems(catalog, lambda statement, name: {})
+            operation = plan_statement(statement, items)
+            notices = [show_notice(notice, text) for notice in items.apply(operation)]
+            return _changes(operation) + notices
     shown = [to_text(planned.item)] if verbose else [planned.item.name]
     if verbose and isinstance(planned.item, logical.Sink):
         shown.extend(f"  {name.replace('_', ' ')}: {value}" for name, value in planned.item.options.items())
     if verbose and planned.dependencies:
         shown.append("  depends on: " + ", ".join(planned.dependencies))
     return shown + [show_notice(each, text) for each in planned.notices]
+
+
+def _changes(operation: Operation) -> list[str]:
+    match operation:
+        case DropItems(names=names):
+            return [f"drop {name}" for name in names]
+        case AlterItem(definition=definition):
+            return [to_sql(definition, redacted=WORDS)]
+        case ChangeSettings(values=values):
+            return [f"{name} = {value}" for name, value in values]
+        case SkipStatement():
+            return []
+        case _:
+            raise AssertionError(operation)
 
 
 def show_notice(notice: Notice, text: str) -> str:

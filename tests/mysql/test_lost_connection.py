@@ -122,7 +122,7 @@ def test_an_answer_that_comes_before_the_server_is_asked_counts(
         if answered:
             pair.far.sendall(b"x")
             pair.near.recv(1)
-            while dead_connection._unheard(pair.near.fileno()) < dead_connection._LOOK_S:
+            while dead_connection._silence(pair.near.fileno()) < dead_connection._LOOK_S:
                 deadline.check("the thread's beginning")
         pair.silence.probe()
         assert pair.closed() is not answered

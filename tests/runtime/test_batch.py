@@ -292,7 +292,9 @@ def test_a_sink_whose_files_cannot_be_written_again_goes_on(
     drain(loop)
     folder = tmp_path / "lake" / "n" / "t" / "metadata"
     (source,) = loop.checkpoint.end
-    (kept,) = loop.readers[source].required_files(loop.checkpoint.end[source])
+    reader = loop.readers[source].files
+    assert reader is not None
+    (kept,) = reader.required_files(loop.checkpoint.end[source])
     (offsets,) = folder.glob(f"_sinkql-*{loop.checkpoint.commit}-offsets*")
     (copy,) = folder.glob(f"_sinkql-*{Path(kept).name}*")
     whole = copy.read_bytes()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from sinkql.connector_api.stream import JobOffsets, Limit, Offsets, Reader, Split, Tally, ViewLogReader
-from sinkql.runtime.batch.timeline import Ticks, Timeline
+from sinkql.runtime.batch.timeline import Ticks, Timeline, TimelineInputs
 from sinkql.storage.numbered_log import FolderNumberedLog
 
 _LIMIT = Limit(1000)
@@ -52,6 +52,10 @@ class Logging(_Nothing, ViewLogReader):
 
     entries: list[JobOffsets] = field(default_factory=list)
 
+    @property
+    def view_log(self) -> ViewLogReader:
+        return self
+
     def target(self, start: Offsets) -> Offsets:
         return {"at": len(self.entries)}
 
@@ -80,7 +84,9 @@ class Job:
     at: JobOffsets = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.timeline = Timeline(Ticks(FolderNumberedLog(self.folder)), self.below, self.readers, keeps_log=True)
+        self.timeline = Timeline(
+            Ticks(FolderNumberedLog(self.folder)), TimelineInputs(self.below, self.readers), keeps_log=True
+        )
         self.at = {name: {"at": 0} for name in self.readers}
 
     def step(self, limit: Limit = _LIMIT) -> bool:

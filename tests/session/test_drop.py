@@ -22,6 +22,7 @@ from sinkql.parser import parse
 from sinkql.session import Session
 from sinkql.session.item.connector_access import CatalogAccess
 from sinkql.session.item.drop import drop, sink_folder
+from sinkql.statement.plan import plan_drop
 from support.fault import armed
 from support.patience import Deadline, ended, joined
 
@@ -94,7 +95,7 @@ def test_drop_that_waits_too_long_leaves_the_sink_as_it_was(piped: Session) -> N
     control.set_desired(sink, "stopped")
     control.acquire(sink, owner="runner", takeover=False)
     with pytest.raises(SinkqlError) as raised:
-        drop(_statement(), piped.catalog, wait_seconds=0)
+        drop(plan_drop(_statement(), piped.catalog), piped.catalog, wait_seconds=0)
     assert (raised.value.code, control.desired(sink), _open_journal(piped)) == ("SQ5204", "stopped", 0)
     assert f"(pid {os.getpid()} on " in raised.value.message
     control.renew(sink, owner="runner")

@@ -19,7 +19,7 @@ import pyarrow as pa
 from sinkql import ast, logical, physical
 from sinkql.connector_api.planning import PlanningContext, SourcePlan
 from sinkql.connector_api.registry import Registry, discover
-from sinkql.connector_api.stream import Context, Limit, Offsets, Reader, Split, Tally
+from sinkql.connector_api.stream import Context, Limit, Offsets, Reader, SnapshotReader, Split, Tally
 from sinkql.connector_api.types import arrow_type
 from sinkql.logical.type import parse_type
 
@@ -112,7 +112,7 @@ def lacking_some(rng: random.Random, before: list[Line], size: int) -> list[Line
 
 
 @dataclass(frozen=True)
-class LineReader(Reader):
+class LineReader(Reader, SnapshotReader):
     """Read a stream's file. Offsets: `line`, how many lines were read.
 
     What clears all begins a batch, and so do rows in a row that lack values and had other keys.
@@ -121,6 +121,10 @@ class LineReader(Reader):
     path: Path
     declared: tuple[physical.Column, ...]
     holes: bool
+
+    @property
+    def snapshot(self) -> LineReader:
+        return self
 
     def initial(self, *, at_end: bool) -> Offsets:
         return {"line": len(self._lines()) if at_end else 0}

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from sinkql import ast
 from sinkql.connector_api.stream import Checkpoint
 from sinkql.errors import SinkqlError
 from sinkql.parser import parse
@@ -22,7 +21,9 @@ from sinkql.session import Session
 from sinkql.session.deploy.apply import apply
 from sinkql.session.deploy.deployment import plan_deployment
 from sinkql.session.deploy.script_catalog import Script
-from sinkql.session.row.dml import run_dml
+from sinkql.session.row.dml import change_rows
+from sinkql.statement.operation import ChangeRows
+from sinkql.statement.plan import plan_statement
 from sinkql.table.file import TableFile, create, restore_rows
 from sinkql.table.row import Codec
 from support.readers import duckdb_folder, open_table, pyiceberg_rows
@@ -435,9 +436,10 @@ def test_a_statement_that_does_not_know_the_column_changes_nothing(session: Sess
         other.execute("SELECT * FROM t")
         session.execute(_ADD + _LATER)
         (statement,) = parse("UPDATE t SET v = 9")
-        assert isinstance(statement, ast.Update)
+        operation = plan_statement(statement, other.catalog)
+        assert isinstance(operation, ChangeRows)
         with pytest.raises(SinkqlError) as refused:
-            run_dml(statement, other)  # planned before, run after
+            change_rows(operation, other)  # planned before, run after
         assert refused.value.code == "SQ5210"
         other.execute("UPDATE t SET v = 9")
     assert session.execute("SELECT c FROM t WHERE v = 9 ORDER BY id")[0].rows == ((None,), ("two",), ("c",))

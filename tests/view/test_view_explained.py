@@ -20,18 +20,21 @@ def computed(session: Session, what: str) -> list[str]:
 
 
 def why(session: Session, view: str) -> list[str]:
-    says = "has no job of its own: "
+    says = "is inlined into its readers: "
     lines = explained(session, f"MATERIALIZED VIEW {view}")
     return [line.removeprefix(says) for line in lines if line.startswith(says)]
 
 
 def test_a_view_of_one_reader(session: Session) -> None:
-    assert why(session, "v") == []
+    assert why(session, "v") == ["no job reads it yet"]
     sink(session, "a", "large")
     assert computed(session, "SINK a") == ["large: only sink a reads it", "v: only sink a reads it"]
     assert why(session, "v") == ["only sink a reads it"]
     sink(session, "b", "large")
     assert computed(session, "SINK a") == []
+    assert "is a job: it became one for a second reader or an index, and stays one" in explained(
+        session, "MATERIALIZED VIEW large"
+    )
     assert computed(session, "MATERIALIZED VIEW large") == ["v: only materialized view large reads it"]
     assert why(session, "v") == ["only materialized view large reads it"]
 
@@ -40,8 +43,8 @@ def test_a_view_of_which_nothing_is_kept(session: Session) -> None:
     session.execute("CREATE SOURCE n FROM LOAD GENERATOR COUNTER; CREATE MATERIALIZED VIEW w AS SELECT counter FROM n")
     for name in ("a", "b"):
         sink(session, name, "w", "MODE APPEND")
-    assert computed(session, "SINK a") == ["w: nothing is kept for it"]
-    assert why(session, "w") == ["nothing is kept for it"]
+    assert computed(session, "SINK a") == ["w: it keeps no state"]
+    assert why(session, "w") == ["it keeps no state"]
 
 
 def test_a_view_with_a_source_in_common_that_can_be_read_up_to_no_tick(session: Session, tmp_path: Path) -> None:
@@ -53,7 +56,7 @@ def test_a_view_with_a_source_in_common_that_can_be_read_up_to_no_tick(session: 
     sink(session, "a", "mixed", "MODE APPEND")
     assert computed(session, "SINK a") == [
         "mixed: only sink a reads it",
-        "w: source f is below another input of this sink, too, and a log would be at another point",
+        "w: source f is also below another input of this sink, and the view's log would be at another position",
     ]
 
 
@@ -99,7 +102,7 @@ def test_a_sink_of_the_rows_to_come_begins_at_no_tick(session: Session) -> None:
     session.execute(f"CREATE SINK a FROM mixed {into.format('a')} WITH (COMMIT INTERVAL = '1s', SNAPSHOT = false)")
     assert computed(session, "SINK a") == [
         "mixed: only sink a reads it",
-        "w: source n is below another input of this sink, too, and a log would be at another point",
+        "w: source n is also below another input of this sink, and the view's log would be at another position",
     ]
 
 
@@ -117,11 +120,20 @@ def test_views_with_the_time_in_common(session: Session) -> None:
     assert ticks(session, "MATERIALIZED VIEW w") == ["reads up to common ticks: mz_now()"]
 
 
+def test_a_view_whose_options_or_index_ask_for_a_job(session: Session) -> None:
+    session.execute(
+        "CREATE MATERIALIZED VIEW w WITH (COMMIT INTERVAL = '1s') AS SELECT g, max(x) AS m FROM t GROUP BY g"
+    )
+    assert "is a job: its options ask for one" in explained(session, "MATERIALIZED VIEW w")
+    session.execute("CREATE INDEX ON v (g)")
+    assert "is a job: an index on it needs one" in explained(session, "MATERIALIZED VIEW v")
+
+
 def test_a_sink_that_had_begun(session: Session) -> None:
     sink(session, "a")
     run(session)
     sink(session, "b")
-    assert computed(session, "SINK a") == ["v: this sink had begun when a second reader came"]
+    assert computed(session, "SINK a") == ["v: this sink had already started when the view became a job"]
     assert computed(session, "SINK b") == []
 
 
@@ -132,7 +144,7 @@ def test_a_view_of_a_source_with_dead_letters(session: Session, tmp_path: Path) 
         "CREATE MATERIALIZED VIEW w AS SELECT g, count(*) AS n FROM f GROUP BY g"
     )
     sink(session, "a", "w")
-    assert computed(session, "SINK a") == ["w: rows of source f that fail become dead letters of a sink"]
+    assert computed(session, "SINK a") == ["w: failed records of source f become dead letters of one sink"]
 
 
 def test_a_sink_that_is_not_created_reads_the_logs_that_there_are(session: Session) -> None:

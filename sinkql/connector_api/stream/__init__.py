@@ -1,14 +1,11 @@
-"""What a running job asks of a connector: read splits of a source, write and commit batches. No Spark in it.
+"""The interface between a running job and its connectors: read splits, write and commit batches, without Spark.
 
-* `checkpoint`: how far a source was read, and its parts; how much may be read at once.
-* `row_error`: records that are no rows: what is said of each, and how many there were.
-* `decoding`: decoders of files: a stream of bytes → batches of rows.
-* `decoding`: decoders and encoders of messages: bytes ↔ rows.
-* `reader`: a source's part of a job: places, splits, and their rows.
-* `checkpoint`: what a table says of the sink that writes it, and who may go on from there.
-* `writer`: a sink's part of a job: it writes batches, commits them, and keeps its table in order.
-* `reader`: a sink's part of the job of a view, whose log others read.
-* `context`: what the parts of a job may use, how they are opened, and what they decode messages with.
+* `context`: Gives readers and writers their folders, secrets, stores and formats.
+* `checkpoint`: Describes offsets, splits and the checkpoint that a table stores.
+* `reader`: Plans batches as offsets and splits, and reads the rows of a split.
+* `decoding`: Decodes files and messages into rows, and encodes rows as messages.
+* `row_error`: Describes records that do not decode, and counts the records of a read task.
+* `writer`: Writes batches, commits them, and maintains the target table.
 """
 
 from __future__ import annotations
@@ -39,9 +36,12 @@ from sinkql.connector_api.stream.decoding import QuotedDecoder as QuotedDecoder
 from sinkql.connector_api.stream.decoding import StoredDecoder as StoredDecoder
 from sinkql.connector_api.stream.decoding import UndecodableError as UndecodableError
 from sinkql.connector_api.stream.decoding import WideError as WideError
+from sinkql.connector_api.stream.reader import FileBackedReader as FileBackedReader
 from sinkql.connector_api.stream.reader import FirstSnapshot as FirstSnapshot
 from sinkql.connector_api.stream.reader import Measure as Measure
 from sinkql.connector_api.stream.reader import Reader as Reader
+from sinkql.connector_api.stream.reader import RefreshableReader as RefreshableReader
+from sinkql.connector_api.stream.reader import SnapshotReader as SnapshotReader
 from sinkql.connector_api.stream.reader import ViewLogReader as ViewLogReader
 from sinkql.connector_api.stream.reader import ViewLogWriter as ViewLogWriter
 from sinkql.connector_api.stream.row_error import RowError as RowError

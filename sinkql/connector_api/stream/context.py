@@ -1,4 +1,4 @@
-"""What the parts of a job may use, how they are opened, and what they decode messages with."""
+"""Define how readers and writers are opened, and what they may use: folders, secrets, stores and formats."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ OpenNotes = Callable[[str, Path], KeyValueStore]
 
 
 def _no_store(connection: physical.Connection) -> ObjectStore:
-    raise LookupError(f"no object store is given for {connection.name}")
+    raise LookupError(f"no object store for {connection.name}")
 
 
 def in_folder(owner: str, folder: Path) -> KeyValueStore:
-    """Return notes that lie in a folder."""
+    """Return a key-value store in a folder."""
     return FolderStore(folder)
 
 
 @dataclass(frozen=True, slots=True)
 class MessageDecoding:
-    """How a format of messages is decoded: `open` takes the planned options, the columns and the job's context.
+    """How a message format is decoded: `open` receives the planned options, the columns and the job's context.
 
-    `changes` opens what decodes ENVELOPE DEBEZIUM, and takes all columns of the rows, and the names of those that are
-    the key; None where the format has no such envelope.
+    `changes` opens the decoder for ENVELOPE DEBEZIUM. It also receives the names of the key columns. None if the format
+    cannot have the envelope.
     """
 
     open: Callable[[Mapping[str, Any], Sequence[physical.Column], Context], MessageDecoder]
@@ -45,10 +45,10 @@ class MessageDecoding:
 
 @dataclass(frozen=True, slots=True)
 class MessageEncoding:
-    """How messages of a format are made: `open` takes the planned options, the columns and the job's context.
+    """How a message format is encoded: `open` receives the planned options, the columns and the job's context.
 
-    With ENVELOPE DEBEZIUM the columns of values are `before` and `after`, two records. `open` may reach out, as to
-    register a schema, and is called again where a job starts again.
+    With ENVELOPE DEBEZIUM, the columns of a value are the records `before` and `after`. `open` may call servers, for
+    example to register a schema. Each start of a job calls it.
     """
 
     open: Callable[[Mapping[str, Any], Sequence[physical.Column], Context], MessageEncoder]
@@ -56,15 +56,17 @@ class MessageEncoding:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a job's parts may use: a private folder, secrets' values, object stores, the paths that options have.
+    """What the readers and the writer of a job may use.
 
-    `folder` is the sink's own state folder, which tasks do not see where they are `remote`; `secret` returns a secret
-    item's value; `store` opens the object store of a connection. `formats` are those that the installed connectors
-    decode, by name, `messages` those of messages, and `encodings` those that messages are written in. `state` is where
-    what the sink needs elsewhere is kept besides its folder (`sinkql.state_store.directory`). `ticks` are those of the
-    catalog's timeline, if they are not in a folder beside; `open_notes` returns the notes of a sink, or of a captured
-    source, by its id, and by its folder on this machine. `hash_key` is the catalog's: what rows are hashed with.
-    Relative paths of options begin in `project`, the folder that the catalog is of.
+    * `folder` is the sink's state folder. Tasks cannot see it if they are `remote`.
+    * `secret` returns the value of a secret item. `store` opens the object store of a connection.
+    * `formats`, `messages` and `encodings` are the installed formats by name: of files, of messages to read, and of
+      messages to write.
+    * `state` is the path of the cluster's state store (`sinkql.state_store.directory`); None without one.
+    * `ticks` are the ticks of the timeline in the catalog; None if they are in a folder.
+    * `open_notes` opens the key-value store of a sink or a captured source, by its id and its folder on this machine.
+    * `hash_key` is the catalog's key for the hashes of rows.
+    * `project` is the folder in which relative paths of options begin.
     """
 
     sink: str
@@ -83,12 +85,12 @@ class Context:
     project: Path = field(default_factory=Path.cwd)
 
     def path(self, option: str) -> Path:
-        """Return where the path is that an option has."""
+        """Return the path that an option names; a relative one begins in the project."""
         return in_project(option, self.project)
 
     @property
     def notes(self) -> KeyValueStore:
-        """Return what those who run the sink and those who ask for something of it leave for each other."""
+        """Return the store of messages between the process that runs the sink and others."""
         return self.open_notes(self.sink_id, self.folder)
 
 

@@ -1,7 +1,4 @@
-"""Decoders of files: a stream of bytes → batches of rows.
-
-Decoders and encoders of messages: bytes ↔ rows.
-"""
+"""Define decoders of files (byte stream → rows), and decoders and encoders of messages (bytes ↔ rows)."""
 
 from __future__ import annotations
 
@@ -19,10 +16,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """Rows of a part of a stream, and the records that failed, in order.
+    """The rows of a part of a stream, and the failed records, in order.
 
-    `records` counts both; `batch` has the columns that were asked for, in their Arrow types. `head` is the record that
-    says what is in the others, where there is one.
+    `records` counts both. `batch` has the requested columns in their Arrow types. `head` is the header record, if the
+    format has one.
     """
 
     batch: pa.RecordBatch
@@ -32,52 +29,52 @@ class Decoded:
 
 
 class UndecodableError(ValueError):
-    """A stream that has no records of the format at all; the text says why."""
+    """The stream has no record of the format; the text is the reason."""
 
 
 class Decoder(Protocol):
-    """Decode streams of one format."""
+    """A decoder of streams of one format."""
 
     def decode(self, stream: BinaryIO) -> Iterator[Decoded]:
         """Yield the rows of a stream in parts; raises UndecodableError."""
 
 
 class QuotedDecoder(Decoder, Protocol):
-    """Decode streams whose records may have line ends in quotes, also from a record on that is not the first."""
+    """A decoder of streams whose records may have line ends in quotes. It can begin at any record."""
 
     def decode_after(self, head: bytes, stream: BinaryIO, line: int) -> Iterator[Decoded]:
-        """Yield the rows of a stream that begins with a record, in that line, of what begins with `head`."""
+        """Yield the rows of a stream that begins with a record at a line; `head` is the header record."""
 
 
 class StoredDecoder(Decoder, Protocol):
-    """Decode files of a format that says itself what columns they have, and where; streams can be sought."""
+    """A decoder of files that describe their columns and where these are stored. The streams are seekable."""
 
     def columns(self, stream: BinaryIO) -> Sequence[tuple[str, str]]:
-        """Return the names and types, as SQL, of a file's columns; raises UndecodableError."""
+        """Return the names and SQL types of a file's columns; raises UndecodableError."""
 
     def rows(self, stream: BinaryIO) -> int:
-        """Return how many rows a file says that it has; raises UndecodableError."""
+        """Return the number of rows in the file's metadata; raises UndecodableError."""
 
     def decode_range(self, stream: BinaryIO, begin: int, end: int) -> Iterator[Decoded]:
-        """Yield the rows that begin from a byte on and before another one; raises UndecodableError."""
+        """Yield the rows that begin between two byte positions; raises UndecodableError."""
 
 
-def _never(options: Mapping[str, Any]) -> bool:  # as `Decoding.lines` is called
+def _never(options: Mapping[str, Any]) -> bool:  # the default of `Decoding.lines`
     return False
 
 
-def _unquoted(options: Mapping[str, Any]) -> bytes:  # as `Decoding.quote` is called
+def _unquoted(options: Mapping[str, Any]) -> bytes:  # the default of `Decoding.quote`
     return b""
 
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """How a format is decoded: `open` takes the planned options and the columns.
+    """How a format of files is decoded: `open` receives the planned options and the columns.
 
-    `lines` tells by the options whether each record is a line: long input is then cut at line ends, and a decoder gets
-    whole lines. `quote` gives by the options the character of which each record has an even number, or nothing: long
-    input is cut at line ends after which that is so, and a decoder is a `QuotedDecoder`. `stored` opens the decoder,
-    too, of a format whose files are sought.
+    * `lines` returns whether, with these options, each record is a line. Long input is then cut at line ends.
+    * `quote` returns the quote character, which occurs an even number of times in each record; empty for no character.
+      Long input is then cut at line ends with an even number before them, and the decoder is a `QuotedDecoder`.
+    * `stored` opens the decoder of a format whose files are seekable.
     """
 
     open: Callable[[Mapping[str, Any], Sequence[physical.Column]], Decoder]
@@ -88,11 +85,11 @@ class Decoding:
 
 @dataclass(frozen=True, slots=True)
 class DecodedMessages:
-    """Rows of messages, and why some messages failed, by their places in the list that was decoded.
+    """The rows of a list of messages, and the reason of each failure by the message's place in the list.
 
-    Without `places` there is a row for each message, and that of one that failed means nothing. Otherwise `places` has
-    the place of the message of each row, and one that failed has no row; those of messages that are no row are in
-    `rowless`. `batch` has the columns that were asked for, in their Arrow types.
+    Without `places`, each message has a row, and the row of a failed message is meaningless. With `places`, each row
+    has the place of its message, and a failed message has no row. `rowless` has the places of valid messages without a
+    row. `batch` has the requested columns in their Arrow types.
     """
 
     batch: pa.RecordBatch
@@ -102,29 +99,29 @@ class DecodedMessages:
 
 
 class WideError(Exception):
-    """The values take much more room than their texts: they are to be decoded in parts. Never for a single one."""
+    """The values need much more memory than their texts: decode them in parts. Never raised for a single message."""
 
 
 class MessageDecoder(Protocol):
-    """Decode the keys or the values of messages; picklable: it is opened in the driver, and used in tasks."""
+    """A decoder of the keys or the values of messages. The driver opens it and tasks use it, so it is picklable."""
 
     def decode(self, messages: Sequence[bytes]) -> DecodedMessages:
-        """Return the rows of messages, one for each; raises WideError."""
+        """Return the rows of messages; raises WideError."""
 
 
 class ChangeDecoder(Protocol):
-    """Decode values of messages that tell how rows change, as ENVELOPE DEBEZIUM does; picklable."""
+    """A decoder of message values that are changes of rows, as in ENVELOPE DEBEZIUM; picklable."""
 
     def decode(self, keys: pa.RecordBatch | None, values: Sequence[bytes | None]) -> DecodedMessages:
-        """Return rows with `$diff` behind their columns: 1 for what a key has now, -1 for a key that is gone.
+        """Return rows with `$diff` after their columns: 1 for the row that a key has now, -1 for a deleted key.
 
-        `keys` has the key columns of each message, if these are read; a value of None is no change. The result has
+        `keys` has the key columns of each message, if they are read. None as a value is no change. The result has
         `places`. Raises WideError.
         """
 
 
 class MessageEncoder(Protocol):
-    """Encode rows as the keys or the values of messages; picklable: it is opened in the driver, and used in tasks."""
+    """An encoder of rows as the keys or the values of messages. The driver opens it and tasks use it: picklable."""
 
     def encode(self, rows: pa.RecordBatch) -> Sequence[bytes | None]:
-        """Return the message of each row; raises SinkqlError for a value that the format cannot hold."""
+        """Return the message of each row; raises SinkqlError for a value that the format cannot represent."""

@@ -1,6 +1,7 @@
-"""A source's part of a job: places, splits, and their rows.
+"""Define a source's part of a job: a reader plans batches as offsets and splits, and reads the rows of a split.
 
-What writes the log of a materialized view: others look up in indexes of what it has written.
+What only some sources have is a separate part of their reader: an initial snapshot, a full refresh that differs from
+reading again from the beginning, files in the state folder, a view log.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FirstSnapshot:
-    """How much of a source's first snapshot is read: `rows` of about `of_rows`, in `chunks` of about `of_chunks`.
+    """The progress of an initial snapshot: `rows` of about `of_rows`, in `chunks` of about `of_chunks`.
 
-    `done` once all that was read is committed; about `seconds_left` until it is read. None for what nobody knows.
+    `done` if all its rows are committed; otherwise it is read in about `seconds_left`. None for an unknown number.
     """
 
     rows: int = 0
@@ -36,7 +37,7 @@ class FirstSnapshot:
 
     @property
     def share(self) -> float | None:
-        """Return how much of it is read, at most 1; None where nobody knows."""
+        """Return the share of the rows that was read, at most 1; None if it is unknown."""
         if self.of_rows is None:
             return 1.0 if self.done else None
         return min(1.0, self.rows / self.of_rows) if self.of_rows else 1.0
@@ -44,9 +45,9 @@ class FirstSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """How far a sink is in a source, as numbers that grow: `committed` of the `known`, in a `unit` such as messages.
+    """The progress of a sink in a source: `committed` of the `known` input. Both grow; `unit` is for example messages.
 
-    `known` is what the source had when it was last asked. None where that is no number, or another process knows it.
+    `known` is the source's input when it was last looked up. None if it is no number or only another process knows it.
     """
 
     known: int | None = None
@@ -56,248 +57,284 @@ class Measure:
 
 
 class Reader(Protocol):
-    """Read one source: all but `read` runs in the driver, `read` in a task.
+    """The reader of one source. `read` runs in tasks, all other methods run in the driver. Readers are picklable.
 
-    `latest` of a sink that runs is asked in a thread, and a reader, of its own: it may take its time. A reader is
-    picklable. A batch's splits are numbered by their place in the list; the task adds `$seq` itself (split number, then
-    row), so `read` yields just the declared columns, in the declared Arrow types. An UPSERT source's end with `$diff`
-    (int64): 1 for a row that its key has now, -1 for a key that is gone, all columns NULL but the key's
-    (`physical.Read.key`, the first key of the source's shape); the last change of a key counts. A RETRACT source's end
-    with `$diff` (int64), and rows that come and go between the two offsets of `splits` are in none of them: no
-    expression sees a row that is not there any more.
+    A running sink calls `latest` in a separate thread and on a separate reader, so that it may take long.
 
+    The splits of a batch are numbered by their place in the list. A task adds `$seq`, the number of the split and of
+    the row. `read` yields only the declared columns, in the declared Arrow types, and for some sources more:
 
-    Where `physical.Read.holes` asks for it, an UPSERT source's rows go on after `$diff` with what a server did not
-    send: `$hole` (binary: a bit a column, from the lowest of the first byte on; NULL for none) and `$from` (a struct of
-    the key's columns: the key that the row had before, whose values its holes have; NULL where the key is the same). A
-    row with both stands in the first entry of a batch, so that the state from before the batch has what it lacks.
+    * An UPSERT source adds `$diff` (int64): 1 for the row that its key has now, and -1 for a deleted key. With -1, all
+      columns but the key's (`physical.Read.key`) are NULL. The last change of a key counts.
+    * A RETRACT source adds `$diff` (int64). Rows that are both added and retracted in a batch are left out, so that no
+      expression sees them.
+    * With `physical.Read.holes`, an UPSERT source also adds `$hole` and `$from`. `$hole` (binary) has a bit for each
+      column, from the lowest bit of the first byte on, set if the value is unchanged; NULL for none. `$from` (a struct
+      of the key's columns) is the row's previous key, from which the unchanged values come; NULL if the key is the
+      same. A row with both is in the first log entry of a batch: the state before the batch then has its values.
 
-    A class that inherits from it has `target_reached`, `restart_of`, `can_full_refresh`, `target_at` and the last
-    seventeen methods as they are for a source whose rows only come, that cannot go back, that keeps nothing for its
-    readers, whose offsets say all but mean nothing to others, and that cannot tell how old its input is, nor how much
-    there is.
+    Offsets contain numbers, and also the identity of the source. If a source was recreated or restored from a copy, the
+    same numbers mean other rows, and `verify` raises an error.
 
-    A source that can begin again, or be put back from a copy, puts into its offsets what tells: numbers alone would
-    name other rows then. `verify` compares it.
+    Methods with a default suit a source that only appends rows, and whose offsets mean nothing to other jobs.
     """
 
-    def initial(self, *, at_end: bool) -> Offsets:
-        """Return where a new sink starts: at the source's beginning, or at its present end."""
-
-    def target(self, start: Offsets) -> Offsets:
-        """Return where a run that does all there is now and stops will end; SQ2405 for a source without an end."""
-
-    def target_reached(self, offsets: Offsets, target: Offsets) -> bool:
-        """Tell whether a `target` is reached; it may be another kind of offsets than those of batches."""
-        return json.dumps(offsets, sort_keys=True) == json.dumps(target, sort_keys=True)
-
-    def restart_of(self, offsets: Offsets) -> Offsets:
-        """Return where who reads anew what was read up to `offsets` begins; raises GoneError where that is gone."""
-        return self.initial(at_end=False)
-
-    def can_full_refresh(self) -> bool:
-        """Tell whether who reads anew gets all rows as they are now, though what was read before may be gone."""
-        return False
-
-    def target_at(self, offsets: Offsets) -> Offsets:
-        """Return the target of who reads anew, from the beginning, what was read up to `offsets`."""
-        return offsets
-
-    def latest(self, start: Offsets, limit: Limit, until: Offsets | None = None) -> Offsets:
-        """Return how far a batch from `start` may go now: never past limit, except for one indivisible record.
-
-        With `until`, a `target`, never past that, and with no waiting for the clock.
-        """
-
-    def splits(self, start: Offsets, end: Offsets) -> list[Split]:
-        """Return what to read to get from `start` to `end`; the same list each time."""
-
-    def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
-        """Yield a split's rows, and count its records in `tally`, those that fail by `on_error.BadRecords`."""
-
-    def using(self, names: frozenset[str]) -> Reader:
-        """Return the reader of a job that uses these of its columns alone; it may give NULL in all others."""
-        return self
-
-    def with_columns(self, names: tuple[str, ...]) -> Reader | None:
-        """Return a reader whose `read` gives these of its columns alone; None where it is no cheaper than all of them.
-
-        Keys by which rows overwrite each other are among them.
-        """
+    @property
+    def snapshot(self) -> SnapshotReader | None:
+        """Return the part that knows of the initial snapshot and truncations; None if the source has neither."""
         return None
 
-    def fits_in_process(self, splits: Sequence[Split]) -> bool:
-        """Tell whether the splits are read sooner than handed to a task: a few thousand rows, less than a megabyte.
+    @property
+    def full_refresh(self) -> RefreshableReader | None:
+        """Return the part for reading again; None if the beginning always exists and no change is ever lost."""
+        return None
 
-        They may be read in the driver then, in several threads at once, each other splits.
+    @property
+    def files(self) -> FileBackedReader | None:
+        """Return the part that names the reader's files; None if the offsets alone are the position."""
+        return None
+
+    @property
+    def view_log(self) -> ViewLogReader | None:
+        """Return the part for the log of a materialized view; None for all other sources."""
+        return None
+
+    # --- offsets and splits ------------------------------------------------------------------------------------------
+
+    def initial(self, *, at_end: bool) -> Offsets:
+        """Return the offsets at which a new sink starts: the source's beginning, or its present end."""
+
+    def target(self, start: Offsets) -> Offsets:
+        """Return the target of a run with `--once`, which reads all present input; SQ2405 for an endless source."""
+
+    def target_reached(self, offsets: Offsets, target: Offsets) -> bool:
+        """Return whether a `target` is reached. Its format may differ from that of a batch's offsets."""
+        return json.dumps(offsets, sort_keys=True) == json.dumps(target, sort_keys=True)
+
+    def latest(self, start: Offsets, limit: Limit, until: Offsets | None = None) -> Offsets:
+        """Return where a batch from `start` may end now: within the limit, unless a single record exceeds it.
+
+        With `until`, a `target`, never after that, and without a wait for the clock.
         """
-        return False
-
-    def local_only(self) -> bool:
-        """Tell whether only the machine that runs the sink can read it, as what lies in its folders."""
-        return False
 
     def step(self, start: Offsets, end: Offsets) -> Offsets:
-        """Return how far one batch from `start` may go on the way to `end`, whatever the limits of batches are.
+        """Return the latest end of one batch on the way from `start` to `end`, without regard to limits.
 
-        So far whoever reads anew what was read before goes at once. What follows may need what the rows before leave.
+        State recovery reads in these steps. The rows after a step may depend on the state after it.
         """
         return end
 
     def extended(self, end: Offsets, until: Offsets | None = None) -> Offsets:
-        """Return how far a batch up to `end`, of which a row failed, may go on: later changes may take the row back.
+        """Return where a batch that ended at `end` and had a row error may end instead: a later change may retract it.
 
-        With `until`, a `target`, not past that; without a limit, and `end` where nothing is ever taken back.
+        With `until`, a `target`, never after that. No limit applies. Return `end` if the source retracts nothing.
         """
         return end
 
+    def translate_end(self, start: Offsets, end: Offsets) -> Offsets | None:
+        """Return where the batch from `start` to `end` ends today, with the same records.
+
+        None if the source now groups its records differently, so that no batch can end there.
+        """
+        return end
+
+    def splits(self, start: Offsets, end: Offsets) -> list[Split]:
+        """Return the splits between two offsets; the same list on each call."""
+
+    def verify(self, offsets: Offsets) -> None:
+        """Raise a SinkqlError with a hint if the source is not the one that was read up to `offsets`.
+
+        Called before the sink claims its table, at the beginning of each batch for both its ends, and before the commit
+        for its end.
+        """
+        return
+
+    def comparable_position(self, offsets: Offsets) -> Offsets | None:
+        """Return a position that all readers of the source agree on, as JSON; None if the readers share none.
+
+        Equal positions mean equal rows. Each reader accepts a position as a `target`, and `target_reached` orders them.
+        """
+        return None
+
+    def is_all_null(self, offsets: Offsets, column: str) -> bool:
+        """Return whether a column is NULL in all rows up to the offsets."""
+        return False
+
+    # --- rows --------------------------------------------------------------------------------------------------------
+
+    def using(self, names: frozenset[str]) -> Reader:
+        """Return the reader of a job that uses only these columns; it may yield NULL in all others."""
+        return self
+
+    def with_columns(self, names: tuple[str, ...]) -> Reader | None:
+        """Return a reader whose `read` yields only these columns; None if reading all columns costs the same.
+
+        The names include the keys by which rows overwrite each other.
+        """
+        return None
+
+    def local_only(self) -> bool:
+        """Return whether only the machine that runs the sink can read the source, for example a local folder."""
+        return False
+
+    def fits_in_process(self, splits: Sequence[Split]) -> bool:
+        """Return whether the splits are so small that a task costs more: a few thousand rows, less than a megabyte.
+
+        The driver may then read them, different splits in several threads.
+        """
+        return False
+
+    def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a split. Count its records in `tally`; records that fail follow the source's ON ERROR."""
+
+    def retry_dead_letters(self, records: Sequence[RowError]) -> Iterator[DecodedMessages]:
+        """Decode dead letters again; yield for each record, in order, its rows or its new failure.
+
+        Only for a source that appends rows. Raises SQ3394 if a record was not stored completely.
+        """
+        raise not_kept()
+
+    # --- events in the life of a sink --------------------------------------------------------------------------------
+
+    def on_resume(self, offsets: Offsets) -> None:
+        """Learn the offsets of the sink's table; called when a run begins, before `verify`.
+
+        The previous run may have ended after its commit and before `after_commit`.
+        """
+        return
+
+    def on_task_failure(self, error: SinkqlError) -> None:
+        """Learn that a task of a batch failed; called in the driver."""
+        return
+
+    def before_commit(self, end: Offsets) -> None:
+        """Learn that the sink's table may be at `end` from now on; called just before the sink's commit."""
+        return
+
+    def after_commit(self, end: Offsets) -> None:
+        """Release the input before `end`; called after the sink's commit."""
+        return
+
+    # --- metrics -----------------------------------------------------------------------------------------------------
+
+    def lag(self, offsets: Offsets) -> float:
+        """Return the age in seconds of the oldest input after the offsets; 0 without one, or if its age is unknown."""
+        return 0.0
+
+    def measure(self, offsets: Offsets) -> Measure:
+        """Return the progress at the offsets; called each second in a separate thread. It may raise a SinkqlError."""
+        return Measure()
+
+
+class SnapshotReader(Protocol):
+    """The part of a reader whose source begins with an initial snapshot, or truncates all rows.
+
+    The defaults suit a source that does neither.
+    """
+
+    def snapshot_running(self, start: Offsets) -> bool:
+        """Return whether rows after `start` may be changes of rows that the initial snapshot has yet to read.
+
+        If nothing fills the unchanged values of the row, it is skipped: the snapshot or a later change has them.
+        """
+        return False
+
+    def is_consistent(self, offsets: Offsets) -> bool | None:
+        """Return whether the rows up to the offsets are of one point in time; None if the source cannot tell.
+
+        During an initial snapshot they are not: its chunks are of different points in time.
+        """
+        return None
+
+    def truncated_between(self, start: Offsets, end: Offsets) -> bool:
+        """Return whether a truncation is between two offsets; `splits` then only has the rows after it."""
+        return False
+
+
+class RefreshableReader(Protocol):
+    """The part of a reader that can lose changes, or whose beginning can move: how a sink reads its rows again.
+
+    The defaults suit a source that has no lost changes to replace.
+    """
+
+    def restart_of(self, offsets: Offsets) -> Offsets:
+        """Return where reading up to `offsets` began; raises GoneError if the input from there no longer exists."""
+
+    def target_at(self, offsets: Offsets) -> Offsets:
+        """Return the target of a full refresh that covers everything read up to `offsets`."""
+        return offsets
+
+    def can_full_refresh(self) -> bool:
+        """Return whether a full refresh would read all current rows, even if old changes are no longer available."""
+        return False
+
     def wants_full_refresh(self, offsets: Offsets) -> bool:
-        """Tell whether rows are to be computed again: what follows is lost, and ALTER SOURCE … SKIP accepts that.
+        """Return whether the sink must compute all rows again: the next changes are lost, and ALTER SOURCE … SKIP
+        accepted that, or a table without a key was truncated and its rows are unknown.
 
-        Or all rows that have no key go at once, and nobody knows which they were.
-
-        An upsert sink's rows are then computed again from the source's beginning; where they cannot be, `latest` and
-        `splits` go on with what there is.
+        The rows of an upsert sink are then computed again from `full_refresh_start`. For other sinks, `latest` and
+        `splits` continue with the present input.
         """
         return False
 
     def full_refresh_start(self, offsets: Offsets) -> Offsets:
-        """Return where rows begin that are computed again, as `wants_full_refresh` says of `offsets`."""
-        return self.initial(at_end=False)
+        """Return where a full refresh begins that `wants_full_refresh` demands at `offsets`."""
+        return self.restart_of(offsets)
 
     def refresh_outdated(self, offsets: Offsets) -> bool:
-        """Tell whether a loss was accepted after all rows began to be read again, up to `offsets` by now."""
+        """Return whether a loss was accepted since the start of a full refresh that has read up to `offsets`."""
         return False
 
-    def translate_end(self, start: Offsets, end: Offsets) -> Offsets | None:
-        """Return where a batch ends now that was to go from `start` to `end`, with the same records.
 
-        None where the source puts its records together otherwise by now, so that no batch ends there any more.
-        """
-        return end
-
-    def truncated_between(self, start: Offsets, end: Offsets) -> bool:
-        """Tell whether all rows from before were removed at once between the two; `splits` gives what came after."""
-        return False
-
-    def snapshot_running(self, start: Offsets) -> bool:
-        """Tell whether beyond `start` there may be changes of rows that a first snapshot brings later.
-
-        A row whose holes nothing fills is passed over then: the snapshot brings it whole, or a later change does.
-        """
-        return False
-
-    def retry_dead_letters(self, records: Sequence[RowError]) -> Iterator[DecodedMessages]:
-        """Decode records that did not decode when they were read; yield the rows of each, and where it failed again.
-
-        Each of the results is of one record, the next one; of a source whose rows only come. Raises SQ3394 where what
-        is kept of a record is not all that it was.
-        """
-        raise not_kept()
-
-    def on_task_failure(self, error: SinkqlError) -> None:
-        """Take note of what tasks of a batch have met; called in the driver."""
-        return
-
-    def on_resume(self, offsets: Offsets) -> None:
-        """Take note that the sink's table is at `offsets`; called as a run begins, before `verify`.
-
-        The run before may have ended after its commit and before `after_commit`.
-        """
-        return
-
-    def verify(self, offsets: Offsets) -> None:
-        """Raise a SinkqlError with a way out where the source is not the one that was read up to `offsets`.
-
-        Called before the sink's table is claimed, at the beginning of each batch for both of its ends, and before its
-        commit for its end.
-        """
-        return
-
-    def before_commit(self, end: Offsets) -> None:
-        """Take note that the sink's table may be at `end` from now on; called just before the sink's commit."""
-        return
-
-    def after_commit(self, end: Offsets) -> None:
-        """Release what is upstream of `end`; called after the sink's commit."""
-        return
+class FileBackedReader(Protocol):
+    """The part of a reader whose offsets name files in the sink's state folder."""
 
     def required_files(self, offsets: Offsets) -> tuple[str, ...]:
-        """Return the names of files in the sink's state folder without which `offsets` cannot be read.
+        """Return the files, relative to the state folder, that the offsets need.
 
-        One that is missing may name others: restore it, and ask again.
+        A missing file may name more files: restore it and call this again.
         """
-        return ()
 
     def removable_files(self, kept: Sequence[Offsets], *, before: float) -> tuple[str, ...]:
-        """Return the names of the reader's files in the state folder without which all of `kept` can be read.
+        """Return the reader's files in the state folder that none of the offsets in `kept` needs.
 
-        Only those that were written before that time: later ones may be of a newer owner of the sink.
+        Only files written before a time: later ones may belong to a newer run of the sink.
         """
-        return ()
-
-    def is_all_null(self, offsets: Offsets, column: str) -> bool:
-        """Tell whether all rows up to there have NULL in a column."""
-        return False
-
-    def lag(self, offsets: Offsets) -> float:
-        """Return for how many seconds the oldest input beyond `offsets` has been there; 0 where there is none."""
-        return 0.0
-
-    def is_consistent(self, offsets: Offsets) -> bool | None:
-        """Tell whether the rows up to there are those of one moment of the source; None where nobody would ask.
-
-        They are not while a first snapshot is read: its parts are of several moments.
-        """
-        return None
-
-    def comparable_position(self, offsets: Offsets) -> Offsets | None:
-        """Return what all have in common who have read the source up to there, JSON; None where nobody can tell.
-
-        Equal ones mean equal rows. To any of its readers they are a `target`, which `target_reached` takes, in an
-        order.
-        """
-        return None
-
-    def measure(self, offsets: Offsets) -> Measure:
-        """Return how far that is; called every second, in a thread of its own. It may raise a SinkqlError."""
-        return Measure()
 
 
-@runtime_checkable
-class ViewLogReader(Reader, Protocol):
-    """Read what a job has made of sources: a log, whose places say how far these were read."""
+class ViewLogReader(Protocol):
+    """The part of a reader of a view log: its offsets have positions of the sources below the view."""
 
     def below(self, offsets: Offsets) -> JobOffsets | None:
-        """Return how far the sources below were read at a place, by `Reader.comparable_position`; None where that is
-        gone."""
+        """Return the sources' positions at the offsets, by `Reader.comparable_position`; None if the log lost them."""
 
     def places(self, start: Offsets) -> Iterator[tuple[Offsets, JobOffsets]]:
-        """Yield the places from `start` on, and how far the sources below were read there; the last ones first.
+        """Yield the offsets from `start` on and the positions below them, the last ones first.
 
-        All that are there, where what follows `start` is gone; they are kept for this reader from then on.
+        If the log no longer has the entries after `start`, yield all. The log then retains them for this reader.
         """
 
     def changed(self, offsets: Offsets) -> Offsets:
-        """Return the last place up to there at which a row changed, as a `target`."""
+        """Return the last offsets up to these at which a row changed, as a `target`."""
 
     def state(self, offsets: Offsets) -> str | None:
-        """Return the name of the state of the job that has the indexes of a place; None where they are not made yet.
+        """Return the name of a state of the view's job with the indexes at the offsets; None if they are not complete.
 
-        That is one as of this place or a later one without a change in between. Raises GoneError where it is gone.
+        The state is of these offsets, or of later ones without a change in between. Raises GoneError if the log lost
+        the offsets.
         """
         return None
 
 
 @runtime_checkable
 class ViewLogWriter(Writer, Protocol):
-    """Write the log of a view. Its state has indexes, which are made of what is written."""
+    """The writer of a view log. Its state also has the indexes of the view, computed from the written rows."""
 
     def present(self) -> tuple[Reader, Sequence[Split]] | None:
-        """Return what reads the rows that are there; None where none has ever been. Called after `refresh`."""
+        """Return a reader and splits of the view's present rows; None if it never had a row. Called after `refresh`."""
 
     def changes(self, results: Sequence[WriteResult]) -> tuple[Reader, Sequence[Split]] | None:
-        """Return what reads the changes that these results make; None where they make none."""
+        """Return a reader and splits of the changes in these results; None without a change."""
 
     def states(self) -> Mapping[str, Collection[str]]:
-        """Return the names of the states in which others may look up, and the indexes that each has."""
+        """Return the states that other jobs may read, by name, with the indexes of each."""

@@ -1,4 +1,4 @@
-"""Records that are no rows: what is said of each, and how many there were."""
+"""Describe records that do not decode, and count the records of a read task."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _SHOWN_BYTES = 1000
 
 @dataclass(frozen=True, slots=True)
 class RowError:
-    """A record that did not decode: where it came from, its raw bytes, and why.
+    """A record that did not decode: its position in the source, its raw bytes, and the reason.
 
-    `key` is the raw key of a message; `about` what else the source knows of it, such as its time, JSON-able.
+    `key` is the raw key of a message. `about` has further facts from the source as JSON, for example its time.
     """
 
     position: str
@@ -30,10 +30,10 @@ class RowError:
 
 @dataclass(slots=True)
 class Tally:
-    """Count what one read task saw: `rows` are records, of which `failed` did not decode and `dropped` are no rows.
+    """The counts of one read task: `rows` records, `failed` that did not decode, and `dropped` that have no row.
 
-    `given` counts the rows that came of the others, and is not the reader's to count. `errors` keeps the first few
-    records that failed; `letters` takes all of them, where they are kept, in files that are in `written` at the end.
+    The task, not the reader, counts the decoded rows in `given`. `errors` has the first failed records. `letters`
+    stores each failed record if the sink has a dead-letter table; at the end, `written` has the write results.
     """
 
     rows: int = 0
@@ -54,16 +54,16 @@ class Tally:
             self.letters(error)
 
     def settle(self, source: str) -> None:
-        """Raise SQ3392 unless each record that was read is a row, is dropped, or failed."""
+        """Raise SQ3392 unless each record is a row, was dropped, or failed."""
         if self.rows != self.given + self.dropped + self.failed:
             raise SinkqlError(
                 "SQ3392",
                 f'source "{source}" read {self.rows} records, and not all of them can be accounted for',
-                detail=f"{self.given} became rows, {self.dropped} are none, {self.failed} failed",
+                detail=f"{self.given} became rows, {self.dropped} have no row, {self.failed} failed",
             )
 
     def add(self, other: Tally) -> None:
-        """Add what another task saw."""
+        """Add the counts of another task."""
         self.rows += other.rows
         self.bytes += other.bytes
         self.failed += other.failed
@@ -75,7 +75,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class RowFailure:
-    """A record that does not decode: the line of the stream in which it begins, from 1, why, and its bytes."""
+    """A record that does not decode: the line on which it begins, from 1, the reason, and its bytes."""
 
     line: int
     message: str
@@ -83,7 +83,7 @@ class RowFailure:
 
 
 def invalid_row(source: str, position: str, message: str, raw: bytes, *, hint: str) -> SinkqlError:
-    """Return the error for a record that does not decode, where such stop the sinks."""
+    """Return the error for a record that does not decode and stops the sink."""
     return SinkqlError(
         "SQ3101",
         f'invalid row of source "{source}" at {position}: {message}',
@@ -92,10 +92,10 @@ def invalid_row(source: str, position: str, message: str, raw: bytes, *, hint: s
     )
 
 
-def not_kept(why: str = "their records are not kept as they were sent") -> SinkqlError:
-    """Return the error for a source whose records cannot be decoded once more."""
+def not_kept(why: str = "they are not stored as they were sent") -> SinkqlError:
+    """Return the error for a source whose records cannot be decoded again."""
     return SinkqlError(
         "SQ3394",
         f"records of this source cannot be replayed: {why}",
-        hint="Correct them where they come from, and have them sent or written once more.",
+        hint="Correct the records in the system that produces them, and send or write them again.",
     )

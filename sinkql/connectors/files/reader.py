@@ -23,6 +23,7 @@ from sinkql.connector_api.stream import (
     Context,
     DecodedMessages,
     Decoding,
+    FileBackedReader,
     Limit,
     Measure,
     Offsets,
@@ -48,7 +49,7 @@ _MOST_FILES = 10_000  # each task of a batch holds a list of them
 
 
 @dataclass(frozen=True, slots=True)
-class FilesReader(Reader):
+class FilesReader(Reader, FileBackedReader):
     """The reader of one FILES source.
 
     `home` is the folder of its log, below `state`, which is the sink's folder. `format` has the options of the planned
@@ -173,6 +174,11 @@ class FilesReader(Reader):
         again = [file for file in self.watch.again() if file.name in seen]
         renamed = [file for file, old_name in self.watch.renamed() if old_name in seen and file.name not in seen]
         return {"log": self.log.append(start["log"], files, again, renamed), "partial": partial}
+
+    @property
+    def files(self) -> FilesReader:
+        """Return the reader itself: offsets name segments of the log."""
+        return self
 
     def required_files(self, offsets: Offsets) -> tuple[str, ...]:
         """Return the log's segments, as paths below the sink's state folder."""

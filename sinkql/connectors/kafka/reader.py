@@ -28,6 +28,7 @@ from sinkql.connector_api.stream import (
     Measure,
     Offsets,
     Reader,
+    RefreshableReader,
     RowError,
     Split,
     Tally,
@@ -83,7 +84,7 @@ class _Cache:
 
 
 @dataclass(frozen=True, slots=True)
-class KafkaReader(Reader):
+class KafkaReader(Reader, RefreshableReader):
     """The reader of one topic.
 
     `source` is the name in messages, `offsets_name` the one under which a sink stores the offsets.
@@ -135,6 +136,11 @@ class KafkaReader(Reader):
             return _first_offsets(topic, self._query(self._admin.ends, topic.partitions))
         begin = self._query(self._admin.beginnings, topic.partitions)
         return _first_offsets(topic, {number: max(at, self.start.get(str(number), 0)) for number, at in begin.items()})
+
+    @property
+    def full_refresh(self) -> KafkaReader:
+        """Return the reader itself: a topic can lose its first messages."""
+        return self
 
     def restart_of(self, offsets: Offsets) -> Offsets:
         """Return the offsets at which reading up to `offsets` began.

@@ -16,6 +16,8 @@ from sinkql.connector_api.stream import (
     Measure,
     Offsets,
     Reader,
+    RefreshableReader,
+    SnapshotReader,
     Split,
     Tally,
     ViewLogReader,
@@ -40,7 +42,7 @@ _BEGINNING: Offsets = {"at": 0, "id": ""}
 
 
 @dataclass(frozen=True, slots=True)
-class ViewReader(ViewLogReader):
+class ViewReader(Reader, SnapshotReader, RefreshableReader, ViewLogReader):
     """The reader of a view's log. Offsets: `at` is the last entry read, 0 for none, and `id` is its id.
 
     `consumer` is the id of the reading sink, for which entries are retained. Only entries that have the `indexes` in
@@ -62,6 +64,21 @@ class ViewReader(ViewLogReader):
         log = open_log(options.view_id, context, view_state(read))
         indexes = frozenset(options.tuning.indexes)
         return cls(read.name, read.columns, read.change, log, context.sink_id, options.passing, indexes)
+
+    @property
+    def snapshot(self) -> ViewReader:
+        """Return the reader itself: an entry tells whether the view was consistent."""
+        return self
+
+    @property
+    def full_refresh(self) -> ViewReader:
+        """Return the reader itself: the log can lose entries."""
+        return self
+
+    @property
+    def view_log(self) -> ViewReader:
+        """Return the reader itself."""
+        return self
 
     def initial(self, *, at_end: bool) -> Offsets:
         """Return the beginning, from which the contents are read first, or the present end of the log."""
@@ -226,6 +243,10 @@ class ViewReader(ViewLogReader):
         """Return the beginning; raise GoneError if the changes after the offsets are gone."""
         if self.wants_full_refresh(offsets):
             raise expired_log_error(self.view)
+        return _BEGINNING
+
+    def full_refresh_start(self, offsets: Offsets) -> Offsets:
+        """Return the beginning."""
         return _BEGINNING
 
     def can_full_refresh(self) -> bool:

@@ -9,13 +9,12 @@ _READ_ONLY = "READ ONLY"
 _CHANGING = ast.Create | ast.Alter | ast.Drop | ast.AlterSystem | ast.CommentOn
 
 
-def already(statement: ast.Transaction) -> Notice:
-    """Return the notice for a BEGIN within a transaction, which has no effect."""
-    return Notice("SQ2651", "there is already a transaction in progress", statement.span)
-
-
-def none(statement: ast.Transaction) -> Notice:
-    """Return the notice for a statement that ends or changes a transaction outside of one."""
+def without_effect(statement: ast.Transaction, *, in_progress: bool) -> Notice | None:
+    """Return the notice for a BEGIN within a transaction, or for another statement outside of one."""
+    if (statement.action == "BEGIN") != in_progress:
+        return None
+    if in_progress:
+        return Notice("SQ2651", "there is already a transaction in progress", statement.span)
     return Notice("SQ2652", "there is no transaction in progress", statement.span)
 
 

@@ -30,7 +30,14 @@ from sinkql.runtime.batch.clock import step
 from sinkql.runtime.batch.engine import Batch, Engine, Outcome, execute_batch
 from sinkql.runtime.batch.lookup import IndexLookup
 from sinkql.runtime.batch.pacing import Pacer, PacingOrders
-from sinkql.runtime.batch.resume import snapshots_running_after, splits_between, truncated_between
+from sinkql.runtime.batch.resume import (
+    refresh_targets,
+    restart_of,
+    snapshots_running_after,
+    splits_between,
+    truncated_between,
+    wants_full_refresh,
+)
 from sinkql.runtime.batch.timeline import Timeline, extend_end
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements
@@ -103,7 +110,7 @@ class FullRefresh:
         )
         if not same(begin, ends):
             try:
-                self._read(done, {name: self.readers[name].target_at(at) for name, at in ends.items()})
+                self._read(done, refresh_targets(self.readers, ends))
             except SinkqlError as error:
                 if error.of_rows or (error.retryable and not isinstance(error, GoneError)):
                     raise
@@ -121,22 +128,24 @@ class FullRefresh:
         at = self.checkpoint.end.get(name)
         if at is None:
             return reader.initial(at_end=False)
-        if reader.wants_full_refresh(at):
-            return reader.full_refresh_start(at)
-        return at if self.checkpoint.plan == NO_PLAN else reader.restart_of(at)
+        if reader.full_refresh is not None and reader.full_refresh.wants_full_refresh(at):
+            return reader.full_refresh.full_refresh_start(at)
+        return at if self.checkpoint.plan == NO_PLAN else restart_of(reader, at)
 
     def _table_ends(self) -> JobOffsets:
         """Return the offsets of the table, for the sources that can be read again up to them."""
         return {
             name: at
             for name, at in self.checkpoint.end.items()
-            if name not in self.readers or not self.readers[name].wants_full_refresh(at)
+            if name not in self.readers or not wants_full_refresh(self.readers[name], at)
         }
 
     def _target(self, start: JobOffsets) -> JobOffsets:
         """Return the current ends of the sources, for a refresh that has reached `start`."""
         joint_targets = self.timeline.targets(start) if self.timeline.is_joint else {}
-        targets: dict[str, Offsets] = dict(joint_targets or {name: start[name] for name in self.timeline.inputs})
+        targets: dict[str, Offsets] = dict(
+            joint_targets or {name: start[name] for name in self.timeline.inputs.sources_below}
+        )
         for name, reader in self.readers.items():
             if name in targets:
                 continue
@@ -234,7 +243,7 @@ class FullRefresh:
             return truncated_between(self.job, self.readers, done.at, end, fresh)
         except SinkqlError:
             if any(
-                name not in fresh and reader.wants_full_refresh(done.at[name]) for name, reader in self.readers.items()
+                name not in fresh and wants_full_refresh(reader, done.at[name]) for name, reader in self.readers.items()
             ):
                 raise loss_accepted_error(self.job) from None
             raise
@@ -242,7 +251,7 @@ class FullRefresh:
     def _execute_part(self, done: RefreshProgress, end: JobOffsets) -> None:
         for name, reader in self.readers.items():
             reader.verify(end[name])
-            if reader.refresh_outdated(done.at[name]):
+            if reader.full_refresh is not None and reader.full_refresh.refresh_outdated(done.at[name]):
                 raise loss_accepted_error(self.job)
         splits = splits_between(self.readers, done.at, end)
         cleared = self._truncated(done, end)

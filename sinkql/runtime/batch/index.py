@@ -19,6 +19,7 @@ from sinkql.logical.function import call
 from sinkql.logical.type import parse_type
 from sinkql.lowering.index import log_of
 from sinkql.runtime.batch.engine import Batch, Engine, Outcome, execute_batch
+from sinkql.runtime.batch.resume import restart_of
 from sinkql.runtime.batch.state import Discard
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements
@@ -54,7 +55,7 @@ class IndexMaintenance:
             if arrange.arrangement in existing or checkpoint.state is None or not checkpoint.end[source]["at"]:
                 continue
             reader, at = self.readers[source], checkpoint.end[source]
-            splits = reader.splits(reader.restart_of(at), at)
+            splits = reader.splits(restart_of(reader, at), at)
             complete = self._with_runs(complete, self._arrange(arrange, reader, splits, complete, checkpoint.epoch))
         return complete
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from sinkql import physical
-from sinkql.connector_api.stream import JobOffsets, Offsets, Reader, ViewLogReader
+from sinkql.connector_api.stream import JobOffsets, Offsets, Reader
 from sinkql.errors import LostStateError
 from sinkql.runtime.batch.engine import Engine
 from sinkql.runtime.state import manifest as state
@@ -40,9 +40,8 @@ class IndexLookup:
         name, home = index.arrangement, self.home.sibling(index.source)
         if not start["at"]:
             return IndexRuns(home.for_tasks(), name, {}, 1, beginning=True)
-        reader = self.readers[index.source]
-        assert isinstance(reader, ViewLogReader)
-        state_name = reader.state(end)
+        view_log = self.readers[index.source].view_log
+        state_name = view_log.state(end) if view_log is not None else None
         if state_name is None:
             raise no_index(name)
         try:

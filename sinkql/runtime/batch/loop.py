@@ -46,7 +46,7 @@ from sinkql.runtime.batch.maintenance import TableMaintenance
 from sinkql.runtime.batch.metrics import CommitReport, SinkMetrics
 from sinkql.runtime.batch.pacing import MaintenanceBudget
 from sinkql.runtime.batch.replay import DeadLetterReplay, IdentityCollector
-from sinkql.runtime.batch.resume import ResumePoint, SinkTable
+from sinkql.runtime.batch.resume import ResumePoint, SinkTable, refresh_targets
 from sinkql.runtime.batch.source_files import SourceFiles
 from sinkql.runtime.batch.state import JobState
 from sinkql.runtime.batch.timeline import Timeline
@@ -215,7 +215,7 @@ class BatchLoop:
         self.report.metrics.begin(refreshed.manifest)
         self.dead_letters.settle()
         if self.targets is not None and self.dead_letters.table is None:
-            self.targets = {name: reader.target_at(refreshed.at[name]) for name, reader in self.readers.items()}
+            self.targets = refresh_targets(self.readers, refreshed.at)
         self._report(committed, refresh_account(refreshed.record_counts, committed.rows))
         self.maintenance.maintain(None, self.targets)
 
@@ -238,7 +238,7 @@ class BatchLoop:
 
     def _reached(self, name: str, target: Offsets) -> bool:
         offsets = self.checkpoint.end.get(name)
-        if name == CLOCK and name in self.timeline.inputs:
+        if name == CLOCK and name in self.timeline.inputs.sources_below:
             return offsets is not None and self.readers[name].target_reached(offsets, target)
         if name == CLOCK and (change_at := self.next_temporal_change) is not None:
             return offsets is not None and (

@@ -84,7 +84,7 @@ class Pacer:
         self, readers: Mapping[str, InputProbe], start: JobOffsets, orders: PacingOrders, now_ms: int
     ) -> dict[str, Offsets]:
         limit = Limit(max(1, orders.max_rows_per_commit // max(1, len(readers))))
-        at_ticks = self.timeline.inputs if self.timeline is not None else ()
+        at_ticks = self.timeline.inputs.sources_below if self.timeline is not None else ()
         readers = {name: reader for name, reader in readers.items() if name not in at_ticks}
         if orders.targets is not None:
             targets = orders.targets
@@ -103,10 +103,10 @@ class Pacer:
 
     def _step(self, start: JobOffsets, others: JobOffsets, limit: Limit, targets: JobOffsets | None) -> TimelineStep:
         """Return the step of the inputs that are read at ticks; `others` are the ends of the other inputs."""
-        if self.timeline is None or not self.timeline.inputs:
+        if self.timeline is None or not self.timeline.inputs.sources_below:
             return TimelineStep({})
         due = None
-        if CLOCK in self.timeline.inputs:
+        if CLOCK in self.timeline.inputs.sources_below:
             moved = any(end != start[name] for name, end in others.items())
             due = 0 if moved else self.next_temporal_change()
         return self.timeline.ahead(start, limit, targets, due=due)

@@ -15,6 +15,7 @@ from sinkql.connector_api.stream import (
     Checkpoint,
     Committed,
     JobOffsets,
+    Offsets,
     PlanChange,
     Reader,
     Split,
@@ -165,7 +166,9 @@ class ResumePoint:
         """Return whether a source lost the next changes and the rows can be recomputed without them."""
         if not self.job.renewable:
             return False
-        return any(reader.wants_full_refresh(offsets[name]) for name, reader in self.readers.items() if name in offsets)
+        return any(
+            wants_full_refresh(reader, offsets[name]) for name, reader in self.readers.items() if name in offsets
+        )
 
     def _check_unread(self, checkpoint: Checkpoint) -> None:
         """Raise SQ3413 if a column is new to the table and rows written before have values in it."""
@@ -207,7 +210,7 @@ def truncated_between(
     truncated = frozenset(
         name
         for name, reader in readers.items()
-        if start[name] != end[name] and reader.truncated_between(start[name], end[name])
+        if start[name] != end[name] and reader.snapshot and reader.snapshot.truncated_between(start[name], end[name])
     )
     for read in job.reads():
         if read.source in truncated and read.change != "upsert" and read.source in fresh:
@@ -224,10 +227,29 @@ def truncated_between(
 
 def is_consistent_at(readers: Mapping[str, Reader], end: JobOffsets) -> bool | None:
     """Return whether each source's rows up to `end` are of one point in time; None if no source can tell."""
-    answers = [answer for name, reader in readers.items() if (answer := reader.is_consistent(end[name])) is not None]
-    return all(answers) if answers else None
+    answers = (reader.snapshot.is_consistent(end[name]) for name, reader in readers.items() if reader.snapshot)
+    known_answers = [answer for answer in answers if answer is not None]
+    return all(known_answers) if known_answers else None
 
 
 def snapshots_running_after(readers: Mapping[str, Reader], start: JobOffsets) -> frozenset[str]:
     """Return the sources whose initial snapshot continues after `start`."""
-    return frozenset(name for name, reader in readers.items() if reader.snapshot_running(start[name]))
+    return frozenset(
+        name for name, reader in readers.items() if reader.snapshot and reader.snapshot.snapshot_running(start[name])
+    )
+
+
+def restart_of(reader: Reader, offsets: Offsets) -> Offsets:
+    """Return where reading up to `offsets` began; raises GoneError if the input from there no longer exists."""
+    return reader.full_refresh.restart_of(offsets) if reader.full_refresh else reader.initial(at_end=False)
+
+
+def refresh_targets(readers: Mapping[str, Reader], offsets: JobOffsets) -> JobOffsets:
+    """Return the targets of a full refresh that covers everything read up to `offsets`."""
+    parts = {name: readers[name].full_refresh for name in offsets}
+    return {name: part.target_at(offsets[name]) if part else offsets[name] for name, part in parts.items()}
+
+
+def wants_full_refresh(reader: Reader, offsets: Offsets) -> bool:
+    """Return whether a source lost the next changes and accepts a full refresh without them."""
+    return reader.full_refresh is not None and reader.full_refresh.wants_full_refresh(offsets)

@@ -7,12 +7,12 @@ tells its name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sinkql.connector_api.stream import JobOffsets, Reader, Writer
+from sinkql.connector_api.stream import FileBackedReader, JobOffsets, Reader, Writer
 from sinkql.errors import LostPositionError, SinkqlError
 from sinkql.storage import failpoint, files
 
@@ -28,8 +28,10 @@ class SourceFiles:
 
     def restore(self, offsets: JobOffsets) -> None:
         """Restore the files that the folder lacks; raises SQ3412 if the table lacks one too."""
-        for source in (name for name in self.readers if name in offsets):
-            reader, tried = self.readers[source], set[str]()
+        for source, reader in self._readers():
+            if source not in offsets:
+                continue
+            tried = set[str]()
             while missing := [
                 name for name in reader.required_files(offsets[source]) if not (self.folder / name).exists()
             ]:
@@ -51,7 +53,7 @@ class SourceFiles:
 
     def attach(self, offsets: JobOffsets) -> None:
         """Copy the files to the table that it lacks."""
-        for source, reader in self.readers.items():
+        for source, reader in self._readers():
             for name in reader.required_files(offsets[source]):
                 if name not in self._attached:
                     self.writer.store_file(name, (self.folder / name).read_bytes())
@@ -61,7 +63,7 @@ class SourceFiles:
     def contents(self, offsets: JobOffsets) -> dict[str, bytes]:
         """Return the contents of the files that can be read."""
         contents: dict[str, bytes] = {}
-        for source, reader in self.readers.items():
+        for source, reader in self._readers():
             with suppress(SinkqlError):
                 for name in reader.required_files(offsets[source]):
                     with suppress(OSError):
@@ -70,7 +72,7 @@ class SourceFiles:
 
     def sweep(self, needed: Sequence[JobOffsets], *, before: float) -> None:
         """Delete the files that were written before a time and that none of the offsets needs."""
-        for source, reader in self.readers.items():
+        for source, reader in self._readers():
             needed_offsets = [offsets[source] for offsets in needed if source in offsets]
             for name in reader.removable_files(needed_offsets, before=before):
                 failpoint.point("position-unneeded")
@@ -79,3 +81,9 @@ class SourceFiles:
                 self._attached.discard(name)
                 failpoint.point("position-detached")
                 (self.folder / name).unlink(missing_ok=True)
+
+    def _readers(self) -> Iterator[tuple[str, FileBackedReader]]:
+        """Yield the sources whose positions are in files, and the part of the reader for them."""
+        for source, reader in self.readers.items():
+            if reader.files is not None:
+                yield source, reader.files

@@ -23,7 +23,7 @@ from sinkql.runtime.batch.engine import Batch, Engine, Outcome, execute_batch
 from sinkql.runtime.batch.events import Progress, SinkRecovering
 from sinkql.runtime.batch.full_refresh import state_unrecoverable_error
 from sinkql.runtime.batch.lookup import IndexLookup
-from sinkql.runtime.batch.resume import snapshots_running_after, splits_between, truncated_between
+from sinkql.runtime.batch.resume import restart_of, snapshots_running_after, splits_between, truncated_between
 from sinkql.runtime.state import manifest
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements
@@ -160,7 +160,9 @@ class JobState:
         try:
             recovered = recover_state(self.job, self.readers, self.engine, self.directory, checkpoint, lost)
         except LostStateError:
-            if not self.job.renewable or not any(reader.can_full_refresh() for reader in self.readers.values()):
+            if not self.job.renewable or not any(
+                reader.full_refresh and reader.full_refresh.can_full_refresh() for reader in self.readers.values()
+            ):
                 raise
             files.write_atomic(self._forgotten_file, str(checkpoint.state).encode())
             raise state_unrecoverable_error(self.job) from lost
@@ -218,7 +220,7 @@ def recover_state(
     """Return the state at a checkpoint, recovered; raises `lost` with the reason if a source cannot be read again."""
     manifest = state.empty(bucketing=engine.bucketing, buckets=engine.buckets, hash_key=home.hash_key)
     try:
-        begin = {name: reader.restart_of(checkpoint.end[name]) for name, reader in readers.items()}
+        begin = {name: restart_of(reader, checkpoint.end[name]) for name, reader in readers.items()}
         at: JobOffsets = begin
         while True:
             end = {name: reader.step(at[name], checkpoint.end[name]) for name, reader in readers.items()}

@@ -4,8 +4,8 @@
 * `script_catalog`: Plan the items and comments that scripts describe.
 * `rename`: Detect sinks that scripts give another name.
 * `difference`: Compare the present catalog with the described one, and order the steps between them.
-* `step`: Define a step.
 * `alteration`: Find the ALTER statements between two definitions of an item, or the obstacle.
+* `step`: Define a step, and return the statements that apply steps.
 * `dry_run`: Run the steps in memory, and ask external systems whether they would refuse a step.
 * `effect`: Describe the effect of a step on data.
 * `apply`: Apply a deployment to the catalog.

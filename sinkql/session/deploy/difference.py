@@ -210,7 +210,7 @@ def difference(
     while True:
         items = (_step(name, fate, decisions, described, broken) for name, fate in _sorted_fates(decisions))
         steps = (*_settings(before, described), *items)
-        failure = dry_run(steps, before, described.catalog, registry)
+        failure = dry_run(steps, before, described.catalog)
         if failure is None:
             return steps
         for name in failure.names:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -11,20 +11,18 @@ from sinkql import ast, logical, physical
 from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.memory import MemoryCatalog
 from sinkql.catalog.replan import redefine
-from sinkql.connector_api.registry import Registry
 from sinkql.errors import SinkqlError
 from sinkql.lowering.job import lower
 from sinkql.physical.evolution import Evolution
-from sinkql.planner.edit.alter import plan_alter
 from sinkql.planner.name import short_name, sql_name
 from sinkql.planner.scope import Scope
-from sinkql.session.deploy.alteration import alterations
-from sinkql.session.deploy.step import Step, Transition, dropped_first, redefined
+from sinkql.session.deploy.step import Step, Transition, new_definitions, relation_of, statements_of
 from sinkql.session.item.connector_access import CatalogAccess
 from sinkql.session.item.create import validate_connection, validate_state
 from sinkql.session.item.destination import place_of
 from sinkql.session.item.plan_history import earlier_plans
 from sinkql.session.item.target_table import drop_target
+from sinkql.statement.in_memory import InMemoryItems
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,17 +96,12 @@ class Outside:
         """Check a sink that continues in its table, whose rows it wrote and whose columns follow the change."""
         old, new = lower(name, self.before), lower(name, self.after)
         if old.plan != new.plan:
-            has_new_relation = self._relation(name, self.before) != self._relation(name, self.after)
+            has_new_relation = relation_of(name, self.before) != relation_of(name, self.after)
             continues = has_new_relation and new.write.mode != "upsert"
             change = Evolution() if continues else self.transition(old, new)
             new = msgspec.structs.replace(new, follows=earlier_plans(old, change))
         error = self._target_error(name, self.after, keep=True, job=new)
         return _refusal(error) if error is not None else None
-
-    def _relation(self, name: str, plans: MemoryCatalog) -> str:
-        sink = plans.item(name)
-        assert isinstance(sink, logical.Sink)
-        return sink.relation
 
     def _target_error(
         self, name: str, plans: MemoryCatalog, *, keep: bool = False, job: physical.Job | None = None
@@ -185,62 +178,25 @@ class DryRunFailure:
     reason: str
 
 
-def dry_run(
-    steps: tuple[Step, ...], before: MemoryCatalog, after: MemoryCatalog, registry: Registry
-) -> DryRunFailure | None:
-    """Run all steps in memory. Return why an item cannot be altered; raise the errors of creating an item."""
-    plans = before.copy()
-    _remove(dropped_first(steps, plans.dependents), plans)
-    is_redefined = False
-    for step in steps:
-        entry = after.entry(step.name)
-        if step.kind == "SETTING" and step.value is not None:
-            plans.set(step.name, step.value)  # planning may depend on the setting
-            continue
-        if step.kind == "COMMENT" or (step.action == "drop" and step.early):
-            continue
-        if step.action == "drop":
-            _remove([step], plans)
-        elif step.action in ("create", "replace"):
-            assert entry is not None
-            plans.add(entry.statement, entry.facts)
-        elif step.redefines:
-            failure = None if is_redefined else _redefine(redefined(steps), plans, after)
-            is_redefined = True
-            if failure is not None:
-                return failure
-        else:
-            try:
-                _alter(step, plans, after, registry)
-            except SinkqlError as error:
+def dry_run(steps: tuple[Step, ...], before: MemoryCatalog, after: MemoryCatalog) -> DryRunFailure | None:
+    """Run all steps in memory. Return why an item cannot be altered; raise the errors of other statements."""
+
+    def facts_of(statement: ast.Create, name: str) -> logical.Facts:
+        entry = after.entry(name)
+        return entry.facts if entry is not None else {}
+
+    items = InMemoryItems(before.copy(), facts_of)
+    for step, statement in statements_of(steps, items, after):
+        try:
+            if statement is None:
+                redefine(items.plans, new_definitions(steps, items.plans, after))
+            else:
+                items.run(statement)
+        except SinkqlError as error:
+            if statement is None:
+                names = tuple(step.name for step in steps if step.redefines)
+                return DryRunFailure(names, error.detail or error.message)
+            if isinstance(statement, ast.Alter):
                 return DryRunFailure((step.name,), error.message)
+            raise
     return None
-
-
-def _remove(steps: Iterable[Step], plans: MemoryCatalog) -> None:
-    for step in steps:
-        plans.forget(step.name)
-
-
-def _redefine(steps: list[Step], plans: MemoryCatalog, after: MemoryCatalog) -> DryRunFailure | None:
-    changes = {}
-    for step in steps:
-        wanted, present = after.entry(step.name), plans.entry(step.name)
-        assert wanted is not None
-        assert present is not None
-        changes[step.name] = (wanted.statement, present.facts)
-    try:
-        redefine(plans, changes)
-    except SinkqlError as error:
-        return DryRunFailure(tuple(changes), error.detail or error.message)
-    return None
-
-
-def _alter(step: Step, plans: MemoryCatalog, after: MemoryCatalog, registry: Registry) -> None:
-    present, wanted = plans.entry(step.name), after.entry(step.name)
-    assert present is not None
-    assert wanted is not None
-    if isinstance(wanted.statement, ast.CreateSecret):
-        return
-    for statement in alterations(present.statement, wanted.statement):
-        redefine(plans, plan_alter(statement, plans, registry).changes)

@@ -16,18 +16,20 @@ from sinkql.connector_api.registry import Registry
 from sinkql.errors import MissingError, Notice, SinkqlError
 from sinkql.keywords import Keywords
 from sinkql.parser import parse
-from sinkql.planner.edit.qualify import qualify
 from sinkql.planner.edit.rename import find_commented
 from sinkql.planner.item.setting import plan_setting
 from sinkql.planner.item.sink import expand
 from sinkql.planner.item.source import sampled
-from sinkql.planner.item.statement import implied, item_name, kind_of, own_name
+from sinkql.planner.item.statement import item_name, kind_of, own_name
 from sinkql.planner.name import as_name, qualified_name, short_name, split_name
 from sinkql.planner.scope import Scope
 from sinkql.printer import to_sql
 from sinkql.script.redaction import Masked, mask
 from sinkql.session.deploy.step import Step
 from sinkql.session.item.connector_access import CatalogAccess
+from sinkql.statement.in_memory import InMemoryItems
+from sinkql.statement.operation import CreateItem
+from sinkql.statement.plan import plan_create
 
 
 class DescribedAccess(CatalogAccess):
@@ -266,12 +268,13 @@ def _plan_item(
     if name in described.implied:
         described.implied.remove(name)
         return ()
-    planned = described.catalog.add(statement, _facts(statement, name, described, entries))
+    items = InMemoryItems(described.catalog, lambda new, new_name: _facts(new, new_name, described, entries))
+    operation = plan_create(statement, items) if statement.if_not_exists else CreateItem(statement, name)
+    if not isinstance(operation, CreateItem):
+        return items.apply(operation)
+    planned, implied_statements = items.create(operation)
     described.statements[name] = statement
-    for implied_statement in implied(qualify(statement, described.catalog), planned.item):
-        described.catalog.add(
-            implied_statement, _facts(implied_statement, own_name(implied_statement), described, entries)
-        )
+    for implied_statement in implied_statements:
         described.statements[own_name(implied_statement)] = implied_statement
         described.implied.add(own_name(implied_statement))
     return planned.notices

@@ -2,9 +2,9 @@
 
 * `create`: Plan, purify and store a new item.
 * `alter`: Change the definition, name, owner or comment of an item, and validate connections.
-* `references`: Add, drop and refresh the tables of a source.
+* `references`: Store the tables that are added to a source, and drop tables of it.
 * `secret`: Create, rotate, list and check secrets without SQL text.
-* `view_job`: Turn a materialized view into a job when it gets a second reader.
+* `view_job`: Turn a materialized view into a job when its readers, its options or an index need one.
 * `plan_history`: Record the earlier plans of a sink, so that it continues in its table.
 * `destination`: Find the sinks that share a destination.
 * `connector_access`: Provide connectors with access to secrets, connections and object stores.

@@ -5,11 +5,11 @@ ALTER stores the new statement of an item; RENAME TO, SWAP WITH and OWNER TO cha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from sinkql import ast, logical
-from sinkql.catalog.catalog import Catalog, ChangedError, Operation
+from sinkql.catalog.catalog import Catalog, Operation
 from sinkql.catalog.memory import MemoryCatalog
 from sinkql.catalog.operation import commenting, owning, redefining, rekeying, rotating
 from sinkql.catalog.replan import redefine
@@ -17,9 +17,6 @@ from sinkql.catalog.secret.value import given
 from sinkql.errors import Notice, SinkqlError, Span
 from sinkql.lowering.job import lower
 from sinkql.physical.evolution import InPlaceError
-from sinkql.planner.edit.alter import Altering, plan_alter
-from sinkql.planner.edit.rename import find_altered, find_commented, plan_rename
-from sinkql.planner.item.connection import validation
 from sinkql.planner.item.view import has_own_job
 from sinkql.planner.name import short_name
 from sinkql.session.item.connector_access import CatalogAccess
@@ -33,60 +30,48 @@ from sinkql.session.item.plan_history import (
 )
 from sinkql.session.item.view_job import begin_job
 from sinkql.session.result import Result
+from sinkql.statement.operation import AlterItem, CheckConnection, RenameItems, SetComment, SetOwner
 
 
-def alter(statement: ast.Alter, catalog: Catalog) -> Result:
+def alter(operation: AlterItem, catalog: Catalog) -> Result:
     """Change an item. The processes that run dependent sinks follow the change. Nothing changes after an error.
 
-    Raise what `plan_alter` raises, SQ2016 if dependents would no longer plan, and SQ2985 if a sink cannot continue
-    with another column or relation. Raise also the errors of the external systems that the altered connection and the
-    dependent sinks reach.
+    Raise SQ2016 if dependents would no longer plan, and SQ2985 if a sink cannot continue with another column or
+    relation. Raise also the errors of the external systems that the altered connection and the dependent sinks reach.
     """
-    while True:
-        catalog.refresh()
-        altering = plan_alter(statement, catalog.reader(), catalog.registry)
-        tag = f"ALTER {statement.kind}"
-        if altering.statement is None:
-            return Result(tag, altering.notices, skipped=True)
-        try:
-            notices = _store_change(statement, altering, catalog)
-        except ChangedError:
-            continue
-        return Result(tag, (*altering.notices, *notices), names=(altering.name,))
+    notices: tuple[Notice, ...] = ()
+    is_usable = catalog.plans.entry(operation.name) is not None
+    if is_usable and isinstance(operation.definition, ast.CreateView) and has_own_job(operation.definition):
+        notices = begin_job(operation.name, operation.definition, catalog)
+    else:
+        _change(operation, catalog)
+    return Result(f"ALTER {operation.statement.kind}", (*operation.notices, *notices), names=(operation.name,))
 
 
-def _store_change(statement: ast.Alter, altering: Altering, catalog: Catalog) -> tuple[Notice, ...]:
-    """Change the catalog and return the notices."""
-    is_usable = catalog.plans.entry(altering.name) is not None
-    if is_usable and isinstance(altering.statement, ast.CreateView) and has_own_job(altering.statement):
-        return begin_job(altering.name, altering.statement, catalog)
-    _change(statement, altering, catalog)
-    return ()
-
-
-def _change(statement: ast.Alter, altering: Altering, catalog: Catalog) -> None:
-    if isinstance(altering.statement, ast.CreateSecret):
-        catalog.change(rotating(altering.name, given(altering.statement.value)))
+def _change(operation: AlterItem, catalog: Catalog) -> None:
+    statement = operation.statement
+    if isinstance(operation.definition, ast.CreateSecret):
+        catalog.change(rotating(operation.name, given(operation.definition.value)))
         return
     check = None
-    if catalog.plans.entry(altering.name) is not None:
+    if catalog.plans.entry(operation.name) is not None:
         after = catalog.plans.copy()
-        redefine(after, altering.changes)
-        if altering.follows:
-            altering = replace(altering, facts=_facts_after(statement, altering, after, catalog))
-            redefine(after, altering.changes)
+        redefine(after, operation.changes)
+        if operation.follows:
+            operation = replace(operation, facts=_facts_after(operation, after, catalog))
+            redefine(after, operation.changes)
         if isinstance(statement.action, ast.AddColumn):
-            following = dependent_plans([altering.name], catalog, after, statement.action.span)
-            check = stored_plan([altering.name], catalog.plans, after)
-            catalog.change(redefining({**altering.changes, **following}, catalog.reader(), check=check))
+            following = dependent_plans([operation.name], catalog, after, statement.action.span)
+            check = stored_plan([operation.name], catalog.plans, after)
+            catalog.change(redefining({**operation.changes, **following}, catalog.reader(), check=check))
             return
         if _rotates_keys(statement):
-            catalog.change(_rotation(altering, catalog))
+            catalog.change(_rotation(operation, catalog))
             return
         if not _sets_view_options(statement):
-            _check_outside(statement, altering, after, catalog)
-        check = stored_plan([altering.name], catalog.plans, after) if altering.follows else None
-    catalog.change(redefining(altering.changes, catalog.reader(), check=check))
+            _check_outside(operation, after, catalog)
+        check = stored_plan([operation.name], catalog.plans, after) if operation.follows else None
+    catalog.change(redefining(operation.changes, catalog.reader(), check=check))
 
 
 def _sets_view_options(statement: ast.Alter) -> bool:
@@ -101,33 +86,32 @@ def _rotates_keys(statement: ast.Alter) -> bool:
     )
 
 
-def _rotation(altering: Altering, catalog: Catalog) -> Operation[None]:
+def _rotation(altered: AlterItem, catalog: Catalog) -> Operation[None]:
     """Return the change that makes the second key pair the first and generates a new second one."""
-    assert isinstance(altering.statement, ast.CreateConnection)
-    make_keys = catalog.registry.connections[altering.statement.kind].keys
+    assert isinstance(altered.definition, ast.CreateConnection)
+    make_keys = catalog.registry.connections[altered.definition.kind].keys
     assert make_keys is not None
-    keys = make_keys(catalog.secret(altering.name).reveal())
-    facts = {**(altering.facts or {}), **keys.facts}
-    changes = {altering.name: (altering.statement, facts)}
-    return rekeying(altering.name, changes, keys_secret(keys), catalog.reader())
+    keys = make_keys(catalog.secret(altered.name).reveal())
+    facts = {**altered.facts, **keys.facts}
+    return rekeying(altered.name, {altered.name: (altered.definition, facts)}, keys_secret(keys), catalog.reader())
 
 
-def _facts_after(statement: ast.Alter, altering: Altering, after: MemoryCatalog, catalog: Catalog) -> logical.Facts:
+def _facts_after(altered: AlterItem, after: MemoryCatalog, catalog: Catalog) -> logical.Facts:
     """Return the facts of a sink that reads another relation `after`. Raise SQ2985 if it must start over."""
-    old, new = lower(altering.name, catalog.plans), lower(altering.name, after)
+    old, new = lower(altered.name, catalog.plans), lower(altered.name, after)
     if new.write.mode != "upsert" and old.write.change == new.write.change == "append":
-        return facts_with_history(altering.facts or {}, old, new)
+        return facts_with_history(altered.facts, old, new)
     try:
         change = migration(old, new, catalog.database.folder)
     except InPlaceError as error:
-        raise must_start_over_error(altering.name, after, error, statement.action.span) from None
-    return facts_with_history(altering.facts or {}, old, new, change)
+        raise must_start_over_error(altered.name, after, error, altered.statement.action.span) from None
+    return facts_with_history(altered.facts, old, new, change)
 
 
-def _check_outside(statement: ast.Alter, altering: Altering, after: MemoryCatalog, catalog: Catalog) -> None:
+def _check_outside(operation: AlterItem, after: MemoryCatalog, catalog: Catalog) -> None:
     """Check the external systems that the altered item and its dependent sinks reach."""
     access = CatalogAccess(catalog, after)
-    altered, item, action = altering.statement, after.item(altering.name), statement.action
+    altered, item, action = operation.definition, after.item(operation.name), operation.statement.action
     if isinstance(altered, ast.CreateConnection) and isinstance(action, ast.ChangeConnection):
         assert isinstance(item, logical.Connection)
         validated = replace(altered, validate=action.validate)
@@ -136,7 +120,7 @@ def _check_outside(statement: ast.Alter, altering: Altering, after: MemoryCatalo
             return
     if isinstance(altered, ast.CreateCluster) and isinstance(item, logical.Cluster):
         validate_state(altered, item, access)
-    for name in _sinks(altering.name, after):
+    for name in _sinks(operation.name, after):
         entry, sink = after.entry(name), after.item(name)
         assert entry is not None
         assert isinstance(entry.statement, ast.CreateSink)
@@ -149,7 +133,7 @@ def _check_outside(statement: ast.Alter, altering: Altering, after: MemoryCatalo
         try:
             find_target(entry.statement, keeping, access, job=lower(name, after))
         except SinkqlError as error:
-            raise _sink_error(error, name, altering.name, action.span) from error
+            raise _sink_error(error, name, operation.name, action.span) from error
 
 
 def _sinks(name: str, after: MemoryCatalog) -> Iterator[str]:
@@ -165,59 +149,29 @@ def _sink_error(error: SinkqlError, sink: str, altered: str, span: Span) -> Sink
     return SinkqlError(error.code, message, span, detail=error.detail, hint=error.hint)
 
 
-def validate(statement: ast.ValidateConnection, catalog: Catalog) -> Result:
-    """Check that the server of a connection answers. Raise SQ2984 if the kind has no check, and SQ4… errors."""
-    connection, check = validation(statement, catalog.plans, catalog.registry)
+def validate(operation: CheckConnection, catalog: Catalog) -> Result:
+    """Check that the server of a connection answers. Raise SQ4… errors."""
     try:
-        check(connection, CatalogAccess(catalog))
+        operation.check(operation.connection, CatalogAccess(catalog))
     except SinkqlError as error:
-        error.span = error.span or statement.name.span
+        error.span = error.span or operation.statement.name.span
         raise
-    return Result("VALIDATE CONNECTION", names=(connection.name,))
+    return Result("VALIDATE CONNECTION", names=(operation.connection.name,))
 
 
-def rename(statement: ast.Alter, catalog: Catalog) -> Result:
-    """Rename an item or swap two. Running sinks continue. Raise what `plan_rename` raises."""
-
-    def run() -> Result:
-        renaming = plan_rename(statement, catalog.reader())
-        if renaming.changes:
-            catalog.change(redefining(renaming.changes, catalog.reader()))
-        skipped = bool(renaming.notices) and not renaming.changes
-        return Result(f"ALTER {statement.kind}", renaming.notices, skipped=skipped)
-
-    return retry_on_change(run, catalog)
+def rename(operation: RenameItems, catalog: Catalog) -> Result:
+    """Rename an item or swap two. Running sinks continue."""
+    catalog.change(redefining(operation.changes, catalog.reader()))
+    return Result(operation.tag)
 
 
-def change_owner(statement: ast.Alter, catalog: Catalog) -> Result:
+def change_owner(operation: SetOwner, catalog: Catalog) -> Result:
     """Set the owner of an item. The catalog stores only the role's name."""
-
-    def run() -> Result:
-        assert isinstance(statement.action, ast.SetOwner)
-        entry, notices = find_altered(statement, catalog.reader())
-        if entry is not None:
-            catalog.change(owning(entry.name, statement.action.role.value))
-        return Result(f"ALTER {statement.kind}", notices, skipped=entry is None)
-
-    return retry_on_change(run, catalog)
+    catalog.change(owning(operation.name, operation.owner))
+    return Result(operation.tag)
 
 
-def comment(statement: ast.CommentOn, catalog: Catalog) -> Result:
+def comment(operation: SetComment, catalog: Catalog) -> Result:
     """Set the comment of an item or a column; NULL deletes it."""
-
-    def run() -> Result:
-        entry, column = find_commented(statement, catalog.reader())
-        catalog.change(commenting(entry.name, column, statement.text.value if statement.text else None))
-        return Result("COMMENT")
-
-    return retry_on_change(run, catalog)
-
-
-def retry_on_change(run: Callable[[], Result], catalog: Catalog) -> Result:
-    """Run a statement against the fresh catalog, and retry if another process changes the catalog during it."""
-    while True:
-        catalog.refresh()
-        try:
-            return run()
-        except ChangedError:
-            continue
+    catalog.change(commenting(operation.name, operation.column, operation.text))
+    return Result("COMMENT")

@@ -10,112 +10,87 @@ from typing import Any
 from sinkql import ast, logical
 from sinkql.catalog.catalog import Catalog, ChangedError
 from sinkql.catalog.operation import adding, redefining, sharing_views
-from sinkql.catalog.replan import means_the_same
-from sinkql.catalog.row import Stored
 from sinkql.catalog.secret.value import Given, SecretValue, given
 from sinkql.connector_api.options import option_span
 from sinkql.connector_api.planning import Keys
 from sinkql.connector_api.registry import Registry
 from sinkql.connector_api.source_options import LOG_FACT, state_of_cluster
-from sinkql.errors import Notice, SinkqlError, UnfitNameError
+from sinkql.errors import SinkqlError
 from sinkql.lowering.materialized_view import VIEW_ID
-from sinkql.planner import Planned, plan
+from sinkql.planner import Planned
 from sinkql.planner.edit.qualify import qualify
-from sinkql.planner.item.sink import expand
 from sinkql.planner.item.source import sampled
-from sinkql.planner.item.statement import definition_diff, existing_item, is_built_in, item_name, kind_of, name_span
+from sinkql.planner.item.statement import kind_of, name_span
 from sinkql.planner.item.view import has_own_job
 from sinkql.planner.scope import Scope
-from sinkql.printer import to_sql
-from sinkql.script.redaction import without_literal
 from sinkql.session.item.connector_access import CatalogAccess
 from sinkql.session.item.destination import comments_on_input
 from sinkql.session.item.view_job import ViewJobChange, index_view_job_change, replace_view, view_job_change
 from sinkql.session.result import Result
+from sinkql.statement.operation import CreateItem, ReplaceItem
+from sinkql.statement.plan import plan_create, plan_item, plan_replacement
 from sinkql.table.file import create as make_table
 from sinkql.table.file import remove as remove_table
 from sinkql.table.file import table_path
 
 
-def create(statement: ast.Create, catalog: Catalog) -> Result:
-    """Create an item in the catalog, which must be fresh. Raise SQ2014 if a different item has the name.
+def create(operation: CreateItem, catalog: Catalog) -> Result:
+    """Create an item in the catalog, which must be fresh.
+
+    Raise ChangedError if another process creates an item of that name first.
 
     The statement is planned once. It is planned again only if purification adds facts or another process changed the
     catalog.
     """
+    statement = operation.statement
     keys = _new_keys(statement, catalog.registry)
     facts, is_purified = {**_new_facts(statement, catalog), **(keys.facts if keys is not None else {})}, False
-    while True:
-        name = item_name(statement, catalog.plans)
-        entry = catalog.reader().entry(name)
-        stored = catalog.stored(name) if entry is not None else None
-        if stored is not None and not _can_replace(statement, stored, catalog):
-            different = _difference(statement, stored, catalog) if stored.kind == kind_of(statement) else ""
-            rows = "table_id" in stored.facts
-            notice = existing_item(statement, name, stored.kind, different, catalog.reader(), rows=rows)
-            return _skip(statement, name, notice)
-        if stored is None and statement.if_not_exists and is_built_in(statement, catalog.plans.entry(name)):
-            return _skip(statement, name, existing_item(statement, name, kind_of(statement), "", catalog.reader()))
-        try:
-            if stored is not None:
-                return _replace(statement, stored, catalog)
+    try:
+        while True:
             if not is_purified:
                 facts = {**facts, **comments_on_input(statement, catalog)}
                 facts = {**facts, **sampled(statement, Scope(catalog.plans, catalog.registry), CatalogAccess(catalog))}
-            planned = plan(statement, facts, catalog.plans, catalog.registry)
-            catalog.plans.check_destination(statement, planned)
+            planned = plan_item(statement, facts, catalog)
             if not is_purified:
                 learned, is_purified = purify(statement, planned, catalog), True
                 if learned:
                     facts = {**facts, **learned}
-                    planned = plan(statement, facts, catalog.plans, catalog.registry)
-            secret = given(statement.value) if isinstance(statement, ast.CreateSecret) else None
-            if keys is not None:
-                secret = keys_secret(keys)
-            add = adding(qualify(statement, catalog.plans), facts, secret, planned)
-            sharing = _view_job_change(statement, planned.item, catalog)
-            if sharing.changes:
-                add = sharing_views(add, sharing.changes, sharing.ids, catalog.reader())
-            catalog.change(add)
-            result = _result(statement, planned)
-            return replace(result, notices=(*result.notices, *sharing.notices))
-        except ChangedError:
-            catalog.refresh()
-        except BaseException:
-            _delete_table_file(facts, catalog)
-            raise
+                    planned = plan_item(statement, facts, catalog)
+            try:
+                return _store(statement, facts, keys, planned, catalog)
+            except ChangedError:
+                catalog.refresh()
+                if not isinstance(plan_create(statement, catalog), CreateItem):
+                    raise
+    except BaseException:
+        _delete_table_file(facts, catalog)
+        raise
 
 
-def _view_job_change(statement: ast.Create, item: logical.Item, catalog: Catalog) -> ViewJobChange:
+def _store(
+    statement: ast.Create, facts: logical.Facts, keys: Keys | None, planned: Planned, catalog: Catalog
+) -> Result:
+    secret = given(statement.value) if isinstance(statement, ast.CreateSecret) else None
+    if keys is not None:
+        secret = keys_secret(keys)
+    add = adding(qualify(statement, catalog.plans), facts, secret, planned)
+    sharing = _view_job_change(planned.item, catalog)
+    if sharing.changes:
+        add = sharing_views(add, sharing.changes, sharing.ids, catalog.reader())
+    catalog.change(add)
+    result = _result(statement, planned)
+    return replace(result, notices=(*result.notices, *sharing.notices))
+
+
+def _view_job_change(item: logical.Item, catalog: Catalog) -> ViewJobChange:
     """Return the views that become jobs because of a new sink or index."""
-    match statement, item:
-        case _, logical.Sink():
+    match item:
+        case logical.Sink():
             return view_job_change(item, catalog)
-        case ast.CreateIndex(), logical.Index():
-            return index_view_job_change(item, catalog, statement.relation.span)
+        case logical.Index():
+            return index_view_job_change(item, catalog)
         case _:
             return ViewJobChange()
-
-
-def create_many(statement: ast.CreateSinks, catalog: Catalog) -> Result:
-    """Create a sink for each table. Sinks that exist with the same definition stay.
-
-    The session runs the statement in a transaction.
-    """
-    results = [_create_one(result, catalog) for result in expand(statement, catalog.plans)]
-    notices = tuple(notice for result in results for notice in result.notices)
-    return Result("CREATE SINKS", notices, names=tuple(name for result in results for name in result.names))
-
-
-def _create_one(statement: ast.CreateSink, catalog: Catalog) -> Result:
-    try:
-        return create(statement, catalog)
-    except UnfitNameError as error:
-        table = statement.relation.parts[-1].value
-        error.hint = (
-            f'Create the sink of "{table}" separately with another TABLE. List the remaining tables in FOR TABLES (…).'
-        )
-        raise
 
 
 def _new_facts(statement: ast.Create, catalog: Catalog) -> dict[str, Any]:
@@ -166,17 +141,15 @@ def _delete_table_file(facts: Mapping[str, Any], catalog: Catalog) -> None:
         remove_table(table_path(catalog.database.folder, facts["table_id"], ""))
 
 
-def _replace(statement: ast.Create, stored: Stored, catalog: Catalog) -> Result:
+def replace_item(operation: ReplaceItem, catalog: Catalog) -> Result:
     """Replace the statement of a view. Its id and its dependents stay."""
-    others, is_usable = catalog.plans.copy(), catalog.plans.entry(stored.name) is not None
-    if is_usable:
-        others.remove(stored.name)
-    planned = plan(statement, stored.facts, others, catalog.registry)  # its errors point into the user's text
-    qualified, result = qualify(statement, catalog.plans), _result(statement, planned)
-    if not is_usable:
-        catalog.change(redefining({stored.name: (qualified, stored.facts)}, catalog.reader()))
+    statement, stored = operation.statement, operation.stored
+    planned, definition = plan_replacement(operation, catalog)
+    result = _result(statement, planned)
+    if catalog.plans.entry(stored.name) is None:
+        catalog.change(redefining({stored.name: (definition, stored.facts)}, catalog.reader()))
         return result
-    notices = replace_view(stored.name, qualified, catalog, name_span(statement))
+    notices = replace_view(stored.name, definition, catalog, name_span(statement))
     return replace(result, notices=(*result.notices, *notices))
 
 
@@ -246,36 +219,3 @@ def validate_connection(
         if error.span is None:
             error.span = option_span(statement.options, error.option or "", statement.kind_span)
         raise
-
-
-# --- existing items -------------------------------------------------------------------------------------------------
-
-
-def _skip(statement: ast.Create, full_name: str, notice: Notice) -> Result:
-    return Result(f"CREATE {kind_of(statement)}", (notice,), names=(full_name,), skipped=True)
-
-
-def _difference(statement: ast.Create, stored: Stored, catalog: Catalog) -> str:
-    """Return a diff of the definitions: stored lines with a minus, new lines with a plus. Empty if they agree."""
-    new = without_literal(qualify(statement, catalog.plans))
-    if to_sql(new) == stored.create_sql:
-        return "its value changes" if _has_other_value(statement, stored, catalog) else ""
-    redacted = to_sql(new, redacted=catalog.registry.vocabulary)
-    has_hidden_change = (redacted, stored.redacted_sql) != (to_sql(new), stored.create_sql)
-    if not has_hidden_change and means_the_same(new, stored.name, catalog.plans):
-        return ""
-    return definition_diff(stored.redacted_sql, redacted)
-
-
-def _has_other_value(statement: ast.Create, stored: Stored, catalog: Catalog) -> bool:
-    if not isinstance(statement, ast.CreateSecret):
-        return False
-    value: SecretValue | None = given(statement.value).value
-    return value is not None and catalog.secret(stored.name) != value
-
-
-def _can_replace(statement: ast.Create, stored: Stored, catalog: Catalog) -> bool:
-    """Return whether OR REPLACE applies to the stored item, which differs from the statement."""
-    if not isinstance(statement, ast.CreateView) or not statement.or_replace or stored.kind != kind_of(statement):
-        return False
-    return bool(_difference(replace(statement, or_replace=False), stored, catalog))

@@ -13,18 +13,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sinkql import ast
 from sinkql.catalog.catalog import Catalog, ChangedError
 from sinkql.catalog.coordination.control import Holder
 from sinkql.catalog.coordination.intent_log import Intent
 from sinkql.catalog.operation import Draft, removing
 from sinkql.errors import Notice, SinkqlError
-from sinkql.planner import plan_drop
-from sinkql.planner.edit.drop import Dropping
 from sinkql.planner.name import short_name
 from sinkql.session.item.state_cleanup import captured_sources, delete_captured, delete_states, state_locations
 from sinkql.session.item.target_table import delete_sink_tags, drop_targets
 from sinkql.session.result import Result
+from sinkql.statement.operation import DropItems
+from sinkql.statement.plan import plan_drop
 from sinkql.storage import failpoint
 from sinkql.table.file import remove as remove_table
 from sinkql.table.file import table_path
@@ -36,21 +35,19 @@ INTENT = "drop"
 COMMIT = "commit"
 
 
-def drop(statement: ast.Drop, catalog: Catalog, *, wait_seconds: float = WAIT_SECONDS) -> Result:
+def drop(dropping: DropItems, catalog: Catalog, *, wait_seconds: float = WAIT_SECONDS) -> Result:
     """Drop items. Stop their running sinks first; raise SQ5204 if one does not stop in time."""
-    catalog.refresh()
-    dropping = _plan(statement, catalog)
-    targets = drop_targets(statement, dropping, catalog)
+    targets = drop_targets(dropping, catalog)
     for target in targets:
         target.drop(dry=True)
     sinks, tables = sink_ids(dropping.names, catalog), _table_ids(dropping.names, catalog)
     captured, states = captured_sources(dropping.names, catalog), state_locations(sinks, catalog)
     if isinstance(catalog, Draft) or not (sinks or tables or captured):
-        dropping = _remove(statement, dropping, catalog)
+        dropping = _remove(dropping, catalog)
         if isinstance(catalog, Draft):
             # created in the same transaction: no other process knows them
             _remove_tables(set(tables) - _earlier_table_ids(catalog), catalog)
-        return _result(statement, dropping)
+        return _result(dropping)
     entries = catalog.entries()
     ids = [entries[name].id for name in dropping.names]
     desired_states = {sink_id: catalog.control.desired(sink_id) for sink_id in sinks.values()}
@@ -60,12 +57,12 @@ def drop(statement: ast.Drop, catalog: Catalog, *, wait_seconds: float = WAIT_SE
     with _stop_and_delete(INTENT, content, sinks, tables, catalog, wait_seconds=wait_seconds) as left:
         for target in targets:
             target.drop(dry=False)
-        dropping = _remove(statement, dropping, catalog)
-    return _result(statement, dropping, left)
+        dropping = _remove(dropping, catalog)
+    return _result(dropping, left)
 
 
-def _result(statement: ast.Drop, dropping: Dropping, left: Sequence[Notice] = ()) -> Result:
-    tag = f"DROP {statement.kind}"
+def _result(dropping: DropItems, left: Sequence[Notice] = ()) -> Result:
+    tag = f"DROP {dropping.statement.kind}"
     return Result(tag, (*dropping.notices, *left), names=dropping.names, skipped=not dropping.names)
 
 
@@ -228,23 +225,19 @@ def _table_ids(names: tuple[str, ...], catalog: Catalog) -> tuple[str, ...]:
     return tuple(str(values["table_id"]) for values in facts if "table_id" in values)
 
 
-def _plan(statement: ast.Drop, catalog: Catalog) -> Dropping:
-    return plan_drop(statement, catalog.reader(), catalog.dependents)
-
-
-def _remove(statement: ast.Drop, planned: Dropping, catalog: Catalog) -> Dropping:
+def _remove(planned: DropItems, catalog: Catalog) -> DropItems:
     """Delete the items. Raise SQ5205 if new dependents would be dropped too, as their sinks still run."""
     while True:
         try:
             catalog.change(removing(planned.names))
         except ChangedError:
             catalog.refresh()
-            again = _plan(statement, catalog)
+            again = plan_drop(planned.statement, catalog)
             if set(again.names) - set(planned.names):
                 raise SinkqlError(
                     "SQ5205",
                     "other items now depend on the dropped items",
-                    statement.span,
+                    planned.statement.span,
                     hint="Run the DROP again.",
                 ) from None
             planned = again

@@ -10,6 +10,7 @@ from sinkql.errors import SinkqlError
 from sinkql.planner.name import as_name, find, short_name
 from sinkql.printer import clause
 from sinkql.session.item.create import create
+from sinkql.statement.operation import CreateItem
 
 
 def set_secret(name: str, value: SecretValue, catalog: Catalog, *, create_new: bool = True) -> str | None:
@@ -29,7 +30,7 @@ def set_secret(name: str, value: SecretValue, catalog: Catalog, *, create_new: b
             if stored is None:
                 if not create_new:
                     return None
-                create(ast.CreateSecret(parsed, ast.Text(value.reveal())), catalog)
+                create(CreateItem(ast.CreateSecret(parsed, ast.Text(value.reveal())), full_name), catalog)
                 return "created"
             if stored.kind != "SECRET":
                 kind = stored.kind

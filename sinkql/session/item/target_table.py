@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from sinkql import ast, logical, physical
+from sinkql import logical, physical
 from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.memory import MemoryCatalog
 from sinkql.connector_api.planning import DropTarget
@@ -14,10 +14,10 @@ from sinkql.connector_api.source_options import has_dead_letter_table
 from sinkql.connector_api.stream import Context
 from sinkql.errors import Notice, SinkqlError, Span
 from sinkql.lowering.job import lower
-from sinkql.planner.edit.drop import Dropping, check_targets
 from sinkql.planner.name import named, short_name
 from sinkql.session.item.connector_access import CatalogAccess
 from sinkql.session.item.destination import destination_of, sinks_of_destination
+from sinkql.statement.operation import DropItems
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +38,11 @@ class DropTargetTable:
             raise
 
 
-def drop_targets(statement: ast.Drop, dropping: Dropping, catalog: Catalog) -> tuple[DropTargetTable, ...]:
-    """Return the targets to drop with the sinks. Raise SQ2374, SQ3572, or the error of a sink that no longer plans."""
+def drop_targets(dropping: DropItems, catalog: Catalog) -> tuple[DropTargetTable, ...]:
+    """Return the targets to drop with the sinks. Raise SQ3572, or the error of a sink that no longer plans."""
+    statement, plans = dropping.statement, catalog.plans
     if not statement.with_table:
         return ()
-    plans = catalog.plans
-    check_targets(statement, dropping.names, plans, catalog.registry)
     spans = {named("SINK", sink, plans): sink.span for sink in statement.names}
     targets = []
     for name in dropping.names:

@@ -1,4 +1,4 @@
-"""Turn a materialized view into a job when it gets a second reader, an index or job options.
+"""Turn a materialized view into a job when `sinkql.lowering.materialized_view.decide_job` says so.
 
 The change is part of the transaction of the statement that causes it. Sinks that have started keep the view inlined,
 because their tables and state belong to that plan.
@@ -20,10 +20,8 @@ from sinkql.lowering.job import lower
 from sinkql.lowering.materialized_view import (
     IN_LINE,
     VIEW_ID,
-    check_index,
+    decide_job,
     inputs_of,
-    is_stateless,
-    loggable,
     readers_of,
     view_id,
 )
@@ -49,10 +47,9 @@ def view_job_change(sink: logical.Sink, catalog: Catalog) -> ViewJobChange:
     return _views_become_jobs(tuple(_views_to_share(sink, catalog.plans)), catalog)
 
 
-def index_view_job_change(index: logical.Index, catalog: Catalog, span: Span) -> ViewJobChange:
-    """Return the change that a new index causes: its view becomes a job. Raise SQ2372 if it cannot."""
+def index_view_job_change(index: logical.Index, catalog: Catalog) -> ViewJobChange:
+    """Return the change that a new index causes: its view becomes a job."""
     name, plans = index.relation, catalog.plans
-    check_index(index, span, plans)
     if view_id(name, plans) is not None:
         return ViewJobChange()
     change = _views_become_jobs((name,), catalog)
@@ -150,14 +147,14 @@ def _definitions(
 
 
 def _views_to_share(sink: logical.Sink, plans: MemoryCatalog) -> Iterator[str]:
-    """Yield the topmost stateful views below a sink that have another reader."""
+    """Yield the topmost views below a sink that become jobs with it as another reader."""
     waiting, seen = [sink.relation], {sink.relation}
     while waiting:
         name = waiting.pop(0)
         item = plans.item(name)
         if not isinstance(item, logical.View) or view_id(name, plans) is not None:
             continue
-        if item.materialized and not is_stateless(name, plans) and loggable(name, plans) and readers_of(name, plans):
+        if item.materialized and decide_job(name, plans, new_reader=True).is_job:
             yield name
             continue
         for input_name in inputs_of(name, plans):

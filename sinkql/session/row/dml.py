@@ -15,7 +15,8 @@ from sinkql.planner.item.table import is_char, length
 from sinkql.planner.name import short_name, sql_name
 from sinkql.session.result import Result, Workspace
 from sinkql.session.row.inputs import Columns, Inputs, columns_changed_error, table_file
-from sinkql.session.row.query import by_spark, first_rows, rows_now, rows_of
+from sinkql.session.row.query import by_spark, first_rows, rows_of
+from sinkql.statement.operation import ChangeRows
 from sinkql.table.file import DuplicateError, Edit, TableFile, WiderError
 from sinkql.table.row import NarrowError, Row, normal
 
@@ -28,22 +29,21 @@ _CHANGED = "$changed"
 _NUMBER = "$row"
 
 
-def run_dml(statement: ast.RowChange, workspace: Workspace) -> Result:
-    """Run a statement that changes rows."""
-    match statement:
-        case ast.Insert():
-            return insert(statement, workspace)
-        case ast.Update():
-            return update(statement, workspace)
-        case ast.Delete():
-            return delete(statement, workspace)
+def change_rows(operation: ChangeRows, workspace: Workspace) -> Result:
+    """Change rows of a table."""
+    from sinkql.planner.edit.dml import Deleted, Inserted, Updated  # loads sqlglot, which only DML needs
+
+    match operation.planned:
+        case Inserted() as planned:
+            return _insert(planned, operation.statement, workspace)
+        case Updated() as planned:
+            return _update(planned, operation.statement, workspace)
+        case Deleted() as planned:
+            return _delete(planned, operation.statement, workspace)
 
 
-def insert(statement: ast.Insert, workspace: Workspace) -> Result:
+def _insert(planned: Inserted, statement: ast.RowChange, workspace: Workspace) -> Result:
     """Add rows. Raise SQ2420 for a duplicate key, SQ2421 for NULL and SQ2422 for a value that is too long."""
-    from sinkql.planner.edit.dml import plan_insert  # loads sqlglot, which only DML needs
-
-    planned = plan_insert(statement, workspace.catalog.plans, rows_now())
     rows = _inserted_rows(planned, workspace, statement.span)
     row_converter = RowConverter(planned.target, statement.span)
     converted = [row_converter.row(row) for row in rows]
@@ -103,11 +103,8 @@ def _no_input(name: str) -> Columns:
     raise AssertionError(name)
 
 
-def update(statement: ast.Update, workspace: Workspace) -> Result:
+def _update(planned: Updated, statement: ast.RowChange, workspace: Workspace) -> Result:
     """Change rows. SET and WHERE see the old values."""
-    from sinkql.planner.edit.dml import plan_update
-
-    planned = plan_update(statement, workspace.catalog.plans, rows_now())
     row_converter = RowConverter(planned.target, statement.span)
 
     def edit_rows(change_rows: Changed) -> int:
@@ -127,11 +124,8 @@ def update(statement: ast.Update, workspace: Workspace) -> Result:
     return Result(f"UPDATE {_run_change(edit_rows, planned, planned.values, workspace)}")
 
 
-def delete(statement: ast.Delete, workspace: Workspace) -> Result:
+def _delete(planned: Deleted, statement: ast.RowChange, workspace: Workspace) -> Result:
     """Delete rows."""
-    from sinkql.planner.edit.dml import plan_delete
-
-    planned = plan_delete(statement, workspace.catalog.plans, rows_now())
 
     def edit_rows(change_rows: Changed) -> int:
         count = 0

@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sinkql import ast, logical
+from sinkql import logical
 from sinkql.catalog.catalog import Catalog
-from sinkql.connector_api.options import bind, option_field
 from sinkql.connector_api.types import python_values
 from sinkql.connectors.view.log import Entry
-from sinkql.errors import Notice, SinkqlError, Span
+from sinkql.errors import Notice, SinkqlError
 from sinkql.logical.type import BIGINT, BOOLEAN
-from sinkql.planner.name import RELATION_KINDS, find, short_name, sql_name
+from sinkql.planner.name import short_name, sql_name
 from sinkql.session.result import Result, Workspace
 from sinkql.session.row.view_contents import ViewContents, present_plan, view_contents
+from sinkql.statement.operation import FollowRelation, SubscribeOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,31 +26,18 @@ Row = tuple[Any, ...]
 _POLL_SECONDS, _PIN_SECONDS = 0.05, 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class SubscribeOptions:
-    """The options of SUBSCRIBE."""
-
-    snapshot: bool = option_field("whether to print the present rows first", default=True)
-    progress: bool = option_field("whether to print which times are complete", default=False)
-
-
-def subscribe(statement: ast.Subscribe, workspace: Workspace) -> Result:
-    """Return a result whose `stream` follows a view. Raise SQ2963 for a relation that cannot be followed."""
-    options = bind(statement.options, SubscribeOptions, owner="SUBSCRIBE", span=statement.span)
-    parts = {"ENVELOPE or WITHIN": statement.output, "AS OF": statement.as_of, "UP TO": statement.up_to}
-    for clause, part in parts.items():
-        if part is not None:
-            raise _unsupported_error(f"SUBSCRIBE with {clause} is not supported yet", statement.span, "Leave it out.")
-    if isinstance(statement.relation, ast.Query):
-        hint = "Create a materialized view of the query WITH (COMMIT INTERVAL = '1s'), and subscribe to the view."
-        raise _unsupported_error("SUBSCRIBE to a query is not supported yet", statement.span, hint)
-    catalog = workspace.catalog
-    entry = find(catalog.plans, statement.relation, *RELATION_KINDS)
+def subscribe(operation: FollowRelation, workspace: Workspace) -> Result:
+    """Return a result whose `stream` follows a view. Raise SQ2963 for a relation that stores no changes."""
+    catalog, entry, options = workspace.catalog, operation.entry, operation.options
     contents = view_contents(entry.name, catalog)
     if contents is None:
         name, kind = short_name(entry.name, catalog.plans), entry.kind.lower()
-        message = f'{kind} "{name}" stores no changes to subscribe to'
-        raise _unsupported_error(message, statement.relation.span, _hint(entry, catalog))
+        raise SinkqlError(
+            "SQ2963",
+            f'{kind} "{name}" stores no changes to subscribe to',
+            operation.relation.span,
+            hint=_hint(entry, catalog),
+        )
     progress_columns = ("mz_progressed",) if options.progress else ()
     types = (
         BIGINT,
@@ -82,10 +69,6 @@ def _hint(entry: logical.Entry, catalog: Catalog) -> str:
         f"Run CREATE MATERIALIZED VIEW {view} WITH (COMMIT INTERVAL = '1s') AS SELECT * FROM {name}, "
         "and subscribe to the new view."
     )
-
-
-def _unsupported_error(message: str, span: Span, hint: str) -> SinkqlError:
-    return SinkqlError("SQ2963", message, span, hint=hint)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,27 +16,23 @@ from sinkql.connector_api import requests as replaying
 from sinkql.connector_api.source_options import can_reread_source, has_dead_letter_table, may_replay_late
 from sinkql.errors import Notice, SinkqlError, error_codes, from_data
 from sinkql.lowering.job import lower
-from sinkql.planner.edit.rename import find_altered
-from sinkql.planner.name import find, short_name
+from sinkql.planner.name import short_name
 from sinkql.session.result import Result, Workspace
 from sinkql.session.sink.run import status
+from sinkql.statement.operation import AcceptLoss, ReplayRecords
 from sinkql.storage.key_value import KeyValueStore
 
 _TAG = "ALTER SOURCE"
 
 
-def skip(statement: ast.Alter, workspace: Workspace) -> Result:
+def skip(operation: AcceptLoss, workspace: Workspace) -> Result:
     """Accept the losses that a source or its sinks reported, and start the failed sinks.
 
     Return a notice if no loss was reported.
     """
-    catalog = workspace.catalog
-    catalog.refresh()
-    entry, notices = find_altered(statement, catalog.reader())
-    if entry is None:
-        return Result(_TAG, notices, skipped=True)
+    statement, entry = operation.statement, operation.entry
     losses = _accept_capture_loss(entry, workspace) + _accept_sink_losses(entry, workspace)
-    name = short_name(entry.name, catalog.reader())
+    name = short_name(entry.name, workspace.catalog.reader())
     if not losses:
         notice = Notice("SQ2354", f'source "{name}" has reported no loss, so nothing is skipped', statement.name.span)
         return Result(_TAG, (notice,), names=(entry.name,), skipped=True)
@@ -123,14 +119,12 @@ _COLUMNS = ("sink", "replayed", "left")
 _Row = tuple[str, int | None, int | None]
 
 
-def replay(statement: ast.ReplayErrors, workspace: Workspace, *, wait_seconds: float = _WAIT_SECONDS) -> Result:
+def replay(operation: ReplayRecords, workspace: Workspace, *, wait_seconds: float = _WAIT_SECONDS) -> Result:
     """Ask the sinks of a source to replay their dead letters, and wait for the running sinks.
 
     A stopped sink replays them when it starts. Raise SQ3394 if a sink cannot replay, and the error of a failed replay.
     """
-    catalog = workspace.catalog
-    catalog.refresh()
-    entry = find(catalog.plans, statement.name, "SOURCE")
+    catalog, statement, entry = workspace.catalog, operation.statement, operation.entry
     source = entry.name
     readers = _dead_letter_sinks(entry, workspace)
     for job, read in readers:

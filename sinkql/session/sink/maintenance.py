@@ -11,14 +11,14 @@ import uuid
 from collections.abc import Callable
 from typing import Self
 
-from sinkql import ast, physical
+from sinkql import physical
 from sinkql.catalog.coordination.control import Control
 from sinkql.connector_api.stream import Compacted
 from sinkql.errors import LeaseHeldError, LeaseLostError, Notice, SinkqlError
 from sinkql.lowering.job import lower
-from sinkql.planner.edit.alter import find_published
-from sinkql.planner.name import find, short_name
+from sinkql.planner.name import short_name
 from sinkql.session.result import Result, Workspace
+from sinkql.statement.operation import CompactSink, PublishBranch
 
 WAIT_SECONDS = 120.0
 _POLL_SECONDS = 0.2
@@ -27,13 +27,12 @@ _NOTHING = Compacted(files_before=-1)
 _COLUMNS = ("files_before", "files_after", "bytes_before", "bytes_after")
 
 
-def optimize(statement: ast.OptimizeSink, workspace: Workspace, *, wait_seconds: float | None = None) -> Result:
+def optimize(operation: CompactSink, workspace: Workspace, *, wait_seconds: float | None = None) -> Result:
     """Compact a sink's table, and return its files and bytes before and after.
 
     Raise SQ5213 if the process that runs the sink does not begin, and SQ3553 if files cannot be compacted.
     """
-    catalog = workspace.catalog
-    name = find(catalog.plans, statement.name, "SINK").name
+    catalog, statement, name = workspace.catalog, operation.statement, operation.name
     job = lower(name, catalog.plans)
     result: Compacted | None = None
     while result is None:
@@ -176,15 +175,12 @@ class _Lease:
                 continue  # the catalog may be locked now; retry before the lease expires
 
 
-def publish(statement: ast.Alter, workspace: Workspace) -> Result:
+def publish(operation: PublishBranch, workspace: Workspace) -> Result:
     """Move main of the sink's table to the head of the sink's branch. The sink can run during it.
 
-    Raise SQ2347 for a sink without a branch, SQ3522 before its first commit, and SQ3523 if main has diverged.
+    Raise SQ3522 before its first commit, and SQ3523 if main has diverged.
     """
-    catalog = workspace.catalog
-    sink, notices = find_published(statement, catalog.reader())
-    if sink is None:
-        return Result("ALTER SINK", notices, skipped=True)
+    catalog, statement, sink = workspace.catalog, operation.statement, operation.sink
     job = lower(sink.name, catalog.plans)
     publish_branch = catalog.registry.sinks[job.write.connector].publish
     assert publish_branch is not None, "a sink of this kind has no branch"
