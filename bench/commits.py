@@ -70,7 +70,9 @@ def main() -> None:
 
 def _metered(loop: BatchLoop) -> list[float]:
     """Return where the CPU of the writer's maintenance is added up."""
-    spent, maintain = [0.0], loop.writer.maintain
+    maintenance = loop.writer.maintenance
+    assert maintenance is not None
+    spent, maintain = [0.0], maintenance.maintain
 
     def metered(go_on: Callable[[bool], bool] = lambda begun: True) -> Sequence[Compacted]:
         began = time.process_time()
@@ -78,7 +80,7 @@ def _metered(loop: BatchLoop) -> list[float]:
         spent[0] += time.process_time() - began
         return done
 
-    loop.writer.maintain = metered  # type: ignore[method-assign]  # to see what it takes
+    maintenance.maintain = metered  # type: ignore[method-assign]  # to see what it takes
     return spent
 
 

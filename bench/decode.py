@@ -13,14 +13,15 @@ from sinkql.connector_api.stream import Decoder
 from sinkql.decode.csv import CsvRows
 from sinkql.decode.csv_records import Form
 from sinkql.decode.json_lines import JsonDecoder
+from sinkql.logical.type import BIGINT, TEXT, TIMESTAMPTZ, parse_type
 from sinkql.physical import Column
 
 ROWS = 50_000
 OTHERS = (
-    Column("id", "bigint"),
-    Column("name", "text"),
-    Column("at", "timestamptz"),
-    Column("amount", "numeric(12,2)"),
+    Column("id", BIGINT),
+    Column("name", TEXT),
+    Column("at", TIMESTAMPTZ),
+    Column("amount", parse_type("numeric(12,2)")),
 )
 """The columns that every file has beside the one that is measured."""
 
@@ -61,8 +62,8 @@ def _csv(texts: list[str], type_: str) -> tuple[bytes, tuple[Decoder, Decoder]]:
         quoted = text.replace('"', '""')
         file.write(f'{number},name {number},2024-02-29T12:30:00Z,{number}.25,"{quoted}"\n')
     return file.getvalue().encode(), (
-        CsvRows((*OTHERS, Column("x", type_)), Form(), header=False),
-        CsvRows((*OTHERS, Column("x", "text")), Form(), header=False),
+        CsvRows((*OTHERS, Column("x", parse_type(type_))), Form(), header=False),
+        CsvRows((*OTHERS, Column("x", TEXT)), Form(), header=False),
     )
 
 
@@ -75,8 +76,8 @@ def _json(texts: list[str], type_: str) -> tuple[bytes, tuple[Decoder, Decoder]]
         for number, text in enumerate(texts)
     ]
     return "".join(lines).encode(), (
-        JsonDecoder((*OTHERS, Column("x", type_))),
-        JsonDecoder((*OTHERS, Column("t", "text"))),
+        JsonDecoder((*OTHERS, Column("x", parse_type(type_)))),
+        JsonDecoder((*OTHERS, Column("t", TEXT))),
     )
 
 

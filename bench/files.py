@@ -29,6 +29,7 @@ from sinkql.connector_api.stream import Limit, Offsets
 from sinkql.connectors.files.local_listing import Folder
 from sinkql.connectors.files.object_listing import Bucket
 from sinkql.connectors.files.reader import FilesReader
+from sinkql.logical.type import BIGINT
 from sinkql.physical import Column
 
 _SWEEP_EVERY = 20
@@ -51,7 +52,7 @@ def main() -> None:
 
 def _reader(home: Path, place: Bucket | None = None) -> FilesReader:
     decoding = discover().formats["JSON"].decoding
-    columns, format_ = (Column("n", "bigint"),), {"name": "JSON", "whole": False}
+    columns, format_ = (Column("n", BIGINT),), {"name": "JSON", "whole": False}
     folder = place or Folder(home / "in", "*", False)
     return FilesReader("s", folder, home / "state", "files", columns, format_, decoding, "fail", None)
 

@@ -25,7 +25,7 @@ from sinkql import physical
 from sinkql.logical import Reference
 from sinkql.logical.expression import walk
 from sinkql.logical.function import call
-from sinkql.logical.type import BIGINT
+from sinkql.logical.type import BIGINT, parse_type
 from sinkql.lowering.common_subplan import fuse_joins, named
 from sinkql.lowering.join_input import SidesPreparation
 from sinkql.runtime.local.xxhash64 import prepared_sides
@@ -124,7 +124,7 @@ def join(change: physical.Change, keeps: Any) -> physical.Join:
     sides = []
     for place, name in enumerate("lr"):
         columns = tuple(
-            physical.Column(f"{name}{number}", type_, number > 0)
+            physical.Column(f"{name}{number}", parse_type(type_), number > 0)
             for number, type_ in enumerate(("bigint", "bigint", "double precision", "text"))
         )
         own: physical.Change = change if place else "retract"
@@ -230,7 +230,7 @@ def full_joins() -> physical.Graph:
 
 
 def _source(number: int) -> physical.Read:
-    columns = tuple(physical.Column(f"{name}{number}", "bigint") for name in "kx")
+    columns = tuple(physical.Column(f"{name}{number}", BIGINT) for name in "kx")
     return physical.Read(f"s{number}", "none", {}, columns, "retract")
 
 

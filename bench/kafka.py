@@ -30,6 +30,7 @@ from bench.peer import FLINK_EVENTS, flink_topic, jars, run_flink_kafka
 from sinkql import physical
 from sinkql.connector_api.registry import discover
 from sinkql.connector_api.stream import Context, Reader, Split, Tally
+from sinkql.logical.type import parse_type
 
 PARTITIONS = 4
 _ROWS_A_COMMIT = 500_000  # of Spark, which has no other measure
@@ -149,7 +150,7 @@ def _tasks(address: str, topic: str, arguments: argparse.Namespace) -> Iterator[
 
 
 def _reader(address: str, topic: str, format_: str) -> Reader:
-    columns = tuple(physical.Column(name, type_, name != "id") for name, type_ in EVENT_COLUMNS.items())
+    columns = tuple(physical.Column(name, parse_type(type_), name != "id") for name, type_ in EVENT_COLUMNS.items())
     value: dict[str, Any] = {"format": "JSON", "whole": False, "columns": list(EVENT_COLUMNS)}
     if format_ == "avro":
         value |= {"format": "AVRO", "schema": _SCHEMA, "references": [], "wire": True, "name": "data"}

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from bench.common import median
 from sinkql import physical
+from sinkql.logical.type import BIGINT, TEXT
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements, InputEvents
 from sinkql.runtime.state.operator import stateful
@@ -42,11 +43,11 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     given = parser.parse_args()
     pa.set_cpu_count(1)
-    columns = (physical.Column("g", "bigint"), physical.Column("v", "bigint"), physical.Column("t", "text"))
+    columns = (physical.Column("g", BIGINT), physical.Column("v", BIGINT), physical.Column("t", TEXT))
     read = physical.Read("e", "listed", {}, columns, "retract")
     order = (physical.Order("v", True),)
     rank = physical.Rank(read, "a", ("g",), order, "row_number", 1, given.k)
-    lag = physical.WindowCall("w", "lag", ("v",), "bigint", order, constants=("1",))
+    lag = physical.WindowCall("w", "lag", ("v",), BIGINT, order, constants=("1",))
     same = {}
     for size in SIZES:
         for name, operator in (("rank", rank), ("lag", physical.Recompute(read, "a", ("g",), (lag,)))):

@@ -47,14 +47,14 @@ _FUNCTIONS: Mapping[str, tuple[str, Note | None]] = {
     "sinkql.runtime.batch.attempt:execute_batch": ("reads and writes rows", None),
     "sinkql.runtime.spark.engine:SparkEngine._execute_once": ("reads and writes rows in Spark", None),
     "sinkql.connectors.iceberg.write.writer:IcebergWriter.refresh": ("reads the marker", None),
-    "sinkql.connectors.iceberg.write.writer:commit_proposal": (COMMITTING, None),
-    "sinkql.connectors.iceberg.write.writer:expire": ("expires snapshots", None),
-    "sinkql.connectors.iceberg.write.writer:OrphanFiles.run": ("looks for leftover files", None),
+    "sinkql.connectors.iceberg.write.claimed_table:commit_proposal": (COMMITTING, None),
+    "sinkql.connectors.iceberg.write.maintenance:expire": ("expires snapshots", None),
+    "sinkql.connectors.iceberg.write.maintenance:OrphanFiles.run": ("looks for leftover files", None),
     "sinkql.connectors.iceberg.write.compaction:CompactionSchedule._step": ("compacts", None),
-    "sinkql.connectors.iceberg.write.compaction:CompactionSchedule._beside": ("compacts small files", None),
+    "sinkql.connectors.iceberg.write.compaction:CompactionSchedule._compact_beside": ("compacts small files", None),
     "sinkql.connectors.iceberg.write.compaction:CompactionSchedule._commit": ("commits a compaction", None),
     "sinkql.connectors.iceberg.write.upsert:UpsertMode.stage": ("writes the index", None),
-    "sinkql.connectors.iceberg.write.upsert:UpsertMode.sweep": ("sweeps the index", None),
+    "sinkql.connectors.iceberg.write.table_index:TableIndex.sweep": ("sweeps the index", None),
 }
 
 

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from bench.join import KEPT, join
 from bench.rank import mixed
 from sinkql import physical
+from sinkql.logical.type import BIGINT
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements, InputEvents
 from sinkql.runtime.state.operator import stateful
@@ -70,7 +71,7 @@ def _churn(name: str, bucket: Kept, change: physical.Change, keeps: str, given: 
 
 
 def _hour(folder: Path, hours: int) -> None:
-    columns = (physical.Column("at", "bigint", False), physical.Column("value", "bigint", False))
+    columns = (physical.Column("at", BIGINT, False), physical.Column("value", BIGINT, False))
     read = physical.Read("r", "none", {}, columns, "append")
     bucket = Kept(folder, stateful(physical.Bound(read, "hour", None, "at", ("at", "value"))), "hour.here")
     random, now, most, bytes_, each = np.random.default_rng(4), 1_800_000_000_000, 0.0, [], 1_000

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from bench.common import median
 from bench.rank import mixed
 from sinkql import physical
+from sinkql.logical.type import BIGINT, TEXT
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements, InputEvents
 from sinkql.runtime.state.operator import stateful
@@ -54,9 +55,9 @@ def main() -> None:
 
 def _join(compared: physical.Compared | None) -> physical.Join:
     """Return the rows beside the value, which a filter above would compare; or those beyond it."""
-    columns = (physical.Column("x", "bigint"), physical.Column("t", "text"))
+    columns = (physical.Column("x", BIGINT), physical.Column("t", TEXT))
     rows = physical.Read("e", "listed", {}, columns, "retract")
-    value = physical.Read("s", "listed", {}, (physical.Column("m", "bigint"),), "retract")
+    value = physical.Read("s", "listed", {}, (physical.Column("m", BIGINT),), "retract")
     sides = (
         physical.Side(rows, "a-l", (), ("x", "t")),
         physical.Side(value, "a-r", (), ("m",), replicated=True),

@@ -25,6 +25,7 @@ import numpy as np
 
 from bench.common import HOME, ROOT, median, show
 from sinkql import logical
+from sinkql.logical.type import BIGINT
 from sinkql.lowering.job import lower
 from sinkql.session import Session
 from sinkql.table.file import TableFile, table_path
@@ -71,7 +72,7 @@ def _measure(home: Path, arguments: argparse.Namespace, *, logs: bool) -> tuple[
         item = session.catalog.plans.item("materialize.public.t")
         assert isinstance(item, logical.Source)
         file = TableFile(
-            table_path(session.catalog.database.folder, item.options["table_id"], item.name), Codec(["bigint"] * 3)
+            table_path(session.catalog.database.folder, item.options["table_id"], item.name), Codec([BIGINT] * 3)
         )
         loops = {name: _loop(session, name) for name in (*_QUERIES, "joined")}
         costs: list[tuple[float, float]] = []

@@ -51,8 +51,8 @@ _METERED = """
 import sys, time
 from pathlib import Path
 from sinkql.cli import main
-from sinkql.connectors.iceberg.write.writer import IcebergWriter
-maintain, spent = IcebergWriter.maintain, 0.0
+from sinkql.connectors.iceberg.write.maintenance import IcebergMaintenance
+maintain, spent = IcebergMaintenance.maintain, 0.0
 def metered(*arguments):
     global spent
     began = time.process_time()
@@ -60,7 +60,7 @@ def metered(*arguments):
     spent += time.process_time() - began
     Path("maintenance").write_text(str(spent))
     return done
-IcebergWriter.maintain = metered
+IcebergMaintenance.maintain = metered
 main()
 """
 """`sinkql`, which also writes the CPU seconds of its maintenance so far to a file."""

@@ -17,6 +17,8 @@ import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from sinkql.logical.type import JSONB
+
 
 def main() -> None:
     """Measure requests of one row, and of many."""
@@ -53,7 +55,7 @@ def _measure(count: int, rows: int, senders: int) -> tuple[float, float]:
         target=_send, args=(there, port, path_of("s"), count // senders, rows, senders)
     )
     others.start()
-    given = table(Layout("json"), physical.Column("body", "jsonb", False))
+    given = table(Layout("json"), physical.Column("body", JSONB, False))
     with (
         tempfile.TemporaryDirectory() as folder,
         WebhookServers() as listeners,

@@ -19,6 +19,8 @@ from functools import partial
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
+from sinkql.logical.type import JSONB
+
 SECONDS = 6.0
 _MOST_BODY = 2 << 20
 _PAUSE_S = 0.02
@@ -62,7 +64,7 @@ def _served(
     from sinkql.connectors.webhook.server import WebhookServers
     from webhook.streams import open_stream, source, table
 
-    given = table(Layout("json"), physical.Column("body", "jsonb", False))
+    given = table(Layout("json"), physical.Column("body", JSONB, False))
     with (
         tempfile.TemporaryDirectory() as folder,
         WebhookServers() as listeners,

@@ -236,7 +236,7 @@ def _has_columns(reader: Subscription, position: LogPosition, entry: Entry, *, i
 
 def _is_same(planned: physical.Column, column: Column | None) -> bool:
     """Return whether a column still fits its planned type; a column may have become NOT NULL."""
-    return column is not None and column.type == planned.type and (planned.nullable or not column.nullable)
+    return column is not None and column.type == str(planned.type) and (planned.nullable or not column.nullable)
 
 
 _KEEPS_ROWS = "SQ3439"

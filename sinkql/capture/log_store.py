@@ -3,12 +3,13 @@
 `sinkql.capture.object_log_store` has the store in an object store. Stored objects do not change until they are deleted,
 and each entry number is used once. If a store is reached over a network, its methods also raise SinkqlError. The failed
 operation may then still take effect.
+
+A log store is no `NumberedLog`: a discarded log and its successor use one place, so an entry counts only with its log.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from collections.abc import Container, Iterator
 from contextlib import AbstractContextManager, suppress
@@ -21,12 +22,12 @@ import msgspec
 from sinkql import codec
 from sinkql.errors import SinkqlError
 from sinkql.storage import failpoint, files
-from sinkql.storage.numbered_log import First
+from sinkql.storage.numbered_log import FileNames, First, NumberedFiles
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_NAME = re.compile(r"(\d{20})\.json")
+ENTRY_NAMES = FileNames(20)
 
 
 class FencedLogError(Exception):
@@ -110,17 +111,6 @@ def failed_records_name(name: str) -> str:
     return f"{name}.errors"
 
 
-def entry_name(number: int) -> str:
-    """Return the file name of an entry."""
-    return f"{number:020}.json"
-
-
-def entry_number(name: str) -> int | None:
-    """Return the number of the entry with a file name, None for other files."""
-    match = _NAME.fullmatch(name)
-    return int(match[1]) if match is not None else None
-
-
 class _LogId(msgspec.Struct, frozen=True):
     """The field of an entry that this module reads: the id of its log."""
 
@@ -153,14 +143,18 @@ class FolderLogStore:
         """Return the folder of the data files."""
         return self.folder / "data"
 
+    @property
+    def _files(self) -> NumberedFiles:
+        return NumberedFiles(self.folder / "log", ENTRY_NAMES)
+
     def path(self, number: int) -> Path:
         """Return the path of an entry."""
-        return self.folder / "log" / entry_name(number)
+        return self._files.path(number)
 
     def open(self, epoch: int) -> None:
         files.make_folder(self.folder / "log")
         files.make_folder(self.data)
-        numbers = self._numbers()
+        numbers = self._files.numbers()
         log = self._log(numbers)
         first = self._first(log).now()
         for number in numbers:
@@ -171,33 +165,20 @@ class FolderLogStore:
         """Do nothing: the lease decides who writes."""
 
     def numbers(self) -> list[int]:
-        numbers = self._numbers()
+        numbers = self._files.numbers()
         first = self._first(self._log(numbers)).now()
         return [number for number in numbers if number >= first]
 
-    def _numbers(self) -> list[int]:
-        try:
-            names = os.listdir(self.folder / "log")
-        except FileNotFoundError:
-            return []
-        return sorted(number for name in names if (number := entry_number(name)) is not None)
-
     def _log(self, numbers: list[int]) -> str:
         """Return the id of the log with these entries."""
-        entries = (self._read(number) for number in reversed(numbers))
+        entries = (self._files.read(number) for number in reversed(numbers))
         return next((_log_id(data) for data in entries if data is not None), "")
 
     def _first(self, log: str) -> First:
         return First(self.folder / "log" / log)
 
-    def _read(self, number: int) -> bytes | None:
-        try:
-            return self.path(number).read_bytes()
-        except FileNotFoundError:
-            return None
-
     def entry(self, number: int) -> bytes | None:
-        data = self._read(number)
+        data = self._files.read(number)
         return data if data is not None and number >= self._first(_log_id(data)).now() else None
 
     def entries(self) -> Iterator[tuple[int, bytes]]:
@@ -207,10 +188,8 @@ class FolderLogStore:
                 yield number, data
 
     def add(self, number: int, data: bytes) -> None:
-        try:
-            files.create_new(self.path(number), data)
-        except FileExistsError:
-            raise FencedLogError from None
+        if not self._files.create(number, data):
+            raise FencedLogError
         failpoint.point("entry-put")
         log = _log_id(data)
         is_next = number == 0 or self._belongs_to(number - 1, log)
@@ -220,7 +199,7 @@ class FolderLogStore:
             raise FencedLogError
 
     def _belongs_to(self, number: int, log: str) -> bool:
-        data = self._read(number)
+        data = self._files.read(number)
         return data is not None and _log_id(data) == log
 
     def begin_at(self, number: int, log: str) -> None:
@@ -231,7 +210,7 @@ class FolderLogStore:
             folder = os.open(self.folder / "log", os.O_RDONLY)  # stays the same folder if the log is discarded now
             try:
                 if log is None or self._belongs_to(number, log):
-                    os.unlink(entry_name(number), dir_fd=folder)
+                    os.unlink(ENTRY_NAMES.name(number), dir_fd=folder)
             finally:
                 os.close(folder)
 

@@ -12,6 +12,8 @@ are deleted then. A capture checks the head before and after it writes an entry.
 capture is fenced. Its entry may be in the log or in a lost one; the capture has not reported it yet. If the log already
 begins behind the entry, since its number was used and deleted, the capture deletes it again.
 
+Unlike in a `NumberedLog`, a free number is not enough to add an entry: the head must also name the writer.
+
 The captures of one catalog take turns by its lease. Catalogs on several machines with one source, for example copies,
 wait until the other's time is over.
 
@@ -37,7 +39,7 @@ import msgspec
 
 from sinkql import codec, physical
 from sinkql.capture.log import LogDirectory, source_folder
-from sinkql.capture.log_store import FencedLogError, FolderLogStore, entry_name, entry_number, failed_records_name
+from sinkql.capture.log_store import ENTRY_NAMES, FencedLogError, FolderLogStore, failed_records_name
 from sinkql.connector_api.cdc import CapturedSource, LogRetention
 from sinkql.connector_api.stream.context import OpenNotes, in_folder
 from sinkql.errors import SinkqlError
@@ -45,7 +47,7 @@ from sinkql.object_store.objects import Objects, Purpose, TakenError
 from sinkql.object_store.s3 import SCHEME, S3Credentials
 from sinkql.object_store.store import ObjectStore
 from sinkql.storage import failpoint
-from sinkql.storage.numbered_log import first_in, first_name
+from sinkql.storage.numbered_log import StoredFirst
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,7 +67,6 @@ _FIRST_SECONDS = 5.0
 _SWEEP_SECONDS = 3600.0
 """A write without a reply may take effect later: only older objects are surely unused."""
 _TRIES = 3
-_FIRST = "log/first/"
 _CACHE_BYTES = 32 << 20
 
 
@@ -131,8 +132,8 @@ class ObjectLogStore:
 
     def _delete_removed_entries(self) -> None:
         """Delete entries before the log's beginning that an earlier capture left."""
-        numbers, first = _list_entries(self._objects, self._run)
-        self._objects.delete(f"{self._run}log/{entry_name(number)}" for number in numbers if number < first)
+        numbers, first = _first(self._objects, self._run).entries(ENTRY_NAMES)
+        self._objects.delete(_entry_key(self._run, number) for number in numbers if number < first)
 
     def _check_free(self, head: _Head, epoch: int) -> None:
         if head.owner == self.owner:
@@ -160,13 +161,13 @@ class ObjectLogStore:
         self._held = head, tag
         return True
 
-    def _check_held(self) -> _Head:
-        """Return the head. Raises FencedLogError if it names another writer."""
+    def _check_held(self) -> tuple[_Head, str]:
+        """Return the head and its etag. Raises FencedLogError if it names another writer."""
         head = self._head()
         if self._held is None or head is None or not head[0].has_writer_of(self._held[0]):
             raise FencedLogError
         self._held = head
-        return head[0]
+        return head
 
     def release(self) -> None:
         if self._held is not None:
@@ -202,33 +203,27 @@ class ObjectLogStore:
         if run is None:
             return
         numbers = _numbers(self._objects, run)
-        entries = self._objects.get_all(f"{run}log/{entry_name(number)}" for number in numbers)
+        entries = self._objects.get_all(_entry_key(run, number) for number in numbers)
         yield from ((number, data) for number, data in zip(numbers, entries, strict=True) if data is not None)
 
     def add(self, number: int, data: bytes) -> None:
-        head = self._check_held()
+        head, etag = self._check_held()
         if head.until < time.time() + _HELD_SECONDS * 2 / 3:
-            assert self._held is not None
             renewed = msgspec.structs.replace(head, until=time.time() + _HELD_SECONDS)
-            if not self._replace_head(renewed, self._held[1]):
+            if not self._replace_head(renewed, etag):
                 raise FencedLogError
-        key = f"{self._run}log/{entry_name(number)}"
-        self._create_entry(key, data)
+        self._create_entry(_entry_key(self._run, number), data)
         self._cache.add(number)
         failpoint.point("entry-put")
         try:
             self._check_held()
         except FencedLogError:
-            if number < _first(self._objects, self._run):
+            if number < _first(self._objects, self._run).now():
                 self.delete_entry(number)
             raise
 
     def begin_at(self, number: int, log: str) -> None:
-        keys = [key for key, _ in self._objects.list(f"{self._run}{_FIRST}")]
-        if number <= first_in(key.rpartition("/")[2] for key in keys):
-            return
-        self._objects.put(f"{self._run}{_FIRST}{first_name(number)}", b"")
-        self._objects.delete(keys)
+        _first(self._objects, self._run).put(number)
 
     def _create_entry(self, key: str, data: bytes) -> None:
         """Create an entry. Raises FencedLogError if another capture wrote the number.
@@ -255,7 +250,7 @@ class ObjectLogStore:
         raise FencedLogError  # another capture created and deleted it
 
     def delete_entry(self, number: int, log: str | None = None) -> None:
-        self._objects.delete([f"{self._run}log/{entry_name(number)}"])
+        self._objects.delete([_entry_key(self._run, number)])
 
     def discard(self) -> None:
         for _ in range(_TRIES):
@@ -331,22 +326,16 @@ def _head_of(objects: Objects, prefix: str) -> tuple[_Head, str] | None:
 
 
 def _numbers(objects: Objects, run: str) -> list[int]:
-    numbers, first = _list_entries(objects, run)
+    numbers, first = _first(objects, run).entries(ENTRY_NAMES)
     return [number for number in numbers if number >= first]
 
 
-def _list_entries(objects: Objects, run: str) -> tuple[list[int], int]:
-    """Return the numbers of the stored entries, and the number with which the log begins.
-
-    Objects are listed in the order of their names, so the first number is at least as recent as the entries.
-    """
-    keys = [key.removeprefix(run) for key, _ in objects.list(f"{run}log/")]
-    numbers = [number for key in keys if (number := entry_number(key.rpartition("/")[2])) is not None]
-    return numbers, first_in(key.removeprefix(_FIRST) for key in keys if key.startswith(_FIRST))
+def _entry_key(run: str, number: int) -> str:
+    return f"{run}log/{ENTRY_NAMES.name(number)}"
 
 
-def _first(objects: Objects, run: str) -> int:
-    return first_in(key.rpartition("/")[2] for key, _ in objects.list(f"{run}{_FIRST}"))
+def _first(objects: Objects, run: str) -> StoredFirst:
+    return StoredFirst(objects, f"{run}log/", lambda key: objects.put(key, b""))
 
 
 @dataclass(slots=True)
@@ -384,11 +373,11 @@ class _LogCache:
                 return self._entries[number]
             if self.clock() < self._absent.get(number, float("-inf")) + _FRESH_SECONDS:
                 return None
-            stored = self.objects.get(f"{run}log/{entry_name(number)}")
+            stored = self.objects.get(_entry_key(run, number))
             if stored is None:
                 self._absent[number] = self.clock()
                 return None
-            self._first = max(self._first, _first(self.objects, run))
+            self._first = max(self._first, _first(self.objects, run).now())
             if number < self._first:  # it was deleted, and written again by a suspended capture
                 return None
             self._absent.pop(number, None)
@@ -418,7 +407,7 @@ class _LogCache:
 
     def _read_first(self, run: str | None) -> None:
         """Read the log's first number, and drop the entries before it from the cache."""
-        self._first = _first(self.objects, run) if run is not None else 0
+        self._first = _first(self.objects, run).now() if run is not None else 0
         for number in [number for number in self._entries if number < self._first]:
             self._bytes -= len(self._entries.pop(number))
         self._first_read_at = self.clock()

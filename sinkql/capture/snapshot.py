@@ -273,7 +273,7 @@ class SnapshotReader:
             to=self.log.to,
             at=time.time(),
             table=table.id,
-            columns=tuple(Column(column.name, column.type, column.nullable) for column in table.columns),
+            columns=tuple(Column(column.name, str(column.type), column.nullable) for column in table.columns),
             key=table.key,
             problem=event.problem,
             lost=event.lost,

@@ -26,6 +26,12 @@ if TYPE_CHECKING:
 Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
+def output_of(context: click.Context) -> Output:
+    """Return the output of the command."""
+    output: Output = context.obj[1]
+    return output
+
+
 def open_session(context: click.Context) -> tuple[Session, Output]:
     """Open the catalog that the command line names, until the command ends."""
     catalog, output = context.obj

@@ -63,7 +63,7 @@ class CapturedTable:
     @property
     def typed(self) -> tuple[tuple[str, str], ...]:
         """Return the names and types of the columns."""
-        return tuple((column.name, column.type) for column in self.columns)
+        return tuple((column.name, str(column.type)) for column in self.columns)
 
     @property
     def repeatable(self) -> bool:

@@ -21,18 +21,21 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+def arrow_type(type_: logical.Type) -> pa.DataType:
+    """Return the Arrow type of a type."""
+    return _arrow_type(type_)
+
+
 @lru_cache(maxsize=1024)
-def arrow_type(text: str) -> pa.DataType:
-    """Return the Arrow type of a canonical type text."""
+def _arrow_type(type_: logical.Type) -> pa.DataType:
     import pyarrow as pa
 
-    type_ = parse_type(text)
     if type_.name == "numeric":
         return pa.decimal128(type_.precision, type_.scale)
     if type_.element is not None:
-        return pa.list_(arrow_type(str(type_.element)))
+        return pa.list_(arrow_type(type_.element))
     if type_.name == "record":
-        return pa.struct([(field.name, arrow_type(str(field.type))) for field in type_.fields])
+        return pa.struct([(field.name, arrow_type(field.type)) for field in type_.fields])
     arrow_types: dict[str, pa.DataType] = {
         "boolean": pa.bool_(), "smallint": pa.int16(), "integer": pa.int32(), "bigint": pa.int64(),
         "uint2": pa.int32(), "uint4": pa.int64(), "uint8": pa.decimal128(20, 0),

@@ -72,35 +72,34 @@ def inferred_type(type_: pa.DataType) -> str:
     return f"{inferred_type(type_.value_type)} list" if _is_list_like(type_) else type_of(type_)
 
 
-def is_readable(type_: pa.DataType, declared: str) -> bool:
+def is_readable(type_: pa.DataType, declared: Type) -> bool:
     """Return whether a column of a file can be read as a declared type."""
-    nested = parse_type(declared)
-    if nested.name == "record":
-        return pa.types.is_struct(type_) and all(_is_field_readable(type_, field) for field in nested.fields)
-    if nested.name == "map":
+    if declared.name == "record":
+        return pa.types.is_struct(type_) and all(_is_field_readable(type_, field) for field in declared.fields)
+    if declared.name == "map":
         return (
             pa.types.is_map(type_)
             and type_of(type_.key_type) == "text"
-            and is_readable(type_.item_type, str(nested.value))
+            and is_readable(type_.item_type, declared.value)
         )
-    if nested.element is not None:
-        return _is_list_like(type_) and is_readable(type_.value_type, str(nested.element))
-    subtype = SUBTYPES.get(declared)
+    if declared.element is not None:
+        return _is_list_like(type_) and is_readable(type_.value_type, declared.element)
+    subtype = SUBTYPES.get(declared.name)
     if subtype is not None and pa.types.is_struct(type_):
         return _is_range_like(type_) and all(
-            is_readable(type_.field(name).type, str(subtype)) for name in ("lower", "upper")
+            is_readable(type_.field(name).type, subtype) for name in ("lower", "upper")
         )
-    file_type, wanted = parse_type(type_of(type_)), parse_type(declared)
-    if declared in _UNSIGNED:
+    file_type = parse_type(type_of(type_))
+    if declared.name in _UNSIGNED:
         return file_type.name in SIGNED or (file_type.name == "numeric" and file_type.scale == 0)
-    if wanted.name != "numeric":
+    if declared.name != "numeric":
         fixed = pa.types.is_fixed_size_binary(type_) and type_.byte_width == 16
-        parsed = (file_type.name == "text" and wanted.name in _FROM_TEXT) or (fixed and wanted.name == "uuid")
-        widened = wanted.name not in UNSIGNED and widens(file_type.name, wanted.name)
-        return file_type.name == wanted.name or parsed or widened
+        parsed = (file_type.name == "text" and declared.name in _FROM_TEXT) or (fixed and declared.name == "uuid")
+        widened = declared.name not in UNSIGNED and widens(file_type.name, declared.name)
+        return file_type.name == declared.name or parsed or widened
     room = arrow_type(declared)
     if file_type.name == "numeric":
-        decimal_type = arrow_type(str(file_type))
+        decimal_type = arrow_type(file_type)
         return bool(
             decimal_type.scale <= room.scale
             and decimal_type.precision - decimal_type.scale <= room.precision - room.scale
@@ -111,16 +110,16 @@ def is_readable(type_: pa.DataType, declared: str) -> bool:
 def _is_field_readable(type_: pa.StructType, field: Field) -> bool:
     """Return whether structs have a field that can be read as a record's, or may be NULL without it."""
     index = type_.get_field_index(field.name)
-    return field.nullable if index < 0 else is_readable(type_.field(index).type, str(field.type))
+    return field.nullable if index < 0 else is_readable(type_.field(index).type, field.type)
 
 
-def column_of(values: pa.Array, declared: str, failures: Failures) -> pa.Array:
+def column_of(values: pa.Array, declared: Type, failures: Failures) -> pa.Array:
     """Return the values in a type that they are readable as; a value that does not fit is NULL and noted."""
     if isinstance(values, pa.ExtensionArray):
         values = values.storage
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
-    name, type_ = parse_type(declared).name, arrow_type(declared)
+    name, type_ = declared.name, arrow_type(declared)
     if pa.types.is_map(values.type) and name == "map":
         return _map(values, declared, failures)
     if pa.types.is_struct(values.type) and name == "record":
@@ -146,8 +145,8 @@ def column_of(values: pa.Array, declared: str, failures: Failures) -> pa.Array:
     return array if outside is None else _null_out(array, outside, why, failures)
 
 
-def _unsigned(values: pa.Array, declared: str, failures: Failures) -> pa.Array:
-    narrow = _UNSIGNED[declared]
+def _unsigned(values: pa.Array, declared: Type, failures: Failures) -> pa.Array:
+    narrow = _UNSIGNED[declared.name]
     try:
         array = values.cast(narrow)
     except pa.ArrowInvalid:
@@ -159,7 +158,7 @@ def _is_list_like(type_: pa.DataType) -> bool:
     return any(test(type_) for test in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list))
 
 
-def _list(values: pa.Array, declared: str, failures: Failures) -> pa.Array:
+def _list(values: pa.Array, declared: Type, failures: Failures) -> pa.Array:
     """Return lists of converted elements; a list with an element that does not fit is noted."""
     plain = values.cast(pa.list_(values.type.value_type))
     return lists(
@@ -174,23 +173,22 @@ def _list(values: pa.Array, declared: str, failures: Failures) -> pa.Array:
 def lists(
     elements: T,
     lengths: pa.Array,
-    declared: str,
+    declared: Type,
     failures: Failures,
-    read: Callable[[T, str, Failures], pa.Array],
+    read: Callable[[T, Type, Failures], pa.Array],
 ) -> pa.Array:
     """Return lists with `lengths` of the elements, which `read` converts to an array of their type.
 
     A NULL length is a NULL list; a list with an element that does not fit is noted.
     """
-    type_ = parse_type(declared)
     offsets = np.concatenate(([0], np.cumsum(pc.fill_null(lengths, 0).to_numpy(zero_copy_only=False)))).astype(np.int32)
     element_failures: Failures = {}
-    items = read(elements, str(type_.element), element_failures)
+    items = read(elements, declared.item, element_failures)
     for index, why in element_failures.items():
         failures.setdefault(int(np.searchsorted(offsets, index, side="right")) - 1, why)
     mask = lengths.is_null() if lengths.null_count else None
     array = pa.ListArray.from_arrays(pa.array(offsets), items, mask=mask).cast(arrow_type(declared))
-    return array if levels(type_) < 2 else _check_dimensions(array, type_, failures)
+    return array if levels(declared) < 2 else _check_dimensions(array, declared, failures)
 
 
 def _check_dimensions(values: pa.Array, type_: Type, failures: Failures) -> pa.Array:
@@ -205,11 +203,10 @@ def _check_dimensions(values: pa.Array, type_: Type, failures: Failures) -> pa.A
     return pa.array(items, values.type)
 
 
-def _map(values: pa.MapArray, declared: str, failures: Failures) -> pa.Array:
+def _map(values: pa.MapArray, declared: Type, failures: Failures) -> pa.Array:
     """Return maps as lists of keys and values, sorted by key; the last of duplicate keys counts."""
-    type_ = parse_type(declared)
     held = pa.struct([("key", values.type.key_type), ("value", values.type.item_type)])
-    array = _list(values.cast(pa.list_(held)), f"{type_.element} list", failures)
+    array = _list(values.cast(pa.list_(held)), Type("list", element=declared.element), failures)
     keys = array.flatten().field(0)
     ends = np.cumsum(pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False))
     within = np.ones(max(len(keys) - 1, 0), bool)
@@ -221,17 +218,16 @@ def _map(values: pa.MapArray, declared: str, failures: Failures) -> pa.Array:
     return pa.array(ordered, array.type)
 
 
-def _record(values: pa.StructArray, declared: str, failures: Failures) -> pa.Array:
+def _record(values: pa.StructArray, declared: Type, failures: Failures) -> pa.Array:
     """Return records of converted fields; a record with a field that does not fit is noted."""
-    type_ = parse_type(declared)
     arrays = []
-    for field in type_.fields:
-        kind = arrow_type(str(field.type))
+    for field in declared.fields:
+        kind = arrow_type(field.type)
         index = values.type.get_field_index(field.name)
         field_failures: Failures = {}
         # the fields of a NULL record may have any value
         field_values = values.flatten()[index] if index >= 0 else pa.nulls(len(values), kind)
-        array = column_of(field_values, str(field.type), field_failures) if index >= 0 else field_values
+        array = column_of(field_values, field.type, field_failures) if index >= 0 else field_values
         if not field.nullable:
             missing = pc.and_(values.is_valid(), array.is_null()).to_numpy(zero_copy_only=False)
             field_failures |= {
@@ -257,7 +253,7 @@ def _is_range_like(type_: pa.StructType) -> bool:
 
 def _ranges(values: pa.StructArray, name: str, failures: Failures) -> pa.Array:
     """Return the texts of ranges; a range whose bounds do not fit is NULL and noted."""
-    subtype = str(SUBTYPES[name])
+    subtype = SUBTYPES[name]
     bounds = [column_of(pc.struct_field(values, bound), subtype, failures) for bound in ("lower", "upper")]
     flags = [pc.fill_null(pc.struct_field(values, flag), False) for flag in _FLAGS]
     texts: list[str | None] = []
@@ -276,7 +272,7 @@ def _ranges(values: pa.StructArray, name: str, failures: Failures) -> pa.Array:
     return pa.array(texts, pa.string())
 
 
-def _text(values: pa.Array, declared: str, failures: Failures) -> pa.Array:
+def _text(values: pa.Array, declared: Type, failures: Failures) -> pa.Array:
     if pa.types.is_nested(values.type):
         texts = _convert_each(values, pa.string(), failures, json_text)
     elif pa.types.is_string(values.type) or pa.types.is_large_string(values.type) or str(values.type) == "string_view":

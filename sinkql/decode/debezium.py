@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from sinkql import codec, physical
 from sinkql.connector_api.stream import DecodedMessages
-from sinkql.connector_api.types import arrow_type, parse_type
+from sinkql.connector_api.types import arrow_type
 from sinkql.decode.arrow_values import column_of, lists
 from sinkql.decode.json_lines import MemberError, member
 from sinkql.decode.messages import (
@@ -44,8 +44,10 @@ from sinkql.decode.text_column import Failures, from_text
 from sinkql.logical import Interval, Type
 from sinkql.logical.numeric_type import RANGES
 from sinkql.logical.time import show_interval
+from sinkql.logical.type import INTERVAL, JSONB
 
 _TEMPORAL = ("date", "time", "timestamp", "timestamptz", "interval")
+
 _UNITS = {"Timestamp": "ms", "MicroTimestamp": "us", "NanoTimestamp": "ns", "Time": "ms", "MicroTime": "us",
           "NanoTime": "ns", "MicroDuration": "us", "NanoDuration": "ns"}  # fmt: skip
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
@@ -255,9 +257,9 @@ def _encoding(field: Mapping[str, Any]) -> Encoding:
     return Encoding(unit, scale, None if items is None else _encoding(items))
 
 
-def _decoded_as(type_: str) -> Any:
+def _decoded_as(type_: Type) -> Any:
     """Return the type that decodes a member; exact numbers are decoded from their text."""
-    name = parse_type(type_).name
+    name = type_.name
     if name == "boolean":
         return bool | None
     if name in RANGES:
@@ -271,7 +273,7 @@ def _decoded_as(type_: str) -> Any:
 
 def _array(values: list[Any], column: physical.Column, encoding: Encoding, failures: Failures) -> pa.Array:
     """Return the values as an array of the column's type; a value that does not fit is NULL and noted."""
-    type_ = parse_type(column.type)
+    type_ = column.type
     match type_.name:
         case "boolean":
             return pa.array(values, pa.bool_())
@@ -295,7 +297,7 @@ def _array(values: list[Any], column: physical.Column, encoding: Encoding, failu
             return _from_texts(values, column.type, failures)
     raws = [None if value is None or bytes(value) == b"null" else bytes(value) for value in values]
     if type_.name == "jsonb":
-        return _from_texts([_json(raw) for raw in raws], "jsonb", failures)
+        return _from_texts([None if raw is None else _json(raw) for raw in raws], JSONB, failures)
     if type_.name in ("array", "list"):
         return _lists(raws, type_, encoding.items or _DEFAULT, failures)
     if type_.name in ("map", "record"):
@@ -306,12 +308,12 @@ def _array(values: list[Any], column: physical.Column, encoding: Encoding, failu
             _converted(lambda text: _digits(text, encoding.scale), raw, row, failures) for row, raw in enumerate(raws)
         ]
         return from_text(pa.array(texts, pa.string()), column.type, failures)
-    return _from_texts([_json(raw) for raw in raws], column.type, failures)
+    return _from_texts([None if raw is None else _json(raw) for raw in raws], column.type, failures)
 
 
 def _lists(raws: Sequence[bytes | None], type_: Type, encoding: Encoding, failures: Failures) -> pa.Array:
     """Return arrays, whose elements are encoded like columns of their type."""
-    element = str(type_.element)
+    element = type_.item
     decode = _items(element)
 
     def decoded(raw: bytes) -> list[Any]:
@@ -319,32 +321,32 @@ def _lists(raws: Sequence[bytes | None], type_: Type, encoding: Encoding, failur
             return decode(raw)
         except msgspec.MsgspecError as error:
             message, _, within = str(error).partition(" - at `$")
-            wanted = element if within else str(type_)
+            wanted = element if within else type_
             raise ValueError(f"expected {wanted}, got {message.rpartition('got ')[2].strip('`')}") from None
 
     items_by_row = [_converted(decoded, raw, row, failures) for row, raw in enumerate(raws)]
     return lists(
         [item for items in items_by_row for item in items or ()],
         pa.array([None if items is None else len(items) for items in items_by_row], pa.int32()),
-        str(type_),
+        type_,
         failures,
-        lambda values, name, item_failures: _array(values, physical.Column("", name), encoding, item_failures),
+        lambda values, inner, item_failures: _array(values, physical.Column("", inner), encoding, item_failures),
     )
 
 
 @cache
-def _items(element: str) -> Callable[[bytes], list[Any]]:
+def _items(element: Type) -> Callable[[bytes], list[Any]]:
     return msgspec.json.Decoder(list[_decoded_as(element)]).decode  # type: ignore[misc]  # a type created at run time
 
 
-def _whole(values: list[Any], type_: str, failures: Failures) -> pa.Array:
+def _whole(values: list[Any], type_: Type, failures: Failures) -> pa.Array:
     try:
         return column_of(pa.array(values, pa.int64()), type_, failures)
     except (pa.ArrowInvalid, OverflowError):
         return _from_texts([None if value is None else str(value) for value in values], type_, failures)
 
 
-def _from_texts(values: Sequence[str | None], type_: str, failures: Failures) -> pa.Array:
+def _from_texts(values: Sequence[str | None], type_: Type, failures: Failures) -> pa.Array:
     for row, value in enumerate(values if PLACEHOLDER in values else ()):
         if value == PLACEHOLDER:
             failures[row] = UNSENT
@@ -355,26 +357,26 @@ def _from_texts(values: Sequence[str | None], type_: str, failures: Failures) ->
     return array
 
 
-def _times(values: list[Any], type_: str, encoding: Encoding, failures: Failures) -> pa.Array:
+def _times(values: list[Any], type_: Type, encoding: Encoding, failures: Failures) -> pa.Array:
     """Return dates and times from numbers and texts."""
     if not any(isinstance(value, str) for value in values):
         return _counted(values, type_, encoding, failures)
     numbers = _counted([None if isinstance(value, str) else value for value in values], type_, encoding, failures)
     texts = [value if isinstance(value, str) else None for value in values]
-    if type_ == "interval":
+    if type_ == INTERVAL:
         texts = [_converted(_interval_from_iso, text, row, failures) for row, text in enumerate(texts)]
     return pc.coalesce(numbers, _from_texts(texts, type_, failures))
 
 
-def _counted(values: list[Any], type_: str, encoding: Encoding, failures: Failures) -> pa.Array:
+def _counted(values: list[Any], type_: Type, encoding: Encoding, failures: Failures) -> pa.Array:
     """Return dates and times from numbers that count days, or units of the encoding."""
     units = {"date": pa.date32(), "timestamp": pa.timestamp(encoding.unit),
              "timestamptz": pa.timestamp(encoding.unit, "UTC"),
              "time": pa.time32("ms") if encoding.unit == "ms" else pa.time64(encoding.unit)}  # fmt: skip
-    if type_ == "interval":
+    if type_ == INTERVAL:
         return pa.array([_converted(lambda count: _duration(count, encoding.unit), value, row, failures)
                          for row, value in enumerate(values)], pa.string())  # fmt: skip
-    unit = units[type_]
+    unit = units[type_.name]
     try:
         counted = pa.array(values, pa.int32() if unit.bit_width == 32 else pa.int64())
     except (pa.ArrowInvalid, OverflowError):
@@ -409,7 +411,7 @@ def _base64(text: str) -> bytes:
         raise ValueError("it is not in base64") from None
 
 
-def _json(raw: bytes | None) -> str | None:
+def _json(raw: bytes) -> str:
     """Return JSON, which may be in a text."""
     return None if raw is None else _unquoted(raw)
 

@@ -19,7 +19,7 @@ import pyarrow.json as pj
 
 from sinkql import codec, physical
 from sinkql.connector_api.stream import Decoded, RowFailure, WideError
-from sinkql.connector_api.types import arrow_type, parse_type
+from sinkql.connector_api.types import arrow_type
 from sinkql.decode.csv_records import Records
 from sinkql.decode.text_column import Failures, from_text
 from sinkql.decode.text_value import record_of, value_of, wanted
@@ -28,6 +28,7 @@ from sinkql.logical.jsonb import MOST_LEVELS, nested_deeply
 from sinkql.logical.nested import UNEVEN, UnevenError, entries, squared
 from sinkql.logical.numeric_type import RANGES
 from sinkql.logical.range import SUBTYPES
+from sinkql.logical.type import JSONB
 
 _FEW = 32
 _SAMPLED = 4
@@ -56,9 +57,9 @@ class JsonDecoder:
     def __init__(self, columns: Sequence[physical.Column], *, whole: bool = False) -> None:
         self._columns = columns
         self._whole = whole
-        self._types = [parse_type(column.type) for column in columns]
+        self._types = [column.type for column in columns]
         self._names = [type_.name for type_ in self._types]
-        self._schema = None if whole or {"jsonb", *_NESTED} & {*self._names} else self._arrow_schema()
+        self._schema = None if whole or {JSONB, *_NESTED} & {*self._names} else self._arrow_schema()
         fields = [(f"f{i}", _decoded_as(name), None) for i, name in enumerate(self._names)]
         renamed = {f"f{i}": column.name for i, column in enumerate(columns)}
         self._decode = msgspec.json.Decoder(msgspec.defstruct("Row", fields, rename=renamed, gc=False)).decode
@@ -171,7 +172,7 @@ class JsonDecoder:
         line_failures: Failures = {}
         if self._whole:
             texts = [self._text(line, number, line_failures) for number, line in enumerate(lines.whole())]
-            arrays = [from_text(pa.array(texts, pa.string()), "jsonb", line_failures)]
+            arrays = [from_text(pa.array(texts, pa.string()), JSONB, line_failures)]
         else:
             rows = [self._row(line, number, line_failures) for number, line in enumerate(lines.whole())]
             arrays = [self._column(place, rows, line_failures) for place in range(len(self._columns))]
@@ -287,9 +288,9 @@ def member(raw: bytes | None, type_: Type) -> Any:
     if kind not in wanted_kinds.get(type_.name, ("number",) if type_.name in _NUMBERS else ("str",)):
         raise MemberError(f"expected {type_}, got {kind}")
     try:
-        return value_of(text, str(type_))
+        return value_of(text, type_)
     except ValueError:
-        raise MemberError(wanted(str(type_), text, quoted=kind == "str")) from None
+        raise MemberError(wanted(type_, text, quoted=kind == "str")) from None
 
 
 def _object(raw: bytes, type_: Type) -> tuple[Any, ...]:
@@ -312,12 +313,12 @@ _MEMBERS = codec.decoder(list[msgspec.Raw])
 _OBJECT = codec.decoder(dict[str, msgspec.Raw])
 
 
-def _number(raw: bytes | None, row: int, type_: str, failures: Failures) -> bytes | None:
+def _number(raw: bytes | None, row: int, type_: Type, failures: Failures) -> bytes | None:
     """Return a number's text; a numeric may also be a string."""
     kind = None if raw is None else _KINDS.get(raw[:1])
     if raw is None or kind is None:
         return raw
-    if kind == "str" and type_.startswith("numeric"):
+    if kind == "str" and type_.name == "numeric":
         return str(msgspec.json.decode(raw)).encode()
     failures[row] = f"expected {type_}, got {kind}"
     return None

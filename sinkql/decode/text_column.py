@@ -15,9 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sinkql.connector_api.stream import WideError
-from sinkql.connector_api.types import arrow_type, parse_type
+from sinkql.connector_api.types import arrow_type
 from sinkql.decode.text_value import FALSE, TRUE, value_of, wanted
 from sinkql.logical.jsonb import jsonbs
+from sinkql.logical.type import Type
 
 Failures = dict[int, str]
 """The number of a row in the batch, and why it does not decode."""
@@ -28,43 +29,42 @@ _FEW = 16
 _WIDEST = 64 << 20
 
 
-def from_text(texts: pa.StringArray, type_text: str, failures: Failures) -> pa.Array:
+def from_text(texts: pa.StringArray, type_: Type, failures: Failures) -> pa.Array:
     """Return an array of the declared type from an array of strings; a text that does not fit is NULL and noted.
 
     Raises WideError, but not for a single row.
     """
-    parts = _parts(texts, type_text, 0, failures)
+    parts = _parts(texts, type_, 0, failures)
     return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
 
 
-def _parts(texts: pa.StringArray, type_text: str, first: int, failures: Failures) -> list[pa.Array]:
-    type_ = arrow_type(type_text)
+def _parts(texts: pa.StringArray, type_: Type, first: int, failures: Failures) -> list[pa.Array]:
     try:
-        convert = _WHOLE_COLUMNS.get(parse_type(type_text).name)  # arrays and lists have none
-        array = convert(texts, type_) if convert is not None else None
+        convert = _WHOLE_COLUMNS.get(type_.name)  # arrays and lists have none
+        array = convert(texts, arrow_type(type_)) if convert is not None else None
     except (pa.ArrowInvalid, ValueError, OverflowError):
         array = None
     if array is not None:
         return [array]
     if len(texts) <= _FEW:
-        return [_one_by_one(texts, type_text, first, failures)]
+        return [_one_by_one(texts, type_, first, failures)]
     middle = len(texts) // 2
     return [
-        *_parts(texts[:middle], type_text, first, failures),
-        *_parts(texts[middle:], type_text, first + middle, failures),
+        *_parts(texts[:middle], type_, first, failures),
+        *_parts(texts[middle:], type_, first + middle, failures),
     ]
 
 
-def _one_by_one(texts: pa.StringArray, type_text: str, first: int, failures: Failures) -> pa.Array:
+def _one_by_one(texts: pa.StringArray, type_: Type, first: int, failures: Failures) -> pa.Array:
     values: list[Any] = []
     for row, text in enumerate(texts.to_pylist(), first):
         try:
-            values.append(None if text is None else value_of(text, type_text))
+            values.append(None if text is None else value_of(text, type_))
         except ValueError as error:
             values.append(None)
-            failures[row] = f"{wanted(type_text, text)}: {error}" if error.args else wanted(type_text, text)
+            failures[row] = f"{wanted(type_, text)}: {error}" if error.args else wanted(type_, text)
     _check_width([value for value in values if isinstance(value, str)])
-    return pa.array(values, arrow_type(type_text))
+    return pa.array(values, arrow_type(type_))
 
 
 def _check_width(values: Sequence[str]) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sinkql.connector_api.types import arrow_type, parse_type
+from sinkql.connector_api.types import arrow_type
 from sinkql.logical import Type, time
 from sinkql.logical.jsonb import jsonb
 from sinkql.logical.nested import Items, entries, map_levels, read_array, read_map, read_record, squared
@@ -37,17 +37,15 @@ BLANK = " \t\n\v\f\r"
 """The characters that Postgres accepts as white space around a value."""
 
 
-def wanted(type_text: str, text: str, *, quoted: bool = True) -> str:
+def wanted(type_: Type, text: str, *, quoted: bool = True) -> str:
     """Return the message for a text that does not fit a type."""
     shown = json.dumps(text, ensure_ascii=False) if quoted else text
     short = shown if len(shown) <= 60 else shown[:57] + "..."
-    type_ = parse_type(type_text)
     return f"{short} is not {f'a value of type {type_}' if type_.nested else _WANTED[type_.name]}"
 
 
-def value_of(text: str, type_text: str) -> Any:
+def value_of(text: str, type_: Type) -> Any:
     """Return the value; raise ValueError without a message, or with the reason."""
-    type_ = parse_type(type_text)
     if type_.name == "map":
         return entries((key, _part(item, type_.value)) for key, item in read_map(text))
     if type_.name == "record":
@@ -55,9 +53,9 @@ def value_of(text: str, type_text: str) -> Any:
     if type_.element is not None:
         return _items(read_array(text, map_levels(type_)), type_, type_.element)
     if type_.name in SUBTYPES:
-        subtype = str(SUBTYPES[type_.name])
+        subtype = SUBTYPES[type_.name]
         return read_range(text, type_.name, lambda bound: value_of(bound, subtype))
-    return _READERS[type_.name](text, arrow_type(type_text))
+    return _READERS[type_.name](text, arrow_type(type_))
 
 
 def record_of(values: Sequence[Any], type_: Type) -> tuple[Any, ...]:
@@ -73,7 +71,7 @@ def _fields(text: str, type_: Type) -> Iterable[tuple[int, str | None]]:
 
 
 def _part(text: str | None, type_: Type) -> Any:
-    return None if text is None else value_of(text, str(type_))
+    return None if text is None else value_of(text, type_)
 
 
 def _items(items: Items, type_: Type, element: Type) -> list[Any]:
@@ -88,7 +86,7 @@ def _item(item: str | Items, element: Type) -> Any:
         return _items(item, element, element.element)
     if not isinstance(item, str):
         raise ValueError("it has an array in an array")
-    return value_of(item, str(element))
+    return value_of(item, element)
 
 
 _DIGITS = r"[0-9]+(?:_[0-9]+)*"

@@ -10,7 +10,8 @@ from typing import Any
 
 from sinkql.evaluate.failure import EvaluationError, Make, NotEvaluableError, Row, Value, strict
 from sinkql.evaluate.operator import order_key
-from sinkql.logical import Call, Interval, Literal, Type
+from sinkql.logical import Call, Interval, Type
+from sinkql.logical.expression import constant_value
 from sinkql.logical.nested import NO_STEP, UNMATCHED, UnevenError, entries, leaf, levels, squared
 
 _MOST_IN_SERIES = 100_000
@@ -217,9 +218,8 @@ def _map(call: Call, operands: list[Value]) -> Value | None:
 
 
 def _field(call: Call, operands: list[Value]) -> Value:
-    name = call.arguments[1]
-    assert isinstance(name, Literal)
-    place = [field.name for field in call.arguments[0].type.fields].index(str(name.value))
+    name = constant_value(call.arguments[1], str)
+    place = [field.name for field in call.arguments[0].type.fields].index(name)
     (record, _) = operands
 
     def found(row: Row) -> Any:

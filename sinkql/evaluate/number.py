@@ -11,11 +11,11 @@ from typing import Any
 from sinkql.evaluate.exact_numeric import evaluate_program
 from sinkql.evaluate.failure import EvaluationError, Make, Row, Value, strict
 from sinkql.logical import Call, Literal, Type
-from sinkql.logical.expression import single
+from sinkql.logical.expression import constant_value, single
 from sinkql.logical.function import SEVERAL, SINGLE, whole_divisor
 from sinkql.logical.number_format import FLOAT_DIGITS, format_float, format_numeric, parse_number_format
 from sinkql.logical.numeric_type import FLOATS, RANGES, SIGNED, UNSIGNED, sum_fits
-from sinkql.logical.type import NUMERIC, parse_type
+from sinkql.logical.type import DOUBLE, NUMERIC
 
 EXACT = Context(prec=200, rounding=ROUND_HALF_UP)
 _ENGINE = Context(prec=39, rounding=ROUND_HALF_UP)
@@ -145,20 +145,18 @@ _MOST_FACTORIAL = 100
 
 
 def _program(call: Call, operands: list[Value]) -> Value | None:
-    text, type_ = call.arguments[0], str(call.type)
-    assert isinstance(text, Literal)
-    program = str(text.value)
+    program, type_ = constant_value(call.arguments[0], str), call.type
     return lambda row: program_value(program, type_, [operand(row) for operand in operands[1:]])
 
 
-def program_value(program: str, type_: str, operands: Sequence[Decimal | None]) -> Decimal | float | None:
+def program_value(program: str, type_: Type, operands: Sequence[Decimal | None]) -> Decimal | float | None:
     """Return the value of a program as a numeric type, or as double precision."""
     found = evaluate_program(program, operands)
     if found is None:
         return None
-    if type_ == "double precision":
+    if type_ == DOUBLE:
         return float(found) or 0.0  # removes the sign of -0.0
-    return fit(found, parse_type(type_))
+    return fit(found, type_)
 
 
 def _rounded(rounding: str) -> Make:

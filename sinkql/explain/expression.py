@@ -13,7 +13,7 @@ from typing import Any
 from sinkql import logical, physical
 from sinkql.keywords import QUOTED, quoted
 from sinkql.logical import Call, Case, Cast, Expression, Interval, Literal, Reference, Type
-from sinkql.logical.expression import text_of
+from sinkql.logical.expression import as_literal, constant_value, text_of
 from sinkql.logical.nested import write_nested
 from sinkql.logical.type import DAY, INTERVAL, SECOND
 
@@ -103,9 +103,7 @@ def _literal(literal: Literal) -> _Text:
         case "text" | "unknown":
             return _string(text), _ATOM
         case "interval":
-            value = literal.value
-            assert isinstance(value, Interval)
-            return f"INTERVAL '{_interval(value)}'", _ATOM
+            return f"INTERVAL '{_interval(constant_value(literal, Interval))}'", _ATOM
         case _ if _natural(text) == type_:
             return text, _SIGN if text.startswith("-") else _ATOM
         case "array" | "list" | "map" | "record":
@@ -168,9 +166,7 @@ def _call(call: Call) -> _Text:
         case "-" | "~" if len(operands) == 1:
             return f"{function}{_bracketed(operands[0], _ATOM)}", _SIGN if function == "-" else _OTHER
         case "EXTRACT":
-            field = call.arguments[0]
-            assert isinstance(field, Literal)
-            return f"extract({field.text} FROM {operands[1][0]})", _ATOM
+            return f"extract({as_literal(call.arguments[0]).text} FROM {operands[1][0]})", _ATOM
         case "AT TIME ZONE":
             return f"{_bracketed(operands[0], _ATOM)} AT TIME ZONE {operands[1][0]}", _OTHER
         case "REGEXP_MATCH":
@@ -188,9 +184,7 @@ def _call(call: Call) -> _Text:
             pairs = zip(operands[::2], operands[1::2], strict=True)
             return f"MAP[{', '.join(f'{key[0]} => {value[0]}' for key, value in pairs)}]", _ATOM
         case ".":
-            field = call.arguments[1]
-            assert isinstance(field, Literal)
-            return f"({operands[0][0]}).{name(str(field.value))}", _ATOM
+            return f"({operands[0][0]}).{name(constant_value(call.arguments[1], str))}", _ATOM
         case "ARRAY":
             return f"ARRAY[{', '.join(operand[0] for operand in operands)}]", _ATOM
         case "$exact":
@@ -224,9 +218,8 @@ def _parts(arguments: Sequence[Expression], operands: Sequence[_Text]) -> str:
 
 def _program(call: Call, operands: Sequence[_Text]) -> _Text:
     """Return the calls that a compiled program stands for."""
-    text, stack = call.arguments[0], list[_Text]()
-    assert isinstance(text, Literal)
-    for word in str(text.value).split():
+    stack = list[_Text]()
+    for word in constant_value(call.arguments[0], str).split():
         step, _, places = word.partition(":")
         if word.isdigit():
             stack.append(operands[int(word) + 1])

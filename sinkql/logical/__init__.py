@@ -24,6 +24,10 @@ from __future__ import annotations
 from sinkql.logical.catalog import CatalogReader as CatalogReader
 from sinkql.logical.catalog import Entry as Entry
 from sinkql.logical.catalog import Facts as Facts
+from sinkql.logical.catalog import get_entry as get_entry
+from sinkql.logical.catalog import get_item as get_item
+from sinkql.logical.catalog import get_relation as get_relation
+from sinkql.logical.catalog import get_statement as get_statement
 from sinkql.logical.expression import Branch as Branch
 from sinkql.logical.expression import Call as Call
 from sinkql.logical.expression import Case as Case

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from sinkql import ast
 from sinkql.keywords import Keywords
-from sinkql.logical.item import Item
+from sinkql.logical.item import Item, Source, View
 
+ItemKind = TypeVar("ItemKind", bound=Item)
+StatementKind = TypeVar("StatementKind", bound=ast.Create)
 Facts = Mapping[str, Any]
 """The facts that purification found for one item, JSON-able; stored with it, so that it can be planned offline."""
 
@@ -59,3 +61,35 @@ class CatalogReader(Protocol):
     @property
     def words(self) -> Keywords:
         """Return the words of the installed connectors."""
+
+
+def get_entry(catalog: CatalogReader, full_name: str) -> Entry:
+    """Return the stored item of that full name; raise LookupError if it does not exist."""
+    entry = catalog.entry(full_name)
+    if entry is None:
+        raise LookupError(full_name)
+    return entry
+
+
+def get_item(catalog: CatalogReader, full_name: str, kind: type[ItemKind]) -> ItemKind:
+    """Return the planned item of that full name; raise LookupError if it does not exist or has another kind."""
+    item = catalog.item(full_name)
+    if not isinstance(item, kind):
+        raise LookupError(f"{kind.__name__.lower()} {full_name}")
+    return item
+
+
+def get_relation(catalog: CatalogReader, full_name: str) -> Source | View:
+    """Return the planned source or view of that full name; raise LookupError if the item is neither."""
+    item = catalog.item(full_name)
+    if not isinstance(item, Source | View):
+        raise LookupError(f"relation {full_name}")
+    return item
+
+
+def get_statement(catalog: CatalogReader, full_name: str, kind: type[StatementKind]) -> StatementKind:
+    """Return the statement of a stored item; raise LookupError if it does not exist or has another kind."""
+    statement = get_entry(catalog, full_name).statement
+    if not isinstance(statement, kind):
+        raise LookupError(f"{kind.__name__} {full_name}")
+    return statement

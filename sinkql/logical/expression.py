@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from decimal import ROUND_HALF_UP, Context, Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -227,6 +227,31 @@ def _facts(expression: Any) -> tuple[Any, ...]:
 
 
 # --- literals ----------------------------------------------------------------------------------------------------
+
+
+def as_call(expression: Expression) -> Call:
+    """Return an expression that is a call; raise TypeError for another one."""
+    if not isinstance(expression, Call):
+        raise TypeError(repr(expression))
+    return expression
+
+
+Constant = TypeVar("Constant", int, str, tuple[Any, ...], Interval)
+
+
+def constant_value(expression: Expression, kind: type[Constant]) -> Constant:
+    """Return the value of a literal; raise TypeError for another expression, and for a value of another kind."""
+    value = as_literal(expression).value
+    if not isinstance(value, kind):
+        raise TypeError(repr(value))
+    return value
+
+
+def as_literal(expression: Expression) -> Literal:
+    """Return an expression that is a literal; raise TypeError for another one."""
+    if not isinstance(expression, Literal):
+        raise TypeError(repr(expression))
+    return expression
 
 
 def literal(value: Value | None, type_: Type, span: Span = NOWHERE) -> Literal:

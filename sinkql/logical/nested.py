@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from sinkql.logical.expression import Call, Expression, Literal
+from sinkql.logical.expression import Call, Expression, constant_value
 from sinkql.logical.type import Type
 from sinkql.regex_repeat import RepeatedPattern
 
@@ -29,9 +29,8 @@ def taken(call: Call) -> Expression | None:
     row = call.arguments[0] if call.function == ".(any,text)" else None
     if not isinstance(row, Call) or row.function != "ROW(any…)":
         return None
-    name = call.arguments[1]
-    assert isinstance(name, Literal)
-    found = dict(zip((field.name for field in row.type.fields), row.arguments, strict=True))[str(name.value)]
+    name = constant_value(call.arguments[1], str)
+    found = dict(zip((field.name for field in row.type.fields), row.arguments, strict=True))[name]
     return found if found.type == call.type else None
 
 
@@ -44,8 +43,7 @@ def map_levels(type_: Type) -> int | None:
     """Return the number of braces around the maps in an array or a list; None if it contains no maps."""
     count = 0
     while type_.name in ("array", "list"):
-        assert type_.element is not None
-        count, type_ = count + 1, type_.element
+        count, type_ = count + 1, type_.item
     return count if type_.name == "map" else None
 
 
@@ -146,8 +144,7 @@ def write_nested(value: Any, type_: Type, scalar: Callable[[Any, Type], str]) ->
     if type_.name == "map":
         held = (f"{_quoted(key)}=>{_part(each, type_.value, scalar)}" for key, each in value)
         return f"{{{','.join(held)}}}"
-    assert type_.element is not None
-    return f"{{{','.join(_part(each, type_.element, scalar) for each in value)}}}"
+    return f"{{{','.join(_part(each, type_.item, scalar) for each in value)}}}"
 
 
 def _part(value: Any, type_: Type, scalar: Callable[[Any, Type], str]) -> str:
@@ -268,8 +265,7 @@ def _lengths(value: Any, type_: Type) -> tuple[int, ...] | None:
     """Return the number of elements in each dimension of an array."""
     if not isinstance(value, list | tuple):
         return None
-    assert type_.element is not None
-    within = _lengths(value[0], type_.element) if value and type_.element.name == "array" else ()
+    within = _lengths(value[0], type_.item) if value and type_.item.name == "array" else ()
     return None if within is None else (len(value), *within)
 
 

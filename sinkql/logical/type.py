@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from sinkql.keywords import QUOTED, quoted
@@ -36,7 +35,7 @@ class Type:
     NULL)`) has fields. The elements of a map (`map[text=>integer]`) are records of key and value, ordered by key.
     """
 
-    __slots__ = ("element", "fields", "name", "precision", "scale")
+    __slots__ = ("_hash", "_text", "element", "fields", "name", "precision", "scale")
 
     def __init__(
         self,
@@ -51,8 +50,19 @@ class Type:
         self.scale = scale
         self.element = element
         self.fields = fields
+        self._hash = hash((name, precision, scale, element, fields))
+        self._text: str | None = None
+
+    def __reduce__(self) -> tuple[type[Type], tuple[Any, ...]]:
+        """Pickle the arguments: the hash of a text differs between processes."""
+        return Type, (self.name, self.precision, self.scale, self.element, self.fields)
 
     def __str__(self) -> str:
+        if self._text is None:
+            self._text = self._canonical()
+        return self._text
+
+    def _canonical(self) -> str:
         if self.element is not None:
             if self.name == "map":
                 return f"map[text=>{self.value}]"
@@ -63,10 +73,16 @@ class Type:
         return f"{self.name}({self.precision},{self.scale})" if self.name == "numeric" else self.name
 
     @property
+    def item(self) -> Type:
+        """The type of the elements; raises TypeError if values have no elements."""
+        if self.element is None:
+            raise TypeError(str(self))
+        return self.element
+
+    @property
     def value(self) -> Type:
         """The type of a map's values."""
-        assert self.element is not None
-        return self.element.fields[1].type
+        return self.item.fields[1].type
 
     @property
     def nested(self) -> bool:
@@ -87,13 +103,15 @@ class Type:
         return f"Type({str(self)!r})"
 
     def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
         if not isinstance(other, Type):
             return NotImplemented
         mine, its = (self.name, self.precision, self.scale), (other.name, other.precision, other.scale)
         return mine == its and self.element == other.element and self.fields == other.fields
 
     def __hash__(self) -> int:
-        return hash((self.name, self.precision, self.scale, self.element, self.fields))
+        return self._hash
 
 
 def map_type(value: Type) -> Type:
@@ -106,9 +124,21 @@ def record_type(fields: Iterable[Field]) -> Type:
     return Type("record", fields=tuple(fields))
 
 
-@lru_cache(maxsize=1024)
+_PARSED: dict[str, Type] = {}
+_MOST_PARSED = 1024
+
+
 def parse_type(text: str) -> Type:
-    """Return the type of a canonical text, such as `numeric(38,10)`."""
+    """Return the type of a canonical text, such as `numeric(38,10)`; equal texts give one object."""
+    type_ = _PARSED.get(text)
+    if type_ is None:
+        if len(_PARSED) >= _MOST_PARSED:
+            _PARSED.clear()
+        type_ = _PARSED[text] = _parse(text)
+    return type_
+
+
+def _parse(text: str) -> Type:
     for name, suffix in _NESTED.items():
         if text.endswith(suffix):
             return Type(name, element=parse_type(text.removesuffix(suffix)))
@@ -132,7 +162,7 @@ def encoded(value: Any) -> Any:
 def decoded(wanted: type, value: Any) -> Any:
     """Decode the JSON of `encoded`."""
     if wanted is Type:
-        return parse_type(value)
+        return _PARSED.get(value) or parse_type(value)
     raise NotImplementedError(wanted.__name__)
 
 

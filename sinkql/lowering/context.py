@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from sinkql import ast, logical, physical
 from sinkql.errors import Span
 from sinkql.logical.expression import without_spans
-from sinkql.logical.type import parse_type
 from sinkql.lowering.common_subplan import unused
 from sinkql.lowering.index import ViewIndexes, indexes_of
 from sinkql.printer import to_sql
@@ -34,8 +33,7 @@ class Context:
 
     def indexes(self, log: physical.Read) -> tuple[ViewIndexes, ...]:
         """Return the indexes that the job may use of a view whose log it reads."""
-        view = self.catalog.item(log.name)
-        assert isinstance(view, logical.View)
+        view = logical.get_item(self.catalog, log.name, logical.View)
         return indexes_of(log.name, self.catalog) if view.cluster == self.cluster else ()
 
     def again(self, body: physical.Operator, name: str = "shared") -> physical.Operator:
@@ -53,7 +51,7 @@ class Context:
         if first.columns == read.columns:
             return first
         outputs = tuple(
-            physical.Output(column.name, logical.Reference(old.name, parse_type(old.type), old.nullable))
+            physical.Output(column.name, logical.Reference(old.name, old.type, old.nullable))
             for column, old in zip(read.columns, first.columns, strict=True)
         )
         return physical.Map(first, outputs)
@@ -65,8 +63,7 @@ class Context:
         return physical.Normalize(body, self.arrangement(), physical.key_of(body))
 
     def connection(self, name: str) -> physical.Connection:
-        item = self.catalog.item(name)
-        assert isinstance(item, logical.Connection)
+        item = logical.get_item(self.catalog, name, logical.Connection)
         options = dict(item.options)
         values = [part for value in options.values() for part in (value if isinstance(value, list) else [value])]
         through = [part["connection"] for part in values if isinstance(part, dict) and "connection" in part]
@@ -81,21 +78,19 @@ class Context:
 
     def state_of(self, cluster: str) -> physical.StatePath | None:
         """Return the place of the state of a cluster's sinks, by the cluster's full name."""
-        item = self.catalog.item(cluster)
-        assert isinstance(item, logical.Cluster)
+        item = logical.get_item(self.catalog, cluster, logical.Cluster)
         return self.state(item)
 
     def origin(self, name: str, span: Span) -> physical.Origin | None:
         """Return the place in a view's printed statement of a span of its plan."""
         if not span.end:
             return None
-        entry = self.catalog.entry(name)
-        if entry is None:
+        if self.catalog.entry(name) is None:
             return physical.Origin(name, span.start, span.end)  # a query outside of the catalog is its text
-        assert isinstance(entry.statement, ast.CreateView)
-        query = entry.statement.query
+        statement = logical.get_statement(self.catalog, name, ast.CreateView)
+        query = statement.query
         if name not in self.texts:
-            self.texts[name] = to_sql(entry.statement)
+            self.texts[name] = to_sql(statement)
         place = query.place(span).shifted(self.texts[name].index(query.text))
         return physical.Origin(name, place.start, place.end)
 

@@ -13,7 +13,7 @@ import msgspec
 from sinkql import logical, physical
 from sinkql.logical import Reference
 from sinkql.logical.expression import Expression, children, with_children
-from sinkql.logical.type import parse_type
+from sinkql.logical.type import BIGINT
 from sinkql.lowering.materialized_view import view_id
 from sinkql.lowering.task_input import COUNT, Measure, TaskInput, Value, identity, row_hash, value_columns
 from sinkql.planner.name import short_name
@@ -36,7 +36,7 @@ def indexes_of(view: str, catalog: logical.CatalogReader) -> tuple[ViewIndexes, 
     id_, item = view_id(view, catalog), catalog.item(view)
     if id_ is None or not isinstance(item, logical.View):
         return ()
-    columns = tuple(physical.Column(column.name, str(column.type), column.nullable) for column in item.shape.columns)
+    columns = tuple(physical.Column(column.name, column.type, column.nullable) for column in item.shape.columns)
     indexes: dict[str, ViewIndexes] = {}
     for name in catalog.dependents(view):
         index = catalog.item(name)
@@ -165,7 +165,7 @@ def _trace(operator: physical.Operator, name: str) -> Expression:
     """Return a column of projections of a log as an expression over the log's columns."""
     if not isinstance(operator, physical.Map):
         (column,) = (column for column in physical.columns_of(operator) if column.name == name)
-        return Reference(name, parse_type(column.type), column.nullable)
+        return Reference(name, column.type, column.nullable)
     if not operator.outputs:
         return _trace(operator.input, name)
     (output,) = (output for output in operator.outputs if output.name == name)
@@ -183,7 +183,7 @@ def _pass_column(column: physical.Column) -> physical.Output:
 
 
 def _rename(column: physical.Column, name: str) -> physical.Output:
-    return physical.Output(name, Reference(column.name, parse_type(column.type), column.nullable))
+    return physical.Output(name, Reference(column.name, column.type, column.nullable))
 
 
 def prepare(arrange: physical.Arrange) -> TaskInput:
@@ -201,7 +201,7 @@ def prepare(arrange: physical.Arrange) -> TaskInput:
         hashes=(*identity(key), row_hash("$r", kept_values)),
         values=(*kept_values, *key_values),
         group=("$h1", "$h2", *(value.name for value in (*kept_values, *key_values)), "$r"),
-        measures=(Measure(COUNT, "rows", "", "bigint"),),
+        measures=(Measure(COUNT, "rows", "", BIGINT),),
         append=physical.change_of(arrange.input) == "append",
         columns=(),
     )
@@ -221,8 +221,7 @@ def _lines(side: physical.Side, job: physical.Job, catalog: logical.CatalogReade
 
 
 def _why(side: physical.Side, view: str, job: physical.Job, catalog: logical.CatalogReader) -> str:
-    item = catalog.item(view)
-    assert isinstance(item, logical.View)
+    item = logical.get_item(catalog, view, logical.View)
     if item.cluster != job.cluster:
         return f"that is in cluster {short_name(item.cluster)}"
     if log_of(side.input) is None:

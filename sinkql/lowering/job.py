@@ -11,7 +11,7 @@ from sinkql import codec, logical, physical
 from sinkql.lowering.common_subplan import deduplicate, fuse_joins, named, share_subplans
 from sinkql.lowering.context import Context
 from sinkql.lowering.index import indexes_of, use_indexes
-from sinkql.lowering.materialized_view import interval_of, logs_of, timeline_of, view_id
+from sinkql.lowering.materialized_view import get_view_id, interval_of, logs_of, timeline_of
 from sinkql.lowering.relation import ItemLowering, physical_columns
 
 _MOST_ROWS = 5_000_000
@@ -24,13 +24,11 @@ def lower(name: str, catalog: logical.CatalogReader) -> physical.Job:
     Pure: the same catalog gives the same job.
     """
     item = catalog.item(name)
-    entry = catalog.entry(name)
-    assert entry is not None
     if isinstance(item, logical.View):
         return lower_materialized(item, catalog)
-    assert isinstance(item, logical.Sink)
+    entry, sink = logical.get_entry(catalog, name), logical.get_item(catalog, name, logical.Sink)
     logs = logs_of(name, catalog).read
-    job = lower_sink(item, catalog, sink_id=entry.facts.get("sink_id"), logs=logs)
+    job = lower_sink(sink, catalog, sink_id=entry.facts.get("sink_id"), logs=logs)
     return msgspec.structs.replace(job, follows=_earlier(entry.facts), timeline=timeline_of(name, catalog))
 
 
@@ -49,8 +47,7 @@ def lower_sink(
 
     The views `logs` are read from their logs.
     """
-    cluster = catalog.item(sink.cluster)
-    assert isinstance(cluster, logical.Cluster)
+    cluster = logical.get_item(catalog, sink.cluster, logical.Cluster)
     # an index contains rows from before the start of a sink without a snapshot
     context = Context(catalog, logs, cluster.name if sink.snapshot else None)
     body = ItemLowering(context).item(sink.relation)
@@ -98,9 +95,7 @@ def lower_sink(
 
 def lower_materialized(view: logical.View, catalog: logical.CatalogReader) -> physical.Job:
     """Return the job of a view that keeps a log."""
-    id_, cluster = view_id(view.name, catalog), catalog.item(view.cluster)
-    assert id_ is not None
-    assert isinstance(cluster, logical.Cluster)
+    id_, cluster = get_view_id(view.name, catalog), logical.get_item(catalog, view.cluster, logical.Cluster)
     context = Context(catalog, logs_of(view.name, catalog).read, cluster.name)
     body = context.retracting(ItemLowering(context).operator(view))
     if physical.change_of(body) == "append":

@@ -12,7 +12,7 @@ from typing import Literal
 
 from sinkql import logical, physical
 from sinkql.logical import Expression, JoinKey, JoinKind, Reference
-from sinkql.logical.type import INTEGER, parse_type
+from sinkql.logical.type import INTEGER
 from sinkql.lowering.context import Context
 from sinkql.lowering.index import with_index
 
@@ -152,7 +152,7 @@ class JoinLowering:
         outputs = tuple(
             _pass_column(column)
             if column.name in names
-            else physical.Output(column.name, logical.Literal(None, parse_type(column.type)))
+            else physical.Output(column.name, logical.Literal(None, column.type))
             for column in physical.columns_of(pairs)
         )
         return physical.Map(unmatched, outputs)
@@ -214,4 +214,4 @@ def _in_order(body: physical.Operator, names: list[str]) -> physical.Operator:
 
 
 def _pass_column(column: physical.Column) -> physical.Output:
-    return physical.Output(column.name, Reference(column.name, parse_type(column.type), column.nullable))
+    return physical.Output(column.name, Reference(column.name, column.type, column.nullable))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from sinkql import physical
 from sinkql.connector_api.types import arrow_type
+from sinkql.logical.type import Type
 from sinkql.lowering.common_subplan import same_key
 from sinkql.lowering.task_input import Hash, TaskInput, Value, identity, row_hash
 
@@ -111,7 +112,7 @@ class SidesPreparation(TaskInput):
         """Return the names of the columns that describe changes."""
         return (physical.DIFF, physical.SEQ) if self.latest else (physical.DIFF,)
 
-    def types(self) -> tuple[str | None, ...]:
+    def types(self) -> tuple[Type | None, ...]:
         """Return the SQL types of the columns of `delivered`, None for sides, hashes and counts."""
         return (*(None for _ in self.group), *(value.type for value in self.values), *(None for _ in self.internal))
 

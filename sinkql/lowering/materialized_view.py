@@ -36,6 +36,14 @@ def view_id(name: str, catalog: logical.CatalogReader) -> str | None:
     return str(fact) if fact is not None else None
 
 
+def get_view_id(name: str, catalog: logical.CatalogReader) -> str:
+    """Return the id of a materialized view's job; raise LookupError for other items."""
+    id_ = view_id(name, catalog)
+    if id_ is None:
+        raise LookupError(name)
+    return id_
+
+
 def view_jobs(catalog: logical.CatalogReader) -> tuple[str, ...]:
     """Return the full names of the materialized views that have a job."""
     return tuple(name for name in catalog.names("MATERIALIZED VIEW") if view_id(name, catalog) is not None)
@@ -223,8 +231,7 @@ def loggable(name: str, catalog: logical.CatalogReader) -> bool:
 
 def _log_obstacle(name: str, catalog: logical.CatalogReader) -> str | None:
     """Return why a view cannot have a log."""
-    item = catalog.item(name)
-    assert isinstance(item, logical.View)
+    item = logical.get_item(catalog, name, logical.View)
     if item.shape.change is logical.Change.APPEND and is_stateless(name, catalog):
         return _STATELESS
     source = keeps_dead_letters(name, catalog)
@@ -337,8 +344,7 @@ def check_index(index: logical.Index, span: Span, catalog: logical.CatalogReader
 
 
 def _item_text(name: str, catalog: logical.CatalogReader) -> str:
-    entry = catalog.entry(name)
-    assert entry is not None
+    entry = logical.get_entry(catalog, name)
     return f"{entry.kind.lower()} {short_name(name)}"
 
 

@@ -21,7 +21,7 @@ from sinkql.logical.function import AGGREGATES
 from sinkql.logical.type import INTEGER, INTERVAL, TEXT
 from sinkql.lowering.context import Context
 from sinkql.lowering.join import JoinLowering
-from sinkql.lowering.materialized_view import view_id
+from sinkql.lowering.materialized_view import get_view_id
 from sinkql.lowering.window import lower_collect, lower_rank, lower_window
 from sinkql.planner.name import split_name
 
@@ -36,10 +36,9 @@ class ItemLowering:
     def item(self, name: str) -> physical.Operator:
         if name in self._cache:
             return self.context.again(self._cache[name], split_name(name)[-1])
-        item = self.context.catalog.item(name)
-        assert isinstance(item, logical.Source | logical.View)
+        item = logical.get_relation(self.context.catalog, name)
         if name in self.context.logs:
-            return self.log(item)
+            return self.log(logical.get_item(self.context.catalog, name, logical.View))
         body = self.operator(item)
         # unchanged values are filled before anything is computed from a row
         if isinstance(body, physical.Read) and body.holes:
@@ -53,12 +52,10 @@ class ItemLowering:
         body = _View(self, item.name).relation(item.relation)
         return _rename(body, item.relation.shape.columns, item.shape.columns)
 
-    def log(self, view: logical.Source | logical.View) -> physical.Read:
+    def log(self, view: logical.View) -> physical.Read:
         """Return the read of a view's log."""
-        id_ = view_id(view.name, self.context.catalog)
-        assert id_ is not None
-        assert isinstance(view, logical.View)
         state = self.context.state_of(view.cluster)
+        id_ = get_view_id(view.name, self.context.catalog)
         return physical.Read(
             source=id_,
             connector=physical.VIEW,
@@ -154,9 +151,7 @@ class _View:
                 named = self.output(f"$a{len(arguments)}", call.argument)
                 column = arguments.setdefault(call.argument, named).name
             version = AGGREGATES[call.function]
-            calls.append(
-                physical.AggregateCall(call.name, _function(call), column, call.distinct, str(call.type), version)
-            )
+            calls.append(physical.AggregateCall(call.name, _function(call), column, call.distinct, call.type, version))
         group = tuple(self.output(output.name, output.expression) for output in relation.group)
         outputs = (*group, *arguments.values()) or (physical.Output("$one", logical.literal(1, INTEGER)),)
         below = _map(self.context.retracting(self.relation(relation.input)), outputs)
@@ -227,7 +222,7 @@ def _key(shape: logical.Shape) -> tuple[str, ...]:
 
 
 def physical_columns(columns: tuple[logical.Column, ...]) -> tuple[physical.Column, ...]:
-    return tuple(physical.Column(column.name, str(column.type), column.nullable) for column in columns)
+    return tuple(physical.Column(column.name, column.type, column.nullable) for column in columns)
 
 
 _BEGIN, _END = "$begin", "$end"
@@ -256,7 +251,7 @@ def constant(relation: logical.Relation, catalog: logical.CatalogReader) -> phys
     Rows that fail are not reported here, since the view may not be read at all.
     """
     if relation == logical.ONE:
-        return _read((physical.Column("$one", "integer", nullable=False),), [["1"]])
+        return _read((physical.Column("$one", INTEGER, nullable=False),), [["1"]])
     if not _reads_nothing(relation) or any(_has_type(column.type, _NESTED) for column in relation.shape.columns):
         return None
     run = rows_of(relation, catalog)
@@ -270,15 +265,13 @@ def constant(relation: logical.Relation, catalog: logical.CatalogReader) -> phys
     texts = [
         [None if value is None else text_of(value, of) for value, of in zip(row, types, strict=True)] for row in rows
     ]
-    columns = tuple(
-        physical.Column(column.name, str(column.type), column.nullable) for column in relation.shape.columns
-    )
+    columns = tuple(physical.Column(column.name, column.type, column.nullable) for column in relation.shape.columns)
     return _read(columns, texts)
 
 
 def _read(columns: tuple[physical.Column, ...], rows: list[list[Any]]) -> physical.Read:
     """Return the read of rows; its source is named by their hash, so that different rows are different sources."""
-    what = json.dumps([[column.type for column in columns], rows], ensure_ascii=False)
+    what = json.dumps([[str(column.type) for column in columns], rows], ensure_ascii=False)
     name = f"constant {hashlib.sha256(what.encode()).hexdigest()[:8]}"
     return physical.Read(name, physical.CONSTANT, {"rows": rows}, columns)
 
@@ -305,7 +298,7 @@ def flatten(relation: logical.Flatten, below: physical.Operator, context: Contex
         with_array,
         physical.Output(_ARRAY, logical.Reference(_ARRAY, relation.array.type, relation.array.nullable)),
         element.name,
-        str(element.type),
+        element.type,
         number[0].name if number else None,
         relation.outer,
     )

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from sinkql import physical
-from sinkql.connector_api.types import arrow_type, parse_type
+from sinkql.connector_api.types import arrow_type
 from sinkql.logical.numeric_type import FLOATS
+from sinkql.logical.type import BIGINT, Type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,7 +33,7 @@ class Value:
 
     name: str
     column: str
-    type: str
+    type: Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class Measure:
     name: str
     kind: Literal["rows", "present", "sum", "least", "greatest"]
     value: str
-    type: str
+    type: Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ class TaskInput:
             fields += [(physical.DIFF, pa.int64()), (physical.SEQ, pa.int64())]
         return pa.schema([*fields, *((measure.name, _measured(measure)) for measure in self.measures)])
 
-    def types(self) -> tuple[str | None, ...]:
+    def types(self) -> tuple[Type | None, ...]:
         """Return the SQL types of the columns of `delivered`, None for hashes, counts and sums."""
         types = {value.name: value.type for value in self.values}
         measured = (measure.type if measure.kind in ("least", "greatest") else None for measure in self.measures)
@@ -149,14 +150,13 @@ def _measured(measure: Measure) -> pa.DataType:
             return arrow_type(measure.type)
 
 
-def sum_arrow_type(text: str) -> pa.DataType:
+def sum_arrow_type(type_: Type) -> pa.DataType:
     """Return the type of a stored sum: bigint, 38 digits with the result's scale, or double."""
     import pyarrow as pa
 
-    type_ = parse_type(text)
     if type_.name == "numeric":
         return pa.decimal128(38, type_.scale)
-    return pa.float64() if text in FLOATS else pa.int64()
+    return pa.float64() if type_.name in FLOATS else pa.int64()
 
 
 def value_columns(prefix: str, columns: Sequence[physical.Column]) -> tuple[Value, ...]:
@@ -195,7 +195,7 @@ def whole_rows(operator: physical.OneInput, key: Sequence[str]) -> TaskInput:
         hashes=(*identity(tuple(by_column[name] for name in key)), row_hash("$r", values)),
         values=values,
         group=("$h1", "$h2", *(value.name for value in values), "$r"),
-        measures=(Measure(COUNT, "rows", "", "bigint"),),
+        measures=(Measure(COUNT, "rows", "", BIGINT),),
         append=append,
         columns=operator.columns,
         one_bucket=not key,

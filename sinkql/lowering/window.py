@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from sinkql import logical, physical
-from sinkql.logical.type import INTEGER, parse_type
+from sinkql.logical.type import INTEGER
 from sinkql.lowering.context import Context
 
 Compute = Callable[[str, logical.Expression], physical.Output]
@@ -120,7 +120,7 @@ def _window_call(call: logical.WindowCall, named: Callable[[logical.Expression],
         name=call.name,
         function=call.function,
         columns=tuple(map(named, call.arguments)),
-        type=str(call.type),
+        type=call.type,
         order=order,
         frame=None if call.frame is None else _frame(call.frame),
         distinct=call.distinct,
@@ -135,4 +135,4 @@ def _frame(frame: logical.Frame) -> physical.Frame:
 
 
 def _pass_column(column: physical.Column) -> physical.Output:
-    return physical.Output(column.name, logical.Reference(column.name, parse_type(column.type), column.nullable))
+    return physical.Output(column.name, logical.Reference(column.name, column.type, column.nullable))

@@ -16,7 +16,6 @@ import msgspec
 
 from sinkql.logical.expression import Expression, Reference
 from sinkql.logical.expression import walk as expression_walk
-from sinkql.logical.type import parse_type
 from sinkql.physical.graph import Graph, Shared, inputs_of, with_inputs
 from sinkql.physical.operator import (
     Aggregate,
@@ -167,9 +166,7 @@ def _select(operator: Operator, names: Sequence[str]) -> Map:
     if isinstance(operator, Map) and operator.outputs:
         by_name = {output.name: output for output in operator.outputs}
         return msgspec.structs.replace(operator, outputs=tuple(by_name[name] for name in names))
-    outputs = tuple(
-        Output(name, Reference(name, parse_type(columns[name].type), columns[name].nullable)) for name in names
-    )
+    outputs = tuple(Output(name, Reference(name, columns[name].type, columns[name].nullable)) for name in names)
     if isinstance(operator, Map):
         return msgspec.structs.replace(operator, outputs=outputs)
     return Map(operator, outputs)
@@ -327,7 +324,7 @@ def _projection(below: Operator, outputs: tuple[Output, ...], where: Output | No
 
 
 def _column_output(column: Column) -> Output:
-    return Output(column.name, Reference(column.name, parse_type(column.type), column.nullable))
+    return Output(column.name, Reference(column.name, column.type, column.nullable))
 
 
 def _are_references(outputs: Iterable[Output]) -> bool:
@@ -335,8 +332,7 @@ def _are_references(outputs: Iterable[Output]) -> bool:
 
 
 def _output(output: Output, by_name: dict[str, Expression]) -> Output:
-    assert isinstance(output.expression, Reference)
-    return Output(output.name, by_name[output.expression.name])
+    return Output(output.name, by_name[output.column])
 
 
 def _reference(output: Output) -> str | None:

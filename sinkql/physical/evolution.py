@@ -15,7 +15,7 @@ import msgspec
 
 from sinkql.logical.expression import Cast, Expression, Literal, Reference
 from sinkql.logical.numeric_type import widens
-from sinkql.logical.type import parse_type
+from sinkql.logical.type import UINT8, Type
 from sinkql.physical.graph import Graph, inputs_of, with_inputs
 from sinkql.physical.identity import meaning_of
 from sinkql.physical.job import Job
@@ -48,7 +48,7 @@ class Evolution:
 
     added: tuple[str, ...] = ()
     renamed: Mapping[str, str | None] = field(default_factory=dict)
-    widened: tuple[tuple[str, str, str], ...] = ()
+    widened: tuple[tuple[str, Type, Type], ...] = ()
     unread: Unread = ()
     again: str | None = None
 
@@ -111,17 +111,13 @@ def _by_name(write: Write) -> dict[str, Column]:
     return {column.name: column for column in write.columns}
 
 
-def can_widen_column(old: str, new: str) -> bool:
-    """Return whether a table may change a column's type to one that holds all its values and more.
-
-    Types are canonical texts.
-    """
-    if widens(old, new) and new != "uint8":  # tables store uint8 as a decimal
+def can_widen_column(old: Type, new: Type) -> bool:
+    """Return whether a table may change a column's type to one that holds all its values and more."""
+    if widens(old.name, new.name) and new != UINT8:  # tables store uint8 as a decimal
         return True
-    one, other = parse_type(old), parse_type(new)
-    if one.precision is None or other.precision is None:
+    if old.precision is None or new.precision is None:
         return False
-    return one.scale == other.scale and one.precision < other.precision
+    return old.scale == new.scale and old.precision < new.precision
 
 
 def _find_renamed(old: Job, after: Write, now: Graph) -> dict[str, str | None]:
@@ -144,7 +140,7 @@ def _find_renamed(old: Job, after: Write, now: Graph) -> dict[str, str | None]:
     return renamed
 
 
-def _find_widened(before: Write, after: Write, renamed: Mapping[str, str | None]) -> tuple[tuple[str, str, str], ...]:
+def _find_widened(before: Write, after: Write, renamed: Mapping[str, str | None]) -> tuple[tuple[str, Type, Type], ...]:
     """Return the columns with wider types; raise InPlaceError for other changes, and for partition columns."""
     new_columns = _by_name(after)
     partition_columns = {term["column"] for term in after.options.get("partition_by", ())}
@@ -193,7 +189,7 @@ def _earlier_column(column: Column, before: Column | None) -> Column:
     return msgspec.structs.replace(column, type=before.type)
 
 
-def _without_casts(operator: Operator, types: Mapping[str, str]) -> Operator:
+def _without_casts(operator: Operator, types: Mapping[str, Type]) -> Operator:
     """Return columns as before the last projection widened their types."""
     if not isinstance(operator, Map):
         return operator
@@ -201,9 +197,9 @@ def _without_casts(operator: Operator, types: Mapping[str, str]) -> Operator:
     return msgspec.structs.replace(operator, outputs=outputs)
 
 
-def _without_cast(output: Output, type_: str | None) -> Output:
+def _without_cast(output: Output, type_: Type | None) -> Output:
     cast = output.expression
-    if not isinstance(cast, Cast) or str(cast.operand.type) != type_:
+    if not isinstance(cast, Cast) or cast.operand.type != type_:
         return output
     return Output(output.name, cast.operand)
 

@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from sinkql.logical.expression import Call, Case, Cast, Expression, Literal, Reference, allow_deep_trees, walk
+from sinkql.logical.type import encoded
 from sinkql.physical.column_pruning import Needed, sided
 from sinkql.physical.graph import Graph, Inline, Shared
 from sinkql.physical.operator import (
@@ -90,7 +91,7 @@ def deciding(options: Mapping[str, Any], columns: Collection[str] | None = None)
 
 
 def _hash(data: list[Any]) -> str:
-    return hashlib.sha256(msgspec.json.encode(data, order="sorted")).hexdigest()
+    return hashlib.sha256(msgspec.json.encode(data, enc_hook=encoded, order="sorted")).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,11 +250,11 @@ def _expression(expression: Expression, places: _Places) -> list[Any]:
             case Reference():
                 nodes.append(["column", places[node.name]])
             case Literal():
-                nodes.append(["literal", str(node.type), node.text])
+                nodes.append(["literal", node.type, node.text])
             case Cast():
-                nodes.append(["cast", str(node.type), node.version])
+                nodes.append(["cast", node.type, node.version])
             case Case():
                 nodes.append(["case", len(node.branches), node.otherwise is not None])
             case Call():
-                nodes.append(["call", node.function, node.version, len(node.arguments), str(node.type)])
+                nodes.append(["call", node.function, node.version, len(node.arguments), node.type])
     return nodes

@@ -14,6 +14,7 @@ import msgspec
 from sinkql.logical.expression import Expression, Reference
 from sinkql.logical.expression import walk as walk_expression
 from sinkql.logical.relation import Comparison
+from sinkql.logical.type import BIGINT, BYTEA, Type
 from sinkql.physical.window import Order, WindowCall
 
 Change = Literal["append", "upsert", "retract"]
@@ -25,10 +26,10 @@ CONSTANT = "constant"
 
 
 class Column(msgspec.Struct, frozen=True):
-    """A column; `type` is an SQL type's canonical text, such as numeric(38,10)."""
+    """A column; JSON has the canonical text of its type, such as numeric(38,10)."""
 
     name: str
-    type: str
+    type: Type
     nullable: bool = True
 
 
@@ -48,8 +49,15 @@ class Output(msgspec.Struct, frozen=True):
     origin: Origin | None = None
 
     @property
-    def type(self) -> str:
-        return str(self.expression.type)
+    def type(self) -> Type:
+        return self.expression.type
+
+    @property
+    def column(self) -> str:
+        """Return the name of the input column that it passes on; raise TypeError if it is computed."""
+        if not isinstance(self.expression, Reference):
+            raise TypeError(self.name)
+        return self.expression.name
 
     @property
     def nullable(self) -> bool:
@@ -108,7 +116,7 @@ class AggregateCall(msgspec.Struct, frozen=True):
     function: Literal["count", "sum", "min", "max"]
     column: str | None
     distinct: bool
-    type: str
+    type: Type
     version: int = 1
 
 
@@ -336,7 +344,7 @@ class Rank(OneInput, frozen=True, tag="rank", omit_defaults=True):
     @property
     def columns(self) -> tuple[Column, ...]:
         """Return the columns of the input, then the number."""
-        shown = () if self.number is None else (Column(self.number, "bigint", nullable=False),)
+        shown = () if self.number is None else (Column(self.number, BIGINT, nullable=False),)
         return (*columns_of(self.input), *shown)
 
 
@@ -389,14 +397,14 @@ class Flatten(msgspec.Struct, frozen=True, tag="flatten", omit_defaults=True):
     input: Operator
     array: Output
     name: str
-    element: str
+    element: Type
     ordinality: str | None = None
     outer: bool = False
 
     @property
     def columns(self) -> tuple[Column, ...]:
         """Return the columns of the input, the element, its number."""
-        number = () if self.ordinality is None else (Column(self.ordinality, "bigint", nullable=self.outer),)
+        number = () if self.ordinality is None else (Column(self.ordinality, BIGINT, nullable=self.outer),)
         return (*columns_of(self.input), Column(self.name, self.element), *number)
 
 
@@ -559,7 +567,7 @@ def unchanged_value_columns(read: Read) -> tuple[Column, ...]:
         return ()
     types = {column.name: column.type for column in read.columns}
     before = (Column(f"$from{place}", types[name]) for place, name in enumerate(read.key))
-    return (Column("$hole", "bytea"), *before)
+    return (Column("$hole", BYTEA), *before)
 
 
 def forgets(map_: Map) -> bool:

@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from sinkql.logical.type import Type
+
 
 class Order(msgspec.Struct, frozen=True):
     """One term of an order: a column of the input."""
@@ -43,7 +45,7 @@ class WindowCall(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     function: str
     columns: tuple[str, ...]
-    type: str
+    type: Type
     order: tuple[Order, ...] = ()
     frame: Frame | None = None
     distinct: bool = False

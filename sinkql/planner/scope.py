@@ -73,8 +73,7 @@ class Scope:
 
     def connection(self, name: ast.Name, kind: str) -> logical.Connection:
         full_name = self.connection_name(name, kind)
-        item = self.catalog.item(full_name)
-        assert isinstance(item, logical.Connection)
+        item = logical.get_item(self.catalog, full_name, logical.Connection)
         if item.kind != kind:
             raise SinkqlError(
                 "SQ2501",
@@ -86,9 +85,7 @@ class Scope:
         return item
 
     def cluster(self, name: ast.Ident) -> logical.Cluster:
-        item = self.catalog.item(cluster_name(self.catalog, name, name.span))
-        assert isinstance(item, logical.Cluster)
-        return item
+        return logical.get_item(self.catalog, cluster_name(self.catalog, name, name.span), logical.Cluster)
 
     def connection_name(self, name: ast.Name, kind: str) -> str:
         """Return the full name of a connection of any kind; the hint of SQ2001 suggests those of `kind`."""

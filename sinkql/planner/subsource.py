@@ -21,8 +21,7 @@ def plan_table_from(full_name: str, statement: ast.CreateTableFrom, scope: Scope
     """
     assert statement.source is not None, "a table of pushed rows has no source"
     entry = find(scope.catalog, statement.source, "SOURCE")
-    source = scope.catalog.item(entry.name)
-    assert isinstance(source, logical.Source)
+    source = logical.get_item(scope.catalog, entry.name, logical.Source)
     kind = scope.registry.sources[source.kind]
     check_table_from(statement, options=kind.table is not None)
     scope.use(entry.name)
@@ -184,10 +183,7 @@ def check_readable(
         )
     if not item.tables:
         return
-    entry = catalog.entry(item.name)
-    assert entry is not None
-    assert isinstance(entry.statement, ast.CreateSource)
-    statements = subsources(entry.statement, item)
+    statements = subsources(logical.get_statement(catalog, item.name, ast.CreateSource), item)
     first = _table_sql(item.tables[0])
     statement = f"CREATE TABLE name FROM SOURCE {print_name(name)} (REFERENCE {first});"
     hint = f"Run {statement} and read that table. {_tables_hint(item)}"

@@ -58,6 +58,14 @@ TYPE_NAMES = {
 }  # fmt: skip
 
 
+def array_of(type_: Type) -> Type:
+    """Return the type of arrays of these elements; raise TypeError if it does not exist."""
+    array_type = nested_type("array", type_)
+    if array_type is None:
+        raise TypeError(str(type_))
+    return array_type
+
+
 def is_number(type_: Type) -> bool:
     """Return whether the type is numeric."""
     return type_.name in _NUMBERS or type_.name in _UNSIGNED

@@ -23,7 +23,7 @@ from sinkql.parser.read import lexer
 from sinkql.parser.read.lexer import Lexeme
 from sinkql.planner.edit.transaction import not_ended
 from sinkql.planner.item.sink import expand
-from sinkql.planner.item.statement import item_name, kind_of, own_name
+from sinkql.planner.item.statement import item_name, kind_of, name_span, own_name
 from sinkql.planner.name import short_name
 from sinkql.program.compiler import Compiler
 from sinkql.script.redaction import Masked, mask
@@ -194,9 +194,10 @@ class Linter:
     def _warn_commit_interval(self, statement: ast.Create, full_name: str) -> None:
         """Warn about a sink whose frequent commits make its table slow."""
         sink = self._compiler.catalog.item(full_name)
-        if not isinstance(sink, logical.Sink) or sink.commit_interval >= _SHORT_INTERVAL:
+        if not isinstance(sink, logical.Sink) or not isinstance(statement, ast.CreateSink):
             return
-        assert isinstance(statement, ast.CreateSink)
+        if sink.commit_interval >= _SHORT_INTERVAL:
+            return
         span = next(
             (option.span for option in statement.with_options if option.name == "COMMIT INTERVAL"), statement.span
         )
@@ -249,12 +250,11 @@ def _is_used(name: str, catalog: MemoryCatalog) -> bool:
 
 
 def _duplicate_warning(statement: ast.Create, site: CreationSite) -> SinkqlError:
-    assert statement.name is not None
     kind, name = kind_of(statement).lower(), own_name(statement)
     return SinkqlError(
         "SQ2770",
         f'{kind} "{short_name(name)}" is also created at {site.place}',
-        statement.name.span,
+        name_span(statement),
         hint="Remove one of them.",
     )
 

@@ -47,7 +47,7 @@ class Result:
         import pyarrow as pa
 
         columns = list(zip(*self.rows, strict=True)) or [() for _ in self.columns]
-        types = [arrow_type(str(type_name)) for type_name in self.types] or [None] * len(columns)
+        types = [arrow_type(type_) for type_ in self.types] or [None] * len(columns)
         arrays = [pa.array(column, type_) for column, type_ in zip(columns, types, strict=True)]
         return pa.table(arrays, names=list(self.columns))
 

@@ -79,19 +79,19 @@ class _Draft:
     def read(self, wanted: ScaffoldRequest) -> None:
         """Add the sources that the connector proposes, and their tables."""
         catalog, access = self.session.catalog, self.session.access
-        connection = catalog.plans.item(catalog.plans.resolve(as_name(wanted.connection)))
-        assert isinstance(connection, logical.Connection)
+        connection = logical.get_item(
+            catalog.plans, catalog.plans.resolve(as_name(wanted.connection)), logical.Connection
+        )
         for source in self.kind.sources(connection, wanted, access):
             name = self._named(source.name, source.found)
             error = self._try(source, name)
-            item = catalog.plans.item(catalog.plans.resolve(as_name(name))) if error is None else None
             if error is not None:
                 if source.whole:
                     raise error
                 self.used_names.discard(name)
                 self._leave_out(source.found, error)
                 continue
-            assert isinstance(item, logical.Source)
+            item = logical.get_item(catalog.plans, catalog.plans.resolve(as_name(name)), logical.Source)
             if item.tables:
                 self._tables(name, item, wanted)
             else:
@@ -145,8 +145,8 @@ class _Draft:
     def sinks(self, namespace: str) -> None:
         """Add a sink for each relation."""
         for name in self.relations.values():
-            item = self.session.catalog.plans.item(self.session.catalog.plans.resolve(as_name(name)))
-            assert isinstance(item, logical.Source)
+            plans = self.session.catalog.plans
+            item = logical.get_item(plans, plans.resolve(as_name(name)), logical.Source)
             table = text(as_name(name).parts[-1].value)
             sink = self._named(f"{name}_sink", f"{name}_iceberg_sink")
             head = f"CREATE SINK {sink} FROM {name} INTO ICEBERG CATALOG CONNECTION {_LAKE}"

@@ -107,10 +107,9 @@ def _checks(
             source_checks.setdefault(plans.resolve(statement.connection), []).append(source_check)
     for name in plans.names("CONNECTION"):
         try:
-            connection = plans.item(name)
+            connection = logical.get_item(plans, name, logical.Connection)
         except SinkqlError:
             continue  # the check of the catalog reports it
-        assert isinstance(connection, logical.Connection)
         kind = catalog.registry.connections[connection.kind]
         short = short_name(name, plans)
         check_context = CheckContext(tuple(source_checks.get(name, ())), source_ids, tuple(_sinks(name, plans)))
@@ -160,10 +159,9 @@ def _check_source(name: str, catalog: Catalog) -> Iterator[HealthCheck]:
     """Yield the checks of a source without a connection."""
     short = short_name(name, catalog.plans)
     try:
-        source = catalog.plans.item(name)
+        source = logical.get_item(catalog.plans, name, logical.Source)
     except SinkqlError:
         return  # the check of the catalog reports it
-    assert isinstance(source, logical.Source)
     kind = catalog.registry.sources[source.kind]
     if kind.examine is None:
         return

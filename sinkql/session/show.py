@@ -33,8 +33,7 @@ def explain(statement: ast.Explain, catalog: Catalog) -> Result:
 
 def _arrangement_sizes(catalog: Catalog, sink: str) -> Held:
     """Return the last reported sizes of the arrangements of a sink or materialized view job."""
-    entry = catalog.plans.entry(sink)
-    assert entry is not None
+    entry = logical.get_entry(catalog.plans, sink)
     job_id = entry.facts.get("sink_id") or view_id(sink, catalog.plans)
     with catalog.database.read() as connection:
         encoded = connection.scalar("SELECT figures FROM measures WHERE id = ?", job_id)

@@ -60,6 +60,13 @@ class StateDirectory:
         store = open_state_store(context.state, f"{context.sink_id}/{part}".rstrip("/"), context.store)
         return cls(folder, store, context.remote, context.hash_key)
 
+    @property
+    def required_store(self) -> StateStore:
+        """Return the store; raise LookupError if the state is in the folder alone."""
+        if self.store is None:
+            raise LookupError(f"{self.folder} has no state store")
+        return self.store
+
     def sibling(self, sink_id: str) -> StateDirectory:
         """Return the state directory of another sink of the same cluster."""
         store = self.store.sibling(sink_id) if self.store is not None else None
@@ -69,8 +76,7 @@ class StateDirectory:
         """Return the directory that tasks use: this folder, or a folder of the executor and the store."""
         if not self.remote:
             return StateDirectory(self.folder, hash_key=self.hash_key)
-        assert self.store is not None, "remote tasks need a state store"
-        return StateDirectory(self.folder, self.store.with_keys(), remote=True, hash_key=self.hash_key)
+        return StateDirectory(self.folder, self.required_store.with_keys(), remote=True, hash_key=self.hash_key)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _received, (self.folder, self.store, self.remote, self.hash_key)
@@ -101,11 +107,11 @@ class StateDirectory:
 
     def upload_bytes(self, name: str, data: bytes) -> None:
         """Upload a small file to the store alone; raise FileExistsError if another file has the name."""
-        assert self.store is not None
+        store = self.required_store
         temporary = self.folder / f".{uuid.uuid4().hex}"
         files.write_atomic(temporary, data, sync=False)
         try:
-            self.store.put(name, temporary)
+            store.put(name, temporary)
         finally:
             temporary.unlink()
 
@@ -236,21 +242,19 @@ class StateDirectory:
         return self._stored_names
 
     def _put(self, name: str) -> None:
-        assert self.store is not None
-        self.store.put(name, self.folder / name)
+        self.required_store.put(name, self.folder / name)
         failpoint.point("state-put")
         cleanup.mark_stored(self.folder / name)
 
     def _replace(self, name: str) -> None:
-        assert self.store is not None
-        self.store.replace(name, self.folder / name)
+        self.required_store.replace(name, self.folder / name)
         cleanup.mark_stored(self.folder / name)
 
     def _get(self, name: str) -> int | None:
-        assert self.store is not None
+        store = self.required_store
         try:
             with files.replace_atomic(self.folder / name, mode=cleanup.READ_ONLY) as file:
-                size = self.store.get(name, file)
+                size = store.get(name, file)
                 if size is None:
                     raise FileNotFoundError(name)
         except (FileNotFoundError, ValueError):

@@ -11,12 +11,11 @@ import threading
 import time
 from dataclasses import dataclass, field
 from itertools import count, takewhile
-from pathlib import Path
 
 from sinkql.state_store.directory import StateDirectory
 from sinkql.state_store.store import StateStore
 from sinkql.storage import failpoint, files
-from sinkql.storage.numbered_log import FIRST, FolderNumberedLog, file_name, first_in, first_name, numbers_in
+from sinkql.storage.numbered_log import ENTRY_NAMES, FolderNumberedLog, StoredFirst
 
 _LOOK_SECONDS = 2.0
 
@@ -42,7 +41,7 @@ _turn = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class StoredNumbered:
-    """The files of a folder of `home`, which has a store; `Numbers`."""
+    """A `NumberedLog` in the folder `part` of `home`, which has a store."""
 
     home: StateDirectory
     part: str
@@ -53,8 +52,7 @@ class StoredNumbered:
 
     @property
     def _store(self) -> StateStore:
-        assert self.home.store is not None
-        return self.home.store
+        return self.home.required_store
 
     @property
     def _key(self) -> tuple[str, str]:
@@ -77,10 +75,7 @@ class StoredNumbered:
     def _listed(self) -> list[int]:
         found, now = _listings.get(self._key), time.monotonic()
         if found is None or found.wanted >= found.at or now > found.at + _LOOK_SECONDS:
-            names = [name.removeprefix(f"{self.part}/") for name, _ in self._store.list(f"{self.part}/")]
-            # read `first` last: an entry is never seen after it is known to be below the first
-            first = first_in(name.removeprefix(f"{FIRST}/") for name in names if name.startswith(f"{FIRST}/"))
-            found = self._take(numbers_in(name for name in names if "/" not in name), first, now)
+            found = self._take(*self._first.entries(ENTRY_NAMES), now)
         return found.numbers
 
     def _take(self, listed: list[int], first: int, asked_at: float) -> _Listing:
@@ -125,34 +120,32 @@ class StoredNumbered:
         return True
 
     def stays(self, number: int) -> bool:
-        under = f"{self.part}/{FIRST}/"
-        if number >= first_in(name.removeprefix(under) for name, _ in self._store.list(under)):
+        if number >= self._first.now():
             return True
         self._remove(number)
         return False
 
     def begin_at(self, number: int) -> None:
-        under = f"{self.part}/{FIRST}/"
-        noted = [name for name, _ in self._store.list(under)]
-        if number > first_in(name.removeprefix(under) for name in noted):
-            self._store.put(f"{under}{first_name(number)}", self._empty())
-            self._store.delete(noted)
+        self._first.put(number)
         with _turn:
             found = _listings.setdefault(self._key, _Listing([], -math.inf))
             found.first = max(found.first, number)
             found.numbers = [each for each in found.numbers if each >= number]
         failpoint.point("log-begins")
-        names = (name.removeprefix(f"{self.part}/") for name, _ in list(self._store.list(f"{self.part}/")))
-        for each in numbers_in(name for name in names if "/" not in name):
-            if each < number:
-                self._remove(each)
+        for present in self._first.entries(ENTRY_NAMES)[0]:
+            if present < number:
+                self._remove(present)
                 failpoint.point("log-forgotten")
 
-    def _empty(self) -> Path:
+    @property
+    def _first(self) -> StoredFirst:
+        return StoredFirst(self._store, f"{self.part}/", self._put_empty)
+
+    def _put_empty(self, name: str) -> None:
         path = self.home.folder / ".empty"
         if not path.exists():
             files.write_atomic(path, b"", sync=False)
-        return path
+        self._store.put(name, path)
 
     def _remove(self, number: int) -> None:
         self._store.delete([self._name(number)])
@@ -164,4 +157,4 @@ class StoredNumbered:
                 found.made.pop(number, None)
 
     def _name(self, number: int) -> str:
-        return f"{self.part}/{file_name(number)}"
+        return f"{self.part}/{ENTRY_NAMES.name(number)}"

@@ -10,6 +10,8 @@
   rows of that range are inserted and deleted within one batch. No reader sees their values in columns that the copy
   does not have.
 * `row` and `key` are the sum of the log.
+
+The log is no `NumberedLog` of files: one transaction of SQLite writes its entries together with `row` and `key`.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any
 
 from sinkql import logical
-from sinkql.connector_api.types import arrow_type, parse_type
+from sinkql.connector_api.types import arrow_type
 from sinkql.logical.nested import entries
 
 if TYPE_CHECKING:
@@ -40,9 +40,7 @@ def normal(value: Any, type_: logical.Type) -> Any:
         case "timestamptz":
             return value.astimezone(UTC)
         case "array" | "list":
-            element = type_.element
-            assert element is not None
-            return tuple(normal(item, element) for item in value)
+            return tuple(normal(item, type_.item) for item in value)
         case "map":
             return tuple((key, normal(item, type_.value)) for key, item in entries(value))
         case "record":
@@ -100,13 +98,12 @@ class NarrowError(Exception):
 
 
 class Codec:
-    """An encoder and decoder of rows. `types` are canonical texts."""
+    """An encoder and decoder of rows."""
 
-    def __init__(self, types: Sequence[str]) -> None:
+    def __init__(self, types: Sequence[logical.Type]) -> None:
         self.types = tuple(types)
-        parsed = [parse_type(text) for text in types]
-        self._encoders = [_coder(type_, _ENCODE) for type_ in parsed]
-        decoders = [_coder(type_, _DECODE) for type_ in parsed]
+        self._encoders = [_coder(type_, _ENCODE) for type_ in types]
+        decoders = [_coder(type_, _DECODE) for type_ in types]
         self._decoders = [(place, decoder) for place, decoder in enumerate(decoders) if decoder is not None]
 
     def encode(self, row: Row) -> str:
@@ -144,20 +141,20 @@ class Codec:
         """Return the columns of rows as Arrow arrays. Raise NarrowError if a value does not fit."""
         columns = list(zip(*rows, strict=True)) or [()] * len(self.types)
         arrays = []
-        for place, (column, text) in enumerate(zip(columns, self.types, strict=True)):
-            array = _exact_array(column, text)
+        for place, (column, type_) in enumerate(zip(columns, self.types, strict=True)):
+            array = _exact_array(column, type_)
             if array is None:
                 raise NarrowError(place)
             arrays.append(array)
         return arrays
 
 
-def _exact_array(column: Sequence[Any], type_: str) -> pa.Array | None:
+def _exact_array(column: Sequence[Any], type_: logical.Type) -> pa.Array | None:
     """Return a column as an Arrow array, None if the type cannot hold all values."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if type_ == "real":  # Arrow would round the values
+    if type_.name == "real":  # Arrow would round the values
         doubles = pa.array(column, pa.float64())
         floats = doubles.cast(pa.float32())
         exact = pc.or_(pc.equal(floats.cast(pa.float64()), doubles), pc.is_nan(doubles))

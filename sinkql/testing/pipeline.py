@@ -80,8 +80,7 @@ class Pipeline:
         self._sources: dict[str, PipelineSource] = {}
         for kind in _FED:
             for name in catalog.names(kind):
-                item = catalog.item(name)
-                assert isinstance(item, logical.Source)
+                item = logical.get_item(catalog, name, logical.Source)
                 self._sources[name] = PipelineSource(item, lower_relation(item, catalog))
         self._times: list[int] = []
         self._time: int | None = None

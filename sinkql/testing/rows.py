@@ -12,6 +12,7 @@ from uuid import UUID
 from sinkql import logical
 from sinkql.errors import SinkqlError, Span, nearest
 from sinkql.evaluate import comparable
+from sinkql.logical.expression import as_literal
 from sinkql.logical.jsonb import jsonb
 from sinkql.logical.nested import UNEVEN, UnevenError, entries, squared
 from sinkql.logical.numeric_type import RANGES
@@ -54,9 +55,8 @@ def value_of(value: Any, column: logical.Column) -> Any:
     if value is None:
         return None
     if isinstance(value, str) and type_.name not in ("text", "jsonb"):
-        converted = literal(value, type_, _NOWHERE).tree
-        assert isinstance(converted, logical.Literal)
-        return show_interval(converted.value) if isinstance(converted.value, logical.Interval) else converted.value
+        converted = as_literal(literal(value, type_, _NOWHERE).tree).value
+        return show_interval(converted) if isinstance(converted, logical.Interval) else converted
     if type_.name in ("map", "record"):
         return _composite(value, column)
     if type_.element is not None and isinstance(value, list | tuple):

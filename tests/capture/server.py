@@ -32,8 +32,9 @@ from sinkql.connector_api.cdc import (
     Transactions,
 )
 from sinkql.errors import SinkqlError
+from sinkql.logical.type import BIGINT, TEXT
 
-COLUMNS = (physical.Column("id", "bigint", False), physical.Column("v", "text"))
+COLUMNS = (physical.Column("id", BIGINT, False), physical.Column("v", TEXT))
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("$diff", pa.int64()), ("$at", pa.timestamp("us", "UTC"))])
 _TABLES = """
 CREATE TABLE wal (lsn INTEGER PRIMARY KEY, changes TEXT NOT NULL, seen INTEGER NOT NULL);

@@ -17,8 +17,9 @@ from sinkql.capture.position import LogPosition
 from sinkql.capture.reader import LogReader
 from sinkql.connector_api.cdc import CapturedTable, LogRetention, TableRows
 from sinkql.connector_api.stream import Limit, Tally
+from sinkql.logical.type import BIGINT, INTEGER, TEXT
 
-_COLUMNS = (physical.Column("id", "bigint", nullable=False),)
+_COLUMNS = (physical.Column("id", BIGINT, nullable=False),)
 _LIMIT = Limit(1000)
 
 
@@ -86,7 +87,7 @@ def test_only_used_columns_are_read(tmp_path: Path) -> None:
     assert file is not None
     log.add("changes", to="1", at=time.time(), tables={"mine": TableEntry(files=(file,))})
     assert [each.schema.names for each in data_file.read(folder.store, file, {"n"})] == [["n"]]
-    columns = (*_COLUMNS, physical.Column("name", "text"), physical.Column("n", "integer"))
+    columns = (*_COLUMNS, physical.Column("name", TEXT), physical.Column("n", INTEGER))
     reader = LogReader("s", "k", folder, CapturedTable("mine", ("mine",), columns, ("id",)), LogRetention())
     start, end = (LogPosition("l", at, str(at), done=True).offsets() for at in (0, 1))
     (split,) = reader.splits(start, end)

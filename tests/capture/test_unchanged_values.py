@@ -11,8 +11,9 @@ import pytest
 from sinkql import physical
 from sinkql.capture.unchanged_values import fill_unchanged, has_unchanged_from_other_key
 from sinkql.connector_api.cdc import CapturedTable, TableRows
+from sinkql.logical.type import BIGINT, TEXT
 
-_COLUMNS = tuple(physical.Column(*each) for each in (("id", "bigint", False), ("a", "text"), ("b", "text")))
+_COLUMNS = (physical.Column("id", BIGINT, False), physical.Column("a", TEXT), physical.Column("b", TEXT))
 _TABLE = CapturedTable("t", ("public", "t"), _COLUMNS, ("id",), holes=True)
 _SCHEMA = pa.schema(
     [("id", pa.int64()), ("a", pa.string()), ("b", pa.string()), ("$diff", pa.int64()), ("$hole", pa.binary()),

@@ -19,6 +19,7 @@ from sinkql.connectors.confluent.avro.decode import AvroMessages, WriterSchemas
 from sinkql.connectors.confluent.avro.resolution import parse
 from sinkql.decode import avro_schema
 from sinkql.decode.arrow_values import column_of
+from sinkql.logical.type import INTEGER, INTERVAL
 
 Schema = Any
 HEAD = b"\0\0\0\0\1"
@@ -30,7 +31,7 @@ _STRICTER = ("more than 32 bits", "neither true nor false", "more than 64 bits",
 def columns(schema: Schema) -> tuple[physical.Column, ...]:
     """Return the columns of a schema as jobs have them."""
     found = columns_of(parse(json.dumps(schema)))
-    return tuple(physical.Column(each.name, str(each.type), each.nullable) for each in found)
+    return tuple(physical.Column(each.name, each.type, each.nullable) for each in found)
 
 
 def decoder(schema: Schema, declared: tuple[physical.Column, ...] | None = None) -> AvroMessages:
@@ -236,7 +237,7 @@ def test_decimals_have_38_digits(number: int) -> None:
 def test_columns_have_the_types_of_arrow() -> None:
     schema = {"type": "record", "name": "r", "fields": [{"name": "a", "type": "int"}]}
     found = decoder(schema).decode(written(schema, [{"a": 7}]))
-    assert found.batch.schema == pa.schema([("a", arrow_type("integer"))])
+    assert found.batch.schema == pa.schema([("a", arrow_type(INTEGER))])
     assert decoder(schema).decode([]).batch.num_rows == 0
 
 
@@ -257,6 +258,6 @@ def test_durations_are_intervals() -> None:
     parts = [(0, 0, 0), (14, 3, 61_500), (2**32 - 1, 0, 0)]
     rows = [{"a": b"".join(each.to_bytes(4, "little") for each in part)} for part in parts]
     found = decoder(schema).decode(written(schema, [*rows, {"a": None}]))
-    assert [each.type for each in columns(schema)] == ["interval"]
+    assert [each.type for each in columns(schema)] == [INTERVAL]
     assert list(found.failures) == [2]
     assert found.batch.column(0).to_pylist() == ["00:00:00", "1 year 2 mons 3 days 00:01:01.5", None, None]

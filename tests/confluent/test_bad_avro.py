@@ -107,7 +107,7 @@ VALUES: list[tuple[Any, bytes, bytes, str]] = [
 def opened(schema: Any, registry: StubRegistry | None = None) -> AvroMessages:
     """Return a decoder as it comes to a task."""
     text = json.dumps(schema)
-    columns = [physical.Column(each.name, str(each.type), each.nullable) for each in columns_of(parse(text))]
+    columns = [physical.Column(each.name, each.type, each.nullable) for each in columns_of(parse(text))]
     access = None if registry is None else (f"m.p.{uuid4()}", (("url", registry.url),))
     found = AvroMessages(tuple(columns), WriterSchemas((text,), wire=True, name="data", registry=access))
     copied: AvroMessages = pickle.loads(pickle.dumps(found))

@@ -18,6 +18,7 @@ from sinkql.connectors.confluent.avro.columns import columns_of, rows_of
 from sinkql.connectors.confluent.avro.decode import AvroChanges, WriterSchemas
 from sinkql.connectors.confluent.avro.resolution import parse
 from sinkql.decode.messages import PLACEHOLDER
+from sinkql.logical.type import parse_type
 
 _AT = datetime(2026, 1, 2, 3, 4, 5, 678_000)
 _MICROS = 1_767_323_045_678_000
@@ -59,7 +60,7 @@ def decoded(type_: Any, values: list[Any], declared: str | None = None) -> Decod
     schema = envelope(type_)
     own = [(each.name, str(each.type), each.nullable) for each in columns_of(rows_of(parse(json.dumps(schema))))]
     columns = tuple(
-        physical.Column(name, declared if declared and name == "v" else type_, nullable)
+        physical.Column(name, parse_type(declared if declared and name == "v" else type_), nullable)
         for name, type_, nullable in own
     )
     plain = fastavro.parse_schema(json.loads(json.dumps(schema).replace('"logicalType"', '"said"')))

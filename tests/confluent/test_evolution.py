@@ -55,7 +55,7 @@ def writers(registry: StubRegistry, schema: Schema, references: tuple[str, ...] 
 def decoder(registry: StubRegistry, schema: Schema, references: tuple[str, ...] = ()) -> AvroMessages:
     """Return a decoder as it comes to a task, with the columns of a schema."""
     found = columns_of(parse(json.dumps(schema), references).as_record("data"))
-    columns = tuple(physical.Column(each.name, str(each.type), each.nullable) for each in found)
+    columns = tuple(physical.Column(each.name, each.type, each.nullable) for each in found)
     made: AvroMessages = pickle.loads(pickle.dumps(AvroMessages(columns, writers(registry, schema, references))))
     return made
 
@@ -209,7 +209,7 @@ def change_decoder(registry: StubRegistry) -> AvroChanges:
     """Return a decoder as it comes to a task."""
     schema = envelope(_ROW)
     found = columns_of(rows_of(parse(json.dumps(schema))))
-    columns = tuple(physical.Column(each.name, str(each.type), each.nullable) for each in found)
+    columns = tuple(physical.Column(each.name, each.type, each.nullable) for each in found)
     made: AvroChanges = pickle.loads(pickle.dumps(AvroChanges(columns, ("id",), writers(registry, schema))))
     return made
 

@@ -79,7 +79,7 @@ def types() -> Types:
 
 def columns(found: Any) -> tuple[physical.Column, ...]:
     """Return the columns of a type as jobs have them."""
-    return tuple(physical.Column(each.name, str(each.type), each.nullable) for each in columns_of(found))
+    return tuple(physical.Column(each.name, each.type, each.nullable) for each in columns_of(found))
 
 
 def decoder(
@@ -102,7 +102,7 @@ def written(found: Any, **values: Any) -> bytes:
 
 def test_fields_are_columns(types: Types) -> None:
     found = columns(types.at((0,)))
-    assert {each.name: each.type for each in found} == _TYPES
+    assert {each.name: str(each.type) for each in found} == _TYPES
     assert [each.name for each in found if each.nullable] == [
         "maybe", "left", "right", "inner", "at", "took", "boxed", "free", "tree", "point",
     ]  # fmt: skip

@@ -12,6 +12,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from sinkql.logical.type import BIGINT, BYTEA, DOUBLE, JSONB, TEXT, parse_type
+
 ROOT = Path(__file__).parents[2]
 _ROUNDS = 300
 
@@ -34,10 +36,10 @@ def _texts(seed: random.Random) -> Iterator[str]:
         read_array: ("{}", ("{", "}", ",", '"', "\\", " ", "a", "1", "NULL", "\n")),
         read_map: ("{}", ("=>", "=", ">", ",", '"', "\\", " ", "x", "9", "null", "{", "}")),
         lambda text: read_record(text, 2): ("()", (",", '"', '""', "\\", "a", " ", "(", ")")),
-        lambda text: value_of(text, "bytea"): ("", ("\\", "x", "0f", "A", " ", "\\101", "\\\\", "9")),
-        lambda text: value_of(text, "double precision"): ("", ("1", "0", ".", "e", "-", "+", "9", "nan", " ")),
-        lambda text: value_of(text, "bigint"): ("", ("1", "0", "x", "_", "o7", "-", "b", " ")),
-        lambda text: value_of(text, "numeric(38,4)"): ("", ("1", "0", ".", "_", "e", "-", "9", "0x")),
+        lambda text: value_of(text, BYTEA): ("", ("\\", "x", "0f", "A", " ", "\\101", "\\\\", "9")),
+        lambda text: value_of(text, DOUBLE): ("", ("1", "0", ".", "e", "-", "+", "9", "nan", " ")),
+        lambda text: value_of(text, BIGINT): ("", ("1", "0", "x", "_", "o7", "-", "b", " ")),
+        lambda text: value_of(text, parse_type("numeric(38,4)")): ("", ("1", "0", ".", "_", "e", "-", "9", "0x")),
         jsonb: ("[]", ('"', "\\", '\\"', "a", ",", "1", ":", "{", "}", "\\u0000", "\\ud83d", "[", "]")),
         nested_deeply: ("[]", ('"', "\\", '\\"', "[" * 401, "{", "]")),
     }
@@ -61,7 +63,7 @@ def _csv(seed: random.Random) -> Iterator[str]:
     from sinkql.decode.messages import CsvMessages
     from sinkql.physical import Column
 
-    columns = tuple(Column(f"c{place}", "text") for place in range(3))
+    columns = tuple(Column(f"c{place}", TEXT) for place in range(3))
     for form in FORMS:
         for _ in range(_ROUNDS // 10):
             data = nasty(seed, form, rows=seed.choice([1, 3, 40]), width=3)
@@ -83,7 +85,7 @@ def _json(seed: random.Random) -> Iterator[str]:
     for _ in range(_ROUNDS):
         data = f"[{','.join(seed.choices(pieces, k=seed.randrange(5)))}]".encode()
         try:
-            parts = list(JsonArray((Column("a", "jsonb"),), whole=False).decode(BytesIO(data)))
+            parts = list(JsonArray((Column("a", JSONB),), whole=False).decode(BytesIO(data)))
             yield f"{data!r}: {[(part.batch.to_pydict(), part.failures) for part in parts]}"
         except UndecodableError as error:
             yield f"{data!r}: {error}"

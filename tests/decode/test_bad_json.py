@@ -8,6 +8,7 @@ import pytest
 
 from sinkql import physical
 from sinkql.decode.messages import JsonMessages
+from sinkql.logical.type import BIGINT, parse_type
 
 BAD = [
     # the type of the column, a good value, a bad message or value, why it is
@@ -82,7 +83,7 @@ BAD = [
 
 @pytest.mark.parametrize(("type_", "good", "bad", "why"), BAD)
 def test_a_bad_message_fails_alone(type_: str, good: str, bad: bytes | str, why: str) -> None:
-    columns = (physical.Column("id", "bigint", nullable=False), physical.Column("v", type_))
+    columns = (physical.Column("id", BIGINT, nullable=False), physical.Column("v", parse_type(type_)))
     right = f'{{"id": 1, "v": {good}}}'.encode()
     wrong = bad if isinstance(bad, bytes) else f'{{"id": 2, "v": {bad}}}'.encode()
     decoder = JsonMessages(columns, whole=False)
@@ -99,7 +100,7 @@ def test_a_bad_message_fails_alone(type_: str, good: str, bad: bytes | str, why:
 
 @pytest.mark.parametrize("apart", [1, 2, 7, 50])
 def test_many_messages_that_fail_leave_the_others_as_they_are(apart: int) -> None:
-    columns = (physical.Column("id", "bigint"), physical.Column("v", "numeric(6,2)"))
+    columns = (physical.Column("id", BIGINT), physical.Column("v", parse_type("numeric(6,2)")))
     messages = [
         b'{"id": 1, "v": "x"}' if place % apart == 0 else f'{{"id": {place}, "v": {place}.5}}'.encode()
         for place in range(1000)

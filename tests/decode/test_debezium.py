@@ -16,6 +16,7 @@ import pytest
 from sinkql import physical
 from sinkql.decode.debezium import JsonChanges
 from sinkql.decode.messages import PLACEHOLDER
+from sinkql.logical.type import parse_type
 
 _TIME = "io.debezium.time."
 _CONNECT = "org.apache.kafka.connect.data."
@@ -23,7 +24,7 @@ _CONNECT = "org.apache.kafka.connect.data."
 
 def decoder(types: Mapping[str, str], key: Sequence[str] = ("id",)) -> JsonChanges:
     """Return a decoder as it comes to a task."""
-    columns = tuple(physical.Column(name, type_, name not in key) for name, type_ in types.items())
+    columns = tuple(physical.Column(name, parse_type(type_), name not in key) for name, type_ in types.items())
     found: JsonChanges = pickle.loads(pickle.dumps(JsonChanges(columns, tuple(key))))
     return found
 

@@ -15,6 +15,7 @@ import pytest
 from sinkql import physical
 from sinkql.decode.debezium import JsonChanges
 from sinkql.decode.messages import PLACEHOLDER
+from sinkql.logical.type import parse_type
 
 _REFUSED = object()
 _AT = datetime(2026, 1, 2, 3, 4, 5, 678_000)
@@ -136,7 +137,7 @@ class _Topic:
 @pytest.mark.parametrize("seed", range(6))
 def test_messages_become_what_their_members_say(seed: int) -> None:
     drawn, seen = random.Random(seed), 0
-    columns = tuple(physical.Column(name, type_, name != "id") for name, type_ in _TYPES.items())
+    columns = tuple(physical.Column(name, parse_type(type_), name != "id") for name, type_ in _TYPES.items())
     decoder = JsonChanges(columns, ("id",))
     for count in (1, 2, 10, 100, 200):
         topic = _Topic(drawn, drawn.choice((0.0, 0.3, 1.0)))

@@ -15,6 +15,7 @@ from sinkql.decode.csv import CsvRows
 from sinkql.decode.csv_records import Form
 from sinkql.decode.text_value import value_of
 from sinkql.logical.nested import read_array, read_record
+from sinkql.logical.type import BIGINT, BYTEA, DOUBLE, TEXT
 from sinkql.physical import Column
 from support.postgres import Postgres
 
@@ -26,11 +27,11 @@ _KINDS: dict[str, tuple[str, str, tuple[str, ...], str, Callable[[str], Any]]] =
     "record": ("pair", "()", (",", ",", '"', '""', "\\", "a", " ", "(", "b"), "json_build_array((v).a, (v).b)",
                lambda text: read_record(text, 2)),
     "bytea": ("bytea", "", ("\\", "\\x", "0f", "A", " ", "\\101", "\\\\", "9", "\n"), "to_json(encode(v, 'hex'))",
-              lambda text: value_of(text, "bytea").hex()),
+              lambda text: value_of(text, BYTEA).hex()),
     "double": ("float8", "", ("1", "0", ".", "e", "-", "+", "9", "5", " ", "e-3"), "to_json(v)",
-               lambda text: value_of(text, "double precision")),
+               lambda text: value_of(text, DOUBLE)),
     "bigint": ("bigint", "", ("1", "0", "x", "_", "o7", "-", "b1", " "), "to_json(v)",
-               lambda text: value_of(text, "bigint")),
+               lambda text: value_of(text, BIGINT)),
 }  # fmt: skip
 
 
@@ -72,7 +73,7 @@ def test_texts_have_the_values_that_postgres_reads(kind: str, connection: Any) -
 
 def test_lines_of_csv_have_the_fields_that_copy_reads(connection: Any) -> None:
     seed, taken = random.Random(9), 0
-    columns = tuple(Column(name, "text") for name in "abc")
+    columns = tuple(Column(name, TEXT) for name in "abc")
     pieces = (",", ",", ",", '"', '""', "\n", "a", " ", "\\", "1", '"b"')
     for _ in range(150):
         data = "".join(seed.choices(pieces, k=seed.randrange(3, 12))) + "\n"

@@ -16,6 +16,7 @@ from sinkql import logical
 from sinkql.connector_api.registry import discover
 from sinkql.connectors.iceberg.table.schema import table_schema
 from sinkql.errors import SinkqlError
+from sinkql.logical.type import TEXT
 from sinkql.physical import Column
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.session import Session
@@ -70,9 +71,9 @@ def _lake(place: str) -> Catalog:
 
 
 def _schema(chance: random.Random, sink: logical.Sink) -> Schema:
-    found = tuple(Column(each.name, str(each.type), each.nullable) for each in sink.shape.columns)
+    found = tuple(Column(each.name, each.type, each.nullable) for each in sink.shape.columns)
     if chance.random() < 0.2:
-        found = chance.choice([found[:-1], (*found, Column("extra", "text"))]) or found
+        found = chance.choice([found[:-1], (*found, Column("extra", TEXT))]) or found
     return table_schema(found, changelog=sink.changelog)
 
 

@@ -148,8 +148,7 @@ def _run(
 ) -> list[Any] | duckdb.Error:
     columns = zip(*rows, strict=True)
     arrays = {
-        name: pa.array(column, arrow_type(str(type_)))
-        for (name, type_), column in zip(types.items(), columns, strict=True)
+        name: pa.array(column, arrow_type(type_)) for (name, type_), column in zip(types.items(), columns, strict=True)
     }
     connection.register("rows", pa.table(arrays))
     try:

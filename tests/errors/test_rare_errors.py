@@ -29,6 +29,7 @@ from sinkql.connectors.iceberg.file.deletes import live_files
 from sinkql.connectors.iceberg.table.failure import explain
 from sinkql.connectors.iceberg.table.tag import TagState
 from sinkql.errors import SinkqlError
+from sinkql.logical.type import BIGINT
 from sinkql.runtime.batch.dead_letter import open_dead_letter_table
 from sinkql.runtime.local import task
 from sinkql.runtime.spark import session as spark
@@ -197,7 +198,7 @@ class _Reader:
 def test_source_with_other_columns_than_it_declares_is_refused() -> None:
     reader: Any = _Reader()
     split: Any = object()
-    columns = (physical.Column("id", "bigint", False),)
+    columns = (physical.Column("id", BIGINT, False),)
     what = physical.Read("orders", "odd", {}, columns)
     read = task.ReadTask(what, reader, (split,), diff=False, sequence=False, first=0)
     assert _code(lambda: list(read.rows([0], "a", list[object]().append))) == "SQ3390"
@@ -215,7 +216,7 @@ class _LosingReader:
 def test_source_that_loses_a_record_is_refused() -> None:
     reader: Any = _LosingReader()
     split: Any = object()
-    what = physical.Read("orders", "odd", {}, (physical.Column("id", "bigint", False),))
+    what = physical.Read("orders", "odd", {}, (physical.Column("id", BIGINT, False),))
     read = task.ReadTask(what, reader, (split,), diff=False, sequence=False, first=0)
     assert _code(lambda: list(read.rows([0], "a", list[object]().append))) == "SQ3392"
 

@@ -46,7 +46,7 @@ def outcome(expression: logical.Expression, row: tuple[Any, ...]) -> tuple[str, 
 
 def table() -> pa.Table:
     columns = zip(*ROWS, strict=True)
-    arrays = [pa.array(each, arrow_type(str(type_))) for each, type_ in zip(columns, COLUMNS.values(), strict=True)]
+    arrays = [pa.array(each, arrow_type(type_)) for each, type_ in zip(columns, COLUMNS.values(), strict=True)]
     return pa.table([pa.array(range(len(ROWS))), *arrays], names=["row", *COLUMNS])
 
 
@@ -143,7 +143,7 @@ def _by_row(spark: SparkSession, expression: logical.Expression, rows: list[int]
     chosen = ", ".join(map(str, rows))
     query = spark.sql(f"SELECT row, {spark_sql(expression)} AS x FROM evaluated WHERE row IN ({chosen})")
     try:
-        found = from_spark(query.toArrow(), [None, str(expression.type)])
+        found = from_spark(query.toArrow(), [None, expression.type])
         return {row["row"]: ("value", row["x"]) for row in found.to_pylist()}
     except PySparkException:
         if len(rows) == 1:

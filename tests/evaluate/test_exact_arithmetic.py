@@ -17,6 +17,7 @@ from expressions import vectors
 from sinkql import evaluate
 from sinkql.connector_api.types import arrow_type
 from sinkql.errors import SinkqlError
+from sinkql.logical.type import parse_type
 from sinkql.lowering.spark.expression import spark_sql
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def test_spark_gives_the_same_numbers(spark: SparkSession) -> None:
             found = [value if abs(y) < 10**26 else None for value, (_, y) in zip(found, pairs, strict=True)]
         kept = [pair if value is not None else (None, None) for pair, value in zip(pairs, found, strict=True)]
         for name, values in zip(types, zip(*kept, strict=True), strict=True):
-            columns[f"{name}{number}"] = pa.array(values, arrow_type(types[name]))
+            columns[f"{name}{number}"] = pa.array(values, arrow_type(parse_type(types[name])))
         expected.append(found)
         renamed = {f"{name}{number}": type_ for name, type_ in types.items()}
         named = re.sub(r"\b[xy]\b", rf"\g<0>{number}", text)

@@ -12,6 +12,7 @@ from expressions import vectors
 from sinkql import evaluate
 from sinkql.connector_api.types import arrow_type, python_values
 from sinkql.errors import SinkqlError
+from sinkql.logical.type import parse_type
 from sinkql.lowering.spark.expression import spark_sql
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def test_a_key_that_is_null_is_an_error() -> None:
 def test_spark_gives_the_same(spark: SparkSession) -> None:
     rows = _rows()
     table = pa.table({
-        **{name: pa.array([row[place] for row in rows], arrow_type(type_))
+        **{name: pa.array([row[place] for row in rows], arrow_type(parse_type(type_)))
            for place, (name, type_) in enumerate(_COLUMNS.items())},
         "n": list(range(len(rows))),
     })  # fmt: skip

@@ -58,7 +58,7 @@ def test_texts_are_read_as_in_postgres(type_: str) -> None:
         if answer is None and _value(text, type_) == ():
             continue  # arrays without elements in an array, which Postgres reads since its version 17
         failures: Failures = {}
-        found = from_text(pa.array([text]), _TYPES[type_], failures)[0].as_py()
+        found = from_text(pa.array([text]), parse_type(_TYPES[type_]), failures)[0].as_py()
         value = _value(text, type_)
         assert [
             each if each is None else write_nested(each, parse_type(_TYPES[type_]), lambda one, _: str(one))
@@ -91,7 +91,8 @@ def test_spark_gives_the_same(spark: SparkSession) -> None:
     for type_ in _TYPES:
         kept = _read(type_)
         table = pa.table({
-            "x": pa.array([value for value, _ in kept], arrow_type(_TYPES[type_])), "n": list(range(len(kept))),
+            "x": pa.array([value for value, _ in kept], arrow_type(parse_type(_TYPES[type_]))),
+            "n": list(range(len(kept))),
         })  # fmt: skip
         shown = [spark_sql(tree) for tree in _trees(type_)]
         rows = spark.createDataFrame(table).repartition(1).selectExpr(*shown, "n").collect()

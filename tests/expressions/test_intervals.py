@@ -14,6 +14,7 @@ from evaluate import wire
 from expressions import vectors
 from sinkql import evaluate
 from sinkql.decode.text_column import Failures, from_text
+from sinkql.logical.type import INTERVAL
 from sinkql.lowering.spark.expression import spark_sql
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def _answers() -> list[tuple[str, list[str] | None]]:
 def _read() -> list[tuple[str, list[str] | None]]:
     """Return the intervals that are read, as columns have them, and what Postgres gives for them."""
     failures: Failures = {}
-    texts = from_text(pa.array([text for text, _ in _answers()]), "interval", failures).to_pylist()
+    texts = from_text(pa.array([text for text, _ in _answers()]), INTERVAL, failures).to_pylist()
     return [(text, answer) for text, (_, answer) in zip(texts, _answers(), strict=True) if text is not None]
 
 

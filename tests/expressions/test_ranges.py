@@ -54,7 +54,7 @@ def _plain(text: str | None) -> str | None:
 
 def _read(text: str, type_: str) -> str | None:
     failures: Failures = {}
-    found: str | None = from_text(pa.array([text]), type_, failures)[0].as_py()
+    found: str | None = from_text(pa.array([text]), parse_type(type_), failures)[0].as_py()
     assert (found is None) == (0 in failures)
     return found
 
@@ -148,7 +148,7 @@ def test_values_are_in_ranges_as_in_postgres() -> None:
 def _bound(text: str | None, type_: str) -> Any:
     failures: Failures = {}
     subtype = str(SUBTYPES[type_])
-    found = from_text(pa.array([text], pa.string()), subtype, failures)[0].as_py()
+    found = from_text(pa.array([text], pa.string()), parse_type(subtype), failures)[0].as_py()
     return "no such value" if failures else found
 
 
@@ -202,7 +202,8 @@ def test_spark_makes_the_same(spark: SparkSession) -> None:
             subtype = str(SUBTYPES[type_])
             tree = vectors.expression(f"{type_}(a, b, '{bounds}')", dict.fromkeys("ab", subtype))
             columns = {
-                name: pa.array([each[place] for each in made], arrow_type(subtype)) for place, name in enumerate("ab")
+                name: pa.array([each[place] for each in made], arrow_type(parse_type(subtype)))
+                for place, name in enumerate("ab")
             }
             assert _rows(spark, [spark_sql(tree)], columns) == [[text] for *_, text in made]
     tree = vectors.expression("int4range(a, b)", dict.fromkeys("ab", "integer"))

@@ -56,7 +56,7 @@ def _cast(text: str, type_: str) -> Any:
 def _read(texts: list[str], type_: str) -> list[Any]:
     """Return what a file's column of the texts has."""
     failures: Failures = {}
-    values = from_text(pa.array(texts), type_, failures).to_pylist()
+    values = from_text(pa.array(texts), parse_type(type_), failures).to_pylist()
     return [_REFUSED if row in failures else value for row, value in enumerate(values)]
 
 

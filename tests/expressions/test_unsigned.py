@@ -20,6 +20,7 @@ from sinkql import evaluate
 from sinkql.connector_api.types import arrow_type
 from sinkql.errors import SinkqlError
 from sinkql.logical.numeric_type import RANGES
+from sinkql.logical.type import parse_type
 from sinkql.lowering.spark.expression import spark_sql
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ def test_duckdb_agrees() -> None:
         for text, types, rows, expected in _operations():
             sql = duck_sql(vectors.expression(text, types))
             kept = [(*row, value) for row, value in zip(rows, expected, strict=True) if value is not None]
-            columns = {name: pa.array([row[place] for row in kept], arrow_type(type_))
+            columns = {name: pa.array([row[place] for row in kept], arrow_type(parse_type(type_)))
                        for place, (name, type_) in enumerate(types.items())}  # fmt: skip
             table = pa.table(columns)
             casts = ", ".join(
@@ -160,7 +161,7 @@ def test_spark_gives_the_same(spark: SparkSession) -> None:
         kept = [row if value is not None else (None,) * len(row) for row, value in zip(rows, expected, strict=True)]
         kept += [(None,) * len(types)] * (count - len(kept))
         for place, (name, type_) in enumerate(types.items()):
-            columns[f"{name}{number}"] = pa.array([row[place] for row in kept], arrow_type(type_))
+            columns[f"{name}{number}"] = pa.array([row[place] for row in kept], arrow_type(parse_type(type_)))
         renamed = {f"{name}{number}": type_ for name, type_ in types.items()}
         named = re.sub(r"\b[xy]\b", rf"\g<0>{number}", text)
         shown.append(f"{spark_sql(vectors.expression(named, renamed))} AS r{number}")
@@ -183,6 +184,6 @@ def test_spark_refuses_what_does_not_fit(spark: SparkSession, type_: str) -> Non
         (f"x::{type_}", {"x": "double precision"}, float(most + 1)),
         (f"x::{type_}", {"x": "double precision"}, float("nan")),
     ):  # fmt: skip
-        table = spark.createDataFrame(pa.table({"x": pa.array([value], arrow_type(types["x"]))}))
+        table = spark.createDataFrame(pa.table({"x": pa.array([value], arrow_type(parse_type(types["x"])))}))
         with pytest.raises(Exception, match=r"out of range|OUT_OF_RANGE|OVERFLOW|invalid input"):
             table.selectExpr(spark_sql(vectors.expression(text, types))).collect()

@@ -18,8 +18,9 @@ from sinkql.connectors.files.typed_formats import parquet_rows
 from sinkql.connectors.iceberg.file.reader import _batch_rows, opened
 from sinkql.connectors.iceberg.file_damage import damage_as_error
 from sinkql.errors import SinkqlError
+from sinkql.logical.type import BIGINT, TEXT
 
-_COLUMNS = (physical.Column("id", "bigint"), physical.Column("v", "text"))
+_COLUMNS = (physical.Column("id", BIGINT), physical.Column("v", TEXT))
 
 
 def made(chance: random.Random) -> bytes:

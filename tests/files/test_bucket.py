@@ -26,6 +26,7 @@ from sinkql.connectors.files import content, file_format, file_parts, object_lis
 from sinkql.connectors.files.object_listing import Bucket
 from sinkql.connectors.files.reader import FilesReader
 from sinkql.errors import SinkqlError
+from sinkql.logical.type import BIGINT
 from support.aws import aws
 from support.seaweed import Seaweed
 
@@ -169,7 +170,7 @@ def test_a_long_object_is_read_in_parts_and_parquet_by_its_row_groups(
     pq.write_table(pa.table({"id": range(2000), "name": ["x"] * 2000}), stored, row_group_size=200)
     _put(server, f"{prefix}/p/a.parquet", stored.getvalue())
     folder = _bucket(server, f"data/{prefix}/p")
-    columns = (physical.Column("id", "bigint"),)
+    columns = (physical.Column("id", BIGINT),)
     rows = _reader(tmp_path, folder=folder, format={"name": "PARQUET"}, columns=columns, state=tmp_path / "p")
     assert _ids(_drain(rows)[0]) == [list(range(2000))]
 

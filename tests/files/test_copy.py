@@ -13,10 +13,11 @@ from sinkql.decode import csv_records
 from sinkql.decode.csv import CsvRows
 from sinkql.decode.csv_records import Form
 from sinkql.decode.messages import CsvMessages
+from sinkql.logical.type import TEXT
 from sinkql.physical import Column
 
 _WIDTH = 3
-_COLUMNS = tuple(Column(f"c{place}", "text") for place in range(_WIDTH))
+_COLUMNS = tuple(Column(f"c{place}", TEXT) for place in range(_WIDTH))
 
 
 def _decoded(data: bytes, form: Form) -> list[Decoded]:

@@ -14,6 +14,7 @@ import pytest
 from sinkql.decode.json_lines import JsonDecoder
 from sinkql.decode.text_column import Failures, from_text
 from sinkql.logical.jsonb import jsonb
+from sinkql.logical.type import BIGINT, JSONB, SMALLINT, parse_type
 from sinkql.physical import Column
 
 _TYPES = (
@@ -30,7 +31,7 @@ _TEXTS = (
 @pytest.mark.parametrize("type_", _TYPES)
 @pytest.mark.parametrize("text", _TEXTS)
 def test_blocks_and_lines_decode_alike(type_: str, text: str) -> None:
-    columns = (Column("a", type_),)
+    columns = (Column("a", parse_type(type_)),)
     block = f'{{"a": {text}}}'.encode()
     fast, line_by_line = JsonDecoder(columns), JsonDecoder(columns)
     line_by_line._schema = None
@@ -66,7 +67,7 @@ def test_blocks_and_lines_decode_alike(type_: str, text: str) -> None:
 )  # fmt: skip
 def test_a_text_gives_its_value_or_a_failure(type_: str, text: str, value: object) -> None:
     failures: Failures = {}
-    array = from_text(pa.array([text, None], pa.string()), type_, failures)
+    array = from_text(pa.array([text, None], pa.string()), parse_type(type_), failures)
     assert [value, None] == array.to_pylist()
     assert ([0] if value is None else []) == list(failures)
 
@@ -87,7 +88,7 @@ def _decode(decoder: JsonDecoder, text: bytes) -> tuple[list[dict[str, Any]], di
 
 
 def test_a_line_that_is_no_object_fails_alone() -> None:
-    decoder = JsonDecoder((Column("a", "bigint", nullable=False),))
+    decoder = JsonDecoder((Column("a", BIGINT, nullable=False),))
     rows, failures = _decode(decoder, b'{"a":1}\n[2]\n\n{"a":3}\nnull\n{}\n{"a":null}\n{"a":6} {"a":7}\n')
     assert [row["a"] for row in rows] == [1, 3]
     assert list(failures) == [2, 5, 6, 7, 8]
@@ -95,14 +96,14 @@ def test_a_line_that_is_no_object_fails_alone() -> None:
 
 @pytest.mark.parametrize("text", [b"null", b"null\n", b'{"a": 1}\nnull\n{"a": 2}\n', b"null\nnull\n"])
 def test_a_line_of_null_is_no_row(text: bytes) -> None:
-    rows, failures = _decode(JsonDecoder((Column("a", "bigint"),)), text)
+    rows, failures = _decode(JsonDecoder((Column("a", BIGINT),)), text)
     assert text.count(b"null") == len(failures)
     assert text.count(b"{") == len(rows)
 
 
 def test_a_failure_tells_what_was_found() -> None:
     _, failures = _decode(
-        JsonDecoder((Column("a", "numeric(4,1)"), Column("b", "smallint"))),
+        JsonDecoder((Column("a", parse_type("numeric(4,1)")), Column("b", SMALLINT))),
         b'{"a": "x"}\n{"a": true}\n{"b": 40000}\n{"b": "1"}\n',
     )
     assert failures == {
@@ -115,7 +116,7 @@ def test_a_failure_tells_what_was_found() -> None:
 
 def test_whole_lines_become_one_jsonb_column() -> None:
     rows, failures = _decode(
-        JsonDecoder((Column("data", "jsonb", nullable=False),), whole=True),
+        JsonDecoder((Column("data", JSONB, nullable=False),), whole=True),
         json.dumps({"b": 1, "a": "x"}).encode() + b"\nnope\nnull\n\xff\n",
     )
     assert [row["data"] for row in rows] == ['{"a": "x", "b": 1}', "null"]

@@ -21,13 +21,14 @@ from sinkql.connectors.files import discovery
 from sinkql.connectors.files.local_listing import Folder
 from sinkql.connectors.files.reader import FilesReader
 from sinkql.errors import SinkqlError
+from sinkql.logical.type import BIGINT, TEXT
 from sinkql.physical import Column
 from sinkql.runtime.batch.pacing import Pacer, PacingOrders
 
 _ALL = Limit(1 << 40, 1 << 50)
 _JSON = {"name": "JSON", "whole": False}
 _CSV = {"name": "CSV", "header": True, "delimiter": ","}
-_COLUMNS = (Column("id", "bigint"), Column("name", "text"))
+_COLUMNS = (Column("id", BIGINT), Column("name", TEXT))
 
 
 def _reader(tmp_path: Path, **changes: Any) -> FilesReader:
@@ -162,7 +163,7 @@ def test_a_csv_file_of_carriage_returns_is_not_cut_at_newlines(
     monkeypatch.setattr("sinkql.connectors.files.file_format._SPLIT_BYTES", 40)
     monkeypatch.setattr("sinkql.connectors.files.content.PART_BYTES", 20)
     _put(tmp_path, "a.csv", head + '1,a\n2,b\r3,"c\n"\r' * 50)
-    columns = (Column("id", "bigint"), Column("name" if "name" in head else "na\nme", "text"))
+    columns = (Column("id", BIGINT), Column("name" if "name" in head else "na\nme", TEXT))
     reader = _reader(tmp_path, format=_CSV, columns=columns, policy="skip")
     start, tally = reader.initial(at_end=False), Tally()
     end = reader.latest(start, Limit(17))
@@ -455,7 +456,7 @@ def test_a_byte_order_mark_is_no_part_of_the_header(tmp_path: Path) -> None:
 
 
 def test_a_blank_line_of_one_column_is_a_row(tmp_path: Path) -> None:
-    column = (Column("id", "text"),)
+    column = (Column("id", TEXT),)
     plain = {"name": "CSV", "header": False, "delimiter": ","}
     ids, places, _ = _skipped(tmp_path, "a.csv", b'a\n\n""\nb\n', format=plain, columns=column)
     assert (ids, places) == (["a", None, "", "b"], [])

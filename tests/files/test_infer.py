@@ -21,6 +21,7 @@ from sinkql.connectors.files.infer import infer
 from sinkql.connectors.files.local_listing import Folder
 from sinkql.connectors.files.reader import FilesReader
 from sinkql.errors import SinkqlError
+from sinkql.logical.type import parse_type
 from sinkql.physical import Column
 from sinkql.session.deploy.apply import apply
 from sinkql.session.deploy.deployment import plan_deployment
@@ -107,7 +108,7 @@ def test_all_of_a_sample_is_read_in_the_columns_that_are_found(tmp_path: Path, s
     _put(tmp_path, "a.csv", "a,b,c,d,e,f\n" + "\n".join(rows) + "\n")
     folder, found = Folder(tmp_path / "in", "*", False), _found(tmp_path, _CSV)
     decoding = discover().formats["CSV"].decoding
-    columns = tuple(Column(name, type_) for name, type_ in found.items())
+    columns = tuple(Column(name, parse_type(type_)) for name, type_ in found.items())
     reader = FilesReader("s", folder, tmp_path / "state", "files", columns, _CSV, decoding, "fail", None)
     start = reader.initial(at_end=False)
     tally = Tally()

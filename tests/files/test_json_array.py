@@ -13,9 +13,10 @@ from sinkql.connector_api.stream import Decoder, UndecodableError
 from sinkql.connectors.files import json_array
 from sinkql.connectors.files.json_array import JsonArray
 from sinkql.decode.json_lines import JsonDecoder
+from sinkql.logical.type import BIGINT, JSONB, TEXT
 from sinkql.physical import Column
 
-_COLUMNS = (Column("a", "bigint"), Column("t", "text"), Column("j", "jsonb"))
+_COLUMNS = (Column("a", BIGINT), Column("t", TEXT), Column("j", JSONB))
 
 
 def _decoded(decoder: Decoder, data: bytes) -> tuple[list[dict[str, Any]], list[tuple[int, bytes]]]:
@@ -76,5 +77,5 @@ def test_an_element_that_does_not_decode_fails_alone() -> None:
 
 
 def test_elements_become_one_jsonb_column() -> None:
-    rows, _ = _decoded(JsonArray((Column("data", "jsonb"),), whole=True), b'[{"b": 1,\n "a": 2}, 3, null]')
+    rows, _ = _decoded(JsonArray((Column("data", JSONB),), whole=True), b'[{"b": 1,\n "a": 2}, 3, null]')
     assert [row["data"] for row in rows] == ['{"a": 2, "b": 1}', "3", "null"]

@@ -17,14 +17,29 @@ from sinkql.decode.json_lines import _PIECE, JsonDecoder, _endless, _lines
 from sinkql.decode.messages import JsonMessages
 from sinkql.decode.text_value import value_of
 from sinkql.logical.jsonb import nested_deeply
+from sinkql.logical.type import (
+    BIGINT,
+    BOOLEAN,
+    BYTEA,
+    DATE,
+    DOUBLE,
+    INTEGER,
+    JSONB,
+    NUMERIC,
+    REAL,
+    TEXT,
+    TIMESTAMPTZ,
+    UUID,
+    parse_type,
+)
 from sinkql.physical import Column
 
 _COLUMNS = (
-    Column("i", "integer"), Column("b", "bigint"), Column("r", "real"), Column("d", "double precision"),
-    Column("n", "numeric(12,2)"), Column("w", "numeric(38,10)"), Column("y", "boolean"), Column("t", "text"),
-    Column("at", "timestamptz"), Column("day", "date"), Column("id", "uuid"), Column("raw", "bytea"),
+    Column("i", INTEGER), Column("b", BIGINT), Column("r", REAL), Column("d", DOUBLE),
+    Column("n", parse_type("numeric(12,2)")), Column("w", NUMERIC), Column("y", BOOLEAN), Column("t", TEXT),
+    Column("at", TIMESTAMPTZ), Column("day", DATE), Column("id", UUID), Column("raw", BYTEA),
 )  # fmt: skip
-_JSONB = (*_COLUMNS, Column("j", "jsonb"))
+_JSONB = (*_COLUMNS, Column("j", JSONB))
 _GOOD = {
     "i": ("0", "-0", "2147483647", "-2147483648", "null"),
     "b": ("9223372036854775807", "-9223372036854775808", "null", "7"),
@@ -104,7 +119,7 @@ def _expected(line: bytes, columns: tuple[Column, ...]) -> dict[str, Any] | None
         if not isinstance(found, dict) or nested_deeply(line.decode()):
             return None
         json.dumps(found, ensure_ascii=False).encode()
-        return {column.name: _value(found.get(column.name), column.type) for column in columns}
+        return {column.name: _value(found.get(column.name), str(column.type)) for column in columns}
     except (ValueError, RecursionError):
         return None
 
@@ -127,7 +142,7 @@ def _value(value: Any, type_: str) -> Any:
 
 @cache
 def _in_a_column(text: str, type_: str) -> Any:
-    return pa.array([value_of(text, type_)], arrow_type(type_)).to_pylist()[0]
+    return pa.array([value_of(text, parse_type(type_))], arrow_type(parse_type(type_))).to_pylist()[0]
 
 
 def _document(value: Any) -> str | None:
@@ -136,7 +151,7 @@ def _document(value: Any) -> str | None:
         for each in value.values() if isinstance(value, dict) else value:
             _document(each)
         return None
-    return str(value_of(str(value) if isinstance(value, _Number) else json.dumps(value), "jsonb"))
+    return str(value_of(str(value) if isinstance(value, _Number) else json.dumps(value), JSONB))
 
 
 @pytest.mark.long

@@ -67,7 +67,7 @@ def _in_files(type_: Type) -> pa.DataType:
         return pa.map_(pa.string(), _in_files(type_.value))
     if type_.name == "record":
         return pa.struct([(each.name, _in_files(each.type)) for each in reversed(type_.fields)])
-    return pa.list_(_in_files(type_.element)) if type_.element is not None else arrow_type(str(type_))
+    return pa.list_(_in_files(type_.element)) if type_.element is not None else arrow_type(type_)
 
 
 def _disordered(value: Any, type_: Type) -> Any:
@@ -181,7 +181,7 @@ _RANGES = {
 def test_ranges_are_read_alike_from_all_formats(type_: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     texts, quote = _RANGES[type_], '"'
-    bound = arrow_type(str(SUBTYPES[type_]))
+    bound = arrow_type(SUBTYPES[type_])
     flags = [(name, pa.bool_()) for name in ("lower_inclusive", "upper_inclusive", "empty")]
     structs = ranges(pa.array(texts, pa.string()), pa.struct([("lower", bound), ("upper", bound), *flags]))
     for kind in ("json", "csv", "parquet", "orc"):
@@ -239,7 +239,7 @@ def test_arrays_of_two_dimensions_are_read_alike_from_all_formats(
     (tmp_path / "csv" / "f.csv").write_text(
         "a,n\n" + "".join(f"{_csv(row, 'integer[][]')},{n}\n" for n, row in enumerate(rows))
     )
-    type_ = arrow_type("integer[][]")
+    type_ = arrow_type(parse_type("integer[][]"))
     table = pa.table({"a": pa.array(written, type_), "n": pa.array(range(4), pa.int32())})
     pq.write_table(table, tmp_path / "parquet" / "f.parquet")
     pq.write_table(pa.table({"a": pa.array([[[1]], [[1], [2, 3]]], type_)}), tmp_path / "uneven" / "f.parquet")

@@ -27,6 +27,7 @@ from sinkql.connector_api.stream import Limit, Tally, UndecodableError
 from sinkql.connectors.files import content, file_format
 from sinkql.decode import text_column
 from sinkql.errors import SinkqlError
+from sinkql.logical.type import BIGINT, TEXT, parse_type
 from sinkql.physical import Column
 
 _PARQUET, _ORC = {"name": "PARQUET"}, {"name": "ORC"}
@@ -44,7 +45,8 @@ def _write(tmp_path: Path, name: str, columns: dict[str, Any], format_: str = "P
 
 def _read(tmp_path: Path, types: dict[str, str], format_: str = "PARQUET", **changes: Any) -> tuple[list[Any], Tally]:
     columns = tuple(
-        Column(name, type_.removesuffix(" not null"), not type_.endswith(" not null")) for name, type_ in types.items()
+        Column(name, parse_type(type_.removesuffix(" not null")), not type_.endswith(" not null"))
+        for name, type_ in types.items()
     )
     found = _reader(tmp_path, format={"name": format_}, columns=columns, **changes)
     start, tally = found.initial(at_end=False), Tally()
@@ -232,7 +234,7 @@ def test_invalid_rows_of_every_piece_are_numbered_without_reading_all_before_the
     stream = _Counting(path.read_bytes())
     decoder = discover().formats[format_].decoding.stored
     assert decoder is not None
-    columns = [Column("name", "uuid"), Column("id", "bigint")]
+    columns = [Column("name", parse_type("uuid")), Column("id", BIGINT)]
     parts = list(decoder({"name": format_}, columns).decode(stream))
     assert [failure.line for part in parts for failure in part.failures] == list(range(1, rows + 1))
     assert stream.count < 5 * len(stream.getvalue())
@@ -326,7 +328,7 @@ def test_a_file_that_is_torn_anywhere_is_undecodable(format_: str) -> None:
     failed = 0
     for each in (*torn, names):
         with suppress(UndecodableError):
-            list(decoding({"name": format_}, [Column("id", "bigint"), Column("text", "text")]).decode(io.BytesIO(each)))
+            list(decoding({"name": format_}, [Column("id", BIGINT), Column("text", TEXT)]).decode(io.BytesIO(each)))
             continue
         failed += 1
     assert failed > 100

@@ -16,6 +16,7 @@ from sinkql.connector_api.stream import WideError
 from sinkql.connector_api.types import arrow_type
 from sinkql.decode.text_column import Failures, from_text
 from sinkql.decode.text_value import value_of
+from sinkql.logical.type import JSONB, parse_type
 
 _ANSWERS = Path(__file__).with_name("postgres_values.jsonl")
 """A type, a text, and the text of the value that `SELECT '…'::type` gave, null for an error, a line.
@@ -33,7 +34,7 @@ def _answers() -> Iterator[tuple[str, str, str | None]]:
 def _one(text: str, type_: str) -> Any:
     """Return what the value is in a column, "refused" where there is none."""
     try:
-        return pa.array([value_of(text, type_)], arrow_type(type_)).to_pylist()[0]
+        return pa.array([value_of(text, parse_type(type_))], arrow_type(parse_type(type_))).to_pylist()[0]
     except ValueError:
         return "refused"
 
@@ -78,7 +79,7 @@ def test_a_column_gives_what_its_texts_give() -> None:
             chosen = [seed.choice(texts if seed.random() < wild else good) for _ in range(600)]
             column = [None if seed.random() < 0.1 else text for text in chosen]
             failures: Failures = {}
-            found = from_text(pa.array(["x", *column, "y"], pa.string())[1:-1], type_, failures)
+            found = from_text(pa.array(["x", *column, "y"], pa.string())[1:-1], parse_type(type_), failures)
             expected = [None if text is None else _one(text, type_) for text in column]
             assert [row for row, value in enumerate(expected) if value == "refused"] == sorted(failures)
             for value, other in zip(found.to_pylist(), expected, strict=True):
@@ -94,7 +95,7 @@ def test_a_column_gives_what_its_texts_give() -> None:
 )  # fmt: skip
 def test_arrow_does_not_wrap_a_number_that_is_too_large(type_: str, text: str) -> None:
     failures: Failures = {}
-    assert from_text(pa.array([text] * 20, pa.string()), type_, failures).null_count == 20
+    assert from_text(pa.array([text] * 20, pa.string()), parse_type(type_), failures).null_count == 20
     assert len(failures) == 20
 
 
@@ -102,5 +103,5 @@ def test_documents_that_take_far_more_room_than_their_texts_come_in_parts(monkey
     monkeypatch.setattr("sinkql.decode.text_column._WIDEST", 1000)
     texts = pa.array(["1e399"] * 3, pa.string())
     with pytest.raises(WideError):
-        from_text(texts, "jsonb", {})
-    assert [len(value.as_py()) for value in from_text(texts[:1], "jsonb", {})] == [400]
+        from_text(texts, JSONB, {})
+    assert [len(value.as_py()) for value in from_text(texts[:1], JSONB, {})] == [400]

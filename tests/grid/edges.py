@@ -376,7 +376,8 @@ def table() -> pa.Table:
     """Return the rows as Arrow has them, with their numbers in `k`."""
     columns = zip(*rows(), strict=True)
     arrays = [
-        pa.array(_listed(each, type_), arrow_type(type_)) for each, type_ in zip(columns, COLUMNS.values(), strict=True)
+        pa.array(_listed(each, type_), arrow_type(parse_type(type_)))
+        for each, type_ in zip(columns, COLUMNS.values(), strict=True)
     ]
     return pa.table([pa.array(range(ROWS), pa.int32()), *arrays], names=["row_number", *COLUMNS])
 

@@ -136,7 +136,7 @@ def _columns(shown: DataFrame) -> list[pa.ChunkedArray]:
 
 def _values(column: pa.ChunkedArray, expression: logical.Expression) -> list[Any]:
     within = pc.struct_field(column, "v")
-    return values.listed(from_spark(pa.table({"v": within}), [str(expression.type)]).column(0))
+    return values.listed(from_spark(pa.table({"v": within}), [expression.type]).column(0))
 
 
 @contextmanager

@@ -92,7 +92,7 @@ def _batch(sink: Sink, *rows: tuple[int, str]) -> None:
             sink.writer.invalidate_index()
     else:
         raise AssertionError("the batch does not get through")
-    sink.writer.maintain()
+    sink.writer.maintenance.maintain()
 
 
 @pytest.mark.parametrize("upsert", [False, True], ids=["append", "upsert"])

@@ -122,7 +122,7 @@ def test_what_a_sink_needs_of_its_own_is_no_orphan(lake: Lake, name: str) -> Non
     sink = Sink(lake, name)
     sink.start()
     marker, task, results = sink.attempt([(1, "a")])
-    sink.writer.store_file("seen-1", b"one")
+    sink.writer.files.store_file("seen-1", b"one")
     end = {"numbers": {"batch": 1, "text": "x" * 3000}}
     sink.writer.commit(task, results, replace(marker, commit=task.commit, start=marker.end, end=end, plan="p"))
     orphan = lake.folder / "warehouse" / "shop" / name / "metadata" / "somebodys.stats"
@@ -131,16 +131,16 @@ def test_what_a_sink_needs_of_its_own_is_no_orphan(lake: Lake, name: str) -> Non
     assert not orphan.exists()
     again = Sink(lake, name)
     assert again.start().end == end
-    assert again.writer.load_file("seen-1") == b"one"
+    assert again.writer.files.load_file("seen-1") == b"one"
 
 
 def test_attachments_are_kept_once(any_lake: Lake, name: str) -> None:
     sink = Sink(any_lake, name)
     sink.start()
-    assert sink.writer.load_file("seen-1") is None
-    sink.writer.store_file("seen-1", b"one")
-    sink.writer.store_file("seen-1", b"other")
-    assert sink.writer.load_file("seen-1") == b"one"
+    assert sink.writer.files.load_file("seen-1") is None
+    sink.writer.files.store_file("seen-1", b"one")
+    sink.writer.files.store_file("seen-1", b"other")
+    assert sink.writer.files.load_file("seen-1") == b"one"
 
 
 def test_sinks_share_an_append_table_and_do_not_fence_each_other(any_lake: Lake, name: str) -> None:

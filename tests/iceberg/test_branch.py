@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from iceberg.test_expire import on_disk, reachable, removed_by_kept
 from sinkql.connectors.iceberg.commit.proposal import publish
-from sinkql.connectors.iceberg.table.sql_catalog import KnowingCatalog
+from sinkql.connectors.iceberg.table.sql_catalog import CachingCatalog
 from sinkql.connectors.iceberg.table.target import Patience, TargetTable
 from sinkql.errors import FencedError, SinkqlError
 from support import strangers
@@ -131,7 +131,7 @@ def test_main_can_be_set_back_when_what_the_branch_began_with_has_expired(
     strangers.append(lake.table(name), (9, "stranger"))
     for each in range(2, 10):
         sink.put((each, "a"))
-        sink.writer.maintain()
+        sink.writer.maintenance.maintain()
     strangers.set_main(lake.table(name), before)
     assert publish(sink.planned, sink.context).moved
     assert lake.rows(name) == [(0, "main"), *((each, "a") for each in range(1, 10))]
@@ -249,12 +249,12 @@ def test_a_later_claim_of_the_branch_fences_the_earlier(any_lake: Lake, name: st
 def test_two_claims_of_a_new_table_do_not_both_begin_the_branch(any_lake: Lake, name: str) -> None:
     sink, other = (Sink(any_lake, name, id=each, options={**AUDIT, "existing_rows": "keep"}) for each in ("a", "b"))
     sink.writer.open()
-    stale = sink.writer._load()
+    stale = sink.writer.table.load()
     other.start()
     other.put((2, "b"))
-    sink.writer._load = lambda: stale  # type: ignore[method-assign]  # what it knew before main moved  # as it was before the other one's claim
+    sink.writer.table.load = lambda: stale  # type: ignore[method-assign]  # what it knew before main moved  # as it was before the other one's claim
     sink.writer.claim({"numbers": {"batch": 0}}, epoch=1)
-    del sink.writer._load
+    del sink.writer.table.load
     sink.put((1, "a"))
     assert at(any_lake.table(name), "audit") == [(1, "a"), (2, "b")]
 
@@ -264,9 +264,9 @@ def test_a_branch_begins_where_main_is_when_the_claim_arrives(any_lake: Lake, na
     first.start()
     sink = Sink(any_lake, name, options={**AUDIT, "existing_rows": "keep"})
     sink.writer.open()
-    stale = sink.writer._load()
+    stale = sink.writer.table.load()
     first.put((0, "main"))
-    sink.writer._load = lambda: stale  # type: ignore[method-assign]  # what it knew before main moved
+    sink.writer.table.load = lambda: stale  # type: ignore[method-assign]  # what it knew before main moved
     sink.writer.claim({"numbers": {"batch": 0}}, epoch=1)
     assert at(any_lake.table(name), "audit") == [(0, "main")]
 
@@ -282,7 +282,7 @@ def test_what_is_published_beside_a_sink_that_runs_is_always_whole_batches(
     def write() -> None:
         for batch in range(60):
             sink.put(*((key, f"{batch}") for key in range(3)))
-            sink.writer.maintain()
+            sink.writer.maintenance.maintain()
 
     seen: list[int] = []
     with ThreadPoolExecutor(1) as pool:
@@ -307,12 +307,12 @@ def test_expiry_keeps_main_and_the_branch_and_what_is_known_of_them(
     sink.start()
     for each in range(1, 9):
         sink.put((each, "a"))
-        sink.writer.maintain()
+        sink.writer.maintenance.maintain()
     assert at(any_lake.table(name), "main") == [(0, "main")]
     publish(sink.planned, sink.context)
     for each in range(9, 17):
         sink.put((each, "a"))
-        sink.writer.maintain()
+        sink.writer.maintenance.maintain()
     table = any_lake.table(name)
     assert len(table.metadata.snapshots) <= 1 + 3 + 2
     assert at(table, "main") == [(0, "main"), *((each, "a") for each in range(1, 9))]
@@ -341,10 +341,10 @@ def test_files_of_a_branch_that_is_dropped_unpublished_go_with_its_snapshots(
     for number in range(4):
         wrong.put((0, f"{number}"), (number + 10, "wrong"))
     right.start()
-    first.writer._target.load().manage_snapshots().remove_branch("one").commit()
+    first.writer.table.target.load().manage_snapshots().remove_branch("one").commit()
     for number in range(6):
         right.put((1, f"{number}"))
-        right.writer.maintain()
+        right.writer.maintenance.maintain()
     table = lake.table(name)
     assert reachable(table) <= on_disk(lake, name)
     assert on_disk(lake, name) - reachable(table) <= removed_by_kept(table)
@@ -378,7 +378,7 @@ def test_a_branch_dropped_after_it_was_published_begins_again(any_lake: Lake, na
 def test_a_catalog_without_branches_of_tables_is_told_before_there_are_rows(
     lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commit = KnowingCatalog.commit_table
+    commit = CachingCatalog.commit_table
 
     def on_main(self: Any, table: Table, requirements: Any, updates: Any) -> Any:
         moved = [each for each in updates if isinstance(each, SetSnapshotRefUpdate)]
@@ -386,7 +386,7 @@ def test_a_catalog_without_branches_of_tables_is_told_before_there_are_rows(
         on_main = [each.model_copy(update={"ref_name": "main"}) for each in moved]
         return commit(self, table, (), (*others, *on_main))
 
-    monkeypatch.setattr(KnowingCatalog, "commit_table", on_main)
+    monkeypatch.setattr(CachingCatalog, "commit_table", on_main)
     for _ in range(2):
         with pytest.raises(SinkqlError) as raised:
             Sink(lake, name, options={"branch": "audit"}).start()

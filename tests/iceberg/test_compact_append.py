@@ -139,7 +139,7 @@ def test_files_stay_few_and_a_row_is_written_again_a_few_times(lake: Lake, name:
     most = 0
     for batch in range(120):
         sink.put(*numbers(batch))
-        sink.writer.maintain()
+        sink.writer.maintenance.maintain()
         most = max(most, len(paths(lake, name)))
     snapshots = [each.summary for each in lake.table(name).metadata.snapshots if each.summary]
     moved = [int(each["added-records"] or 0) for each in snapshots if each.operation.value == "replace"]
@@ -219,10 +219,10 @@ def test_what_others_do_meanwhile_stays(lake: Lake, name: str, deed: str, step: 
                 other.put((901, "other"))
 
     gone: list[int] = []
-    sink.writer.maintain(_stop_after(step, meanwhile))
+    sink.writer.maintenance.maintain(_stop_after(step, meanwhile))
     for batch in range(10, 24):
         sink.put(*numbers(batch))
-        sink.writer.maintain()
+        sink.writer.maintenance.maintain()
     expected += [row for batch in range(10, 24) for row in numbers(batch)]
     expected += {"append": [(900, "theirs")], "another sink": [(901, "other")]}.get(deed, [])
     gone += [4] if deed == "delete" else []
@@ -242,7 +242,7 @@ def test_files_of_others_stay_as_they_are(lake: Lake, name: str) -> None:
     theirs = paths(lake, name)
     for batch in range(20):
         sink.put(*numbers(batch))
-        sink.writer.maintain()
+        sink.writer.maintenance.maintain()
     assert theirs <= paths(lake, name)
     assert len(paths(lake, name)) < len(theirs) + 16
     assert lake.rows(name) == sorted(
@@ -264,7 +264,7 @@ def test_compaction_goes_on_over_batches(lake: Lake, name: str) -> None:
 
     step = steps()
     for batch in range(8, 30):
-        sink.writer.maintain(lambda begun: next(step))
+        sink.writer.maintenance.maintain(lambda begun: next(step))
         sink.put(*numbers(batch))
     kinds = [each.summary.operation.value for each in lake.table(name).metadata.snapshots if each.summary]
     assert kinds.count("replace") >= 1
@@ -273,8 +273,8 @@ def test_compaction_goes_on_over_batches(lake: Lake, name: str) -> None:
 
 
 def test_share_of_the_time_is_what_the_sink_says(lake: Lake, name: str) -> None:
-    assert Sink(lake, name).writer.maintenance_share() == 0.15
-    assert Sink(lake, name, options={"maintenance_share": 2.5}).writer.maintenance_share() == 0.025
+    assert Sink(lake, name).writer.maintenance.maintenance_share() == 0.15
+    assert Sink(lake, name, options={"maintenance_share": 2.5}).writer.maintenance.maintenance_share() == 0.025
 
 
 def test_sink_without_maintenance_leaves_files(lake: Lake, name: str) -> None:
@@ -282,7 +282,7 @@ def test_sink_without_maintenance_leaves_files(lake: Lake, name: str) -> None:
     sink.start()
     for batch in range(20):
         sink.put(*numbers(batch))
-        sink.writer.maintain()
+        sink.writer.maintenance.maintain()
     assert len(paths(lake, name)) == 40
 
 
@@ -295,7 +295,7 @@ def test_a_sink_that_lost_the_table_does_not_compact_it(lake: Lake, name: str) -
     before = paths(lake, name)
 
     with pytest.raises(Exception, match="another run has taken over") as caught:
-        sink.writer.maintain(_stop_after(5, lambda: _start(later)))
+        sink.writer.maintenance.maintain(_stop_after(5, lambda: _start(later)))
     assert getattr(caught.value, "code", None) == "SQ5101"
     assert before == paths(lake, name)
 
@@ -318,14 +318,14 @@ def test_files_of_a_compaction_that_others_never_let_through_go_once_it_cannot_a
     post, others = TargetTable.post, iter(range(1000, 2000))
 
     def overtaken(target: TargetTable, *asked: Any) -> Table:
-        if target is not sink.writer._target:
+        if target is not sink.writer.table.target:
             return post(target, *asked)
         if moved:
             other.put(*numbers(next(others)))
         raise CommitFailedException("the table has changed")
 
     monkeypatch.setattr(TargetTable, "post", overtaken)
-    assert any(each.problem for each in sink.writer.maintain())
+    assert any(each.problem for each in sink.writer.maintenance.maintain())
     there = {f"file://{path}" for path in (lake.folder / "warehouse").rglob("*.parquet")}
     left = there - before - paths(lake, name)
     assert len(left) == (0 if moved else 1)
@@ -350,13 +350,13 @@ def test_a_compaction_that_the_catalog_always_refuses_ends_no_sink(
 
     with monkeypatch.context() as patch:
         patch.setattr(TargetTable, "post", refuse)
-        (told,) = sink.writer.maintain()
+        (told,) = sink.writer.maintenance.maintain()
         assert told.problem
-        assert list(sink.writer.maintain()) == []
+        assert list(sink.writer.maintenance.maintain()) == []
     assert {each.snapshot_id for each in lake.table(name).metadata.snapshots} == before  # it may still arrive
     for batch in range(30, 50):
         sink.put(*numbers(batch))
-        sink.writer.maintain()
+        sink.writer.maintenance.maintain()
     assert len(paths(lake, name)) <= 24
     assert len(lake.table(name).metadata.snapshots) < len(before)
     assert lake.rows(name) == [row for batch in range(50) for row in numbers(batch)]
@@ -419,7 +419,7 @@ def test_a_file_that_cannot_be_read_is_left_after_the_second_time(lake: Lake, na
     problems = []
     for batch in range(7, 40):
         sink.put(*numbers(batch))
-        problems += [each.problem for each in sink.writer.maintain() if each.problem]
+        problems += [each.problem for each in sink.writer.maintenance.maintain() if each.problem]
     assert len(problems) == 2
     assert all(damaged in each for each in problems)
     assert f"file://{damaged}" in paths(lake, name)

@@ -18,7 +18,7 @@ from sinkql.connectors.iceberg.file.deletes import live_files
 from sinkql.connectors.iceberg.key_index import compaction
 from sinkql.connectors.iceberg.key_index.index import Index
 from sinkql.connectors.iceberg.key_index.run import Entries, live_rows
-from sinkql.connectors.iceberg.write import upsert
+from sinkql.connectors.iceberg.write import upsert_compactor
 from sinkql.storage.sorted_run import MergePolicy
 from support import strangers
 from support.eager import compact_eagerly
@@ -53,7 +53,7 @@ def test_files_stay_few_and_hold_few_dead_rows(lake: Lake, name: str) -> None:
     files = []
     for batch in range(30):
         sink.put(*churn(batch))
-        sink.writer.maintain()
+        sink.writer.maintenance.maintain()
         live = live_files(lake.table(name))
         files.append(len(live.data) + len(live.deletes))
     assert max(files) <= 12
@@ -93,7 +93,7 @@ def test_what_others_do_meanwhile_stays(
     sink.start()
     for batch in range(BATCHES):
         sink.put(*churn(batch))
-        sink.writer.maintain()
+        sink.writer.maintenance.maintain()
     expected = after(BATCHES) | ({900: "theirs"} if deed == "append" else {})
     expected = {id_: value for id_, value in expected.items() if deed != "delete" or id_ != 1000}
     assert lake.rows(name) == sorted(expected.items())
@@ -106,23 +106,22 @@ def test_small_files_become_few_while_a_compaction_is_under_way(lake: Lake, name
     for batch in range(7):
         sink.put(*churn(batch))
     questions = iter([True])
-    sink.writer.maintain(lambda begun: next(questions, False))
-    compacting = sink.writer._compacting
-    assert compacting is not None
-    begun = compacting.busy()
+    sink.writer.maintenance.maintain(lambda begun: next(questions, False))
+    compacting = sink.writer.maintenance.schedule
+    begun = compacting.running_id()
     assert begun is not None
     for batch in range(7, 19):
         sink.put(*churn(batch))
         questions = iter([True])
-        sink.writer.maintain(lambda begun: next(questions, False))  # noqa: B023  # it is called at once
-        assert compacting.busy() == begun
+        sink.writer.maintenance.maintain(lambda begun: next(questions, False))  # noqa: B023  # it is called at once
+        assert compacting.running_id() == begun
     assert lake.rows(name) == sorted(after(19).items())
     assert replaced(lake.table(name)) >= 2
     live = live_files(lake.table(name))
     assert len(live.data) + len(live.deletes) <= 8 + 3 * 5
     before = replaced(lake.table(name))
-    sink.writer.maintain()
-    assert compacting.busy() is None
+    sink.writer.maintenance.maintain()
+    assert compacting.running_id() is None
     assert replaced(lake.table(name)) > before
     assert lake.rows(name) == sorted(after(19).items())
     again = Sink(lake, name, upsert=True)
@@ -142,7 +141,7 @@ def test_a_sink_that_lost_the_table_does_not_compact_it(
         sink.put(*churn(batch))
     before = set(live_files(lake.table(name)).data)
     with pytest.raises(Exception, match="another run has taken over") as caught:
-        sink.writer.maintain()
+        sink.writer.maintenance.maintain()
     assert getattr(caught.value, "code", None) == "SQ5101"
     assert before == set(live_files(lake.table(name)).data)
     for batch in range(7, BATCHES):
@@ -157,7 +156,7 @@ def test_restart_after_a_compaction_goes_on_with_its_index(lake: Lake, name: str
     while not batch or not replaced(lake.table(name)):
         assert batch < 100, "nothing was compacted"
         sink.put(*churn(batch))
-        sink.writer.maintain()
+        sink.writer.maintenance.maintain()
         batch += 1
     again = Sink(lake, name, upsert=True)
     marker = again.start(epoch=2)
@@ -184,14 +183,14 @@ def test_index_that_says_otherwise_than_the_files_compacts_nothing(
             patch.setattr(Index, "probed", lambda self, bucket, **_: self.runs[:1])
         else:
             patch.setattr(compact_upsert, "live_rows", swapped)
-        (told,) = sink.writer.maintain()
+        (told,) = sink.writer.maintenance.maintain()
     assert told.problem
     assert replaced(lake.table(name)) == 0
     assert lake.rows(name) == sorted(after(BATCHES).items())
     assert not made_anew(sink)
     for batch in range(BATCHES, BATCHES + 6):
         sink.put(*churn(batch))
-        sink.writer.maintain()
+        sink.writer.maintenance.maintain()
     assert made_anew(sink)
     assert replaced(lake.table(name)) >= 1
     assert lake.rows(name) == sorted(after(BATCHES + 6).items())
@@ -217,7 +216,7 @@ def test_file_of_no_rows_that_another_adds_leaves_the_table(lake: Lake, name: st
     pq.write_table(strangers.rows_of([]), path)
     lake.table(name).add_files([str(path)])
     sink.put((0, "last"))
-    done = sink.writer.maintain()
+    done = sink.writer.maintenance.maintain()
     assert [each.problem for each in done] == [None] * len(done)
     assert replaced(lake.table(name)) >= 1
     assert str(path) not in live_files(lake.table(name)).data
@@ -238,7 +237,7 @@ def test_delete_file_that_cannot_be_read_is_left_as_it_is(
     problems = []
     for batch in range(1, 30):
         sink.put((2 * batch, "again"))
-        problems += [each.problem for each in sink.writer.maintain() if each.problem]
+        problems += [each.problem for each in sink.writer.maintenance.maintain() if each.problem]
     assert [damaged in each for each in problems] == [True, True]
     live = live_files(lake.table(name))
     assert damaged in live.deletes
@@ -249,9 +248,9 @@ def test_table_of_many_files_is_looked_at_again_after_a_compaction(
     lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(selection, "_ROWS", 8)
-    monkeypatch.setattr(upsert, "_FILES_A_LOOK", 1)
+    monkeypatch.setattr(upsert_compactor, "_FILES_A_LOOK", 1)
     sink = churned(lake, name)
-    sink.writer.maintain()
+    sink.writer.maintenance.maintain()
     assert replaced(lake.table(name)) > 1
     assert lake.rows(name) == sorted(after(BATCHES).items())
 
@@ -269,11 +268,11 @@ def test_a_commit_of_which_no_reply_came_brings_its_index(
     with monkeypatch.context() as patch:
         if lost == "compaction":
             patch.setattr("sinkql.connectors.iceberg.write.compaction.commit_proposal", unheard)
-            (told,) = sink.writer.maintain()
+            (told,) = sink.writer.maintenance.maintain()
             assert told.problem == "no reply"
             assert replaced(lake.table(name)) == 1
         else:
-            patch.setattr("sinkql.connectors.iceberg.write.writer.commit_proposal", unheard)
+            patch.setattr("sinkql.connectors.iceberg.write.claimed_table.commit_proposal", unheard)
             with pytest.raises(OSError, match="no reply"):
                 sink.put(*churn(BATCHES))
     sink.put(*churn(BATCHES))

@@ -102,7 +102,7 @@ def test_files_of_a_batch_that_others_never_let_through_go_once_it_cannot_arrive
     post = TargetTable.post
 
     def overtaken(target: TargetTable, *asked: Any) -> Table:
-        if target is not sink.writer._target:
+        if target is not sink.writer.table.target:
             return post(target, *asked)
         if moved:
             other.put((2, "b"))
@@ -308,7 +308,7 @@ def test_expiry_that_others_were_faster_with_deletes_nothing(
     strangers.expire_all_but_head(lake.table(name))
     for snapshot in islice(ancestry(known), 2):  # they delete the files in an order of their own, and are not done yet
         Path(snapshot.manifest_list.removeprefix("file://")).unlink()
-    sink.writer.maintain()
+    sink.writer.maintenance.maintain()
     assert pyiceberg_rows(lake.table(name)) == [*((number, "mine") for number in range(6)), (9, "theirs")]
 
 
@@ -327,7 +327,7 @@ def test_expiry_leaves_manifests_to_snapshots_that_others_kept(
     gone = [*islice(ancestry(known), 6, None)]  # one more than the sink would take
     known.maintenance.expire_snapshots().by_ids([each.snapshot_id for each in gone]).commit()
     Path(gone[0].manifest_list.removeprefix("file://")).unlink()  # and the others are not done yet
-    sink.writer.maintain()
+    sink.writer.maintenance.maintain()
     table = lake.table(name)
     assert len(table.metadata.snapshots) == 6
     for snapshot in table.metadata.snapshots:
@@ -349,7 +349,7 @@ def test_expiry_that_finds_files_gone_is_left_to_others(lake: Lake, name: str, m
     assert tagged is not None
     for manifest in tagged.manifests(table.io):
         Path(manifest.manifest_path.removeprefix("file://")).unlink()
-    assert sink.writer.maintain() == []
+    assert sink.writer.maintenance.maintain() == []
     assert lake.rows(name) == [(1, "a3"), (2, "b"), (3, "theirs")]
 
 

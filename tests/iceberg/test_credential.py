@@ -20,7 +20,7 @@ def test_the_database_gets_user_and_password(monkeypatch: pytest.MonkeyPatch, ad
     def open_(name: str, **properties: Any) -> None:  # as the catalog's
         opened.append(properties["uri"])
 
-    monkeypatch.setattr(catalog, "KnowingCatalog", open_)
+    monkeypatch.setattr(catalog, "CachingCatalog", open_)
     options = {"catalog_type": "sql", "url": address, "credential": {"secret_text": [{"secret": "s"}]}}
     catalog.open_catalog("lake", options, Access(credential))
     url = make_url(opened[0])

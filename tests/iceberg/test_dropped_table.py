@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 
 from sinkql.connector_api.stream import Context
 from sinkql.connectors.iceberg.table.catalog import open_catalog
-from sinkql.connectors.iceberg.table.sql_catalog import KnowingCatalog
+from sinkql.connectors.iceberg.table.sql_catalog import CachingCatalog
 from sinkql.errors import SinkqlError
 from sinkql.session import Session
 from sinkql.session.deploy.apply import apply
@@ -172,7 +172,7 @@ def test_a_table_that_changes_while_it_is_looked_at_stays(session: Session) -> N
     _claimed(session)
     table = catalog.load_table("a.t")
     _append(catalog.load_table("a.t"))
-    assert isinstance(catalog, KnowingCatalog)
+    assert isinstance(catalog, CachingCatalog)
     with pytest.raises(CommitFailedException):
         catalog.drop_unchanged(table)
     assert catalog.table_exists("a.t")

@@ -7,11 +7,12 @@ import pytest
 from sinkql import physical
 from sinkql.connector_api.stream import Checkpoint, PlanChange
 from sinkql.errors import FencedError, SinkqlError
+from sinkql.logical.type import BIGINT, INTEGER, TEXT, parse_type
 from support.lake import Lake, Sink
 
-_NARROW = (physical.Column("id", "integer", nullable=False), physical.Column("name", "text"))
-_WIDE = (physical.Column("id", "bigint", nullable=False), physical.Column("title", "text"))
-_MORE = physical.Column("more", "numeric(9,2)")
+_NARROW = (physical.Column("id", INTEGER, nullable=False), physical.Column("name", TEXT))
+_WIDE = (physical.Column("id", BIGINT, nullable=False), physical.Column("title", TEXT))
+_MORE = physical.Column("more", parse_type("numeric(9,2)"))
 _MANY = 1 << 40
 
 

@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 
 from support import strangers
-from support.lake import NAMESPACE, Lake, Sink
+from support.lake import NAMESPACE, Lake, Sink, maintain_with
 from support.readers import pyiceberg_rows
 
 pytestmark = pytest.mark.long
@@ -51,7 +51,7 @@ def on_disk(lake: Lake, name: str) -> set[str]:
 def run(sink: Sink, batches: range, *, upsert: bool = False) -> None:
     for each in batches:
         sink.put((each % 3 if upsert else each, f"v{each}"))
-        sink.writer.maintain()
+        sink.writer.maintenance.maintain()
 
 
 def test_history_is_cut_to_what_is_kept(any_lake: Lake, name: str) -> None:
@@ -117,10 +117,9 @@ def test_snapshots_after_a_tag_keep_their_manifests(lake: Lake, name: str, monke
     run(sink, range(12))
     strangers.compact(lake.table(name))  # main has their manifests no more
     run(sink, range(12, 16))
-    sink.writer._write.options["maintenance"] = True
-    sink.writer._write.options["retain_snapshots"] = 8
+    maintain_with(sink, maintenance=True, retain_snapshots=8)
     run(sink, range(16, 17))
-    sink.writer.maintain()
+    sink.writer.maintenance.maintain()
     table = lake.table(name)
     assert tagged in {each.snapshot_id for each in table.metadata.snapshots}
     assert len(table.metadata.snapshots) <= 10
@@ -150,7 +149,7 @@ def test_long_offsets_go_with_their_snapshot(lake: Lake, name: str) -> None:
         marker, task, results = sink.attempt([(each, "a")])
         end = {"numbers": {"batch": each + 1, "text": "x" * 3000}}
         sink.writer.commit(task, results, replace(marker, commit=task.commit, start=marker.end, end=end, plan="p"))
-        sink.writer.maintain()
+        sink.writer.maintenance.maintain()
     files = list((lake.folder / "warehouse" / NAMESPACE / name / "metadata").glob("*-offsets.stats"))
     assert 0 < len(files) <= len(lake.table(name).metadata.snapshots)
     assert Sink(lake, name, options=KEEP_5).start().end["numbers"]["batch"] == 30
@@ -192,7 +191,7 @@ def test_rolled_back_snapshots_take_no_live_file_with_them(lake: Lake, name: str
         sink.put((each, "a"))
     strangers.compact(lake.table(name))
     sink.put((28, "a"))
-    sink.writer.maintain()
+    sink.writer.maintenance.maintain()
     table = lake.table(name)
     counts = [table.scan(snapshot_id=each.snapshot_id).to_arrow().num_rows for each in table.metadata.snapshots]
     assert counts == [26, 27, 28, 28, 29]

@@ -277,7 +277,7 @@ def test_words_of_a_path_say_nothing_about_a_failure_of_the_store(message: str, 
 def test_wrong_keys_are_told_from_keys_that_may_not(answer: str, said: str) -> None:
     found = explain(OSError(f"When reading 'lake/t': AWS Error {answer} during PutObject operation: …"), "lake")
     assert (found.code, found.message) == ("SQ4302", f'the storage behind connection "lake" {said}')
-    assert "AWS connection that the sink uses" in (found.hint or "")
+    assert "the sink's AWS connection" in (found.hint or "")
 
 
 def test_the_session_token_that_a_catalog_repeats_is_not_shown() -> None:

@@ -32,7 +32,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> Callable[
 
 
 def known(sink: Sink) -> TableMetadata:
-    return sink.writer._target.load().metadata
+    return sink.writer.table.target.load().metadata
 
 
 def test_metadata_that_is_known_is_what_a_file_holds(lake: Lake, name: str) -> None:
@@ -46,7 +46,7 @@ def test_metadata_that_is_known_is_what_a_file_holds(lake: Lake, name: str) -> N
     for batch in range(28):
         sink.put((batch, "a"))
         assert lake.table(name).metadata == known(sink)
-        sink.writer.maintain()
+        sink.writer.maintenance.maintain()
         assert lake.table(name).metadata == known(sink)
     after = known(sink)
     assert len(after.snapshots) < 20
@@ -71,7 +71,7 @@ def test_own_metadata_is_not_read_again(lake: Lake, name: str, monkeypatch: pyte
     reads = counted(monkeypatch, format_v3, "read_metadata")
     for batch in range(1, 4):
         sink.put((batch, "a"))
-        sink.writer.maintain()
+        sink.writer.maintenance.maintain()
     assert reads() == 0
     strangers.append(lake.table(name), (2, "b"))
     before = reads()
@@ -104,7 +104,7 @@ def test_own_manifests_are_not_read_again_and_say_the_same_once_merged(
     assert left < entries
     for _ in range(3):
         sink.put((50, "a"))
-        sink.writer.maintain()
+        sink.writer.maintenance.maintain()
     merged(lake, name)
     assert len(lake.rows(name)) == (21 if upsert else 1 + 19 * 3 + 3)
 
@@ -140,7 +140,7 @@ def test_expiry_reads_the_lists_of_what_goes_and_few_others(
     before = len(lake.table(name).metadata.snapshots)
     sink.put((58, "a"))
     lists.clear()
-    sink.writer._tidy()
+    sink.writer.maintenance.tidy()
     after = len(lake.table(name).metadata.snapshots)
     assert (before, after) == (59, 40)
     assert len(lists) <= (before + 1 - after) + 3

@@ -18,10 +18,11 @@ from pyiceberg.table import Table
 from sinkql import physical
 from sinkql.connector_api.stream import NO_PLAN, Checkpoint, Committed, PlanChange, WriteResult
 from sinkql.connectors.iceberg.file.deletes import live_files, read_dead
-from sinkql.connectors.iceberg.write import refresh_collect, refresh_diff
+from sinkql.connectors.iceberg.write import refresh_collect, refresh_rows
 from sinkql.connectors.iceberg.write.refresh_collect import digests
 from sinkql.errors import FencedError, SinkqlError
 from sinkql.hash_key import PUBLIC_KEY
+from sinkql.logical.type import TEXT
 from support.lake import Lake, Sink
 
 LAYOUTS: Sequence[Mapping[str, Any]] = (
@@ -40,8 +41,8 @@ def rebuild(sink: Sink, parts: Sequence[Mapping[int, str | None]], *, epoch: int
     marker = sink.writer.refresh()
     results: list[WriteResult] = []
     for number, rows in enumerate(parts):
-        results += sink.write(sink.writer.begin_refresh(number, buckets=2), list(rows.items()))
-    return sink.writer.commit_refresh(results, replace(marker, plan="new"))
+        results += sink.write(sink.full_refresh.begin_refresh(number, buckets=2), list(rows.items()))
+    return sink.full_refresh.commit_refresh(results, replace(marker, plan="new"))
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -49,8 +50,8 @@ def test_the_table_has_just_the_new_rows_after_one_snapshot(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     random_ = random.Random(seed)
-    monkeypatch.setattr(refresh_diff, "_RANGE", 16)
-    monkeypatch.setattr(refresh_diff, "_PART", 8)
+    monkeypatch.setattr(refresh_rows, "_RANGE", 16)
+    monkeypatch.setattr(refresh_rows, "_PART", 8)
     sink = Sink(Lake(tmp_path), "t", upsert=True, options=dict(LAYOUTS[seed % 4]))
     sink.start()
     old: dict[int, str | None] = {}
@@ -112,7 +113,7 @@ def test_readers_see_the_old_rows_and_columns_until_the_one_snapshot(tmp_path: P
     sink = Sink(Lake(tmp_path), "t", upsert=True)
     sink.start()
     sink.put((1, "a"), (2, "b"))
-    wider = Sink(sink.lake, "t", upsert=True, columns=(*sink.columns[:1], physical.Column("title", "text")))
+    wider = Sink(sink.lake, "t", upsert=True, columns=(*sink.columns[:1], physical.Column("title", TEXT)))
     seen: list[Any] = []
 
     def look(rows: int) -> None:
@@ -121,8 +122,8 @@ def test_readers_see_the_old_rows_and_columns_until_the_one_snapshot(tmp_path: P
     wider.writer.open()
     wider.writer.claim({"numbers": {"batch": 0}}, epoch=2, switch=replace(AGAIN, follows={"plan": {"name": "title"}}))
     marker = wider.writer.refresh()
-    results = wider.write(wider.writer.begin_refresh(0, buckets=2), [(2, "b"), (3, "c")])
-    wider.writer.commit_refresh(results, replace(marker, plan="new"), look)
+    results = wider.write(wider.full_refresh.begin_refresh(0, buckets=2), [(2, "b"), (3, "c")])
+    wider.full_refresh.commit_refresh(results, replace(marker, plan="new"), look)
     assert seen
     assert seen == [[(1, "a"), (2, "b")]] * len(seen)
     assert sink.lake.rows("t", ("id", "title")) == [(2, "b"), (3, "c")]
@@ -142,8 +143,8 @@ def test_rows_of_others_with_one_key_are_replaced_too(tmp_path: Path) -> None:
     switch = PlanChange("new", {NO_PLAN: {}}, again=frozenset({NO_PLAN}))
     assert sink.writer.claim({"numbers": {"batch": 0}}, epoch=1, switch=switch).plan == NO_PLAN
     marker = sink.writer.refresh()
-    results = sink.write(sink.writer.begin_refresh(0, buckets=2), [(1, "x"), (3, "y")])
-    sink.writer.commit_refresh(results, replace(marker, plan="new"))
+    results = sink.write(sink.full_refresh.begin_refresh(0, buckets=2), [(1, "x"), (3, "y")])
+    sink.full_refresh.commit_refresh(results, replace(marker, plan="new"))
     assert lake.rows("t") == [(1, "x"), (3, "y")]
     sink.put((3, "z"))
     assert lake.rows("t") == [(1, "x"), (3, "z")]
@@ -163,15 +164,15 @@ def test_another_sink_that_adds_rows_while_they_are_replaced_is_named_and_the_ne
         sink.writer.open()
         sink.writer.claim({"numbers": {"batch": 0}}, epoch=epoch, switch=switch)
         marker = replace(sink.writer.refresh(), plan="new")
-        return sink.write(sink.writer.begin_refresh(0, buckets=2), [(3, "y")]), marker
+        return sink.write(sink.full_refresh.begin_refresh(0, buckets=2), [(3, "y")]), marker
 
     results, marker = begun(1)
     other.put((4, "b"))
     with pytest.raises(FencedError, match="another sink has committed to table") as told:
-        sink.writer.commit_refresh(results, marker)
+        sink.full_refresh.commit_refresh(results, marker)
     assert (told.value.code, told.value.detail) == ("SQ5102", "The id of that sink is other.")
     assert lake.rows("t") == [(1, "a"), (4, "b")]
-    sink.writer.commit_refresh(*begun(2))
+    sink.full_refresh.commit_refresh(*begun(2))
     assert lake.rows("t") == [(3, "y")]
 
 
@@ -194,13 +195,13 @@ def test_rows_of_a_part_are_taken_without_those_around_them(tmp_path: Path) -> N
     rows = pa.table({"id": np.arange(count), "name": pa.array([f"{number:0100}" for number in range(count)])})
     with pa.ipc.new_file(str(tmp_path / "1.rows"), rows.schema) as file:
         file.write_table(rows, max_chunksize=1 << 10)
-    keys = dict.fromkeys(("h1", "h2", "d1", "d2", "comes", "fresh"), np.zeros(count))
-    refresh_collect.put_by(tmp_path / "1.keys", {**keys, "at": np.arange(count)})
+    keys = dict.fromkeys(("h1", "h2", "d1", "d2", "upsert", "fresh"), np.zeros(count))
+    refresh_collect.write_arrays(tmp_path / "1.keys", {**keys, "row": np.arange(count)})
     part = refresh_collect.Part.open(tmp_path, "1")
     before, measured = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
     pa.set_memory_pool(measured)
     try:
-        found = part.taken(np.array([9000, 8000, 8999])).to_pylist()
+        found = part.take(np.array([9000, 8000, 8999])).to_pylist()
     finally:
         pa.set_memory_pool(before)
     assert [(row["id"], int(row["name"])) for row in found] == [(number, number) for number in (9000, 8000, 8999)]
@@ -214,7 +215,7 @@ def test_columns_change_once_however_often_a_sink_is_claimed_before_it_replaces_
     other.put((1, "a"))
     first = Sink(lake, "t", options=options)
     first.start()
-    columns = (first.columns[0], physical.Column("title", "text"), first.columns[1])
+    columns = (first.columns[0], physical.Column("title", TEXT), first.columns[1])
     switch = PlanChange("new", {NO_PLAN: {"name": "title"}}, empties=True)  # and another one is "name" since
     fields = []
     for epoch in (2, 3):

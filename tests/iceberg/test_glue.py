@@ -147,11 +147,10 @@ def test_a_table_bucket_is_found_by_its_name_in_the_account(
     glue: GlueLake, url: str, warehouse: str, region: str, opened: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = glue.store(glue.connection.through["aws"])
-    options = {"url": url, "warehouse": warehouse}
     monkeypatch.setenv("AWS_ENDPOINT_URL_STS", glue.address)
     found = s3_tables_region(url, store)
     assert found == region
-    assert s3_tables_warehouse(options, found, lambda: account(signing_session(store, found))) == opened
+    assert s3_tables_warehouse(url, warehouse, found, lambda: account(signing_session(store, found))) == opened
 
 
 def test_sts_gets_what_the_connection_says(glue: GlueLake) -> None:

@@ -127,7 +127,7 @@ def test_a_table_is_made_written_maintained_and_read(lake: GoogleLake, name: str
     sink.start()
     for batch in range(12):
         sink.put((batch % 3 if upsert else batch, f"v{batch}"))
-        sink.writer.maintain()
+        sink.writer.maintenance.maintain()
     expected = [(each, f"v{9 + each}") for each in range(3)] if upsert else [(each, f"v{each}") for each in range(12)]
     assert lake.rows(name) == expected
     assert Sink(lake, name, upsert=upsert).start(epoch=2).end == {"numbers": {"batch": 12}}
@@ -181,7 +181,7 @@ def test_a_sink_names_the_account_that_reaches_its_files(tmp_path: Path, server:
 def test_cloud_storage_is_not_waited_for_longer_than_a_minute(lake: GoogleLake, name: str) -> None:
     sink = Sink(lake, name)
     sink.start()
-    table = sink.writer._load()
+    table = sink.writer.table.load()
     for io in (table.io, load_file_io(storage_properties(table.io), table.location())):
         assert isinstance(io, PyArrowFileIO)
         _, (arguments,) = io.fs_by_scheme("gs", None).__reduce__()
@@ -200,7 +200,7 @@ def test_the_catalog_gives_tokens_for_files(tmp_path: Path, server: Google, name
     files = {token for _, path, token in asked["seen"][len(before["seen"]) :] if not path.startswith(CATALOG)}
     assert files
     assert files <= set(asked["vended"]) - set(before["vended"])
-    end = datetime.fromtimestamp(int(sink.writer._load().io.properties[RULES["expiry"]]) / 1000, UTC)
+    end = datetime.fromtimestamp(int(sink.writer.table.load().io.properties[RULES["expiry"]]) / 1000, UTC)
     assert (end - now() > timedelta(minutes=90)) == bool(expiry)
     server.rule(**RULES)
     assert sink.lake.rows(name) == [(1, "a")]
@@ -218,7 +218,7 @@ def test_a_vended_token_is_asked_for_again_before_its_end(tmp_path: Path, server
     server.rule(life=0)
     sink = Sink(GoogleLake(tmp_path, google=server, delegated=True), name)
     sink.start()
-    table = sink.writer._load()
+    table = sink.writer.table.load()
     before = len(server.asked()["vended"])
     assert table.io.new_input(table.metadata_location).exists()
     assert len(server.asked()["vended"]) > before

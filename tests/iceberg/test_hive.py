@@ -57,7 +57,7 @@ def test_a_table_is_made_written_and_read(hive: HiveLake, name: str, *, upsert: 
     sink.start()
     for batch in range(30):
         sink.put((batch % 3 if upsert else batch, f"v{batch}"))
-        sink.writer.maintain()
+        sink.writer.maintenance.maintain()
     expected = [(each, f"v{27 + each}") for each in range(3)] if upsert else [(each, f"v{each}") for each in range(30)]
     assert pyiceberg_rows(hive.table(name)) == expected
     assert Sink(hive, name, upsert=upsert).start(epoch=2).end == {"numbers": {"batch": 30}}

@@ -98,7 +98,7 @@ def test_a_table_is_read_on_when_its_keys_have_run_out(roles: tuple[RoleLake, Ru
     lake, rule = roles
     sink = Sink(lake, name)
     sink.start()
-    table = sink.writer._load()
+    table = sink.writer.table.load()
     before = table.io.new_input(table.metadata_location).open().read()
     run_out(rule, lake)
     assert table.io.new_input(table.metadata_location).open().read() == before
@@ -166,7 +166,7 @@ def test_given_keys_are_asked_for_again_before_they_run_out(
     lake = VendedLake(tmp_path, server)
     sink = Sink(lake, name)
     sink.start()
-    table = sink.writer._load()
+    table = sink.writer.table.load()
     key = table.io.properties["s3.access-key-id"]
     assert table.io.new_input(table.metadata_location).exists()
     assert table.io.properties["s3.access-key-id"] == key
@@ -197,7 +197,7 @@ def test_named_keys_are_not_replaced_by_given_ones(tmp_path: Path, server: Seawe
         assert rule.delegations == {None}
         Sink(VendedLake(tmp_path, server, port), f"{name}v", id="5f6e1c1e-0002").start()
         assert rule.delegations == {None, "vended-credentials"}
-        table = sink.writer._load()
+        table = sink.writer.table.load()
     assert table.io.new_input(table.metadata_location).exists()
     assert table.io.properties["s3.access-key-id"] == server.user
 

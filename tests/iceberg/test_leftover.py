@@ -17,7 +17,7 @@ from sinkql.storage import failpoint
 from support import strangers
 from support.eager import compact_eagerly
 from support.fault import armed
-from support.lake import NAMESPACE, Lake, Sink
+from support.lake import NAMESPACE, Lake, Sink, maintain_with
 
 
 def on_disk(lake: Lake, name: str) -> set[str]:
@@ -40,11 +40,11 @@ def fails(sink: Sink, point: str, patch: pytest.MonkeyPatch) -> None:
 
 
 def cleaned(sink: Sink) -> None:
-    sink.writer.maintain()
+    sink.writer.maintenance.maintain()
 
 
 def optimized(sink: Sink) -> None:
-    sink.writer.optimize()
+    sink.writer.maintenance.optimize()
 
 
 @pytest.mark.parametrize("clean", [cleaned, optimized])
@@ -98,7 +98,7 @@ def test_what_others_may_need_stays(lake: Lake, name: str) -> None:
     sink.put((2, "b"))
     young = data / f"b0-{sink.id}-1-{uuid4().hex}-a0.parquet"
     young.write_text("young")
-    sink.writer.maintain()
+    sink.writer.maintenance.maintain()
     assert (before | {str(young)}) - on_disk(lake, name) == set()
 
 
@@ -114,7 +114,7 @@ def test_tagged_rows_stay(lake: Lake, name: str) -> None:
     older(on_disk(lake, name))
     for number in range(3):
         sink.put((3, f"{number}"))
-        sink.writer.optimize()
+        sink.writer.maintenance.optimize()
     assert lake.table(name).scan(snapshot_id=tagged).to_arrow()["name"].to_pylist() == ["a", "a"]
 
 
@@ -125,14 +125,14 @@ def test_young_file_goes_once_it_is_old(lake: Lake, name: str, monkeypatch: pyte
     sink.attempt([(3, "never")])
     left = on_disk(lake, name) - before
     sink.put((1, "a"))
-    sink.writer.maintain()
+    sink.writer.maintenance.maintain()
     assert left <= on_disk(lake, name)
     older(left)
     due = time.monotonic() + maintenance._EVERY
     for later, gone in ((-60, False), (60, True)):
         monkeypatch.setattr(time, "monotonic", lambda now=due + later: now)
         sink.put((2, "a"))
-        sink.writer.maintain()
+        sink.writer.maintenance.maintain()
         assert (left & on_disk(lake, name) == set()) is gone
 
 
@@ -148,15 +148,15 @@ def test_files_of_a_compaction_that_is_not_done_stay(
         sink.put((2 * number, f"{number}"))
     sink.attempt([(3, "never")])
     sink.put((8, "8"))
-    sink.writer._write.options["maintenance"] = True
-    assert sink.writer._compacting is not None
+    maintenance = sink.writer.maintenance
+    maintain_with(sink, maintenance=True)
     steps = iter([True, True, False])
-    sink.writer._compact(sink.writer._compacting, lambda begun: next(steps))
-    assert sink.writer._compacting.busy() is not None
-    sink.writer._leftovers.run(lambda: True, now=True)  # type: ignore[union-attr]  # claimed
+    maintenance.compact(lambda begun: next(steps))
+    assert maintenance.schedule.running_id() is not None
+    maintenance.orphans.run(lambda: True, now=True)
     sink.put((10, "10"))
-    sink.writer.maintain()
-    assert sink.writer._compacting.busy() is None
+    sink.writer.maintenance.maintain()
+    assert maintenance.schedule.running_id() is None
     assert any_lake.rows(name) == [(2 * number, f"{number}") for number in range(4)] + [(8, "8"), (10, "10")]
 
 
@@ -219,10 +219,10 @@ def test_what_optimize_had_no_time_for_goes_on_between_batches(lake: Lake, name:
     sink.put((1, "a"))
     older(left)
     answers = iter([True, True])
-    _, finished = sink.writer.optimize(lambda: next(answers, False))
+    _, finished = sink.writer.maintenance.optimize(lambda: next(answers, False))
     assert finished
     assert left <= on_disk(lake, name)
-    sink.writer.maintain()
+    sink.writer.maintenance.maintain()
     assert left & on_disk(lake, name) == set()
 
 
@@ -236,6 +236,6 @@ def test_torn_metadata_keeps_nothing_else_from_going(lake: Lake, name: str) -> N
     torn.write_text('{"format-version": 2, "table-')
     older({*left, str(torn)})
     sink.put((1, "a"))
-    sink.writer.maintain()
+    sink.writer.maintenance.maintain()
     assert left & on_disk(lake, name) == set()
     assert torn.exists()

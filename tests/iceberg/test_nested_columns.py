@@ -7,6 +7,7 @@ import pyarrow as pa
 from sinkql import physical
 from sinkql.connectors.iceberg.file.data_file import cast
 from sinkql.connectors.iceberg.table.schema import table_schema
+from sinkql.logical.type import parse_type
 
 
 def test_an_array_is_a_struct_at_every_level() -> None:
@@ -30,7 +31,7 @@ def test_an_array_of_lists_has_the_items_that_it_is_made_of() -> None:
 
 
 def test_what_is_within_a_column_has_its_ids_before_the_next_column() -> None:
-    columns = [physical.Column(name, type_) for name, type_ in (
+    columns = [physical.Column(name, parse_type(type_)) for name, type_ in (
         ("r", "int4range"), ("x", "integer[][] list"), ("n", "numrange[]"), ("z", "text"),
     )]  # fmt: skip
     schema = table_schema(columns, changelog=False)

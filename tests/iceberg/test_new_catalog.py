@@ -13,11 +13,12 @@ from sinkql import physical
 from sinkql.connectors.iceberg.table.catalog import open_catalog
 from sinkql.connectors.iceberg.table.table import Expected, ensure
 from sinkql.connectors.iceberg.table.target import TargetTable
+from sinkql.logical.type import BIGINT
 from support.access import Access
 from support.postgres import Postgres
 
 _TIMES, _SINKS = 5, 8
-_COLUMNS = (physical.Column("id", "bigint"),)
+_COLUMNS = (physical.Column("id", BIGINT),)
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.server)])

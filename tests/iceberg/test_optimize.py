@@ -42,7 +42,7 @@ def optimize(sink: Sink, lake: Lake, name: str) -> OptimizeProgress:
     work = OptimizeProgress()
     while not work.finished:
         sink.writer.refresh()
-        work.add(*sink.writer.optimize())
+        work.add(*sink.writer.maintenance.optimize())
     return work
 
 
@@ -58,7 +58,7 @@ def test_it_ends_though_batches_come_between(lake: Lake, name: str, *, upsert: b
         assert batch < ROUNDS
         left = iter([*[True] * (steps or ROUNDS), False])
         sink.writer.refresh()
-        work.add(*sink.writer.optimize(partial(next, left)))
+        work.add(*sink.writer.maintenance.optimize(partial(next, left)))
     assert work.total().problem is None
     assert not before & live_files(lake.table(name)).data.keys()
     assert len(lake.table(name).metadata.snapshots) == 1
@@ -71,7 +71,7 @@ def test_snapshots_stay_until_it_is_done(lake: Lake, name: str, *, upsert: bool)
     before = len(lake.table(name).metadata.snapshots)
     sink.writer.refresh()
     left = iter([True, True, False])
-    done, finished = sink.writer.optimize(lambda: next(left))
+    done, finished = sink.writer.maintenance.optimize(lambda: next(left))
     assert (list(done), finished) == ([], False)  # its files are read still
     assert len(lake.table(name).metadata.snapshots) == before
 

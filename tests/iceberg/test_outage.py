@@ -98,7 +98,7 @@ def test_a_bucket_that_refuses_for_a_while(far: tuple[FarLake, Rule], name: str,
     attempt = sink.attempt([(2, "b2")])
     rule.denied = True
     _refused(lambda: sink.finish(attempt), "SQ4302")
-    sink.writer.maintain()
+    sink.writer.maintenance.maintain()
     rule.denied = False
     sink.put((2, "b2"))
     sink.put((3, "c"))

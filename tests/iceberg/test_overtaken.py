@@ -41,7 +41,7 @@ def deeds(sink: Sink, renew: Callable[[], None]) -> Iterator[None]:
     for number in range(4):
         sink.put((number, "first"))
         yield
-        writer.maintain(lambda begun: True)
+        writer.maintenance.maintain(lambda begun: True)
         yield
     if sink.upsert:
         again = PlanChange("new", {"plan": {}}, again=frozenset({"plan"}))
@@ -49,17 +49,18 @@ def deeds(sink: Sink, renew: Callable[[], None]) -> Iterator[None]:
         writer.refresh()
         yield
         rows = [(number, "first") for number in range(3)]
-        results = sink.write(writer.begin_refresh(0, buckets=2), rows)
-        writer.commit_refresh(results, replace(marker, plan="plan", start=marker.end, end={"numbers": {"batch": 3}}))
+        results = sink.write(sink.full_refresh.begin_refresh(0, buckets=2), rows)
+        new = replace(marker, plan="plan", start=marker.end, end={"numbers": {"batch": 3}})
+        sink.full_refresh.commit_refresh(results, new)
     else:
         marker = writer.refresh()
-        gone = frozenset(path for path, _ in writer.rows_by_file())
+        gone = frozenset(path for path, _ in sink.data_files.rows_by_file())
         task = writer.begin(bucketing="test", buckets=2)
         rows = [(number, "first") for number in range(4)]
-        writer.replace_files(task, sink.write(task, rows), replace(marker, commit=task.commit), gone)
+        sink.data_files.replace_files(task, sink.write(task, rows), replace(marker, commit=task.commit), gone)
     yield
     writer.refresh()
-    writer.optimize()
+    writer.maintenance.optimize()
     yield
     sink.put((10, "first"))
     writer.refresh()
@@ -70,7 +71,7 @@ def _doing(first: Sink, when: int, how: str, take_over: Callable[[], None]) -> C
     really, numbers = TargetTable.post, count(1)
 
     def post(target: TargetTable, *asked: Any) -> Table:
-        if first.writer._opened is not target or next(numbers) != when:
+        if first.writer.table._target is not target or next(numbers) != when:
             return really(target, *asked)
         if how == "it never arrives":
             take_over()

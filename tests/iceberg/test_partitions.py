@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 from sinkql import physical
 from sinkql.connectors.iceberg.file.partition import Partitions, divide
 from sinkql.connectors.iceberg.table.schema import Layout, Term
+from sinkql.logical.type import BIGINT, TEXT
 from support.eager import compact_eagerly
 from support.lake import NAMESPACE, Lake, Sink
 from support.readers import connect, pyiceberg_rows, spark_rows
@@ -119,7 +120,7 @@ def test_compactions_stay_within_partitions(lake: Lake, upsert: bool, monkeypatc
     for _ in range(8):
         new = batch(random_)
         sink.put(*new)
-        compacted += sum(each.problem is None for each in sink.writer.maintain())
+        compacted += sum(each.problem is None for each in sink.writer.maintenance.maintain())
         rows = [*({**dict(rows), **dict(new)}.items() if upsert else [*rows, *new])]
     assert compacted > 2
     assert sorted(rows, key=repr) == sorted(lake.rows("t"), key=repr)
@@ -132,7 +133,7 @@ def test_compactions_stay_within_partitions(lake: Lake, upsert: bool, monkeypatc
 )
 def test_columns_with_letters_beyond_ascii_part_tables_for_all_readers(lake: Lake, transform: str, name: str) -> None:
     term = {"sql": "as it is written", "transform": transform, "column": "größe"}
-    columns = (physical.Column("id", "bigint", nullable=False), physical.Column("größe", "text"))
+    columns = (physical.Column("id", BIGINT, nullable=False), physical.Column("größe", TEXT))
     for number in (1, 2):  # the second one finds the table
         sink = Sink(lake, "t", id=f"s{number}", columns=columns, options={"partition_by": [term]})
         sink.start()
@@ -196,7 +197,7 @@ def test_spark_applies_deletes_of_rows_that_moved(lake: Lake, spark: SparkSessio
     table = lake.table("t")
     assert sorted(rows.items()) == spark_rows(spark, table)
     if version == 3:
-        sink.writer.optimize()
+        sink.writer.maintenance.optimize()
         before = _ids(spark, table)
         assert before == _ids(spark, lake.table("t"))
         assert len(rows) == len({id_ for _, id_, _ in before})

@@ -20,6 +20,7 @@ from sinkql.connectors.iceberg.commit.table_facts import current_rows
 from sinkql.connectors.iceberg.table import reader
 from sinkql.connectors.iceberg.table.reader import lines
 from sinkql.errors import SinkqlError
+from sinkql.logical.type import BIGINT, TEXT, parse_type
 from support.lake import Lake, Sink
 from support.readers import connect
 from support.seaweed import SECRET
@@ -44,8 +45,8 @@ def test_a_column_has_the_name_that_the_next_claim_gives_it(any_lake: Lake, name
     old = Sink(any_lake, name, upsert=True)
     old.start()
     old.put((1, "a"))
-    columns = (physical.Column("id", "bigint", nullable=False), physical.Column("title", "text"),
-               physical.Column("name", "text"))  # fmt: skip
+    columns = (physical.Column("id", BIGINT, nullable=False), physical.Column("title", TEXT),
+               physical.Column("name", TEXT))  # fmt: skip
     new = Sink(any_lake, name, upsert=True, columns=columns)
     for again in ((), ("plan",)):
         switch = PlanChange("new", {"plan": {"name": "title"}}, again=frozenset(again))
@@ -56,7 +57,7 @@ def test_a_column_has_the_name_that_the_next_claim_gives_it(any_lake: Lake, name
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_a_list_of_arrays_is_not_one_without_elements(lake: Lake, name: str, version: int) -> None:
-    columns = (physical.Column("id", "bigint", nullable=False), physical.Column("l", "text[] list"))
+    columns = (physical.Column("id", BIGINT, nullable=False), physical.Column("l", parse_type("text[] list")))
     sink = Sink(lake, name, upsert=True, columns=columns, options={"format_version": version})
     sink.start()
     sink.put((1, None), (2, [["gone"]]), (3, [None, [], ["x", None]]))  # type: ignore[arg-type]  # of other columns
@@ -74,7 +75,7 @@ def test_a_table_with_dots_in_its_name_is_loaded_by_its_parts(tmp_path: Path) ->
     assert named is not None
     assert lake.catalog().load_table(ast.literal_eval(named[1])).name() == ("n", "a", "b.c")
     with pytest.raises(SinkqlError, match=r'table "n\.a\."b\.c""'):
-        current_rows(sink.planned, sink.context, (physical.Column("other", "text"),), 10)
+        current_rows(sink.planned, sink.context, (physical.Column("other", TEXT),), 10)
 
 
 @pytest.mark.long
@@ -102,7 +103,7 @@ def test_printed_lines_work_as_printed(any_lake: Lake, name: str, options: dict[
 def test_a_database_password_is_taken_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     catalog = SimpleNamespace(properties={"uri": "postgresql://u:p%40w@h/db"})
     table: Any = SimpleNamespace(location=lambda: "s3://lake/t", catalog=catalog)
-    duckdb, properties = reader._in_database(table)
+    duckdb, properties = reader._read_sql_catalog(table)
     assert duckdb is None
     (argument,) = [each for each in reader._arguments(properties) if each.startswith("uri=")]
     assert "p%40w" not in argument

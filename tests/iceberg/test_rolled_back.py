@@ -10,7 +10,7 @@ import pytest
 from pyiceberg.exceptions import BadRequestError
 from pyiceberg.table import CommitTableResponse, Table
 
-from sinkql.connectors.iceberg.table.sql_catalog import KnowingCatalog
+from sinkql.connectors.iceberg.table.sql_catalog import CachingCatalog
 from sinkql.connectors.iceberg.table.tag import tag_name
 from sinkql.errors import SinkqlError
 from support import strangers
@@ -164,7 +164,7 @@ def test_each_commit_moves_the_tag_and_no_old_snapshot_stays_for_it(
             assert tag_of(lake.table(name)) == lake.table(name).metadata.current_snapshot_id
         assert tag_of(lake.table(name)) is not None
         assert sink.put((number, "a")).snapshot == tag_of(lake.table(name))
-        sink.writer.maintain()
+        sink.writer.maintenance.maintain()
     assert len(lake.table(name).metadata.snapshots) == 2
 
 
@@ -188,15 +188,15 @@ def test_sinks_of_one_table_have_a_tag_each_and_branches_have_theirs(lake: Lake,
 def test_a_catalog_that_refuses_tags_gets_commits_without(
     lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    really, refused = KnowingCatalog.commit_table, []
+    really, refused = CachingCatalog.commit_table, []
 
-    def commit(catalog: KnowingCatalog, table: Table, requirements: Any, updates: Any) -> CommitTableResponse:
+    def commit(catalog: CachingCatalog, table: Table, requirements: Any, updates: Any) -> CommitTableResponse:
         if any(getattr(each, "ref_name", "main") != "main" for each in updates):
             refused.append(True)
             raise BadRequestError("no tags here")
         return really(catalog, table, requirements, updates)
 
-    monkeypatch.setattr(KnowingCatalog, "commit_table", commit)
+    monkeypatch.setattr(CachingCatalog, "commit_table", commit)
     sink = begun(lake, name)
     assert len(refused) == 1
     assert tag_of(lake.table(name)) is None

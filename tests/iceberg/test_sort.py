@@ -78,7 +78,7 @@ def test_rows_are_sorted_within_files(
         new = [(id_, random_.choice([None, "a", "ab", "b", "ü"])) for id_ in ids]
         sink.put(*new)
         check_order(lake.table("t"))
-        compacted += sum(each.problem is None for each in sink.writer.maintain())
+        compacted += sum(each.problem is None for each in sink.writer.maintenance.maintain())
         check_order(lake.table("t"))
         rows = [*({**dict(rows), **dict(new)}.items() if upsert else [*rows, *new])]
     assert compacted > 1
@@ -97,7 +97,7 @@ def test_rows_of_an_upsert_sink_are_sorted_by_key_where_nobody_says_otherwise(
     for batch in range(6):
         new = {id_: str(batch) for id_ in random_.sample(range(60), 30)}
         sink.put(*new.items())
-        compacted += sum(each.problem is None for each in sink.writer.maintain())
+        compacted += sum(each.problem is None for each in sink.writer.maintenance.maintain())
         rows |= new
         for task in lake.table("t").scan().plan_files():
             assert task.file.sort_order_id is None
@@ -201,12 +201,16 @@ def field(column: int, transform: str = "identity") -> SortField:
 @pytest.mark.parametrize(
     ("fields", "detail", "hint"),
     [
-        ([], "table: no sort order", "Leave out SORT BY, or name another TABLE."),
-        ([field(1, "bucket[4]")], "table: bucket(4, id) DESC NULLS LAST", "Leave out SORT BY, or name another TABLE."),
+        ([], "table: no sort order", "Leave out SORT BY, or set a different TABLE."),
+        (
+            [field(1, "bucket[4]")],
+            "table: bucket(4, id) DESC NULLS LAST",
+            "Leave out SORT BY, or set a different TABLE.",
+        ),
         (
             [field(2), field(1)],
             "table: SORT BY (name DESC NULLS LAST, id DESC NULLS LAST)",
-            "Leave out SORT BY: files are then sorted as the table says. Or name another TABLE.",
+            "Leave out SORT BY: files are then sorted in the table's order. Or set a different TABLE.",
         ),
     ],
     ids=["none", "transform", "columns"],

@@ -32,6 +32,7 @@ from sinkql.connectors.iceberg.commit.snapshot import FileChange, Notes, prepare
 from sinkql.connectors.iceberg.file.data_file import ROW_GROUP_ROWS, FileEntry, for_tasks, write_data_file
 from sinkql.connectors.iceberg.file.partition import Partitions
 from sinkql.errors import SinkqlError
+from sinkql.logical.type import BIGINT, SMALLINT, TEXT, TIMESTAMP, TIMESTAMPTZ, UUID, parse_type
 from support.lake import COLUMNS, NAMESPACE, Lake, Sink
 from support.readers import connect
 
@@ -51,13 +52,13 @@ def refusal(lake: Lake, name: str, **options: Any) -> SinkqlError:
 
 def test_table_is_created_as_the_sink_needs_it(any_lake: Lake, name: str) -> None:
     columns = (
-        physical.Column("id", "bigint", nullable=False),
-        physical.Column("name", "text"),
-        physical.Column("small", "smallint"),
-        physical.Column("price", "numeric(12,2)"),
-        physical.Column("at", "timestamp"),
-        physical.Column("seen", "timestamptz"),
-        physical.Column("uid", "uuid"),
+        physical.Column("id", BIGINT, nullable=False),
+        physical.Column("name", TEXT),
+        physical.Column("small", SMALLINT),
+        physical.Column("price", parse_type("numeric(12,2)")),
+        physical.Column("at", TIMESTAMP),
+        physical.Column("seen", TIMESTAMPTZ),
+        physical.Column("uid", UUID),
     )
     Sink(any_lake, name, columns=columns, changelog=True).start()
     found = [(field.name, field.field_type, field.required) for field in any_lake.table(name).schema().fields]
@@ -102,7 +103,7 @@ def test_required_column_for_a_nullable_one_is_refused(lake: Lake, name: str) ->
 
 def test_uuid_column_takes_text(lake: Lake, name: str) -> None:
     create(lake, name, ("id", LongType(), True), ("name", UUIDType(), False))
-    sink = Sink(lake, name, columns=(COLUMNS[0], physical.Column("name", "uuid")))
+    sink = Sink(lake, name, columns=(COLUMNS[0], physical.Column("name", UUID)))
     sink.start()
     sink.put((1, "6f1e1d2e-0000-0000-0000-00000000000a"), (2, None))
     found = lake.table(name).scan().to_arrow().sort_by("id").to_pylist()
@@ -121,7 +122,7 @@ def test_table_with_other_partitions_is_refused(lake: Lake, name: str) -> None:
     create(lake, name, ("id", LongType(), True), ("name", StringType(), False), partition_spec=spec)
     error = refusal(lake, name)
     assert (error.code, error.detail) == ("SQ3505", "table: PARTITION BY (name); sink: no PARTITION BY")
-    assert error.hint == "Write PARTITION BY (name), or name another TABLE."
+    assert error.hint == "Write PARTITION BY (name), or set a different TABLE."
 
 
 @pytest.mark.parametrize("rows", [0, 1])

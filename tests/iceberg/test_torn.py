@@ -102,7 +102,7 @@ class Damaged:
                 sink.writer.invalidate_index()
         else:
             raise AssertionError("the batch does not get through")
-        sink.writer.maintain()
+        sink.writer.maintenance.maintain()
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -40,7 +40,7 @@ def churn(sink: Sink, batches: range, model: dict[int, str | None], *, maintaine
         model |= rows
         sink.put(*rows.items())
         if maintained:
-            sink.writer.maintain()
+            sink.writer.maintenance.maintain()
 
 
 def ids(table: Table) -> dict[tuple[object, ...], tuple[int, int | None]]:
@@ -102,12 +102,12 @@ def test_rows_that_a_compaction_moves_keep_their_ids(
     before = ids(lake.table(name))
     files = live_files(lake.table(name)).data.keys()
     compact_eagerly(monkeypatch)
-    sink.writer.maintain()
-    sink.writer.optimize()
+    sink.writer.maintenance.maintain()
+    sink.writer.maintenance.optimize()
     assert files.isdisjoint(live_files(lake.table(name)).data)
     assert before == ids(lake.table(name))
     churn(sink, range(6, 8), model)
-    sink.writer.optimize()  # of files that say the ids, and files that do not
+    sink.writer.maintenance.optimize()  # of files that say the ids, and files that do not
     after = ids(lake.table(name))
     assert len(after) == len(lake.rows(name))
     assert {row: after[row] for row in before.keys() & after.keys()}.items() <= before.items()
@@ -124,7 +124,7 @@ def test_puffin_file_is_there_as_long_as_one_vector_in_it(lake: Lake, name: str)
     churn(sink, range(3, 45), model, maintained=True)
     table = lake.table(name)
     assert len(table.metadata.snapshots) < 25
-    assert not expired(table, sink.planned.options)
+    assert not expired(table, sink.writer.table.planned)
     live = live_files(table)
     assert any(place[0] for name in live.deletes if (place := vector_place(name)))
     assert reachable(table) <= on_disk(lake, name)
@@ -143,7 +143,7 @@ def test_puffin_file_stays_though_an_older_snapshot_is_kept(
     sink.put(*((id_, "a") for id_ in range(8)))
     sink.put(*((id_, "b") for id_ in range(10, 18)))
     if branch is None:
-        table = sink.writer._target.load()
+        table = sink.writer.table.target.load()
         assert table.metadata.current_snapshot_id is not None
         table.manage_snapshots().create_tag(table.metadata.current_snapshot_id, "kept").commit()
     else:
@@ -152,7 +152,7 @@ def test_puffin_file_stays_though_an_older_snapshot_is_kept(
     sink.put((2, "y"))  # in place of one of them
     for id_ in range(100, 112):
         sink.put((id_, "z"))
-        sink.writer.maintain()
+        sink.writer.maintenance.maintain()
     table = lake.table(name)
     assert len(table.metadata.snapshots) < 10
     assert reachable(table) <= on_disk(lake, name)
@@ -160,7 +160,7 @@ def test_puffin_file_stays_though_an_older_snapshot_is_kept(
 
 def test_file_of_another_program_has_one_vector_for_all_buckets(any_lake: Lake, name: str) -> None:
     sink = opened(any_lake, name, upsert=True)
-    table = sink.writer._target.load()
+    table = sink.writer.table.target.load()
     strangers.add(table, *((id_, "theirs") for id_ in range(6)))
     sink.put((0, "mine"), (1, "mine"))
     (vector,) = live_files(any_lake.table(name)).deletes.values()

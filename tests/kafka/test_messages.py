@@ -15,9 +15,10 @@ from sinkql.connector_api.planning import PlanningContext, SourceMessages
 from sinkql.connector_api.stream import Context, MessageDecoder
 from sinkql.connectors.kafka.formats import FORMATS
 from sinkql.errors import SinkqlError
+from sinkql.logical.type import BIGINT, BYTEA, JSONB, TEXT, parse_type
 
 _NOWHERE = Context("s", "id-s", Path(), lambda _: "")
-_ROW = (physical.Column("id", "bigint", False), physical.Column("name", "text"))
+_ROW = (physical.Column("id", BIGINT, False), physical.Column("name", TEXT))
 
 
 def _open(name: str, options: dict[str, Any], columns: Sequence[physical.Column]) -> MessageDecoder:
@@ -56,7 +57,7 @@ def test_a_message_that_fails_leaves_its_neighbours_as_they_are(many: int) -> No
 
 
 def test_json_without_columns_is_one_column() -> None:
-    decoder = _open("JSON", {"whole": True}, (physical.Column("data", "jsonb"),))
+    decoder = _open("JSON", {"whole": True}, (physical.Column("data", JSONB),))
     rows, failures = _rows(decoder, [b'{"b": 1, "a": [1.0]}', b"3", b"{", b"\xff"])
     assert rows == [('{"a": [1.0], "b": 1}',), ("3",)]
     assert sorted(failures) == [2, 3]
@@ -79,7 +80,7 @@ def test_records_of_csv_that_together_would_be_one_are_none() -> None:
 
 
 def test_text_becomes_a_value_of_the_type_of_its_column() -> None:
-    decoder = _open("TEXT", {}, (physical.Column("price", "numeric(9,2)"),))
+    decoder = _open("TEXT", {}, (physical.Column("price", parse_type("numeric(9,2)")),))
     rows, failures = _rows(decoder, [b"1.5", b"x", b"\xff1", b"-2"])
     assert rows == [(Decimal("1.50"),), (Decimal("-2.00"),)]
     assert failures[2] == "invalid UTF-8: 0xff at byte 1"
@@ -87,7 +88,7 @@ def test_text_becomes_a_value_of_the_type_of_its_column() -> None:
 
 
 def test_bytes_stay_as_they_are() -> None:
-    decoder = _open("BYTES", {}, (physical.Column("data", "bytea"),))
+    decoder = _open("BYTES", {}, (physical.Column("data", BYTEA),))
     assert _rows(decoder, [b"\xff\0", b""]) == ([(b"\xff\0",), (b"",)], {})
 
 

@@ -9,6 +9,7 @@ from sinkql import physical
 from sinkql.connector_api.cdc import CapturedSource, CapturedTable, Event, PositionAdvanced, RowsChanged
 from sinkql.connectors.mysql.stream import MySqlStream, open_stream
 from sinkql.connectors.mysql.type import parse_declaration, sql_type
+from sinkql.logical.type import parse_type
 from support.mariadb import PASSWORD, MariaDb
 from support.patience import Deadline
 
@@ -29,7 +30,9 @@ def table_of(server: MariaDb, database: str, name: str, *, text: Sequence[str] =
     return CapturedTable(
         f"{database}.{name}",
         (database, name),
-        tuple(physical.Column(column, types[column] or "", null == "YES") for column, _, null, _ in columns),
+        tuple(
+            physical.Column(column, parse_type(types[column] or ""), null == "YES") for column, _, null, _ in columns
+        ),
         tuple(each[0] for each in key),
         options={"declared": {column: type_ for column, type_, _, _ in columns}},
     )

@@ -23,6 +23,7 @@ from sinkql.connectors.mysql.table import changed_rows, match
 from sinkql.connectors.mysql.table_map import TableMap, WatchedTables
 from sinkql.connectors.mysql.value import BinaryJsonError, json_text
 from sinkql.decode.columnar import Block
+from sinkql.logical.type import parse_type
 from support.patience import PATIENCE_S
 
 _SERVER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
@@ -75,7 +76,8 @@ def _rows(code: int, *images: bytes) -> bytes:
 _XID = _event(16, b"\0" * 8)
 _TABLE = CapturedTable(
     "t1", ("d", "t"),
-    tuple(physical.Column(n, t) for n, t in (("id", "uint4"), ("j", "jsonb"), ("y", "smallint"), ("v", "text"))),
+    tuple(physical.Column(n, parse_type(t)) for n, t in
+          (("id", "uint4"), ("j", "jsonb"), ("y", "smallint"), ("v", "text"))),
     ("id",), options={"declared": {"id": "int unsigned", "j": "json", "y": "year", "v": "varchar(10)"}},
 )  # fmt: skip
 _CHARSETS = {255: "utf8mb4"}

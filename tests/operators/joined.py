@@ -16,6 +16,7 @@ from operators.pipeline import Change, Row, call, columns, output, overwriting, 
 from sinkql import physical
 from sinkql.connector_api.types import parse_type
 from sinkql.logical import Reference
+from sinkql.logical.type import INTEGER
 from sinkql.lowering.common_subplan import named
 
 LEFT = {"lk": "integer", "lx": "bigint", "ls": "text"}
@@ -195,7 +196,7 @@ def with_itself(change: physical.Change) -> physical.Operator:
 
 def _renamed(read: physical.Read, names: Sequence[str]) -> physical.Map:
     columns = zip(names, read.columns, strict=True)
-    given = ((name, Reference(each.name, parse_type(each.type), each.nullable)) for name, each in columns)
+    given = ((name, Reference(each.name, each.type, each.nullable)) for name, each in columns)
     return physical.Map(read, tuple(physical.Output(name, reference) for name, reference in given))
 
 
@@ -227,7 +228,7 @@ def of_type(type_: str) -> physical.Join:
     sides = []
     for name in "lr":
         key, number = f"{name}k", f"{name}n"
-        columns = physical.Column(key, type_), physical.Column(number, "integer")
+        columns = physical.Column(key, parse_type(type_)), physical.Column(number, INTEGER)
         read = physical.Read(name, "listed", {}, columns, "retract")
         sides.append(physical.Side(read, f"t-{name}", (key,), (key, number)))
     return physical.Join("full", sides[0], sides[1], "t", (False,))

@@ -22,6 +22,7 @@ from expressions import vectors
 from sinkql import physical
 from sinkql.connector_api.stream import Limit, Offsets, Reader, Split, Tally, WriteResult
 from sinkql.connector_api.types import arrow_type
+from sinkql.logical.type import parse_type
 from sinkql.runtime.batch.accounting import check_account
 from sinkql.runtime.batch.engine import Batch, Engine
 from sinkql.runtime.local.engine import LocalEngine
@@ -37,7 +38,7 @@ _COMPARED = 3
 
 def columns(**types: str) -> tuple[physical.Column, ...]:
     """Return columns by name and type, `_` in a type for a space."""
-    return tuple(physical.Column(name, type_.replace("_", " ")) for name, type_ in types.items())
+    return tuple(physical.Column(name, parse_type(type_.replace("_", " "))) for name, type_ in types.items())
 
 
 def source(name: str, change: physical.Change = "append", **types: str) -> physical.Read:
@@ -50,12 +51,12 @@ def overwriting(name: str, *key: str, **types: str) -> physical.Read:
 
 
 def call(name: str, function: Any, column: str | None, type_: str, *, distinct: bool = False) -> physical.AggregateCall:
-    return physical.AggregateCall(name, function, column, distinct, type_)
+    return physical.AggregateCall(name, function, column, distinct, parse_type(type_))
 
 
 def output(below: physical.Operator, name: str, text: str) -> physical.Output:
     """Return a column of a Map over an operator; the text is an expression over its columns."""
-    types = {column.name: column.type for column in physical.columns_of(below)}
+    types = {column.name: str(column.type) for column in physical.columns_of(below)}
     return physical.Output(name, vectors.expression(text, types))
 
 

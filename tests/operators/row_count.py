@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sinkql import physical
+from sinkql.logical.type import BIGINT
 from sinkql.lowering.task_input import COUNT, Measure, TaskInput, identity, value_columns
 from sinkql.runtime.state import arithmetic
 from sinkql.runtime.state.operator.protocol import Arrangement, Bucket, keeps_state
@@ -22,7 +23,7 @@ class RowTally(physical.OneInput, frozen=True, tag="row tally"):
 
     @property
     def columns(self) -> tuple[physical.Column, ...]:
-        return (*self.key, physical.Column("rows", "bigint", False))
+        return (*self.key, physical.Column("rows", BIGINT, False))
 
 
 @keeps_state(RowTally)
@@ -40,7 +41,7 @@ class RowTallyState:
                 hashes=identity(keys),
                 values=keys,
                 group=("$h1", "$h2", *(each.name for each in keys)),
-                measures=(Measure(COUNT, "rows", "", "bigint"),),
+                measures=(Measure(COUNT, "rows", "", BIGINT),),
                 append=physical.change_of(tally.input) == "append",
                 columns=tally.columns,
             ),

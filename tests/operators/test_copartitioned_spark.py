@@ -21,6 +21,7 @@ from sinkql import physical
 from sinkql.connector_api.stream import WriteResult
 from sinkql.errors import SinkqlError
 from sinkql.logical import Reference
+from sinkql.logical.type import BIGINT, TEXT, parse_type
 from sinkql.runtime.local.murmur3 import bucket_numbers
 from sinkql.runtime.spark import engine as spark_engine
 from sinkql.runtime.spark.arrow import Consolidation
@@ -51,7 +52,7 @@ class Placing(Taking):
         def checked() -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 columns = [batch.column(name) for name in self.key]
-                places = bucket_numbers(columns, [_TYPES[each.type] for each in columns], self.buckets or 0)
+                places = bucket_numbers(columns, [parse_type(_TYPES[each.type]) for each in columns], self.buckets or 0)
                 assert set(places.tolist()) <= {bucket}, (bucket, batch.to_pylist())
                 yield batch
 
@@ -71,9 +72,7 @@ def _handed_on(below: physical.Operator, **names: str) -> physical.Map:
 
 
 def _typed(below: physical.Operator) -> list[Any]:
-    from sinkql.connector_api.types import parse_type
-
-    return [Reference(each.name, parse_type(each.type), each.nullable) for each in physical.columns_of(below)]
+    return [Reference(each.name, each.type, each.nullable) for each in physical.columns_of(below)]
 
 
 def aggregated() -> tuple[physical.Operator, tuple[str, ...]]:
@@ -100,7 +99,7 @@ def ranked() -> tuple[physical.Operator, tuple[str, ...]]:
 
 def recomputed() -> tuple[physical.Operator, tuple[str, ...]]:
     order = (physical.Order("n"), physical.Order("k"))
-    texts = physical.WindowCall("all", "array_agg", ("n",), "bigint[]", order)
+    texts = physical.WindowCall("all", "array_agg", ("n",), parse_type("bigint[]"), order)
     below = physical.Recompute(_rows(), "a2", ("d", "g"), (texts,), grouped=True)
     return _handed_on(below, all="all", g="g", d="d"), ("g", "d")
 
@@ -175,9 +174,9 @@ def test_rows_are_written_in_the_tasks_that_give_them_in_their_sinks_buckets(
 def _noted(writing: list[str]) -> Callable[..., Any]:
     real = spark_engine._written
 
-    def noted(job: physical.Job, *given: Any) -> Any:
+    def noted(copartitioned: physical.Copartitioned, job: physical.Job, *given: Any) -> Any:
         writing.append(job.sink)
-        return real(job, *given)
+        return real(copartitioned, job, *given)
 
     return noted
 
@@ -207,7 +206,7 @@ def test_what_comes_and_goes_at_once_is_left_out_in_parts_as_in_one(
     total: Counter[tuple[Any, ...]] = Counter()
     for *row, diff in rows:
         total[tuple(row)] += diff
-    netting = Consolidation(("g", "h"), ("text", "bigint"), StateDirectory(tmp_path))
+    netting = Consolidation(("g", "h"), (TEXT, BIGINT), StateDirectory(tmp_path))
     for most in (1 << 20, 1):
         monkeypatch.setattr("sinkql.storage.spill.MOST", most)
         monkeypatch.setattr("sinkql.storage.spill.PART", 300)

@@ -10,6 +10,7 @@ import pyarrow as pa
 from operators.pipeline import call, source
 from sinkql import physical
 from sinkql.hash_key import HashKey
+from sinkql.logical.type import BIGINT, BOOLEAN, BYTEA
 from sinkql.runtime.local.xxhash64 import prepared, xxhash64
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements, InputEvents
@@ -36,7 +37,7 @@ def crafted(count: int) -> Iterator[bytes]:
 
 def _spark(values: list[bytes], seed: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
     seeds, none = pa.array([seed] * len(values)), pa.array([False] * len(values))
-    return xxhash64([seeds, none, pa.array(values, pa.binary())], ["bigint", "boolean", "bytea"])
+    return xxhash64([seeds, none, pa.array(values, pa.binary())], [BIGINT, BOOLEAN, BYTEA])
 
 
 def test_crafted_keys_are_groups_of_their_own(tmp_path: Path) -> None:

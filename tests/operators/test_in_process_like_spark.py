@@ -19,6 +19,7 @@ from operators import pipeline as pipeline_module
 from operators.pipeline import Change, Listed, Pipeline, call, output, overwriting, plain, source
 from sinkql import physical
 from sinkql.connector_api.stream import Split
+from sinkql.logical.type import TEXT
 from sinkql.lowering.common_subplan import fuse_joins
 from sinkql.runtime.local import in_process
 from sinkql.runtime.spark.engine import SparkEngine
@@ -137,7 +138,7 @@ def _computed() -> physical.Operator:
     )  # fmt: skip
     counted = physical.Aggregate(mapped, "a2", (columns["g"], columns["f"]), calls, "retract")
     first = physical.Rank(counted, "a3", ("g",), (physical.Order("ss", True, True),), "rank", 1, 2, "place")
-    lag = physical.WindowCall("l", "lag", ("lt",), "text", (physical.Order("sn", False, False),), constants=("1",))
+    lag = physical.WindowCall("l", "lag", ("lt",), TEXT, (physical.Order("sn", False, False),), constants=("1",))
     shown = physical.Recompute(first, "a4", ("g",), (lag,))
     other = source("f", "append", f="text", c2="bigint", c18="boolean[]")
     none = physical.Aggregate(other, "a5", (), (call("c2", "sum", "c2", "bigint"),), "append")

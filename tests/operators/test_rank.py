@@ -20,6 +20,7 @@ from operators.test_aggregate import EVENT, changes
 from sinkql import physical
 from sinkql.connector_api.types import arrow_type
 from sinkql.errors import SinkqlError
+from sinkql.logical.type import parse_type
 from sinkql.row_hash import Hashes
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state import sort_key as orders
@@ -279,7 +280,7 @@ def test_bits_and_keys_sort_like_the_values(type_: str, first: bool, descending:
         values = [Decimal(each) for each in values]
     values = values[::-1] if descending else values
     values = [None, *values] if first else [*values, None]
-    rows = pa.table({"v": pa.array(values, arrow_type(type_))})
+    rows = pa.table({"v": pa.array(values, arrow_type(parse_type(type_)))})
     term = [(physical.Order("v", descending, first), "v")]
     keys = orders.sort_keys(rows, term)
     assert np.lexsort(keys[::-1]).tolist() == list(range(len(values)))

@@ -17,6 +17,7 @@ from operators.test_aggregate import EVENT, changes
 from operators.test_rank import sql, terms
 from sinkql import physical
 from sinkql.errors import SinkqlError
+from sinkql.logical.type import DOUBLE, TEXT, parse_type
 from sinkql.physical import Frame, FrameBound
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.operator.recompute import WIDEST
@@ -56,7 +57,7 @@ def over(call: physical.WindowCall) -> str:
 
 
 def call(function: str, *columns: str, type_: str = "bigint", **options: Any) -> physical.WindowCall:
-    return physical.WindowCall("v", function, columns, type_, **options)
+    return physical.WindowCall("v", function, columns, parse_type(type_), **options)
 
 
 def frame(unit: Any, start: int | str | None, end: int | str | None, exclude: Any = "no others") -> Frame:
@@ -216,7 +217,7 @@ def test_sum_of_floats_depends_on_what_is_there_alone(tmp_path: Path) -> None:
     order = terms("x")
     calls = (
         call("sum", "x", order=order, type_="double precision"),
-        physical.WindowCall("w", "sum", ("x",), "double precision", order, frame("rows", -1, 0)),
+        physical.WindowCall("w", "sum", ("x",), DOUBLE, order, frame("rows", -1, 0)),
     )
     pipeline = Pipeline(tmp_path / "s", doubles(*calls))
     pipeline.batch(e=[(("a", each), 1) for each in (1e300, 0.1, 0.2, -1e300, 0.3)])
@@ -287,7 +288,7 @@ def _longest(rows: Rows, call: physical.WindowCall) -> pa.Array:
 @pytest.mark.parametrize("key", [("g",), ()])
 @pytest.mark.parametrize("distinct", [False, True])
 def test_one_row_a_key_as_its_rows_come_and_go(key: tuple[str, ...], distinct: bool, tmp_path: Path) -> None:
-    longest = physical.WindowCall("v", "longest", ("x",), "text", terms("x desc"), distinct=distinct)
+    longest = physical.WindowCall("v", "longest", ("x",), TEXT, terms("x desc"), distinct=distinct)
     operator = physical.Recompute(source("e", "retract", g="text", x="bigint"), "windows", key, (longest,), True)
     pipeline = Pipeline(tmp_path, operator)
     pipeline.batch(e=[])

@@ -12,6 +12,7 @@ import pytest
 from operators import pipeline as pipeline_module
 from operators.pipeline import Change, Pipeline, call, output, source
 from sinkql import physical
+from sinkql.logical.type import BIGINT
 from sinkql.runtime.spark.engine import SparkEngine
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def _view() -> tuple[physical.Operator, dict[str, physical.Operator]]:
     counted = physical.Aggregate(
         physical.Map(read, (output(read, "g", "g"),)),
         "counted",
-        (physical.Column("g", "bigint"),),
+        (physical.Column("g", BIGINT),),
         (call("n", "count", None, "bigint"),),
         "retract",
     )
@@ -37,7 +38,7 @@ def _view() -> tuple[physical.Operator, dict[str, physical.Operator]]:
     greatest = physical.Aggregate(
         physical.Map(use, (output(use, "n", "n"), output(use, "$a", "g"))),
         "greatest",
-        (physical.Column("n", "bigint"),),
+        (physical.Column("n", BIGINT),),
         (call("g", "max", "$a", "bigint"),),
         "retract",
     )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from sinkql import logical
 from sinkql.explain import to_dot
 from sinkql.explain.tree import dot, lines, tree
+from sinkql.logical.type import TEXT
 from sinkql.physical import Column, Map, Output, Read, Union
 
-_READ = Read("n", "FILES", {"path": 'a"b'}, (Column("a", "text"),))
+_READ = Read("n", "FILES", {"path": 'a"b'}, (Column("a", TEXT),))
 
 
 def test_details_and_inputs_stand_below_what_they_belong_to() -> None:

@@ -26,6 +26,7 @@ from sinkql.connectors.postgres.facts import find
 from sinkql.connectors.postgres.publication import publication_facts
 from sinkql.connectors.postgres.stream import PostgresStream
 from sinkql.connectors.postgres.type import ServerTable, table_json
+from sinkql.logical.type import UNKNOWN
 from support.patience import Deadline
 from support.postgres import Postgres
 
@@ -50,7 +51,7 @@ def tables(server: Postgres, database: str, as_text: Iterable[str] = ()) -> dict
 def captured(table: ServerTable, as_text: frozenset[str] = frozenset()) -> CapturedTable:
     columns = tuple(msgspec.structs.replace(each, as_text=each.name in as_text) for each in table.columns)
     table = msgspec.structs.replace(table, columns=columns)
-    own = tuple(physical.Column(each.name, str(each.sql_type), each.nullable) for each in columns)
+    own = tuple(physical.Column(each.name, each.sql_type or UNKNOWN, each.nullable) for each in columns)
     holes = table.identity != "full" and any(each.long for each in columns)
     return CapturedTable(table.name, (table.schema, table.name), own, table.key, holes, table_json(table))
 

@@ -16,6 +16,7 @@ from sinkql.connectors.postgres.column import ValuePlaces
 from sinkql.connectors.postgres.type import ServerColumn, ServerType, sql_type
 from sinkql.connectors.postgres.value import UnfitError
 from sinkql.decode.columnar import Block
+from sinkql.logical.type import UNKNOWN
 
 from .values import SCALARS, TYPES
 
@@ -35,7 +36,7 @@ def _decoded(type_: ServerType, values: list[bytes | None], *, binary: bool) -> 
         Block(raw), np.array(starts, np.int64), np.array(lengths, np.int64), None if valid.all() else valid
     )
     found, bad = columns.decode(ServerColumn("c", type_), places, binary=binary)
-    assert found.type == arrow_type(str(sql_type(type_)))
+    assert found.type == arrow_type(sql_type(type_) or UNKNOWN)
     wrong = [False] * len(values) if bad is None else bad.tolist()
     kept = found.filter(pa.array([not each for each in wrong], pa.bool_()))
     kept.validate(full=True)
@@ -52,7 +53,7 @@ def _exact(type_: ServerType, values: list[bytes | None], *, binary: bool) -> tu
         except UnfitError:
             found.append(None)
             wrong.append(True)
-    return pa.array(found, arrow_type(str(sql_type(type_)))).to_pylist(), wrong
+    return pa.array(found, arrow_type(sql_type(type_) or UNKNOWN)).to_pylist(), wrong
 
 
 @_settings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from sinkql.logical.type import BIGINT, parse_type
 from sinkql.runtime.spark.arrow import from_spark
 
 
@@ -16,7 +17,7 @@ def test_lists_that_spark_gives_have_their_offsets() -> None:
     lists = pa.ListArray.from_buffers(pa.list_(none.type), 2, [None, offsets], children=[none])
     batch = pa.record_batch({"id": pa.array([1, 2]), "lists": lists})
     for rows in (batch, pa.Table.from_batches([batch])):
-        found = from_spark(rows, ["bigint", "text list list"])
+        found = from_spark(rows, [BIGINT, parse_type("text list list")])
         (column,) = pa.Table.from_batches([found]).column("lists").chunks if rows is batch else found["lists"].chunks
         assert column.values.buffers()[1].size >= 4
         assert found.to_pylist() == [{"id": 1, "lists": []}, {"id": 2, "lists": []}]

@@ -19,6 +19,7 @@ from sinkql.connector_api.registry import discover
 from sinkql.connector_api.stream import Checkpoint, Committed, StaleFilesError, Writer
 from sinkql.connectors.iceberg.key_index.run import open_run
 from sinkql.errors import SinkqlError
+from sinkql.logical.type import BIGINT
 from sinkql.runtime.batch.attempt import OutdatedStartError
 from sinkql.runtime.batch.events import Event, SinkCommitted, SinkCompacted, SinkRecovering
 from sinkql.runtime.batch.loop import BatchLoop
@@ -31,10 +32,10 @@ from support.running import MemoryControl, contexts, counter, csv_files, drain, 
 GROUPED = physical.Aggregate(
     physical.Map(counter(up_to=100), (output("g", "`counter` % 3"), output("v", "`counter`"))),
     "a1",
-    (physical.Column("g", "bigint"),),
+    (physical.Column("g", BIGINT),),
     (
-        physical.AggregateCall("n", "count", None, False, "bigint"),
-        physical.AggregateCall("m", "max", "v", False, "bigint"),
+        physical.AggregateCall("n", "count", None, False, BIGINT),
+        physical.AggregateCall("m", "max", "v", False, BIGINT),
     ),
     "append",
 )

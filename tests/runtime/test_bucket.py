@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from sinkql.connector_api.types import arrow_type
+from sinkql.logical.type import TEXT, parse_type
 from sinkql.lowering.spark.task_input import spark_steps
 from sinkql.lowering.task_input import TaskInput, Value, identity
 from sinkql.runtime.local.murmur3 import HASHED, bucket_numbers
@@ -60,18 +61,18 @@ def test_buckets_are_those_of_spark(spark: SparkSession) -> None:
     from sinkql.runtime.spark.arrow import to_spark
 
     pick, types = random.Random(5), [*sorted(HASHED), *_NUMERICS]
-    columns = [pa.array([_value(type_, pick) for _ in range(_ROWS)], arrow_type(type_)) for type_ in types]
+    columns = [pa.array([_value(type_, pick) for _ in range(_ROWS)], arrow_type(parse_type(type_))) for type_ in types]
     rows = pa.table(columns, names=types)
     frame = spark.createDataFrame(to_spark(rows))
     for keys in (*([each] for each in types), types, ["text", "bigint"]):
         number = F.pmod(F.hash(*[F.col(f"`{each}`") for each in keys]), F.lit(_BUCKETS))
         expected = [row[0] for row in frame.select(number).collect()]
         own = [rows.column(each).combine_chunks() for each in keys]
-        assert bucket_numbers(own, keys, _BUCKETS).tolist() == expected, keys
+        assert bucket_numbers(own, list(map(parse_type, keys)), _BUCKETS).tolist() == expected, keys
         shuffled = frame.repartition(_BUCKETS, *keys).select(F.spark_partition_id(), number).collect()
         assert all(place == bucket for place, bucket in shuffled)
     part = rows.column("text").combine_chunks().slice(100, 50)
-    assert bucket_numbers([part], ["text"], _BUCKETS).tolist() == [
+    assert bucket_numbers([part], [TEXT], _BUCKETS).tolist() == [
         row[0] for row in frame.select(F.pmod(F.hash("text"), F.lit(_BUCKETS))).collect()[100:150]
     ]
 
@@ -80,12 +81,12 @@ def test_keys_have_the_identity_that_spark_gives_them(spark: SparkSession) -> No
     from sinkql.runtime.spark.arrow import to_spark
 
     pick, types = random.Random(6), [*sorted(HASHED), *_NUMERICS]
-    columns = [pa.array([_value(type_, pick) for _ in range(_ROWS)], arrow_type(type_)) for type_ in types]
+    columns = [pa.array([_value(type_, pick) for _ in range(_ROWS)], arrow_type(parse_type(type_))) for type_ in types]
     own = {"$diff": pa.array([1] * _ROWS, pa.int64()), "$seq": pa.array(range(_ROWS), pa.int64())}
     rows = pa.table([*columns, *own.values()], names=[*types, *own])
     frame = spark.createDataFrame(to_spark(rows))
     for keys in (*([each] for each in types), types, ["text", "bigint"]):
-        values = tuple(Value(f"$k{place}", each, each) for place, each in enumerate(keys))
+        values = tuple(Value(f"$k{place}", each, parse_type(each)) for place, each in enumerate(keys))
         hashes = identity(values)
         group = (*(each.name for each in hashes), *(each.name for each in values))
         steps = TaskInput(hashes, values, group, (), append=False, columns=(), ordered=True)

@@ -34,8 +34,9 @@ for module in {preloaded()!r}:
     importlib.import_module(module)
 before = set(sys.modules)
 from sinkql import physical
+from sinkql.logical.type import TEXT
 from sinkql.runtime.state.operator import stateful
-read = physical.Read("e", "listed", {{}}, (physical.Column("g", "text"),), "retract")
+read = physical.Read("e", "listed", {{}}, (physical.Column("g", TEXT),), "retract")
 stateful(physical.Pick(read, "p", ("g",)))
 stateful(physical.Aggregate(read, "a", read.columns, (), "retract"))
 print(*(name for name in set(sys.modules) - before if name.startswith("sinkql")))

@@ -14,6 +14,7 @@ from sinkql import physical
 from sinkql.connector_api.registry import discover
 from sinkql.connector_api.stream import JobOffsets
 from sinkql.errors import LeaseLostError
+from sinkql.logical.type import BIGINT
 from sinkql.runtime.batch.engine import Batch, Outcome
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.local.engine import LocalEngine
@@ -204,7 +205,7 @@ def test_a_first_batch_that_failed_makes_nothing_young(tmp_path: Path) -> None:
 
 def test_a_batch_that_needs_no_query_is_a_batch_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read = counter(up_to=5)
-    call = physical.AggregateCall("n", "count", None, False, "bigint")
+    call = physical.AggregateCall("n", "count", None, False, BIGINT)
     gate = _Gate()
     run = _Run(tmp_path, physical.Aggregate(read, "a1", (), (call,), read.change), control=_Control(gate=gate))
     run.runner.batches.ran = False

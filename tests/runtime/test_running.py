@@ -21,6 +21,7 @@ from sinkql.connector_api.registry import discover
 from sinkql.errors import LateError
 from sinkql.logical import Reference, Type
 from sinkql.logical.function import SINGLE, call
+from sinkql.logical.type import parse_type
 from sinkql.runtime.batch.events import Event, SinkCommitted, SinkStalled
 from sinkql.runtime.batch.maintenance import TableMaintenance
 from sinkql.runtime.batch.metrics import ProgressMeter
@@ -81,12 +82,12 @@ def aggregate(read: physical.Read, arrangement: str = "a1") -> physical.Aggregat
     """Return what `SELECT counter % 7, count(*), sum(counter), count(DISTINCT …), max(counter) GROUP BY 1` is."""
     inner = physical.Map(read, (output("g", "`counter` % 7"), output("v", "`counter`"), output("w", "`counter` % 5")))
     calls = (
-        physical.AggregateCall("n", "count", None, False, BIGINT),
-        physical.AggregateCall("s", "sum", "v", False, "numeric(38,0)"),
-        physical.AggregateCall("d", "count", "w", True, BIGINT),
-        physical.AggregateCall("m", "max", "v", False, BIGINT),
+        physical.AggregateCall("n", "count", None, False, parse_type(BIGINT)),
+        physical.AggregateCall("s", "sum", "v", False, parse_type("numeric(38,0)")),
+        physical.AggregateCall("d", "count", "w", True, parse_type(BIGINT)),
+        physical.AggregateCall("m", "max", "v", False, parse_type(BIGINT)),
     )
-    return physical.Aggregate(inner, arrangement, (physical.Column("g", BIGINT),), calls, read.change)
+    return physical.Aggregate(inner, arrangement, (physical.Column("g", parse_type(BIGINT)),), calls, read.change)
 
 
 def expected_groups(numbers: range) -> list[tuple[int, ...]]:

@@ -16,7 +16,6 @@ from sinkql.capture.control import CaptureProgress
 from sinkql.connector_api.cdc import CapturedSource, LogRetention, Reveal, source_options, table_options
 from sinkql.connector_api.planning import PlanningContext, SourceKind, SourcePlan
 from sinkql.connector_api.registry import Registry, discover
-from sinkql.connector_api.types import parse_type
 from sinkql.errors import SinkqlError, as_data
 from sinkql.runtime.process.capture_processes import CaptureAssignment, captures_running
 from sinkql.session.session import Session
@@ -37,7 +36,7 @@ CREATE SINK b FROM t INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABL
 
 def _plan(statement: ast.CreateSource, facts: logical.Facts, planning: PlanningContext) -> SourcePlan:
     source = source_options(facts.get("source_id"), planning.catalog.locate(statement.name), {}, LogRetention())
-    columns = tuple(logical.Column(each.name, parse_type(each.type), each.nullable) for each in COLUMNS)
+    columns = tuple(logical.Column(each.name, each.type, each.nullable) for each in COLUMNS)
     shape = logical.Shape(columns, (frozenset({"id"}),), logical.Change.UPSERT)
     tables = (logical.SourceTable(("public", "t"), table_options(source, table("t")), shape),)
     return SourcePlan(source, logical.Shape(()), tables)

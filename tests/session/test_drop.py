@@ -186,7 +186,7 @@ def test_a_drop_ends_the_lease_and_takes_the_tag_of_the_table_along(session: Ses
     writer.claim({}, epoch=epoch)
     control.release(id_, owner="run")
     assert isinstance(writer, IcebergWriter)
-    target = writer._target
+    target = writer.table.target
     assert [name for name in target.load().metadata.refs if name.startswith("sinkql_")]
     (result,) = session.execute(_DROP)
     assert result.notices == ()

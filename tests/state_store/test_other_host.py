@@ -11,8 +11,8 @@ import pytest
 from pyiceberg.catalog import load_catalog
 
 from sinkql.connectors.iceberg.key_index.index import files
-from sinkql.connectors.iceberg.write import upsert
-from sinkql.connectors.iceberg.write import writer as writers
+from sinkql.connectors.iceberg.write import maintenance as iceberg_maintenance
+from sinkql.connectors.iceberg.write import table_index
 from sinkql.errors import SinkqlError
 from sinkql.object_store import s3
 from sinkql.runtime.batch import maintenance
@@ -61,7 +61,7 @@ def no_rebuild(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     def rebuild(*given: object, **named: object) -> None:
         raise AssertionError("the index is made again")
 
-    return lambda: monkeypatch.setattr(upsert, "rebuild", rebuild)
+    return lambda: monkeypatch.setattr(table_index, "rebuild", rebuild)
 
 
 def _rebuilt(moving: Pipeline) -> bool:
@@ -136,7 +136,7 @@ def test_sweeping_on_another_host_leaves_what_the_last_two_markers_reach(
 
 def test_a_sink_that_starts_for_each_batch_sweeps_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maintenance, "_SWEEP_EVERY", 4)
-    monkeypatch.setattr(writers, "_SWEEP_EVERY", 4)
+    monkeypatch.setattr(iceberg_maintenance, "_SWEEP_EVERY", 4)
     counts = []
     with pipeline(tmp_path, str(tmp_path / "elsewhere")) as moving:
         for _ in range(20):

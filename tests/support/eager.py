@@ -9,7 +9,7 @@ import pytest
 from sinkql.connectors.iceberg.commit import maintenance
 from sinkql.connectors.iceberg.compact import selection
 from sinkql.connectors.iceberg.key_index import compaction
-from sinkql.connectors.iceberg.write import writer
+from sinkql.connectors.iceberg.write import maintenance as iceberg_maintenance
 from sinkql.runtime.batch import maintenance as table_maintenance
 
 
@@ -27,5 +27,5 @@ def compact_eagerly(patch: pytest.MonkeyPatch) -> None:
 def expire_hastily(patch: pytest.MonkeyPatch) -> None:
     """Expire snapshots when there are two too many, and sweep what nothing needs after each second batch."""
     patch.setattr(maintenance, "_AT_ONCE", 2)
-    patch.setattr(writer, "_SWEEP_EVERY", 2)
+    patch.setattr(iceberg_maintenance, "_SWEEP_EVERY", 2)
     patch.setattr(table_maintenance, "_SWEEP_EVERY", 2)

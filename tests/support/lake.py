@@ -15,13 +15,16 @@ from sinkql import physical
 from sinkql.connector_api.stream import Checkpoint, Committed, Context, WriteResult, WriteTask
 from sinkql.connector_api.types import arrow_type
 from sinkql.connectors.aws.store import S3
+from sinkql.connectors.iceberg.write.refresh import RefreshWriter
+from sinkql.connectors.iceberg.write.replacement import DataFiles
 from sinkql.connectors.iceberg.write.writer import IcebergWriter, open_writer
+from sinkql.logical.type import BIGINT, TEXT
 from sinkql.object_store.store import ObjectStore
 from support.readers import Rows, duckdb_folder, duckdb_rest, pyiceberg_rows
 from support.seaweed import SECRET, Seaweed
 
 NAMESPACE = "shop"
-COLUMNS = (physical.Column("id", "bigint", nullable=False), physical.Column("name", "text"))
+COLUMNS = (physical.Column("id", BIGINT, nullable=False), physical.Column("name", TEXT))
 Pairs = Sequence[tuple[int, str | None]]
 
 
@@ -135,6 +138,20 @@ class Sink:
         self.context = Context("s", self.id, folder, lambda _: SECRET, self.lake.store)
         self.writer = open_writer(self.planned, self.context)
 
+    @property
+    def full_refresh(self) -> RefreshWriter:
+        """Return the writer's full refresh."""
+        full_refresh = self.writer.full_refresh
+        assert full_refresh is not None, "an append sink has no full refresh"
+        return full_refresh
+
+    @property
+    def data_files(self) -> DataFiles:
+        """Return the writer's data files."""
+        data_files = self.writer.data_files
+        assert data_files is not None, "an upsert sink does not replace files"
+        return data_files
+
     def start(self, *, epoch: int = 1) -> Checkpoint:
         """Open and claim."""
         self.writer.open()
@@ -165,6 +182,11 @@ class Sink:
     def put(self, *rows: tuple[int, str | None]) -> Committed:
         """Write and commit one batch."""
         return self.finish(self.attempt(rows))
+
+
+def maintain_with(sink: Sink, **options: Any) -> None:
+    """Change options of maintenance while the sink runs."""
+    sink.writer.maintenance._planned = replace(sink.writer.maintenance._planned, **options)
 
 
 def _batch(rows: Pairs, columns: tuple[physical.Column, ...]) -> pa.RecordBatch:

@@ -75,7 +75,9 @@ def fold(changes: Iterable[Line]) -> dict[int, tuple[int, int | None, str]]:
 
 def arrow(changes: Iterable[Line]) -> pa.Table:
     """Return the rows that are there after these lines."""
-    schema = pa.schema([(name, arrow_type(text.removesuffix(" not null"))) for name, text in COLUMNS.items()])
+    schema = pa.schema(
+        [(name, arrow_type(parse_type(text.removesuffix(" not null")))) for name, text in COLUMNS.items()]
+    )
     return pa.Table.from_pylist([dict(zip(COLUMNS, each, strict=True)) for each in fold(changes).values()], schema)
 
 

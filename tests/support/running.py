@@ -19,6 +19,7 @@ from sinkql import physical
 from sinkql.connector_api.registry import Registry
 from sinkql.connector_api.stream import Compacted, Context, JobOffsets, Writer
 from sinkql.errors import SinkqlError
+from sinkql.logical.type import BIGINT
 from sinkql.runtime.batch.clock import machine_ms, with_clock
 from sinkql.runtime.batch.control import CommitLog, Desired, Status
 from sinkql.runtime.batch.dead_letter import open_dead_letter_table
@@ -32,7 +33,7 @@ from sinkql.state_store.directory import StateDirectory
 from support.patience import PATIENCE_S
 from support.readers import Rows, duckdb_folder, pyiceberg_rows
 
-COUNTER = physical.Column("counter", "bigint", False)
+COUNTER = physical.Column("counter", BIGINT, False)
 _ICEBERG = {
     "bigint": "long",
     "integer": "int",
@@ -70,7 +71,7 @@ def csv_files(folder: Path) -> physical.Read:
         "follow": True,
         "tuning": {"max_files_per_commit": None},
     }
-    return physical.Read("files", "FILES", options, (physical.Column("id", "bigint"),))
+    return physical.Read("files", "FILES", options, (physical.Column("id", BIGINT),))
 
 
 def output(name: str, sql: str, type_: str = "bigint", *, origin: physical.Origin | None = None) -> physical.Output:
@@ -101,7 +102,11 @@ def job(
         "ICEBERG CATALOG",
         {"catalog_type": "sql", "url": f"sqlite:///{folder}/lake.db", "warehouse": str(folder / "lake")},
     )
-    options = {"namespace": "n", "table": table, "column_types": {each.name: _iceberg(each.type) for each in columns}}
+    options = {
+        "namespace": "n",
+        "table": table,
+        "column_types": {each.name: _iceberg(str(each.type)) for each in columns},
+    }
     write = physical.Write(
         body,
         "ICEBERG CATALOG",

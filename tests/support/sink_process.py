@@ -50,4 +50,4 @@ def main(folder: Path, name: str, *, mode: str, faults: str) -> None:
         except StaleFilesError:
             continue
         questions = iter([True, True])
-        sink.writer.maintain(lambda begun: mode != "steps" or next(questions, False))  # noqa: B023  # it is called at once
+        sink.writer.maintenance.maintain(lambda begun: mode != "steps" or next(questions, False))  # noqa: B023  # it is called at once

@@ -15,6 +15,7 @@ import pytest
 
 from sinkql.connector_api.stream import Checkpoint
 from sinkql.errors import SinkqlError
+from sinkql.logical.type import BIGINT, DATE, REAL, TEXT
 from sinkql.parser import parse
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.session import Session
@@ -327,7 +328,7 @@ def test_who_has_the_old_type_writes_no_value_that_it_cannot_hold(
 
 
 def test_a_real_that_is_no_number_or_nothing_is_held_as_it_is() -> None:
-    (found,) = Codec(["real"]).arrays([(math.nan,), (None,), (math.inf,), (0.5,)])
+    (found,) = Codec([REAL]).arrays([(math.nan,), (None,), (math.inf,), (0.5,)])
     assert str(found.to_pylist()) == "[nan, None, inf, 0.5]"
 
 
@@ -448,7 +449,7 @@ def test_a_statement_that_does_not_know_the_column_changes_nothing(session: Sess
 def test_a_table_put_back_from_before_a_column_is_read_on_without_it(tmp_path: Path) -> None:
     path, copy = tmp_path / "t.db", tmp_path / "copy.db"
     create(path)
-    narrow, wide = TableFile(path, Codec(["bigint"])), TableFile(path, Codec(["bigint", "text"]))
+    narrow, wide = TableFile(path, Codec([BIGINT])), TableFile(path, Codec([BIGINT, TEXT]))
     start = narrow.first()
     with narrow.statement() as edit:
         edit.insert((1,))
@@ -471,9 +472,7 @@ def test_a_table_put_back_from_before_a_column_is_read_on_without_it(tmp_path: P
 def test_what_was_in_a_column_before_its_table_was_put_back_is_known_and_read_by_nobody(tmp_path: Path) -> None:
     path, copy = tmp_path / "t.db", tmp_path / "copy.db"
     create(path)
-    narrow, text, day = (
-        TableFile(path, Codec(types)) for types in (["bigint"], ["bigint", "text"], ["bigint", "date"])
-    )
+    narrow, text, day = (TableFile(path, Codec(types)) for types in ([BIGINT], [BIGINT, TEXT], [BIGINT, DATE]))
     with narrow.statement() as edit:
         edit.insert((1,))
     first = narrow.last()

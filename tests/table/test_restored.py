@@ -12,6 +12,7 @@ from sinkql.catalog.backup import back_up_all, restore
 from sinkql.cli.main import run_command as run
 from sinkql.connector_api.stream import Limit, Tally
 from sinkql.errors import SinkqlError
+from sinkql.logical.type import TEXT
 from sinkql.session import Session
 from sinkql.storage import failpoint
 from sinkql.table.file import TableFile
@@ -30,7 +31,7 @@ def file_of(session: Session) -> Path:
 
 def last(session: Session) -> int:
     """Return the number of the newest change of t."""
-    return TableFile(file_of(session), Codec(("text",) * 9)).last().change
+    return TableFile(file_of(session), Codec((TEXT,) * 9)).last().change
 
 
 @pytest.mark.parametrize("seed", range(6))

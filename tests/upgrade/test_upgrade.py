@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table import Table
 
-from sinkql.connectors.iceberg.write import upsert
+from sinkql.connectors.iceberg.write import table_index
 from sinkql.runtime.batch.events import SinkCommitted, SinkRecovering, SinkRereading
 from support.port import held_ports
 from support.readers import connect
@@ -105,7 +105,7 @@ def upgraded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         before.look(store.tables())
         with opened(folder, store, port) as pipeline:
             pipeline.move()
-            with patch.object(upsert, "rebuild", side_effect=AssertionError("a key index is built again")):
+            with patch.object(table_index, "rebuild", side_effect=AssertionError("a key index is built again")):
                 pipeline.step(_LAST)
             yield Upgraded(pipeline, before, store.tables())
 

@@ -26,7 +26,7 @@ from sinkql.connectors.iceberg.key_index.change import one_each
 from sinkql.connectors.iceberg.key_index.index import Index, IndexChange
 from sinkql.connectors.iceberg.key_index.key_hash import key_columns
 from sinkql.connectors.iceberg.key_index.rebuild import catch_up, rebuild
-from sinkql.connectors.iceberg.table.sql_catalog import KnowingCatalog
+from sinkql.connectors.iceberg.table.sql_catalog import CachingCatalog
 from sinkql.connectors.iceberg.write.upsert_task import UpsertTask
 from sinkql.state_store.directory import StateDirectory
 from support.index import live_entries
@@ -41,7 +41,7 @@ def create_table(
     properties: dict[str, str] | None = None,
     spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
 ) -> Table:
-    catalog = KnowingCatalog("test", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/warehouse")
+    catalog = CachingCatalog("test", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/warehouse")
     catalog.create_namespace("shop")
     fields = [NestedField(number, name, type_) for number, (name, type_) in enumerate(columns.items(), 1)]
     return catalog.create_table(
@@ -77,7 +77,7 @@ class Sink:
 
     def task(self) -> UpsertTask:
         self.index.save(self.folder)
-        return UpsertTask.of(
+        return UpsertTask.from_index(
             self.table,
             self.index,
             StateDirectory(self.folder),

@@ -204,7 +204,7 @@ def _may_spill(monkeypatch: pytest.MonkeyPatch, *, often: bool) -> bool:
     monkeypatch.setattr(spill, "MOST", most)
     monkeypatch.setattr(spill, "PART", part)
     monkeypatch.setattr(partitioned_writer, "MOST", most)
-    monkeypatch.setattr(upsert_task, "_WAITING", entries)
+    monkeypatch.setattr(upsert_task, "_MOST_IN_MEMORY", entries)
     for module in (upsert_task, run):
         monkeypatch.setattr(module, "MERGED_AT_ONCE", entries)
     return often

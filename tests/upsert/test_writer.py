@@ -103,7 +103,7 @@ def test_foreign_duplicate_stalls_the_sink(lake: Lake, sink: Sink) -> None:
 def test_numbers_of_files_begin_anew_before_they_run_out(
     lake: Lake, sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sinkql.connectors.iceberg.write.upsert.LAST_ID", 14)
+    monkeypatch.setattr("sinkql.connectors.iceberg.write.table_index.LAST_ID", 14)
     numbers = []
     for batch in range(24):
         sink.put((batch % 4, f"{batch}"), (batch % 5 + 4, f"{batch}"))

@@ -14,6 +14,7 @@ import pytest
 from sinkql.connectors.iceberg.commit import checkpoint as markers
 from sinkql.connectors.view.log import Entry, ViewLog
 from sinkql.connectors.view.rows import read_runs, schema_of
+from sinkql.logical.type import BIGINT, INTEGER
 from sinkql.physical import Column
 from support.command import run, start
 from support.fault import armed
@@ -23,7 +24,7 @@ from view.test_view_in_spark import QUERY, Rows, add, expected, script, tables
 pytestmark = pytest.mark.slow
 _HISTORIES, _KILLS = 10, 3
 _POINTS = ("view-entry", "view-entry-made", "claim", "commit-request", "commit-reply", "state-manifest", "committed")
-_COLUMNS = (Column("g", "integer"), Column("n", "bigint"), Column("s", "bigint"), Column("most", "integer"))
+_COLUMNS = (Column("g", INTEGER), Column("n", BIGINT), Column("s", BIGINT), Column("most", INTEGER))
 
 
 @pytest.mark.soak

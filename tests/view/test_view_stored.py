@@ -121,15 +121,15 @@ def test_a_readers_file_that_another_host_deleted_is_there_again(tmp_path: Path)
         ViewWriter("v", ViewLog.of(StateDirectory(tmp_path / name, store)), pa.schema([]), (), ())
         for name in ("here", "there")
     )
-    here.store_file("files-1.json", b"a list")
-    assert there.load_file("files-1.json") == b"a list"
-    there.delete_file("files-1.json")
+    here.files.store_file("files-1.json", b"a list")
+    assert there.files.load_file("files-1.json") == b"a list"
+    there.files.delete_file("files-1.json")
     assert not (store.folder / "attached/files-1.json").exists()
     again = ViewWriter("v", ViewLog.of(StateDirectory(here.directory.folder, store)), pa.schema([]), (), ())
     for writer in (again, there):
-        writer.store_file("files-1.json", b"a list")
+        writer.files.store_file("files-1.json", b"a list")
         assert (store.folder / "attached/files-1.json").read_bytes() == b"a list"
-        writer.delete_file("files-1.json")
+        writer.files.delete_file("files-1.json")
 
 
 @pytest.mark.parametrize("damaged", ["here", "there"])

@@ -11,7 +11,7 @@ import pytest
 
 from operators.pipeline import Listed
 from sinkql.errors import SinkqlError
-from sinkql.storage.numbered_log import file_name
+from sinkql.storage.numbered_log import ENTRY_NAMES
 from support.damage import damage
 from support.running import drain
 from view.histories import JOBS, SOURCE, History
@@ -86,7 +86,7 @@ def test_a_damaged_file_is_named_or_makes_no_difference(tmp_path: Path, seeds: r
 def test_an_entry_that_was_changed_is_named(tmp_path: Path) -> None:
     history = begun(tmp_path)
     number = history.log("mv").last()
-    path = next(path for path in (tmp_path / "views/mv/log").rglob("*") if path.name.endswith(file_name(number)))
+    path = next(path for path in (tmp_path / "views/mv/log").rglob("*") if path.name.endswith(ENTRY_NAMES.name(number)))
     path.write_bytes(path.read_bytes().replace(b'"changed":', b'"changed": ', 1))
     with pytest.raises(SinkqlError) as caught:
         history.log("mv").newest()

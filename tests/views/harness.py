@@ -21,6 +21,7 @@ import sinkql.testing
 from sinkql import logical, physical
 from sinkql.connector_api.stream import Reader
 from sinkql.connector_api.types import arrow_type
+from sinkql.logical.type import parse_type
 from sinkql.lowering.job import lower
 from sinkql.runtime.batch.engine import Engine
 from sinkql.runtime.batch.loop import BatchLoop
@@ -74,7 +75,7 @@ class Relation:
 
     def schema(self) -> pa.Schema:
         fields = ((name, type_.upper().removesuffix(" NOT NULL").lower()) for name, type_ in self.columns.items())
-        return pa.schema([(name, arrow_type(_full(type_))) for name, type_ in fields])
+        return pa.schema([(name, arrow_type(parse_type(_full(type_)))) for name, type_ in fields])
 
 
 @dataclass(frozen=True)

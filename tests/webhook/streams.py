@@ -14,6 +14,7 @@ from sinkql.connector_api.cdc import CapturedSource, CapturedTable, RowsChanged
 from sinkql.connectors.webhook.request import Layout
 from sinkql.connectors.webhook.server import WebhookServers
 from sinkql.connectors.webhook.stream import WebhookStream
+from sinkql.logical.type import TEXT
 from support.patience import Deadline
 
 BEGINNING = f"{0:016X}"
@@ -31,7 +32,7 @@ def source(folder: Path, port: int, name: str = "s", **options: Any) -> Captured
 def table(layout: Layout | None = None, *columns: physical.Column) -> CapturedTable:
     """Return what a source of texts captures, unless another layout and its columns are given."""
     layout = layout or Layout("text")
-    columns = columns or (physical.Column("body", "text", False),)
+    columns = columns or (physical.Column("body", TEXT, False),)
     return CapturedTable("requests", ("requests",), columns, (), options=msgspec.to_builtins(layout), pushed=True)
 
 

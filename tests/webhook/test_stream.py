@@ -21,6 +21,7 @@ from sinkql.connectors.webhook.request import Filter, Header, Layout
 from sinkql.connectors.webhook.request_log import FencedRequestLogError, Request, RequestLog, segments
 from sinkql.connectors.webhook.server import WebhookServers
 from sinkql.errors import SinkqlError
+from sinkql.logical.type import BYTEA, JSONB, TEXT, parse_type
 from sinkql.storage import failpoint
 from support.authority import authority
 from support.fault import armed
@@ -89,10 +90,10 @@ def test_requests_of_one_connection_are_answered_in_order(
 def test_headers_are_columns(tmp_path: Path, sender: Sender, listeners: WebhookServers) -> None:
     layout = Layout("bytes", Filter(dropped=("cookie", "host", "accept-encoding")), (Header("x-id"), Header("y", True)))
     columns = (
-        physical.Column("body", "bytea", False),
-        physical.Column("headers", "map[text=>text]", False),
-        physical.Column("id", "text"),
-        physical.Column("y", "bytea"),
+        physical.Column("body", BYTEA, False),
+        physical.Column("headers", parse_type("map[text=>text]"), False),
+        physical.Column("id", TEXT),
+        physical.Column("y", BYTEA),
     )
     given = table(layout, *columns)
     with open_stream(source(tmp_path, sender.port), listeners, table=given) as stream:
@@ -107,10 +108,10 @@ def test_headers_are_columns(tmp_path: Path, sender: Sender, listeners: WebhookS
 def test_headers_may_have_any_bytes(tmp_path: Path, sender: Sender, listeners: WebhookServers) -> None:
     layout = Layout("text", Filter(kept=("a", "b")), (Header("a"), Header("b", True)))
     columns = (
-        physical.Column("body", "text", False),
-        physical.Column("headers", "map[text=>text]", False),
-        physical.Column("a", "text"),
-        physical.Column("b", "bytea"),
+        physical.Column("body", TEXT, False),
+        physical.Column("headers", parse_type("map[text=>text]"), False),
+        physical.Column("a", TEXT),
+        physical.Column("b", BYTEA),
     )
     head = f"POST {_PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n".encode()
     with open_stream(source(tmp_path, sender.port), listeners, table=table(layout, *columns)) as stream:
@@ -176,7 +177,7 @@ def test_a_source_that_moves_leaves_its_port(
 def test_bodies_of_json(
     kind: str, body: str, found: list[str] | None, tmp_path: Path, sender: Sender, listeners: WebhookServers
 ) -> None:
-    given = table(Layout(kind), physical.Column("body", "jsonb", False))  # type: ignore[arg-type]  # of the list above
+    given = table(Layout(kind), physical.Column("body", JSONB, False))  # type: ignore[arg-type]  # of the list above
     with open_stream(source(tmp_path, sender.port, max_body=100_000), listeners, table=given) as stream:
         assert sender.send(_PATH, body).status == (400 if found is None else 200)
         assert sender.send(_PATH, "0").status == 200

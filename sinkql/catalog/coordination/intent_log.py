@@ -1,4 +1,7 @@
-"""Record the intent of a statement with several steps before the first step, and close it after the last."""
+"""Record the intent of a statement with several steps before the first step, and close it after the last.
+
+The log is no `NumberedLog`: an intent changes when another process adopts it and when it is closed.
+"""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class SystemRows:
             tuple(None if value is None else take(value) for take, value in zip(takes, row, strict=True))
             for row in result
         ]
-        arrays = Codec([str(column) for column in columns]).arrays(rows)
+        arrays = Codec(columns).arrays(rows)
         yield pa.RecordBatch.from_arrays(arrays, schema=self.schema())
 
     def schema(self) -> pa.Schema:
@@ -78,7 +78,7 @@ class SystemRows:
 
         from sinkql.connector_api.types import arrow_type
 
-        return pa.schema([(column.name, arrow_type(str(_type(column.type)))) for column in self.relation.columns])
+        return pa.schema([(column.name, arrow_type(_type(column.type))) for column in self.relation.columns])
 
 
 def _type(name: str) -> logical.Type:

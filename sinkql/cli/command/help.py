@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from sinkql.cli.context import output_of
 from sinkql.cli.output import Output
 from sinkql.documentation import Documentation, Entry, Found, Page
 from sinkql.shell.screen import document
@@ -38,8 +39,7 @@ def help_(context: click.Context, words: tuple[str, ...]) -> int:
       sinkql help SQ2204             sinkql help date_trunc
       sinkql help commit interval    sinkql help disk is full
     """
-    _, output = context.obj
-    assert isinstance(output, Output)
+    output = output_of(context)
     documentation = Documentation()
     if not words:
         _list_pages(output, documentation)

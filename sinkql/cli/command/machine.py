@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sinkql.cli.context import VARIABLES, fill_scripts, of_server
+from sinkql.cli.context import VARIABLES, fill_scripts, of_server, output_of
 from sinkql.cli.output import Output
 
 if TYPE_CHECKING:
@@ -52,8 +52,7 @@ def doctor(
     from sinkql.session.scaffold import check_address
     from sinkql.session.server_check import checks_of_script
 
-    name, output = context.obj
-    assert isinstance(output, Output)
+    name, output = context.obj[0], output_of(context)
     if address is not None:
         if files:
             raise click.UsageError("a script and an address cannot be checked together")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sinkql.cli.context import FILES, VARIABLES, fill_script, fill_scripts, of_server
+from sinkql.cli.context import FILES, VARIABLES, fill_script, fill_scripts, of_server, output_of
 from sinkql.cli.output import Output
 from sinkql.errors import as_data, for_json, for_terminal
 from sinkql.script.split import read_script, script_files
@@ -145,8 +145,7 @@ def lint(context: click.Context, files: tuple[Path, ...], variables: dict[str, s
     their dependencies. Files that you name are checked separately. Needs no Spark, no network and no catalog.
     """
 
-    _, output = context.obj
-    assert isinstance(output, Output)
+    output = output_of(context)
     count = {"error": 0, "warning": 0}
     for path in files:
         for finding in _findings(path, output, variables):

@@ -5,7 +5,8 @@
 * `reader`: Plans batches as offsets and splits, and reads the rows of a split.
 * `decoding`: Decodes files and messages into rows, and encodes rows as messages.
 * `row_error`: Describes records that do not decode, and counts the records of a read task.
-* `writer`: Writes batches, commits them, and maintains the target table.
+* `write_task`: Writes the rows of one bucket of a batch.
+* `writer`: Commits batches and maintains the target table.
 """
 
 from __future__ import annotations
@@ -43,16 +44,20 @@ from sinkql.connector_api.stream.reader import Reader as Reader
 from sinkql.connector_api.stream.reader import RefreshableReader as RefreshableReader
 from sinkql.connector_api.stream.reader import SnapshotReader as SnapshotReader
 from sinkql.connector_api.stream.reader import ViewLogReader as ViewLogReader
-from sinkql.connector_api.stream.reader import ViewLogWriter as ViewLogWriter
 from sinkql.connector_api.stream.row_error import RowError as RowError
 from sinkql.connector_api.stream.row_error import RowFailure as RowFailure
 from sinkql.connector_api.stream.row_error import Tally as Tally
 from sinkql.connector_api.stream.row_error import invalid_row as invalid_row
 from sinkql.connector_api.stream.row_error import not_kept as not_kept
+from sinkql.connector_api.stream.write_task import WriteResult as WriteResult
+from sinkql.connector_api.stream.write_task import WriteTask as WriteTask
 from sinkql.connector_api.stream.writer import Committed as Committed
 from sinkql.connector_api.stream.writer import Compacted as Compacted
+from sinkql.connector_api.stream.writer import FileKeeper as FileKeeper
+from sinkql.connector_api.stream.writer import Maintainable as Maintainable
 from sinkql.connector_api.stream.writer import Published as Published
+from sinkql.connector_api.stream.writer import RefreshableWriter as RefreshableWriter
+from sinkql.connector_api.stream.writer import ReplaceableFiles as ReplaceableFiles
 from sinkql.connector_api.stream.writer import StaleFilesError as StaleFilesError
+from sinkql.connector_api.stream.writer import ViewLogWriter as ViewLogWriter
 from sinkql.connector_api.stream.writer import Writer as Writer
-from sinkql.connector_api.stream.writer import WriteResult as WriteResult
-from sinkql.connector_api.stream.writer import WriteTask as WriteTask

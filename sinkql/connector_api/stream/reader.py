@@ -7,14 +7,13 @@ reading again from the beginning, files in the state folder, a view log.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol
 
 from sinkql.connector_api.stream.checkpoint import JobOffsets, Limit, Offsets, Split
 from sinkql.connector_api.stream.decoding import DecodedMessages
 from sinkql.connector_api.stream.row_error import RowError, Tally, not_kept
-from sinkql.connector_api.stream.writer import Writer, WriteResult
 from sinkql.errors import SinkqlError
 
 if TYPE_CHECKING:
@@ -324,17 +323,3 @@ class ViewLogReader(Protocol):
         the offsets.
         """
         return None
-
-
-@runtime_checkable
-class ViewLogWriter(Writer, Protocol):
-    """The writer of a view log. Its state also has the indexes of the view, computed from the written rows."""
-
-    def present(self) -> tuple[Reader, Sequence[Split]] | None:
-        """Return a reader and splits of the view's present rows; None if it never had a row. Called after `refresh`."""
-
-    def changes(self, results: Sequence[WriteResult]) -> tuple[Reader, Sequence[Split]] | None:
-        """Return a reader and splits of the changes in these results; None without a change."""
-
-    def states(self) -> Mapping[str, Collection[str]]:
-        """Return the states that other jobs may read, by name, with the indexes of each."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sinkql.connector_api.stream.writer import WriteResult
+from sinkql.connector_api.stream.write_task import WriteResult
 from sinkql.errors import SinkqlError
 
 _FIRST_ERRORS = 20

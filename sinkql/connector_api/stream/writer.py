@@ -1,60 +1,22 @@
-"""A sink's part of a job: it writes batches, commits them, and keeps its table in order."""
+"""A sink's part of a job: it writes batches, commits them, and does what else its kind of sink can do."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from sinkql.connector_api.stream.checkpoint import Checkpoint, JobOffsets, PlanChange
-from sinkql.errors import SinkqlError
+from sinkql.connector_api.stream.checkpoint import Checkpoint, JobOffsets, PlanChange, Split
+from sinkql.connector_api.stream.reader import Reader
+from sinkql.connector_api.stream.write_task import WriteResult, WriteTask
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
-class WriteResult:
-    """What one write task did: its bucket, rows taken and written, and the connector's own data (picklable).
-
-    Of the `rows`, `removed` only take a row away. It took `superseded` more, whose keys have a later one among them;
-    None where that is not counted.
-    """
-
-    bucket: int
-    rows: int
-    data: Any
-    removed: int = 0
-    superseded: int | None = None
-
-
-class WriteTask(Protocol):
-    """Write the rows of one bucket of one batch; picklable, runs in a Spark task or in plain Python.
-
-    `buckets` None: rows may come in any distribution (append). Otherwise the caller puts all rows of a key (`key`
-    columns) into one bucket, always the same for the same `bucketing` name. Rows have the write's columns, then
-    `$seq` (append), `$diff` (retract), or `$diff` and `$seq` (upsert), as the job's change kind says.
-    """
-
-    @property
-    def commit(self) -> str:
-        """Return the id of the attempt at a commit that this task is of."""
-
-    @property
-    def buckets(self) -> int | None:
-        """Return how many buckets there are, None where any distribution will do."""
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        """Return the columns that decide a row's bucket."""
-
-    def __call__(self, bucket: int, attempt: str, batches: Iterator[pa.RecordBatch]) -> WriteResult:
-        """Write one bucket's rows; `attempt` is unique to the task attempt and goes into file names."""
-
-
-@dataclass(frozen=True, slots=True)
 class Committed:
-    """What a commit did: its marker and snapshot id, and how many rows, bytes and files it wrote."""
+    """A commit: its checkpoint and snapshot id, and the rows, bytes and files that it wrote."""
 
     marker: Checkpoint
     snapshot: int
@@ -65,7 +27,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """Files of a table that became fewer, in bytes as well; or the `problem` for which they did not."""
+    """The files and bytes of a compaction, before and after; or the `problem` that prevented it."""
 
     files_before: int = 0
     files_after: int = 0
@@ -76,7 +38,7 @@ class Compacted:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What everybody reads of `table` is `snapshot` now; without `moved` it was before."""
+    """The snapshot that readers of `table` see after a publish; `moved` is false if they saw it before."""
 
     table: str
     snapshot: int
@@ -84,22 +46,140 @@ class Published:
 
 
 class StaleFilesError(Exception):
-    """The batch's attempt is discarded and must be written again: files that it points at are gone."""
+    """The attempt is discarded and must be written again: files that it refers to no longer exist."""
+
+
+class RefreshableWriter(Protocol):
+    """Replaces all rows of a table by those of a full refresh, in one commit."""
+
+    def begin_refresh(self, number: int, *, buckets: int) -> WriteTask:
+        """Return the task that stages the rows of part `number` of a refresh, for `commit_refresh`.
+
+        Call it after `Writer.refresh`. Parts follow each other, and their rows change as those of batches do. Number 0
+        discards all staged rows.
+        """
+
+    def commit_refresh(
+        self, results: Sequence[WriteResult], checkpoint: Checkpoint, between: Callable[[int], None] = lambda rows: None
+    ) -> Committed:
+        """Commit one snapshot after which the table has exactly the staged rows; call it after `Writer.refresh`.
+
+        Equal rows stay in their files. `checkpoint` is as in `Writer.commit`, with the sink's present plan; this method
+        sets its commit id. `between` is called repeatedly with the number of rows compared so far, and may raise.
+        Raises what `Writer.commit` does. After StaleFilesError it may be called again with the same results.
+        """
+
+
+class ReplaceableFiles(Protocol):
+    """The data files of a table whose rows can be read back and replaced, such as a dead-letter table."""
+
+    def rows_by_file(self) -> Iterator[tuple[str, pa.Table]]:
+        """Yield the rows of the table, with the name of their file; call it after `Writer.refresh`."""
+
+    def replace_files(
+        self, task: WriteTask, results: Sequence[WriteResult], checkpoint: Checkpoint, replaced: frozenset[str]
+    ) -> None:
+        """Commit one snapshot with these results in place of files that `rows_by_file` named.
+
+        Raises what `Writer.commit` does.
+        """
+
+
+class FileKeeper(Protocol):
+    """Keeps copies of the files in which sources store their positions, beside the table.
+
+    Without one, a source with such files is lost together with the state folder (SQ3412).
+    """
+
+    def store_file(self, name: str, data: bytes) -> None:
+        """Store a file unless it exists."""
+
+    def load_file(self, name: str) -> bytes | None:
+        """Return the contents of a file; None if it does not exist."""
+
+    def refresh_files(self, files: Mapping[str, bytes]) -> None:
+        """Write old copies of these files again, so that no cleaner takes them for orphan files."""
+
+    def delete_file(self, name: str) -> bool:
+        """Delete a file if it exists; return whether it is deleted now."""
+
+
+class Maintainable(Protocol):
+    """Maintains a table between the batches of its sink."""
+
+    def maintenance_share(self) -> float:
+        """Return the share of time that `maintain` may take, from 0 to 1."""
+
+    def maintain(self, go_on: Callable[[bool], bool] = lambda begun: True) -> Sequence[Compacted]:
+        """Compact files, expire snapshots and delete orphan files; return the compactions that ended.
+
+        It takes little time if nothing is due. `go_on` is called before each step of a long operation, with whether an
+        operation has begun; the next call continues unfinished work.
+        """
+
+    def optimize(self, go_on: Callable[[], bool] = lambda: True) -> tuple[Sequence[Compacted], bool]:
+        """Compact all files that the table had at the first call; call it after `Writer.refresh`.
+
+        `go_on` is called before each step. Return the compactions that ended or failed, and whether all are done;
+        otherwise the next call continues.
+        """
+
+    def files_to_optimize(self) -> int:
+        """Return the number of files when `optimize` began, an upper bound of its work; 0 before that."""
+
+
+class ViewLogWriter(Protocol):
+    """Offers the rows of a view log for the indexes that are part of its state."""
+
+    def present(self) -> tuple[Reader, Sequence[Split]] | None:
+        """Return a reader and splits of the view's present rows; None if it never had a row.
+
+        Call it after `Writer.refresh`.
+        """
+
+    def changes(self, results: Sequence[WriteResult]) -> tuple[Reader, Sequence[Split]] | None:
+        """Return a reader and splits of the changes in these results; None without a change."""
+
+    def states(self) -> Mapping[str, Collection[str]]:
+        """Return the states that other jobs may read, by name, with the indexes of each."""
 
 
 class Writer(Protocol):
-    """Own one sink's table while a job runs. Every method may raise SinkqlError; fenced is SQ5101.
+    """Writes the table of one sink while its job runs. Every method may raise SinkqlError; SQ5101 if it is fenced.
 
-    A class that inherits from it has the last methods, from `store_file` on, as they are for a table that needs no
-    care, keeps no files of readers (a source that has some is lost with its state folder then, SQ3412), and whose rows
-    cannot be replaced.
+    The properties are what a kind of sink can do besides; they are None if it cannot.
     """
 
+    @property
+    def full_refresh(self) -> RefreshableWriter | None:
+        """Return the part that replaces all rows."""
+        return None
+
+    @property
+    def data_files(self) -> ReplaceableFiles | None:
+        """Return the part that reads the table's rows back and replaces files."""
+        return None
+
+    @property
+    def files(self) -> FileKeeper | None:
+        """Return the part that keeps copies of source files."""
+        return None
+
+    @property
+    def maintenance(self) -> Maintainable | None:
+        """Return the part that maintains the table."""
+        return None
+
+    @property
+    def view_log(self) -> ViewLogWriter | None:
+        """Return the part for the log of a materialized view."""
+        return None
+
     def open(self) -> None:
-        """Create namespace and table if absent, check that an existing one fits, refuse foreign rows."""
+        """Create the namespace and the table if they do not exist; refuse a table that does not fit or has rows."""
 
     def load_checkpoint(self) -> Checkpoint | None:
-        """Reload the table and return the marker that holds now; None where this sink never committed."""
+        """Reload the table and return its checkpoint; None if this sink never committed."""
 
     def claim(
         self,
@@ -109,117 +189,38 @@ class Writer(Protocol):
         switch: PlanChange | None = None,
         renew: Callable[[], None] | None = None,
     ) -> Checkpoint:
-        """Take the table: commit an empty snapshot with an epoch above the table's and above `epoch` - 1.
+        """Claim the table: commit an empty snapshot with an epoch above the table's and above `epoch` - 1.
 
-        A marker of a plan that `switch` follows becomes one of its plan in the same commit: with the sources that are
-        in `initial`, at the marker's offsets where it has any. `claimed` makes the marker, of the one that the commit
-        follows. Where the job has other columns than that plan, the table gets them in the same commit; rows that are
-        there have NULL in new ones.
+        If `switch` follows the checkpoint's plan, the claim's checkpoint has the plan of `switch`. Its sources are
+        those of `initial`, at the checkpoint's offsets where it has any; `claim_checkpoint` derives it. If the job has
+        other columns than that plan, the same commit changes the table's columns; present rows have NULL in new ones.
 
-        `renew` renews the sink's lease, and raises where another run has it. It is called before each try, once it is
-        known on what that is made, so that no claim ends the run that has the lease. Without it, a claim that another
-        one has overtaken is not tried again: SQ5101.
+        `renew` renews the sink's lease, and raises if another process has the lease. It is called before each attempt,
+        after the load of the table that the attempt is made on. So no claim ends the process that has the lease.
+        Without `renew`, a claim that another one has overtaken is not tried again: SQ5101.
         """
 
+    def replaces_foreign_rows(self) -> bool:
+        """Return whether the table has rows of other writers that this sink will replace; call it after `open`."""
+        return False
+
     def refresh(self) -> Checkpoint:
-        """Reload the table, bring the index up to date, check for fencing, rollback and changed schema."""
+        """Reload the table, update the index, and check for fencing, a rollback and a changed schema."""
 
     def begin(self, *, bucketing: str, buckets: int, cleared: bool = False) -> WriteTask:
         """Return the task of a new attempt on the refreshed table.
 
-        With `cleared`, the sink's commit takes out all rows that it has written before. Only sinks of rows that
-        overwrite each other get that.
+        With `cleared`, the commit also deletes all rows that the sink has written. Only sinks whose rows overwrite
+        each other get that.
         """
 
-    def commit(self, task: WriteTask, results: Sequence[WriteResult], marker: Checkpoint) -> Committed:
-        """Commit one snapshot with these results and the new marker. Raises RedoBatchError; never commits twice.
+    def commit(self, task: WriteTask, results: Sequence[WriteResult], checkpoint: Checkpoint) -> Committed:
+        """Commit one snapshot with these results and the new checkpoint, at most once. Raises StaleFilesError.
 
-        `marker` is the one that `refresh` returned, with the attempt's commit, offsets, plan and state; the writer may
-        give it an index.
+        `checkpoint` is the one that `refresh` returned, with the attempt's commit, offsets, plan and state; the writer
+        may add an index.
         """
-
-    def rows_by_file(self) -> Iterator[tuple[str, pa.Table]]:
-        """Yield the rows that the table has, and the name of the file they are in; called after `refresh`."""
-        raise _irreplaceable()
-
-    def replace_files(
-        self, task: WriteTask, results: Sequence[WriteResult], marker: Checkpoint, gone: frozenset[str]
-    ) -> None:
-        """Commit one snapshot with these results in the place of files that `rows_by_file` named; raises what `commit`
-        does."""
-        raise _irreplaceable()
-
-    def store_file(self, name: str, data: bytes) -> None:
-        """Keep a reader's file in the table's folder, unless it is there."""
-        return
-
-    def load_file(self, name: str) -> bytes | None:
-        """Return a file kept by `store_file`."""
-        return None
-
-    def refresh_files(self, files: Mapping[str, bytes]) -> None:
-        """Write files kept by `store_file` again where they are old, so that nobody takes them for forgotten."""
-        return
-
-    def delete_file(self, name: str) -> bool:
-        """Delete a file kept by `store_file`, if there is one; tell whether it is gone."""
-        return True
 
     def invalidate_index(self) -> None:
-        """Make anew, by the next `begin`, what is kept of the table: a task said LostIndexError."""
+        """Rebuild at the next `refresh` what the writer stores about the table: a task raised LostIndexError."""
         return
-
-    def maintenance_share(self) -> float:
-        """Return which part of the time may go into `maintain`, from 0 to 1."""
-        return 0.15
-
-    def maintain(self, go_on: Callable[[bool], bool] = lambda begun: True) -> Sequence[Compacted]:
-        """Compact files, expire snapshots, remove files that nothing reaches; called between batches.
-
-        Cheap when nothing is due. `go_on` is asked before each step of what takes long, with whether something was
-        begun; what is not done by then goes on the next time. Return which compactions came to an end.
-        """
-        return ()
-
-    def optimize(self, go_on: Callable[[], bool] = lambda: True) -> tuple[Sequence[Compacted], bool]:
-        """Do all at once that makes the table, as it is at the first call, cheaper to read; called after `refresh`.
-
-        `go_on` is asked before each step. Return which compactions came to an end, or failed, and whether all is done:
-        else the next call goes on.
-        """
-        return (), True
-
-    def files_to_optimize(self) -> int:
-        """Return how many files there were when `optimize` began, none of which may be left; 0 before."""
-        return 0
-
-    def replaces_foreign_rows(self) -> bool:
-        """Tell whether the table has rows of others, which are to go once this sink writes; called after `open`."""
-        return False
-
-    def begin_refresh(self, number: int, *, buckets: int) -> WriteTask:
-        """Return the task that puts by the rows of part `number` of a rebuild, for `commit_refresh`; called after
-        `refresh`.
-
-        In parts that follow each other, rows change as they do in batches. Number 0 forgets all that was put by.
-        """
-        raise _irreplaceable()
-
-    def commit_refresh(
-        self, results: Sequence[WriteResult], marker: Checkpoint, between: Callable[[int], None] = lambda rows: None
-    ) -> Committed:
-        """Commit one snapshot that makes the table have just the rows put by; called after `refresh`.
-
-        Rows that are there already stay where they are. `marker` as in `commit`, with the sink's present plan; a commit
-        id of its own comes from here. `between` is called now and then with the number of rows compared so far, and
-        may raise. Raises what `commit` does; after RedoBatchError it may be called again, with the same results.
-        """
-        raise _irreplaceable()
-
-
-def _irreplaceable() -> SinkqlError:
-    return SinkqlError(
-        "SQ3415",
-        "sinks of this kind cannot compute their rows again",
-        hint="Drop the sink and create it again, into a new place.",
-    )

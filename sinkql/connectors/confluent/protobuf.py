@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from sinkql import physical
 from sinkql.connector_api.stream import Context, DecodedMessages
-from sinkql.connector_api.types import arrow_type, parse_type
+from sinkql.connector_api.types import arrow_type
 from sinkql.connectors.confluent.options import ProtobufOptions
 from sinkql.connectors.confluent.protobuf_schema import WELL_KNOWN, Descriptor, Types, compile_schema, is_map
 from sinkql.connectors.confluent.registry import Access, UnknownSchemaError, access_of, open_registry
@@ -22,6 +22,7 @@ from sinkql.decode.arrow_values import column_of
 from sinkql.decode.text_column import Failures
 from sinkql.logical import Interval
 from sinkql.logical.time import show_interval
+from sinkql.logical.type import JSONB, Type
 
 _HEADER = 5
 _MOST_INDEXES = 64
@@ -185,29 +186,28 @@ def _type_name(registry: Access, id_: int, indexes: tuple[int, ...]) -> str:
 # --- values -----------------------------------------------------------------------------------------------------------
 
 
-def _stored_type(type_: str) -> pa.DataType:
+def _stored_type(type_: Type) -> pa.DataType:
     """Return the type of an array of values: the one of the SQL type, or an unsigned integer."""
-    parsed = parse_type(type_)
     unsigned = {"uint4": pa.uint32(), "uint8": pa.uint64()}
-    if parsed.name in unsigned:
-        return unsigned[parsed.name]
-    if parsed.name == "map":
-        return pa.map_(pa.string(), _stored_type(str(parsed.value)))
-    if parsed.name == "record":
-        return pa.struct([(field.name, _stored_type(str(field.type))) for field in parsed.fields])
-    return pa.list_(_stored_type(str(parsed.element))) if parsed.element is not None else arrow_type(type_)
+    if type_.name in unsigned:
+        return unsigned[type_.name]
+    if type_.name == "map":
+        return pa.map_(pa.string(), _stored_type(type_.value))
+    if type_.name == "record":
+        return pa.struct([(field.name, _stored_type(field.type)) for field in type_.fields])
+    return pa.list_(_stored_type(type_.element)) if type_.element is not None else arrow_type(type_)
 
 
-def _reader(field: Descriptor, type_: str) -> Callable[[Any], Any]:
+def _reader(field: Descriptor, type_: Type) -> Callable[[Any], Any]:
     """Return a function that reads a field of a message."""
     get: Callable[[Any], Any] = attrgetter(field.name)
-    if type_ == "jsonb" and not _is_single_well_known(field):
+    if type_ == JSONB and not _is_single_well_known(field):
         return _json_reader(field)
     if is_map(field):
-        convert_value = _value_reader(field.message_type.fields_by_name["value"], str(parse_type(type_).value))
+        convert_value = _value_reader(field.message_type.fields_by_name["value"], type_.value)
         return lambda message: [(_key_text(key), convert_value(value)) for key, value in get(message).items()]
     if field.is_repeated:
-        convert_item = _value_reader(field, str(parse_type(type_).element))
+        convert_item = _value_reader(field, type_.item)
         return lambda message: [convert_item(item) for item in get(message)]
     convert = _value_reader(field, type_)
     if not field.has_presence:
@@ -224,7 +224,7 @@ def _key_text(key: Any) -> str:
     return key if isinstance(key, str) else str(key).lower() if isinstance(key, bool) else str(key)
 
 
-def _value_reader(field: Descriptor, type_: str) -> Callable[[Any], Any]:
+def _value_reader(field: Descriptor, type_: Type) -> Callable[[Any], Any]:
     """Return a function that converts a value of a field, or one of its elements, for an array."""
     if field.enum_type is not None:
         names = {member.number: member.name for member in field.enum_type.values}
@@ -241,10 +241,9 @@ def _value_reader(field: Descriptor, type_: str) -> Callable[[Any], Any]:
             return _as_json
         case name if name in WELL_KNOWN:
             return attrgetter("value")
-    if type_ == "jsonb":
+    if type_ == JSONB:
         return _as_json
-    types = {part.name: str(part.type) for part in parse_type(type_).fields}
-    readers = {name: _reader(inner.fields_by_name[name], part) for name, part in types.items()}
+    readers = {part.name: _reader(inner.fields_by_name[part.name], part.type) for part in type_.fields}
     return lambda value: {name: read(value) for name, read in readers.items()}
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from sinkql import physical
 from sinkql.connector_api.stream import Limit, Measure, Offsets, Reader, Split, Tally
-from sinkql.connector_api.types import arrow_type, parse_type
+from sinkql.connector_api.types import arrow_type
 from sinkql.logical import Type
 from sinkql.logical.expression import value_of
 from sinkql.logical.type import INTERVAL, TEXT
@@ -51,7 +51,7 @@ class ConstantReader(Reader):
         """Yield the rows."""
         arrays = []
         for index, column in enumerate(self.columns):
-            type_ = _stored_type(parse_type(column.type))
+            type_ = _stored_type(column.type)
             texts = (row[index] for row in self.rows)
             values = [None if text is None else value_of(text, type_) for text in texts]
             arrays.append(pa.array(values, arrow_type(column.type)))

@@ -272,7 +272,7 @@ def _is_readable(
     failures = [
         sum(
             len(part.failures)
-            for part in _parts(decoding.open(options, [physical.Column(name, column_type)]), data, options)
+            for part in _parts(decoding.open(options, [physical.Column(name, parse_type(column_type))]), data, options)
         )
         for column_type in (type_, doubtful)
     ]
@@ -283,7 +283,7 @@ def _decoded(
     path: str, data: bytes, decoding: Decoding, options: Mapping[str, Any], columns: Columns
 ) -> dict[str, list[Any]]:
     values_by_name: dict[str, list[Any]] = {name: [] for name, _ in columns}
-    decoder = decoding.open(options, [physical.Column(name, type_) for name, type_ in columns])
+    decoder = decoding.open(options, [physical.Column(name, parse_type(type_)) for name, type_ in columns])
     try:
         for part in _parts(decoder, data, options):
             for name, values in values_by_name.items():

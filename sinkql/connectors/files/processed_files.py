@@ -3,6 +3,8 @@
 The newest segment, the head, names the segments that it builds on and the previous head, so that a checkpoint holds one
 name. As in a log-structured merge tree, eight segments of similar size are merged: a commit writes little more than its
 files, and a sweep deletes the segments that no checkpoint needs.
+
+It is no `NumberedLog`: a checkpoint names a segment by its content, so several writers need not agree on a number.
 """
 
 from __future__ import annotations

@@ -31,6 +31,7 @@ from sinkql.connectors.files.object_listing import Bucket
 from sinkql.connectors.files.split_rows import text_of, whole_lines
 from sinkql.errors import GoneError, SinkqlError
 from sinkql.local_path import expand_home
+from sinkql.logical.type import parse_type
 from sinkql.object_store.store import ObjectStore
 
 _MOST_FILES = 100_000
@@ -54,7 +55,7 @@ def _open_files(place: Place, files: Sequence[SeenFile], format_: str, formats: 
         options["array"] = True
     inferred = infer(place, files, formats[format_], options)
     options["whole"] = not inferred
-    columns = tuple(physical.Column(name, type_) for name, type_ in inferred or [("data", "jsonb")])
+    columns = tuple(physical.Column(name, parse_type(type_)) for name, type_ in inferred or [("data", "jsonb")])
     return FilesScan(place, files, columns, format_, formats[format_], options)
 
 

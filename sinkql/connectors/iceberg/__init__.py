@@ -1,14 +1,14 @@
-"""Apache Iceberg: catalog connections and the sinks that write through them.
+"""Apache Iceberg: catalog connections, and the sinks that write tables through them.
 
-* `plan`: options of CREATE CONNECTION and CREATE SINK → what is planned of them; no pyiceberg in it.
-* `storage`: files and requests get the keys that hold when they are asked for.
-* `table`: a planned connection → an open catalog; a table → made, or held against what a sink writes; its small files.
-* `file`: rows → Parquet data files and position-delete files; the files that a table has.
-* `key_index`: where the live row of each key is: hashed keys in sorted runs, rebuilt from the table when they are lost.
-* `commit`: what a snapshot says of its sink; files → manifests; a proposal lands exactly once, or is fenced.
-* `compact`: small files and files with dead rows → few of the same rows.
-* `write`: all rows of an upsert sink, computed again → what its table lacks of them.
-* `write`: the tasks of append and upsert sinks, and the writer that owns a table while a job runs.
+* `plan`: Plans the options of CREATE CONNECTION and CREATE SINK without pyiceberg.
+* `storage`: Opens files with the present keys of their store, and converts exceptions of stores into coded errors.
+* `file_damage`: Detects torn, changed and exchanged files of a table by seals.
+* `table`: Opens catalogs, creates tables or compares them with the sink, and reads them.
+* `file`: Writes rows to data files and position deletes, and lists the files of a table.
+* `key_index`: Finds the live row of each key in sorted runs of key hashes; rebuilds lost runs from the table.
+* `commit`: Stores the checkpoint in snapshots, and commits a proposal exactly once or is fenced.
+* `compact`: Rewrites small files and files with dead rows into few files with the same rows.
+* `write`: Runs the batches, full refreshes and maintenance of a sink's table.
 """
 
 from __future__ import annotations
@@ -27,38 +27,38 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _ABOUT = """\
-`WITH (VALIDATE = false)` after the options creates a connection without asking the catalog.
+`WITH (VALIDATE = false)` after the options creates a connection without a request to the catalog.
 
-A table's files are reached with the keys or the role of the sink's `USING AWS CONNECTION`, or as the account of its
-`USING GCP CONNECTION`; without it with those of the catalog's own `AWS CONNECTION` or `GCP CONNECTION`, with keys that
-a REST catalog gives, or with this machine's own. With `ACCESS DELEGATION` the keys of the catalog come first. Keys of
-roles and of catalogs are renewed before they run out, and so are tokens.
+A sink accesses its table's files with the keys or the role of `USING AWS CONNECTION`, or with the account of `USING GCP
+CONNECTION`. Without either, it uses the `AWS CONNECTION` or `GCP CONNECTION` of the catalog, keys that a REST catalog
+vends, or the keys of this machine. With `ACCESS DELEGATION` the catalog's keys come first. SinkQL renews tokens, and
+keys of roles and catalogs, before they expire.
 
 * Polaris: `CATALOG TYPE = 'rest'`, `URL = 'https://host/api/catalog'`, the catalog's name as `WAREHOUSE`, `CREDENTIAL =
   'client-id:' || SECRET name`, `SCOPE = 'PRINCIPAL_ROLE:ALL'`, and `ACCESS DELEGATION` or `USING AWS CONNECTION`.
-* Nessie: `CATALOG TYPE = 'rest'`, `URL = 'https://host/iceberg'`, with `/branch` at its end for another one than main,
-  the warehouse's name as `WAREHOUSE`; `CREDENTIAL` and `OAUTH2 SERVER URL` of its identity provider if it wants tokens.
-  Its tables have no branches of their own: `BRANCH` of sinks is refused when they start.
+* Nessie: `CATALOG TYPE = 'rest'`, `URL = 'https://host/iceberg'` and the warehouse's name as `WAREHOUSE`. For another
+  branch than main, add `/branch` to the URL. If it requires tokens, set `CREDENTIAL` and the `OAUTH2 SERVER URL` of its
+  identity provider. Nessie does not support branches of tables: a sink with `BRANCH` fails when it starts.
 * S3 Tables: `CATALOG TYPE = 's3tablesrest'`, `URL = 'https://s3tables.region.amazonaws.com'`, with or without
   `/iceberg` at its end, `WAREHOUSE`, and `AWS CONNECTION`.
-* Glue: `CATALOG TYPE = 'glue'`, `AWS CONNECTION`, and `WAREHOUSE` if sinks make databases. Namespaces have one level.
-* Hive: `CATALOG TYPE = 'hive'`, `URL = 'thrift://host:9083'`, `WAREHOUSE` if sinks make databases outside of the
-  metastore's own folder, and `USING AWS CONNECTION` at sinks. It needs a metastore of Hive 4, which compares what it
-  alters, without Kerberos, and `pip install 'sinkql[hive]'`. Namespaces have one level. Whatever else writes to a
-  table, such as Spark, has to compare too, or undoes commits: tables that sinks make tell it so by the property
-  `engine.hive.lock-enabled = false`, which tables of others need as well. PyIceberg does not heed it.
+* Glue: `CATALOG TYPE = 'glue'`, `AWS CONNECTION`, and `WAREHOUSE` if sinks create databases. Namespaces have one level.
+* Hive: `CATALOG TYPE = 'hive'`, `URL = 'thrift://host:9083'`, and `USING AWS CONNECTION` in sinks. Set `WAREHOUSE` if
+  sinks create databases outside the metastore's folder. Namespaces have one level. It requires the extra
+  `sinkql[hive]` and a metastore of Hive 4 without Kerberos, which compares a table before it alters it. Other programs
+  that write to a table, for example Spark, must compare too, or they undo commits. The property
+  `engine.hive.lock-enabled = false` tells them to. Tables that sinks create have it; set it for other tables. PyIceberg
+  ignores it.
 * BigLake: `CATALOG TYPE = 'rest'`, `URL = 'https://biglake.googleapis.com/iceberg/v1/restcatalog'`, `WAREHOUSE =
-  'gs://bucket'`, and `GCP CONNECTION`, whose service account reaches the catalog and the files; `ACCESS DELEGATION` if
-  the catalog is to give tokens for the files instead. No other URL is taken, but for servers on this machine.
-* Type `hadoop` is refused: in a folder without a catalog commits get lost. `CATALOG TYPE = 'sql'` keeps tables in a
-  folder too.
+  'gs://bucket'`, and `GCP CONNECTION`, whose service account accesses the catalog and the files. With `ACCESS
+  DELEGATION` the catalog vends tokens for the files instead. No other URL is allowed, except on this machine.
+* Type `hadoop` is not supported, because commits get lost in a folder without a catalog. `CATALOG TYPE = 'sql'` also
+  stores tables in a folder.
 
-Tested with SeaweedFS (REST with OAuth2, keys that the catalog gives, the API of S3 Tables, roles), with Moto (Glue),
-with the metastore of Hive 4.0.1 over a local folder, with Nessie 0.99.0 over S3, without tokens, and, for what is
-BigLake's, with servers that stand in for Google's tokens, catalog and Cloud Storage. Polaris, AWS itself and BigLake
-itself have not been tested."""
+SinkQL is tested with SeaweedFS (REST with OAuth2, vended keys, the API of S3 Tables, roles), Moto (Glue), the metastore
+of Hive 4.0.1 over a local folder, and Nessie 0.99.0 over S3 without tokens. For BigLake, servers stand in for Google's
+tokens, catalog and Cloud Storage. Polaris, AWS and BigLake themselves are not tested."""
 
-# pyiceberg loads only where the outside is reached, not to plan
+# Planning does not import pyiceberg: only these functions do.
 
 
 def _validate(planned: logical.Connection, access: OutsideAccess) -> None:
@@ -81,7 +81,7 @@ def _open_writer(write: physical.Write, context: Context) -> Writer:
     return open_writer(write, context)
 
 
-def _reading(write: physical.Write, context: Context) -> list[str]:
+def _reading_lines(write: physical.Write, context: Context) -> list[str]:
     from sinkql.connectors.iceberg.table.reader import lines
 
     return lines(write, context)
@@ -99,19 +99,19 @@ def _publish(write: physical.Write, context: Context) -> Published:
     return publish(write, context)
 
 
-def _forget(write: physical.Write, context: Context) -> None:
+def _delete_tag(write: physical.Write, context: Context) -> None:
     from sinkql.connectors.iceberg.commit.drop_table import delete_sink_tag
 
     delete_sink_tag(write, context)
 
 
-def _drop(write: physical.Write, context: Context, *, dry: bool) -> bool:
+def _drop_table(write: physical.Write, context: Context, *, dry: bool) -> bool:
     from sinkql.connectors.iceberg.commit.drop_table import drop_table_if_empty
 
     return drop_table_if_empty(write, context, dry=dry)
 
 
-def _rows(
+def _read_rows(
     write: physical.Write,
     context: Context,
     columns: tuple[physical.Column, ...],
@@ -151,12 +151,12 @@ connector = Connector(
             partitions=True,
             facts=_find_facts,
             check=check_using,
-            reading=_reading,
+            reading=_reading_lines,
             count_rows=_count_rows,
-            rows=_rows,
+            rows=_read_rows,
             publish=_publish,
-            forget=_forget,
-            drop=_drop,
+            forget=_delete_tag,
+            drop=_drop_table,
             destination=destination,
             letters=plan.letters,
         ),

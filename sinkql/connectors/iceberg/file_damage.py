@@ -1,8 +1,8 @@
-"""A file of a table that is torn, changed or another one's → one coded error that names it; and seals that show it.
+"""Detect torn, changed and exchanged files of a table by seals, and raise a coded error that names the file.
 
-Metadata of a table has no checksums. So files that SinkQL writes have a seal, a digest of what they hold and of their
-name: in Avro a word of the header, in Parquet sixteen bytes between the pages and the footer, in JSON blanks at the
-end, where no reader looks. A file without one is another program's, and is checked as far as its format allows.
+Iceberg's metadata has no checksums. So files of SinkQL have a seal, a digest of their contents and their name. In Avro
+it is an entry of the header, in Parquet it is between the pages and the footer, and in JSON it is white space at the
+end, which readers ignore. A file without a seal is another program's, and is checked as far as its format allows.
 """
 
 from __future__ import annotations
@@ -22,51 +22,51 @@ from sinkql.errors import SinkqlError
 SEAL = "sinkql.seal"
 UNSEALED = "0" * 16
 _IN_HEADER = SEAL.encode() + b"\x20"
-"""The word as Avro writes it, with the length of the text that follows."""
+"""The key in Avro's encoding, with the length of the text that follows."""
 _WHOLE, _OF_FOOTER = b"\xf5SQLSEAL", b"\xf5SQLFOOT"
-"""What stands before the digest of a Parquet file, or of its footer alone."""
+"""The prefix of the digest of a Parquet file, or of its footer only."""
 _DIGEST = 8
 _BLANKS, _OF_NAME = " \t", 32
-"""How the bits of a digest stand behind JSON, and how many of those of the name's."""
-_GIVEN = re.compile(rb"\d+-[0-9a-f-]{36}\.")
-"""How the names of metadata files begin."""
+"""The characters for the bits of a digest after JSON, and the number of bits of the name's digest."""
+_PROGRAM_NAME = re.compile(rb"\d+-[0-9a-f-]{36}\.")
+"""The prefix of the names of metadata files."""
 _GUESS = 1 << 16
-"""Bytes that have most footers in them."""
-_CHANGED = "it is not as it was written"
+"""The last bytes of a file that contain most footers."""
+_CHANGED = "the file has changed since it was written"
 FOOTER_BYTES = 8
-"""Bytes of a Parquet file behind its footer: the footer's length, and PAR1."""
+"""The bytes of a Parquet file after its footer: the footer's length, and PAR1."""
 _NO_TABLE = NoSuchTableError, NoSuchPropertyException, NoSuchIcebergTableError
 _STORES = ("aws error", "google::cloud")
 
 
 def damaged_file_error(path: str, why: str) -> SinkqlError:
-    """Return the error for a file that does not say what was written."""
+    """Return the error for a damaged or exchanged file."""
     return SinkqlError(
         "SQ3530",
         f'file "{path.rpartition("/")[2]}" of the table is damaged, or is another file',
         detail=f"{path}: {why}",
-        hint="Put the file back from a copy: a running sink goes on by itself. If it is lost for good, drop the sink "
-        "and create it again, into a new table.",
+        hint="Restore the file from a copy. A running sink then continues. If the file is lost, drop the sink and "
+        "create it again with a new table.",
     )
 
 
 @contextmanager
 def damage_as_error(path: str) -> Iterator[None]:
-    """Turn what reading a file raises in the block into SQ3530; what the storage itself raises goes on as it is."""
+    """Convert exceptions of reading a file in the block into SQ3530; those of the storage are unchanged."""
     try:
         yield
     except (SinkqlError, *_NO_TABLE):
         raise
     except Exception as error:
         text = str(error)
-        other = isinstance(error, OSError) and (type(error) is not OSError or error.errno is not None)
-        if other or type(error) is MemoryError or any(each in text.lower() for each in _STORES):
+        is_of_system = isinstance(error, OSError) and (type(error) is not OSError or error.errno is not None)
+        if is_of_system or type(error) is MemoryError or any(word in text.lower() for word in _STORES):
             raise
         raise damaged_file_error(path, f"{type(error).__name__}: {text}") from error
 
 
 class SealedOutput(OutputFile):
-    """An Avro file that is written at once when it is closed, with its seal."""
+    """An Avro file that is written as a whole with its seal when it is closed."""
 
     def __init__(self, output: OutputFile) -> None:
         super().__init__(output.location)
@@ -74,30 +74,30 @@ class SealedOutput(OutputFile):
         self._size = 0
 
     def __len__(self) -> int:
-        """Return its size."""
+        """Return the size of the file."""
         return self._size
 
     def exists(self) -> bool:
-        """Tell whether it is there."""
+        """Return whether the file exists."""
         return self._output.exists()
 
     def to_input_file(self) -> InputFile:
-        """Return it to be read."""
+        """Return the file for reading."""
         return self._output.to_input_file()
 
     def create(self, overwrite: bool = False) -> OutputStream:
-        """Begin it."""
-        return _Waiting(self, overwrite=overwrite)
+        """Return a stream for the contents."""
+        return _SealedStream(self, overwrite=overwrite)
 
     def write(self, data: bytes, *, overwrite: bool) -> None:
-        """Write all of it."""
-        whole = _sealed(data, self.location)
+        """Write the contents with a seal."""
+        sealed = _seal_avro(data, self.location)
         with self._output.create(overwrite=overwrite) as stream:
-            stream.write(whole)
-        self._size = len(whole)
+            stream.write(sealed)
+        self._size = len(sealed)
 
 
-class _Waiting(io.BytesIO):
+class _SealedStream(io.BytesIO):
     def __init__(self, output: SealedOutput, *, overwrite: bool) -> None:
         super().__init__()
         self._output, self._overwrite = output, overwrite
@@ -110,24 +110,24 @@ class _Waiting(io.BytesIO):
 
 
 def check_avro(data: bytes, path: str) -> None:
-    """Raise ValueError for an Avro file with a seal that is not as it was written."""
+    """Raise ValueError if an Avro file has a wrong seal."""
     at = data.find(_IN_HEADER)
     if at < 0:
         return
     at += len(_IN_HEADER)
-    if data[at : at + 16] != _told(data, at, path):
+    if data[at : at + 16] != _avro_digest(data, at, path):
         raise ValueError(_CHANGED)
 
 
-def _sealed(data: bytes, path: str) -> bytes:
+def _seal_avro(data: bytes, path: str) -> bytes:
     at = data.find(_IN_HEADER)
     if at < 0:
-        return data  # an attempt that was broken off
+        return data  # an interrupted attempt
     at += len(_IN_HEADER)
-    return data[:at] + _told(data, at, path) + data[at + 16 :]
+    return data[:at] + _avro_digest(data, at, path) + data[at + 16 :]
 
 
-def _told(data: bytes, at: int, path: str) -> bytes:
+def _avro_digest(data: bytes, at: int, path: str) -> bytes:
     digest = xxhash.xxh3_64(path.rpartition("/")[2].encode())
     digest.update(memoryview(data)[:at])
     digest.update(memoryview(data)[at + 16 :])
@@ -135,88 +135,88 @@ def _told(data: bytes, at: int, path: str) -> bytes:
 
 
 def sealed_parquet(data: bytes, path: str) -> bytes:
-    """Return a Parquet file with a seal of all of it."""
-    cut = _footer(data)
+    """Return a Parquet file with a seal of the whole file."""
+    cut = _footer_start(data)
     return data[:cut] + _WHOLE + _digest(path, data[:cut], data[cut:]) + data[cut:]
 
 
 def check_parquet(data: bytes, path: str) -> None:
-    """Raise ValueError for a Parquet file that does not end like one, or has a seal and is not as it was written.
+    """Raise ValueError if a Parquet file does not end like one or has a wrong seal.
 
-    To be called before Arrow reads the footer: one with a changed byte may end the process.
+    Call it before Arrow reads the footer: a footer with a changed byte may crash the process.
     """
     _check_end(data, len(data))
     at = data.rfind(_WHOLE)
     begin, cut = at + len(_WHOLE), at + len(_WHOLE) + _DIGEST
-    if at >= 0 and (cut != _footer(data) or data[begin:cut] != _digest(path, data[:at], data[cut:])):
+    if at >= 0 and (cut != _footer_start(data) or data[begin:cut] != _digest(path, data[:at], data[cut:])):
         raise ValueError(_CHANGED)
 
 
 def sealed_json(text: str, path: str) -> str:
     """Return a JSON text with a seal."""
-    return text + _blanks(text.encode()) + _blanks(_named(path))[:_OF_NAME]
+    return text + _as_blanks(text.encode()) + _as_blanks(_file_name(path))[:_OF_NAME]
 
 
 def check_json(data: bytes, path: str) -> None:
-    """Raise ValueError for a JSON file with a seal that is not as it was written.
+    """Raise ValueError if a JSON file has a wrong seal.
 
-    One that a person gave another name may have it: names that no program makes tell nothing.
+    A file that a user renamed may have the digest of another name: only names in the form of programs are checked.
     """
     cut = len(data) - 8 * _DIGEST - _OF_NAME
     body, seal = data[: max(cut, 0)], data[cut:].decode("latin-1")
     if cut <= 0 or seal.strip(_BLANKS):
         return
-    name = _blanks(_named(path))[:_OF_NAME]
-    if not seal.startswith(_blanks(body)) or (_GIVEN.match(_named(path)) and not seal.endswith(name)):
+    name = _as_blanks(_file_name(path))[:_OF_NAME]
+    if not seal.startswith(_as_blanks(body)) or (_PROGRAM_NAME.match(_file_name(path)) and not seal.endswith(name)):
         raise ValueError(_CHANGED)
 
 
-def _named(path: str) -> bytes:
+def _file_name(path: str) -> bytes:
     return path.rpartition("/")[2].encode()
 
 
-def _blanks(data: bytes) -> str:
+def _as_blanks(data: bytes) -> str:
     return f"{xxhash.xxh3_64_intdigest(data):0{8 * _DIGEST}b}".translate(str.maketrans("01", _BLANKS))
 
 
 class FooterSealer:
-    """What Arrow writes a Parquet file to, with a seal of the footer before it. Pages have checksums of their own."""
+    """A stream to which Arrow writes a Parquet file. It adds a seal of the footer; pages have checksums."""
 
     def __init__(self, stream: OutputStream, path: str) -> None:
         self._stream, self._path = stream, path
-        self._held: list[bytes] | None = None
+        self._footer_parts: list[bytes] | None = None
         self.closed = False
 
     def write(self, data: bytes) -> int:
-        """Write what comes, or hold it back."""
-        if self._held is None:
+        """Write data, or buffer it if it is part of the footer."""
+        if self._footer_parts is None:
             return self._stream.write(data)
-        self._held.append(bytes(data))
+        self._footer_parts.append(bytes(data))
         return len(data)
 
     def flush(self) -> None:
-        """Leave that to the stream."""
+        """Do nothing: the stream flushes when it is closed."""
 
     def keep_footer(self) -> None:
-        """Hold back what comes from now on, the end of the file."""
-        self._held = []
+        """Buffer the data from now on: the end of the file."""
+        self._footer_parts = []
 
     def finish(self) -> None:
-        """Write what was held back, with the seal."""
-        end, self._held = b"".join(self._held or ()), None
-        cut = _footer(end)
+        """Write the buffered data with the seal."""
+        end, self._footer_parts = b"".join(self._footer_parts or ()), None
+        cut = _footer_start(end)
         self._stream.write(end[:cut] + _OF_FOOTER + _digest(self._path, end[cut:]) + end[cut:])
 
 
 def read_footer(stream: pa.NativeFile, path: str) -> bytes:
-    """Return the end of a Parquet file, from the footer on; raises ValueError as `check_parquet` does."""
+    """Return the end of a Parquet file from the footer; raises ValueError as `check_parquet` does."""
     size = stream.size()
-    end = _last(stream, min(size, _GUESS))
+    end = _read_end(stream, min(size, _GUESS))
     _check_end(end, size)
-    needed = len(end) - _footer(end) + len(_OF_FOOTER) + _DIGEST
+    needed = len(end) - _footer_start(end) + len(_OF_FOOTER) + _DIGEST
     if len(end) < needed <= size:
-        end = _last(stream, needed)
-    cut = _footer(end)
+        end = _read_end(stream, needed)
+    cut = _footer_start(end)
     at = end.rfind(_OF_FOOTER)
     begin = at + len(_OF_FOOTER)
     if at >= 0 and (begin + _DIGEST != cut or end[begin:cut] != _digest(path, end[cut:])):
@@ -224,31 +224,31 @@ def read_footer(stream: pa.NativeFile, path: str) -> bytes:
     return end[cut:]
 
 
-def _last(stream: pa.NativeFile, count: int) -> bytes:
+def _read_end(stream: pa.NativeFile, count: int) -> bytes:
     stream.seek(stream.size() - count)
-    found: bytes = stream.read(count)
+    data: bytes = stream.read(count)
     stream.seek(0)
-    return found
+    return data
 
 
 def _check_end(end: bytes, size: int) -> None:
-    """Raise ValueError where the last bytes of a file of that size are not those of a Parquet file."""
+    """Raise ValueError if the last bytes of a file of that size are not those of a Parquet file."""
     if (
         len(end) < 2 * FOOTER_BYTES
         or end[-4:] != b"PAR1"
-        or not 0 < size - len(end) + _footer(end) < size - FOOTER_BYTES
+        or not 0 < size - len(end) + _footer_start(end) < size - FOOTER_BYTES
     ):
-        raise ValueError("it does not end as a Parquet file does")
+        raise ValueError("the file does not end like a Parquet file")
 
 
-def _footer(data: bytes) -> int:
-    """Return where the footer begins."""
+def _footer_start(data: bytes) -> int:
+    """Return the position of the footer."""
     return len(data) - FOOTER_BYTES - int.from_bytes(data[-FOOTER_BYTES:-4], "little")
 
 
 def _digest(path: str, *parts: bytes) -> bytes:
     digest = xxhash.xxh3_64(path.rpartition("/")[2].encode())
-    for each in parts:
-        digest.update(each)
-    found: bytes = digest.digest()
-    return found
+    for part in parts:
+        digest.update(part)
+    value: bytes = digest.digest()
+    return value

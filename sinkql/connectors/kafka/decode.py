@@ -17,6 +17,7 @@ from sinkql.connector_api.types import arrow_type
 from sinkql.connectors.kafka.options import Metadata, PartFormat, ReadOptions
 from sinkql.decode.arrow_values import column_of
 from sinkql.decode.text_column import WIDE, from_text
+from sinkql.logical.type import TEXT, TIMESTAMP
 
 _MOST_BYTES = 16 << 20
 _DIFF = pa.field("$diff", pa.int64())
@@ -273,7 +274,7 @@ def _times(messages: Sequence[Any], failures: dict[int, str]) -> pa.Array:
     times = [message.timestamp() for message in messages]
     millis = pa.array([at if kind else None for kind, at in times], pa.int64())
     reasons: dict[int, str] = {}
-    array = column_of(millis.view(pa.timestamp("ms")), "timestamp", reasons)
+    array = column_of(millis.view(pa.timestamp("ms")), TIMESTAMP, reasons)
     for index, reason in reasons.items():
         failures.setdefault(index, f"timestamp {times[index][1]}: {reason}")
     return array
@@ -317,7 +318,7 @@ def _header(wanted: Metadata, messages: Sequence[Any], failures: dict[int, str])
             failures.setdefault(index, f'header "{name}": it is not UTF-8')
             texts.append(None)
     reasons: dict[int, str] = {}
-    array = from_text(pa.array(texts, pa.string()), "text", reasons)
+    array = from_text(pa.array(texts, pa.string()), TEXT, reasons)
     for index, reason in reasons.items():
         failures.setdefault(index, f'header "{name}": {reason}')
     return array

@@ -21,6 +21,7 @@ from sinkql.connectors.mysql.table_map import LogColumn
 from sinkql.connectors.mysql.value import ASCII_TOO, UTF8, BinaryJsonError, decimal_of, groups, json_text, text_decoder
 from sinkql.decode.columnar import Block, binaries, fixed_width
 from sinkql.logical.jsonb import jsonb, jsonbs
+from sinkql.logical.type import BYTEA, JSONB, TEXT, Type
 
 _EPOCH_DAY = np.datetime64("1970-01-01", "D")
 _MICROS_A_DAY = 86_400_000_000
@@ -37,7 +38,7 @@ class TargetColumn:
     """
 
     name: str
-    type: str
+    type: Type
     kind: str
     charset: str | None = None
     filled: int = 0
@@ -56,7 +57,7 @@ class BadRows:
 
 def decode(block: Block, cells: Cells, column: LogColumn, target: TargetColumn, bad: BadRows) -> pa.Array:
     """Return a column's values in the Arrow type of its SQL type; bad values are NULL."""
-    if target.type == "text" and column.type not in _TEXTS:
+    if target.type == TEXT and column.type not in _TEXTS:
         return _decode_as_text(block, cells, column, target, bad)
     array = _DECODERS[column.type](block, cells, column, target, bad)
     return array.cast(arrow_type(target.type)) if array.type != arrow_type(target.type) else array
@@ -277,10 +278,10 @@ def from_bytes(raw: pa.Array, column: LogColumn, target: TargetColumn, bad: BadR
     """Return byte strings as values of their column: text, bytes, an address or a document."""
     if target.kind in _PACKED:
         return _decode_packed(raw, target)
-    if target.type == "bytea":
+    if target.type == BYTEA:
         return _pad_binary(raw, column.size) if target.kind == "binary" else raw
     texts = as_text(raw, target, bad)
-    return documents(texts.to_pylist(), bad) if target.type == "jsonb" else texts
+    return documents(texts.to_pylist(), bad) if target.type == JSONB else texts
 
 
 def as_text(raw: pa.Array, target: TargetColumn, bad: BadRows) -> pa.Array:

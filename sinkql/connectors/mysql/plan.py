@@ -205,7 +205,8 @@ def _column_type(column: Column, columns: TableColumnChoice) -> str | None:
 def _captured_table(table: Table, columns: TableColumnChoice) -> CapturedTable:
     included = [column for column in table.columns if column.name not in columns.excluded]
     typed = tuple(
-        physical.Column(column.name, _column_type(column, columns) or "", column.nullable) for column in included
+        physical.Column(column.name, parse_type(_column_type(column, columns) or ""), column.nullable)
+        for column in included
     )
     name = (table.database, table.name)
     id_ = "t" + hashlib.sha256("\0".join(name).encode()).hexdigest()[:16]

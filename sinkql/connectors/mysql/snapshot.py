@@ -34,6 +34,7 @@ from sinkql.connectors.mysql.type import ColumnDeclaration, holds, parse_declara
 from sinkql.connectors.mysql.value import decoder
 from sinkql.decode.columnar import Block
 from sinkql.errors import TableError
+from sinkql.logical.type import BYTEA, JSONB, TEXT
 
 _DEFINITION_CHANGED = 1412
 _LOCK_S = 2
@@ -433,14 +434,14 @@ def locate_values(block: Block, starts: Numbers, columns: int) -> list[Cells]:
 
 def decode_text(block: Block, cells: Cells, target: TargetColumn, bad: BadRows) -> pa.Array:
     """Return a column's values in the Arrow type of its SQL type; bad values are NULL."""
-    if target.type == "text":
+    if target.type == TEXT:
         texts = as_text(strings(block, cells), target, bad)
         if target.kind == "json":
             return documents(texts.to_pylist(), bad)  # normalized like the log's documents, which are binary
         return _fill_zeros(texts, target.filled) if target.kind in _TEXT_NUMBERS else texts
-    if target.type == "bytea":
+    if target.type == BYTEA:
         return strings(block, cells)
-    if target.type == "jsonb":
+    if target.type == JSONB:
         return documents(as_text(strings(block, cells), target, bad).to_pylist(), bad)
     if target.kind in _MOMENTS:
         return _MOMENTS[target.kind](block, cells, bad).cast(arrow_type(target.type))
@@ -449,7 +450,7 @@ def decode_text(block: Block, cells: Cells, target: TargetColumn, bad: BadRows) 
     printed = strings(block, cells).cast(pa.string())
     type_ = arrow_type(target.type)
     if pa.types.is_decimal(type_):
-        return _decode_decimals(printed, type_, target.type, bad)
+        return _decode_decimals(printed, type_, str(target.type), bad)
     if type_ == pa.string():  # a uuid
         return pc.utf8_lower(printed)
     return printed.cast(type_)

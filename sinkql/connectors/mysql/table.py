@@ -18,6 +18,7 @@ from sinkql.connectors.mysql.table_map import LogColumn, TableMap
 from sinkql.connectors.mysql.type import ColumnDeclaration, fits, parse_declaration
 from sinkql.connectors.mysql.value import decoder
 from sinkql.decode.columnar import Block
+from sinkql.logical.type import JSONB, TEXT
 from sinkql.physical import Column
 
 _DELETE, _UPDATE = 2, 1
@@ -61,7 +62,7 @@ def match(table: CapturedTable, layout: TableMap, charsets: Mapping[int, str]) -
             continue
         wire = layout.columns[place]
         charset = charsets.get(wire.collation)
-        if column.type in ("text", "jsonb") and (charset is None or decoder(charset) is None) and wire.collation != 63:
+        if column.type in (TEXT, JSONB) and (charset is None or decoder(charset) is None) and wire.collation != 63:
             problems.append(f'column "{column.name}" of table "{name}" has the character set {charset}')
         elif not fits(declared_columns[column.name], wire, charset):
             problems.append(f'column "{column.name}" of table "{name}" has another type')

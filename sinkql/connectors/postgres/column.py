@@ -22,7 +22,6 @@ from sinkql.connectors.postgres.type import (
     ServerColumn,
     ServerType,
     element_type,
-    sql_type,
     supported_type,
 )
 from sinkql.connectors.postgres.value import (
@@ -249,7 +248,7 @@ _SIMPLE: dict[int, Callable[[ValuePlaces], DecodedColumn]] = {
 def _decode_values(type_: ServerType, places: ValuePlaces, reader: Callable[[ServerType, Any], Any]) -> DecodedColumn:
     """Decode a column value by value."""
     values, bad = _read_values(places.values(), lambda raw: reader(type_, raw))
-    return pa.array(values, arrow_type(str(sql_type(type_)))), bad
+    return pa.array(values, arrow_type(supported_type(type_))), bad
 
 
 def _read_values(raw_values: list[Any], reader: Callable[[Any], Any]) -> tuple[list[Any], Mask | None]:
@@ -294,7 +293,7 @@ def _decode_numerics(type_: ServerType, places: ValuePlaces) -> DecodedColumn:
     groups = np.where(wide | odd, 0, groups)
     values, bad = _sum_groups(block, starts, groups, weight, scale)
     values = np.where(sign == _NEGATIVE, -values, values)
-    arrow = arrow_type(str(target))
+    arrow = arrow_type(target)
     if not wide.any() and not odd.any():
         return columnar.decimals(values, valid, arrow), columnar.mask_or_none(bad)
     at, words = np.flatnonzero(wide), np.empty((0, 2), np.uint64)
@@ -451,7 +450,7 @@ def _decode_composites(type_: ServerType, places: ValuePlaces) -> DecodedColumn:
         child, misfit = binary_column(field, field_places)
         children.append(child)
         wrong = mask_or(wrong, misfit)
-    fields = list(arrow_type(str(sql_type(type_))))
+    fields = list(arrow_type(supported_type(type_)))
     mask = None if valid is None else pa.array(~valid)
     return pa.StructArray.from_arrays(children, fields=fields, mask=mask), columnar.mask_or_none(
         bad if wrong is None else bad | wrong
@@ -483,7 +482,7 @@ def text_column(type_: ServerType, places: ValuePlaces) -> DecodedColumn:
     if type_.bare.oid == BLANKED:
         return _decode_blanked(places)
     texts, bad = _decode_texts(places)
-    arrow = arrow_type(str(target))
+    arrow = arrow_type(target)
     if target.name in ("text", "uuid"):
         return texts, bad
     if target.name == "jsonb" and type_.bare.oid == _JSONB:

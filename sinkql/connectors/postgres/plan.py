@@ -104,9 +104,7 @@ def plan_table(
 
 def _captured_table(table: ServerTable) -> CapturedTable:
     columns = tuple(
-        physical.Column(column.name, str(column.sql_type), column.nullable)
-        for column in table.columns
-        if column.sql_type
+        physical.Column(column.name, column.sql_type, column.nullable) for column in table.columns if column.sql_type
     )
     name = (table.schema, table.name)
     return CapturedTable(f"t{table.oid}", name, columns, table.key, _may_omit_values(table), table_json(table))

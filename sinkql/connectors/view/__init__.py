@@ -1,6 +1,7 @@
 """Maintain materialized views that are separate jobs. The table of a view job is a log, which sinks read as a source.
 
 * `writer`: Write claims and commits as entries of the log, and delete what no reader needs.
+* `attached_files`: Keep copies of source files beside the log.
 * `task`: Write the changes of a bucket as a run, and merge runs; compare all rows in a full refresh.
 * `rows`: Consolidate changes of rows, and write and read runs.
 * `log`: Read and publish the entries of a log, and move it to STATE.

@@ -18,6 +18,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
@@ -36,8 +37,8 @@ from sinkql.planner.name import short_name
 from sinkql.state_store.directory import StateDirectory
 from sinkql.state_store.numbered_log import StoredNumbered
 from sinkql.state_store.store import ObjectStateStore, open_state_store
-from sinkql.storage import failpoint, files
-from sinkql.storage.numbered_log import FolderNumberedLog, NumberedLog, file_name
+from sinkql.storage import files
+from sinkql.storage.numbered_log import ENTRY_NAMES, EntryLog, FolderNumberedLog
 
 _CACHED = 1000
 _LOG = "log"
@@ -149,11 +150,17 @@ class ViewLog:
     shared: StateDirectory | None = None
     directory: StateDirectory = field(init=False, compare=False, repr=False)
     positions: ReaderPositions = field(init=False, compare=False, repr=False)
-    _cache: dict[int, Entry] = field(default_factory=dict, init=False, compare=False, repr=False)
+    _entries: EntryLog[Entry] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "directory", self.shared or StateDirectory(self.folder))
-        object.__setattr__(self, "positions", ReaderPositions(self.directory))
+        directory = self.shared or StateDirectory(self.folder)
+        folder = self.folder / _LOG
+        numbered = FolderNumberedLog(folder) if directory.store is None else StoredNumbered(directory, _LOG)
+        object.__setattr__(self, "directory", directory)
+        object.__setattr__(self, "positions", ReaderPositions(directory))
+        object.__setattr__(
+            self, "_entries", EntryLog(numbered, _encode, partial(_decode, folder), _CACHED, "view-entry")
+        )
 
     @classmethod
     def of(cls, directory: StateDirectory) -> ViewLog:
@@ -177,64 +184,34 @@ class ViewLog:
         """Whether any machine can read the log."""
         return isinstance(self.directory.store, ObjectStateStore)
 
-    @property
-    def _files(self) -> NumberedLog:
-        return (
-            FolderNumberedLog(self.folder / _LOG)
-            if self.directory.store is None
-            else StoredNumbered(self.directory, _LOG)
-        )
-
     def numbers(self) -> list[int]:
         """Return the numbers of the present entries in order."""
-        return self._files.numbers()
+        return self._entries.files.numbers()
 
     def last(self) -> int:
         """Return the number of the last entry, 0 without entries."""
-        return self._files.last()
+        return self._entries.files.last()
 
     def entry(self, number: int) -> Entry | None:
         """Return an entry; None if it is missing or was deleted."""
-        entry = self._cache.get(number)
-        if entry is not None:
-            return entry if self._files.exists(number) else None
-        data = self._files.read(number)
-        if data is None:
-            return None
-        entry = self._cache[number] = _decode(data, self.folder / _LOG / file_name(number))
-        for old in [key for key in list(self._cache) if key < number - _CACHED]:
-            self._cache.pop(old, None)
-        return entry
+        return self._entries.entry(number)
 
     def refresh(self) -> None:
         """Read the entries that other hosts have published."""
-        if isinstance(files := self._files, StoredNumbered):
+        if isinstance(files := self._entries.files, StoredNumbered):
             files.look()
 
     def newest(self) -> tuple[int, Entry] | None:
         """Return the last entry with its number; None without entries."""
-        while number := self.last():
-            entry = self.entry(number)
-            if entry is not None:
-                return number, entry
-        return None
+        return self._entries.newest()
 
     def publish(self, number: int, entry: Entry) -> bool:
         """Publish an entry durably; return False if another process published that number first."""
-        failpoint.point("view-entry")
-        if not self._files.create(number, _seal(msgspec.json.encode(entry))):
-            return False
-        failpoint.point("view-entry-made")
-        if not self._files.stays(number):
-            return False  # another entry of that number was published and deleted while this process slept
-        self._cache[number] = entry
-        return True
+        return self._entries.add(number, entry)
 
     def remove(self, number: int) -> None:
         """Delete an entry and all before it; a process cannot publish them again."""
-        self._files.begin_at(number + 1)
-        for old in [key for key in list(self._cache) if key <= number]:
-            self._cache.pop(old, None)
+        self._entries.begin_at(number + 1)
 
     @property
     def spill(self) -> Path:
@@ -275,12 +252,13 @@ class ViewLog:
             self.directory.evict_unused()
 
 
-def _seal(data: bytes) -> bytes:
-    """Return an entry with its digest appended."""
+def _encode(entry: Entry) -> bytes:
+    """Return an entry as JSON, with its digest appended."""
+    data = msgspec.json.encode(entry)
     return data[:-1] + b',"seal":"' + xxh3_64_hexdigest(data).encode() + b'"}'
 
 
-def _decode(data: bytes, path: Path) -> Entry:
+def _decode(folder: Path, number: int, data: bytes) -> Entry:
     """Return the entry of its bytes; raise SQ3452 if they have changed."""
     seal = _SEAL.search(data)
     try:
@@ -288,7 +266,7 @@ def _decode(data: bytes, path: Path) -> Entry:
             raise ValueError("its content has changed")
         return _ENTRIES.decode(data)
     except (ValueError, msgspec.MsgspecError) as error:
-        raise damaged_error(path, str(error)) from error
+        raise damaged_error(folder / ENTRY_NAMES.name(number), str(error)) from error
 
 
 def damaged_error(path: Path, why: str) -> SinkqlError:

@@ -295,7 +295,7 @@ class ViewReader(Reader, SnapshotReader, RefreshableReader, ViewLogReader):
 
     def _has_columns(self, entry: Entry) -> bool:
         """Return whether an entry has the columns to read; after a view was changed, old entries lack some."""
-        return set(entry.columns) >= {(column.name, column.type) for column in self.columns}
+        return set(entry.columns) >= {(column.name, str(column.type)) for column in self.columns}
 
     def _retain_entries(self) -> int:
         """Retain entries for this reader, which has read none, and return the first of them."""

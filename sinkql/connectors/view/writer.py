@@ -19,15 +19,19 @@ from sinkql.connector_api.stream import (
     Compacted,
     Context,
     JobOffsets,
+    Maintainable,
     PlanChange,
     Reader,
+    RefreshableWriter,
     Split,
     StaleFilesError,
     ViewLogWriter,
+    Writer,
     WriteResult,
     WriteTask,
     claim_checkpoint,
 )
+from sinkql.connectors.view.attached_files import AttachedFiles
 from sinkql.connectors.view.log import (
     Contents,
     Entry,
@@ -45,6 +49,7 @@ from sinkql.connectors.view.reader import ViewReader, split_of
 from sinkql.connectors.view.rows import schema_of
 from sinkql.connectors.view.task import CollectTask, Comparison, ViewTask, WrittenBucket
 from sinkql.errors import FencedError, SinkqlError
+from sinkql.logical.type import parse_type
 from sinkql.planner.name import short_name
 from sinkql.state_store.directory import StateDirectory
 from sinkql.storage import failpoint, files, sorted_run
@@ -56,7 +61,7 @@ _RUN_NAME = re.compile(r"(\d+)-[0-9a-f]{32}")
 
 
 @dataclass(slots=True)
-class ViewWriter(ViewLogWriter):
+class ViewWriter(Writer, RefreshableWriter, Maintainable, ViewLogWriter):
     """The writer of a view's log. Changes are retained for `retain_ms`, or longer if a reader needs them.
 
     The state of each batch has the `indexes`.
@@ -80,9 +85,29 @@ class ViewWriter(ViewLogWriter):
         """Return the writer of a view's job."""
         options = write_options(write.options)
         log = open_log(options.view_id, context, context.state)
-        columns = tuple((column.name, column.type) for column in write.columns)
+        columns = tuple((column.name, str(column.type)) for column in write.columns)
         tuning = options.tuning
         return cls(context.sink, log, schema_of(write.columns), columns, write.key, tuning.retain_ms, tuning.indexes)
+
+    @property
+    def full_refresh(self) -> RefreshableWriter:
+        """Return the writer, which replaces all rows itself."""
+        return self
+
+    @property
+    def files(self) -> AttachedFiles:
+        """Return the copies of source files beside the log."""
+        return AttachedFiles(self.log)
+
+    @property
+    def maintenance(self) -> Maintainable:
+        """Return the writer, which deletes old entries and files of the log."""
+        return self
+
+    @property
+    def view_log(self) -> ViewLogWriter:
+        """Return the writer, whose log has the rows for the indexes."""
+        return self
 
     @property
     def directory(self) -> StateDirectory:
@@ -249,7 +274,7 @@ class ViewWriter(ViewLogWriter):
         return self._reader_of(bucket.run for bucket in written) if written else None
 
     def _reader_of(self, runs: Iterable[Run]) -> tuple[Reader, Sequence[Split]]:
-        columns = tuple(physical.Column(name, type_) for name, type_ in self.columns)
+        columns = tuple(physical.Column(name, parse_type(type_)) for name, type_ in self.columns)
         reader = ViewReader(self.view, columns, "retract", self.log, "")
         by_bucket: dict[int, list[Run]] = {}
         for run in runs:
@@ -262,23 +287,6 @@ class ViewWriter(ViewLogWriter):
         named = ((entry.marker.state, entry.indexes) for entry in entries if entry is not None and entry.indexes)
         return {state: indexes for state, indexes in named if state is not None}
 
-    # --- files of readers --------------------------------------------------------------------------------------------
-
-    def store_file(self, name: str, data: bytes) -> None:
-        """Store a reader's file beside the log."""
-        files.write_atomic(self.directory.folder / _attached(name), data)
-        self.directory.ensure_uploaded([_attached(name)])  # another host may have deleted it from the store
-
-    def load_file(self, name: str) -> bytes | None:
-        """Return a file that `store_file` stored."""
-        return self.directory.read_small(_attached(name))
-
-    def delete_file(self, name: str) -> bool:
-        """Delete a file that `store_file` stored."""
-        with suppress(SinkqlError, OSError):  # a file that stays is harmless: no reader reads it
-            self.log.delete_file(_attached(name))
-        return True
-
     # --- deletion ----------------------------------------------------------------------------------------------------
 
     def maintain(self, go_on: Callable[[bool], bool] = lambda begun: True) -> Sequence[Compacted]:
@@ -289,6 +297,18 @@ class ViewWriter(ViewLogWriter):
         with suppress(SinkqlError, OSError):  # the store does not answer: the next sweep repeats it
             self._sweep(number, entry)
         return ()
+
+    def maintenance_share(self) -> float:
+        """Return the share of time that a sweep may take."""
+        return 0.15
+
+    def optimize(self, go_on: Callable[[], bool] = lambda: True) -> tuple[Sequence[Compacted], bool]:
+        """Do nothing: the runs of a log are merged as it grows."""
+        return (), True
+
+    def files_to_optimize(self) -> int:
+        """Return 0: `optimize` has no work."""
+        return 0
 
     def _sweep(self, number: int, entry: Entry) -> None:
         floor = self._floor(number, entry)
@@ -328,10 +348,6 @@ class ViewWriter(ViewLogWriter):
 
 def _claim_of(checkpoint: Checkpoint | None) -> str | None:
     return checkpoint.claim if checkpoint is not None else None
-
-
-def _attached(name: str) -> str:
-    return f"attached/{name}"
 
 
 def _epoch_of(name: str) -> int | None:

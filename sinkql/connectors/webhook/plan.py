@@ -44,7 +44,7 @@ def plan(statement: ast.CreateSource, facts: logical.Facts, planning: PlanningCo
         {"tuning": _tuning(statement, options, listen, planning)},
         _retention(statement, options, facts, planning),
     )
-    typed = tuple(physical.Column(column.name, str(column.type), column.nullable) for column in columns)
+    typed = tuple(physical.Column(column.name, column.type, column.nullable) for column in columns)
     table = CapturedTable(_TABLE, (_TABLE,), typed, (), options=msgspec.to_builtins(layout), pushed=True)
     return SourcePlan(table_options(source, table), logical.Shape(columns, (), logical.Change.APPEND))
 

@@ -14,12 +14,13 @@ count.
 
 If requests are lost and later ones exist, the request log cannot be opened until it is repaired. Repair replaces lost
 requests by requests without bodies, which are no rows, and all others keep their numbers.
+
+A request log is no `NumberedLog`: its last file grows with each request, so that one write and one sync store it.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
@@ -31,10 +32,11 @@ import msgspec
 
 from sinkql import codec
 from sinkql.storage import failpoint, files
+from sinkql.storage.numbered_log import FileNames, NumberedFiles
 
 _HEAD = struct.Struct("<III")
 _CHECKED = struct.Struct("<II")
-_NAME = re.compile(r"(\d{10})\.journal")
+_SEGMENT_NAMES = FileNames(10, ".journal")
 _SEGMENT_BYTES = 16 << 20
 _MOST_BYTES = 1 << 30
 
@@ -107,7 +109,7 @@ class RequestLog:
         return log, requests
 
     def _create(self) -> None:
-        path = self.folder / f"{self._number:010}.journal"
+        path = _path(self.folder, self._number)
         try:
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
         except FileExistsError:
@@ -256,15 +258,11 @@ def _framed(data: bytes) -> bytes:
 
 def segments(folder: Path) -> list[int]:
     """Return the numbers of the segments in order."""
-    try:
-        names = os.listdir(folder)
-    except FileNotFoundError:
-        return []
-    return sorted(int(match[1]) for name in names if (match := _NAME.fullmatch(name)))
+    return NumberedFiles(folder, _SEGMENT_NAMES).numbers()
 
 
 def _path(folder: Path, number: int) -> Path:
-    return folder / f"{number:010}.journal"
+    return NumberedFiles(folder, _SEGMENT_NAMES).path(number)
 
 
 def _read(path: Path) -> tuple[_Head | None, list[Request]]:

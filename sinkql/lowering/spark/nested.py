@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sinkql.logical import Call, Expression, Interval, Literal, Reference, Type
+from sinkql.logical.expression import constant_value
 from sinkql.logical.nested import NO_STEP, UNMATCHED, levels, taken
 from sinkql.logical.type import DAY
 from sinkql.lowering.spark.sql import Form, Spelling, day_time, quoted, raised, spark_type, text_literal
@@ -127,10 +128,7 @@ def _series(call: Call) -> Form:
 
 
 def _instants(call: Call) -> Form:
-    step = call.arguments[2]
-    assert isinstance(step, Literal)
-    value = step.value
-    assert isinstance(value, Interval)
+    value = constant_value(call.arguments[2], Interval)
     micros = value.days * DAY + value.micros
     empty = "@0 > @1" if micros > 0 else "@0 < @1"
     array = f"sequence(@0, @1, {day_time(micros)})"
@@ -207,9 +205,7 @@ def _field(call: Call) -> Form:
     value = taken(call)
     if value is not None:
         return Form("@0", operands=(value,))
-    name = call.arguments[1]
-    assert isinstance(name, Literal)
-    return Form(f"@0.{quoted(str(name.value))}")
+    return Form(f"@0.{quoted(constant_value(call.arguments[1], str))}")
 
 
 FORMS: dict[str, Spelling] = {

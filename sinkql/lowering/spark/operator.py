@@ -7,6 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from sinkql.logical import Call, Expression, Interval, Literal, Type
+from sinkql.logical.expression import constant_value
 from sinkql.logical.function import SEVERAL, SINGLE, whole_divisor
 from sinkql.logical.meaning_version import FEW_DAYS
 from sinkql.logical.numeric_type import SIGNED, sum_fits
@@ -219,16 +220,9 @@ def _in(call: Call) -> Form:
     return Form(f"{subject} IN ({', '.join(values)})", PREDICATE)
 
 
-def _interval(expression: Expression) -> Interval:
-    assert isinstance(expression, Literal)
-    value = expression.value
-    assert isinstance(value, Interval)
-    return value
-
-
 def _interval_comparison(operator: str) -> Callable[[Call], Form]:
     def form(call: Call) -> Form:
-        value = _interval(call.arguments[1])
+        value = constant_value(call.arguments[1], Interval)
         # as Postgres compares them: a month is 30 days
         right = day_time((value.months * 30 + value.days) * DAY + value.micros)
         return Form(f"@0 {operator} {right}", PREDICATE, call.arguments[:1])
@@ -245,7 +239,7 @@ def _shift(sign: str) -> Callable[[Call], Form]:
             return _shift_times(sign, instant, interval)
         if not isinstance(interval, Literal) or interval.text is None:
             return shift_by_text(sign, call)
-        value = _interval(interval)
+        value = constant_value(interval, Interval)
         rest = value.days * DAY + value.micros
         months = f" {sign} INTERVAL '{value.months}' MONTH" if value.months else ""
         time = f" {sign} {day_time(rest)}" if rest or not value.months else ""
@@ -276,9 +270,8 @@ def _turn(sign: str) -> Callable[[Call], Form]:
     """Add an interval to a time of day, or subtract it; days do not count."""
 
     def form(call: Call) -> Form:
-        return Form(
-            f"pmod(@0 {sign} {_interval(call.arguments[1]).micros % DAY}L, {DAY}L)", operands=call.arguments[:1]
-        )
+        micros = constant_value(call.arguments[1], Interval).micros % DAY
+        return Form(f"pmod(@0 {sign} {micros}L, {DAY}L)", operands=call.arguments[:1])
 
     return form
 
@@ -286,7 +279,7 @@ def _turn(sign: str) -> Callable[[Call], Form]:
 def _shift_times(sign: str, instant: Expression, product: Call) -> Form:
     """Add `n * INTERVAL '…'` with a constant number of days or whole seconds."""
     factor, interval = product.arguments
-    value = _interval(interval)
+    value = constant_value(interval, Interval)
     if value.days:
         amount = "make_dt_interval(@1)" if value.days == 1 else f"make_dt_interval(@1 * {value.days})"
     else:

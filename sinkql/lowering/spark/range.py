@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from sinkql.logical import Call, Literal
+from sinkql.logical import Call
+from sinkql.logical.expression import constant_value
 from sinkql.logical.range import DISCRETE, EMPTY, SUBTYPES, UPSIDE_DOWN
 from sinkql.lowering.spark.cast import TO_TEXT
 from sinkql.lowering.spark.sql import PREDICATE, Form, Spelling, raised, spark_type
@@ -64,17 +65,15 @@ def _reaches(one: str, other: str, type_: str) -> str:
 
 
 def _made(call: Call) -> Form:
-    type_, bounds = call.type.name, call.arguments[2]
-    assert isinstance(bounds, Literal)
-    assert bounds.text is not None
-    lower_in, upper_in = bounds.text[0] == "[", bounds.text[1] == "]"
+    type_, bounds = call.type.name, constant_value(call.arguments[2], str)
+    lower_in, upper_in = bounds[0] == "[", bounds[1] == "]"
     none = "" if lower_in and upper_in else f"WHEN @0 = @1 THEN '{EMPTY}' "
     if type_ in DISCRETE:
         lower, upper = "@0" if lower_in else _next("@0", type_), _next("@1", type_) if upper_in else "@1"
         none += f"WHEN {lower} = {upper} THEN '{EMPTY}' "
         opened, closed = "'['", "')'"
     else:
-        lower, upper, opened, closed = "@0", "@1", f"'{bounds.text[0]}'", f"'{bounds.text[1]}'"
+        lower, upper, opened, closed = "@0", "@1", f"'{bounds[0]}'", f"'{bounds[1]}'"
     shown = [f"coalesce({_shown(each, type_)}, '')" for each in (lower, upper)]
     joined = f"concat(IF(@0 IS NULL, '(', {opened}), {shown[0]}, ',', {shown[1]}, IF(@1 IS NULL, ')', {closed}))"
     wrong = raised(UPSIDE_DOWN, "STRING")

@@ -11,7 +11,7 @@ from decimal import Decimal
 
 from sinkql.logical import Call, Expression, Interval, Literal, Type
 from sinkql.logical import literal as make_literal
-from sinkql.logical.expression import held_types
+from sinkql.logical.expression import constant_value, held_types
 from sinkql.logical.numeric_type import RANGES
 from sinkql.logical.range import SUBTYPES
 from sinkql.logical.type import DAY, SECOND
@@ -171,8 +171,7 @@ def literal_text(literal: Literal) -> Text:
     if text is None:
         return Text("NULL" if type_.name == "unknown" else f"CAST(NULL AS {spark_type(type_)})")
     if type_.nested:
-        values = literal.value
-        assert isinstance(values, tuple)
+        values = constant_value(literal, tuple)
         pairs = zip(values, held_types(type_, len(values)), strict=True)
         items = ", ".join(literal_text(make_literal(each, of)).sql for each, of in pairs)
         return Text(f"CAST({'struct' if type_.name == 'record' else 'array'}({items}) AS {spark_type(type_)})")
@@ -200,8 +199,7 @@ def literal_text(literal: Literal) -> Text:
         case "bytea":
             return Text(f"X'{text}'")
         case "interval":
-            value = literal.value
-            assert isinstance(value, Interval)
+            value = constant_value(literal, Interval)
             return Text(day_time(value.days * DAY + value.micros))
         case _:
             return Text(text_literal(text))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from sinkql.logical import Call, Expression, Literal, function, letter_case
 from sinkql.logical import letter_case as letters
+from sinkql.logical.expression import constant_value
 from sinkql.logical.letter_case import SEVERAL
 from sinkql.logical.pattern import ENDS_IN_ESCAPE, LETTERS, format_pieces, java_replacement, read_match, read_regex
 from sinkql.logical.type import TEXT
@@ -128,16 +129,12 @@ def _right(call: Call) -> Form:
 
 def constant_number(argument: Expression) -> int:
     """Return the number of a constant argument."""
-    assert isinstance(argument, Literal)
-    assert isinstance(argument.value, int)
-    return argument.value
+    return constant_value(argument, int)
 
 
 def constant_text(argument: Expression) -> str:
     """Return the text of a constant argument."""
-    assert isinstance(argument, Literal)
-    assert isinstance(argument.value, str)
-    return argument.value
+    return constant_value(argument, str)
 
 
 def _by_constant(forms: dict[str, str]) -> Callable[[Call], Form]:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sinkql import physical
-from sinkql.connector_api.types import parse_type
 from sinkql.logical import Reference, Type
 from sinkql.logical.numeric_type import FLOATS
 from sinkql.lowering.join_input import AT, SIDE, PreparedSide, SidesPreparation
@@ -36,7 +35,7 @@ def spark_steps(preparation: TaskInput) -> SparkSteps:
         select.append("`$seq`")
     types = {value.name: value.type for value in preparation.values}
     aggregates = (
-        f"{_measure(measure, types.get(measure.value, ''), append=preparation.append)} AS {quoted(measure.name)}"
+        f"{_measure(measure, types.get(measure.value), append=preparation.append)} AS {quoted(measure.name)}"
         for measure in preparation.measures
     )
     return SparkSteps(tuple(select), tuple(map(quoted, preparation.group)), tuple(aggregates))
@@ -44,7 +43,7 @@ def spark_steps(preparation: TaskInput) -> SparkSteps:
 
 def hashed(hash_: Hash) -> str:
     """Return Spark's hash of values, by which rows are distributed."""
-    parts = [_hashed(normal(value), parse_type(value.type)) for value in hash_.values]
+    parts = [_hashed(normal(value), value.type) for value in hash_.values]
     return f"xxhash64({', '.join([f'{hash_.domain}L', *parts])})"
 
 
@@ -68,14 +67,14 @@ def plain(value: Value) -> str:
 def normal(value: Value) -> str:
     """Return the column with -0 as 0 and a single NaN: equal values must hash and print alike."""
     name = quoted(value.column)
-    if value.type not in FLOATS:
+    if value.type.name not in FLOATS:
         return name
-    spark = spark_type(parse_type(value.type))
+    spark = spark_type(value.type)
     nan, zero = f"CAST('NaN' AS {spark})", f"CAST(0 AS {spark})"
     return f"CASE WHEN isnan({name}) THEN {nan} WHEN {name} = 0 THEN {zero} ELSE {name} END"
 
 
-def _measure(measure: Measure, type_: str, *, append: bool) -> str:
+def _measure(measure: Measure, type_: Type | None, *, append: bool) -> str:
     value = quoted(measure.value)
     match measure.kind:
         case "rows":
@@ -91,13 +90,12 @@ def _measure(measure: Measure, type_: str, *, append: bool) -> str:
             return f"max({value})"
 
 
-def _sum(value: str, type_: str, result: str, *, append: bool) -> str:
-    if result in FLOATS:
+def _sum(value: str, type_: Type | None, result: Type, *, append: bool) -> str:
+    if result.name in FLOATS:
         return _float_sum(value)
-    wide = parse_type(result)
-    spark = f"DECIMAL(38,{wide.scale})" if wide.name == "numeric" else "BIGINT"
+    spark = f"DECIMAL(38,{result.scale})" if result.name == "numeric" else "BIGINT"
     # Spark's decimal sum has spare digits, and narrow decimals are several times faster
-    narrow = append and type_.startswith("numeric") and wide.name == "numeric"
+    narrow = append and type_ is not None and type_.name == result.name == "numeric"
     summand = value if narrow else f"CAST({value} AS {spark})"
     total = f"sum({summand})" if append else f"sum({summand} * `$diff`)"
     return f"coalesce(CAST({total} AS {spark}), CAST(0 AS {spark}))"
@@ -160,7 +158,7 @@ def side_steps(preparation: SidesPreparation, side: PreparedSide, buckets: Seque
     columns = {SIDE: number, "$h1": first, "$h2": "0L", "$r": "0L"}
     for value in preparation.values:
         kept = own.get(value.name)
-        columns[value.name] = f"CAST(NULL AS {spark_type(parse_type(value.type))})" if kept is None else shown(kept)
+        columns[value.name] = f"CAST(NULL AS {spark_type(value.type)})" if kept is None else shown(kept)
     columns[physical.DIFF] = "1L" if side.change == "append" else quoted(physical.DIFF)
     if preparation.place == AT:
         columns[AT] = everywhere if side.replicated else mark

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from sinkql.logical import Call, Expression, Interval, Literal, time
+from sinkql.logical.expression import as_call, constant_value
 from sinkql.logical.number_format import ENDINGS
 from sinkql.logical.time import show_interval
 from sinkql.logical.time_format import NAMES, ROMAN, ROMAN_WIDTH, TimeForm, TimePart, read_time_form, read_to_char
@@ -108,11 +109,11 @@ def _extract(spark: str) -> Callable[[Call], Form]:
         if value.type.name != "interval":
             template = _EPOCHS[value.type.name] if field == "epoch" else _FIELDS[field]
             return Form(f"CAST({template} AS {spark})", operands=(value,))
-        assert isinstance(value, Call)  # the difference of two timestamps
-        first, second = (_micros(f"@{place}", argument.type.name) for place, argument in enumerate(value.arguments))
+        timestamps = as_call(value).arguments  # the difference of two timestamps
+        first, second = (_micros(f"@{place}", timestamp.type.name) for place, timestamp in enumerate(timestamps))
         shown = _FLOAT_EPOCH if (field, spark) == ("epoch", "DOUBLE") else _DIFFERENCES[field]
         template = shown.format(f"({first} - {second})")
-        return Form(f"CAST({template} AS {spark})", operands=value.arguments)
+        return Form(f"CAST({template} AS {spark})", operands=timestamps)
 
     return form
 
@@ -154,8 +155,7 @@ def _instant_of(local: str, zone: str) -> str:
 
 def _date_bin(call: Call) -> Form:
     stride, value, origin = call.arguments
-    width = stride.value if isinstance(stride, Literal) else None
-    assert isinstance(width, Interval)
+    width = constant_value(stride, Interval)
     first, zero = (_micros(place, value.type.name) for place in ("@0", "@1"))
     template = f"timestamp_micros({first} - pmod({first} - {zero}, {width.days * DAY + width.micros}L))"
     template = f"CAST({template} AS TIMESTAMP_NTZ)" if value.type.name == "timestamp" else template
@@ -334,11 +334,10 @@ def shift_by_text(sign: str, call: Call) -> Form:
 def _held(call: Call) -> Form:
     (value,) = call.arguments
     if isinstance(value, Literal):
-        assert isinstance(value.value, Interval)
-        return Form(text_literal(show_interval(value.value)), operands=())
-    assert isinstance(value, Call)  # the difference of two timestamps
+        return Form(text_literal(show_interval(constant_value(value, Interval))), operands=())
+    timestamps = as_call(value).arguments  # the difference of two timestamps
     micros = [f"unix_micros(CAST(@{place} AS TIMESTAMP))" for place in (0, 1)]
-    return Form(f"transform(array({micros[0]} - {micros[1]}), `$d` -> {_SHOWN})[0]", operands=value.arguments)
+    return Form(f"transform(array({micros[0]} - {micros[1]}), `$d` -> {_SHOWN})[0]", operands=timestamps)
 
 
 _DAYS, _REST = f"`$d` div {DAY}L", f"abs(`$d` % {DAY}L)"

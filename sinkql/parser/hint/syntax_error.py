@@ -355,7 +355,8 @@ def _never_begun(word: re.Match[str]) -> SinkqlError:
 def _before(error: SinkqlError, text: str) -> list[Lexeme]:
     """Return the strings and quoted names of the error's statement before the error."""
     found: list[Lexeme] = []
-    assert error.span is not None
+    if error.span is None:
+        return found
     try:
         for lexeme in lexer.scan(text):
             if lexeme.start > error.span.start:

@@ -89,8 +89,7 @@ class Automaton(Ahead):
             del values[first:], states[len(states) - size :]
             states.append(rows[states[-1]][rule.origin])
             values.append(made)
-            if states[-1] == self._tables.end and token.type == END:
-                assert isinstance(made, Node)
+            if states[-1] == self._tables.end and token.type == END and isinstance(made, Node):
                 return made
 
 

@@ -44,6 +44,11 @@ def child(node: Node, name: str) -> Node | None:
     return next(iter(children(node, name)), None)
 
 
+def the_child(node: Node, name: str) -> Node:
+    """Return the child that the grammar demands."""
+    return next(iter(children(node, name)))
+
+
 def children(node: Node, *names: str) -> list[Node]:
     """Return the children of these names, in order."""
     return [each for each in node.children if isinstance(each, Node) and each.data in names]
@@ -77,7 +82,8 @@ def words(node: Node) -> str:
 def span(node: Node | Token) -> Span:
     """Return the span of a node, from its first to its last token."""
     place = node.span if isinstance(node, Token) else node.place
-    assert place is not None
+    if place is None:
+        raise LookupError(node)
     return place
 
 

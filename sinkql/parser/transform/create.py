@@ -12,7 +12,20 @@ from sinkql import ast
 from sinkql.errors import SinkqlError, nearest
 from sinkql.keywords import PLAIN_NAME, RESERVED, quoted
 from sinkql.parser.read import tree
-from sinkql.parser.read.tree import Node, Token, child, children, ident, only, span, the_name, the_token, token, words
+from sinkql.parser.read.tree import (
+    Node,
+    Token,
+    child,
+    children,
+    ident,
+    only,
+    span,
+    the_child,
+    the_name,
+    the_token,
+    token,
+    words,
+)
 from sinkql.parser.transform import value
 
 _STRATEGIES = {"strategy_id": "ID", "strategy_latest": "LATEST", "strategy_inline": "INLINE"}
@@ -123,8 +136,7 @@ def _type_text(node: Node) -> str:
 
 
 def _field_text(field: Node) -> str:
-    type_ = child(field, "type")
-    assert type_ is not None
+    type_ = the_child(field, "type")
     rule = " NOT NULL" if child(field, "not_null") is not None else ""
     return f"{_type_part(the_token(field, 'NAME'))} {_type_text(type_)}{rule}"
 

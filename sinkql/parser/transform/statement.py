@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sinkql import ast, keywords
 from sinkql.errors import SinkqlError, Span
 from sinkql.parser.read import tree
@@ -173,18 +175,20 @@ def _show_variable(node: Node) -> ast.ShowVariable:
 def _set_variable(node: Node) -> ast.SetVariable:
     scope, special = child(node, "scope"), child(node, "special_setting")
     if special is not None:
-        setting: ast.Ident | None = ast.Ident(_SPECIAL[words(special)], span(special))
+        setting = ast.Ident(_SPECIAL[words(special)], span(special))
     else:
-        setting = _setting_name(node)
-    assert setting is not None
+        setting = _dotted(idents(node))
     return ast.SetVariable(setting, _assigned(node), words(scope) if scope else None, span(node))
 
 
 def _setting_name(node: Node) -> ast.Ident | None:
     """Return a setting's name, whose dotted parts form one name; None for ALL."""
     parts = idents(node)
-    if not parts:
-        return None
+    return _dotted(parts) if parts else None
+
+
+def _dotted(parts: Sequence[ast.Ident]) -> ast.Ident:
+    """Return the parts of a setting's name as one name with dots in it."""
     return ast.Ident(".".join(part.value for part in parts), Span(parts[0].span.start, parts[-1].span.end))
 
 

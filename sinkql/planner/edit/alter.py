@@ -189,9 +189,8 @@ def _check_state(
     if present.cluster is None:
         return
     what = {ast.CreateSink: "sink", ast.CreateSource: "source"}.get(type(present), "view")
-    old, new = catalog.item(cluster_name(catalog, present.cluster, span)), catalog.item(cluster)
-    assert isinstance(old, logical.Cluster)
-    assert isinstance(new, logical.Cluster)
+    old = logical.get_item(catalog, cluster_name(catalog, present.cluster, span), logical.Cluster)
+    new = logical.get_item(catalog, cluster, logical.Cluster)
     if old.state is None or (new.state is not None and new.state.path == old.state.path):
         return
     raise SinkqlError(
@@ -457,8 +456,7 @@ def find_published(
     entry, notices = find_altered(statement, catalog)
     if entry is None:
         return None, notices
-    sink = catalog.item(entry.name)
-    assert isinstance(sink, logical.Sink)
+    sink = logical.get_item(catalog, entry.name, logical.Sink)
     if sink.destination is None or sink.destination.branch is None:
         raise SinkqlError(
             "SQ2347",

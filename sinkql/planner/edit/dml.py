@@ -111,7 +111,7 @@ def plan_insert(statement: ast.Insert, catalog: logical.CatalogReader, now: date
     syntax = parse(statement.query)
     if not isinstance(syntax.tree, exp.Values) or syntax.tree.args.get("alias"):
         once = plan_one_shot(statement.query, catalog, now)
-        return _insert_query(statement, target, places, defaults, once)
+        return _insert_query(statement, statement.query.span, target, places, defaults, once)
     cells = translator(syntax, now, None, "VALUES")
     rows = []
     for row in syntax.tree.expressions:
@@ -129,10 +129,13 @@ def _is_default(node: Any) -> bool:
 
 
 def _insert_query(
-    statement: ast.Insert, target: Target, places: tuple[int, ...], defaults: tuple[Cell, ...], query: OneShotQuery
+    statement: ast.Insert,
+    span: Span,
+    target: Target,
+    places: tuple[int, ...],
+    defaults: tuple[Cell, ...],
+    query: OneShotQuery,
 ) -> Inserted:
-    assert statement.query is not None
-    span = statement.query.span
     shown, hidden = query.relation.shape.columns[: query.width], query.relation.shape.columns[query.width :]
     places = _places_of(statement, target, places, query.width, span)
     items = []

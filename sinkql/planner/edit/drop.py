@@ -36,10 +36,9 @@ def plan_drop(statement: ast.Drop, catalog: logical.CatalogReader, dependents: D
     notices = []
     for name in statement.names:
         full_name = _full_name(statement, name, catalog)
-        if statement.if_exists and (full_name is None or catalog.entry(full_name) is None):
+        if full_name is None or (statement.if_exists and catalog.entry(full_name) is None):
             notices.append(_skipped_notice(statement.kind, name))
             continue
-        assert full_name is not None
         _check(statement, name, full_name, catalog, dependents)
         named_items.append(full_name)
     order = _dependents_first(named_items, dependents)
@@ -144,8 +143,7 @@ def _is_sink(catalog: logical.CatalogReader, full_name: str) -> bool:
 
 
 def _kind(catalog: logical.CatalogReader, full_name: str) -> str:
-    entry = catalog.entry(full_name)
-    assert entry is not None
+    entry = logical.get_entry(catalog, full_name)
     return entry.kind
 
 

@@ -10,6 +10,7 @@ from sinkql import logical
 from sinkql.errors import SinkqlError, Span
 from sinkql.evaluate import EvaluationError, NotEvaluableError, conversion, function_of
 from sinkql.evaluate.failure import Row, Value
+from sinkql.logical.expression import as_literal
 from sinkql.logical.time import show_interval
 from sinkql.logical.type import Field
 from sinkql.planner import types
@@ -61,9 +62,8 @@ def _literal(value: Typed, target: logical.Type) -> Any:
     text = str(value.constant)
     if target == types.JSONB:
         return document(text, value.span)
-    tree = literal(text, target, value.span).tree
-    assert isinstance(tree, logical.Literal)
-    return show_interval(tree.value) if isinstance(tree.value, logical.Interval) else tree.value
+    converted = as_literal(literal(text, target, value.span).tree).value
+    return show_interval(converted) if isinstance(converted, logical.Interval) else converted
 
 
 def assigned(tree: logical.Expression, column: logical.Column, columns: Sequence[str]) -> Value | None:

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from sinkql.errors import SinkqlError, Span, nearest
 from sinkql.logical import NUMERIC, Branch, Call, Case, Expression, Literal, Type
+from sinkql.logical.expression import as_literal
 from sinkql.logical.function import CASTS
 from sinkql.logical.range import SUBTYPES
 from sinkql.logical.type import Field, record_type, shown_name
@@ -217,8 +218,7 @@ def _is_constant(tree: Expression) -> bool:
 
 
 def _untyped(tree: Expression) -> Typed:
-    assert isinstance(tree, Literal)
-    return Typed(Literal(tree.text, UNKNOWN, tree.span), UNKNOWN)
+    return Typed(Literal(as_literal(tree).text, UNKNOWN, tree.span), UNKNOWN)
 
 
 def recasts(source: Type, target: Type) -> bool:

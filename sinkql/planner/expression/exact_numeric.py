@@ -8,6 +8,7 @@ from sinkql import logical
 from sinkql.errors import Span
 from sinkql.logical import NUMERIC, Branch, Call, Case, Cast, Expression, Literal, Reference, Type
 from sinkql.logical import function as functions
+from sinkql.logical.expression import constant_value
 from sinkql.logical.numeric_type import INTEGERS
 from sinkql.logical.type import MOST_DIGITS
 
@@ -31,12 +32,12 @@ def program(function: str, arguments: Sequence[Expression], span: Span) -> Expre
     step = _STEPS.get(function)
     if step is None:
         return None
-    index = next((index for index, argument in enumerate(arguments) if _case_with_digits(argument) is not None), None)
-    if index is not None:
+    cases = enumerate(map(_case_with_digits, arguments))
+    first = next(((index, case) for index, case in cases if case is not None), None)
+    if first is not None:
+        index, case = first
         before, after = arguments[:index], arguments[index + 1 :]
-        return _map_branches(
-            arguments[index], lambda branch: _call_or_program(function, (*before, branch, *after), span), span
-        )
+        return _map_branches(case, lambda branch: _call_or_program(function, (*before, branch, *after), span), span)
     if step in _BINARY:
         long = any(
             isinstance(argument, Literal) and argument.type.whole_digits > _MAX_WHOLE_DIGITS for argument in arguments
@@ -70,8 +71,9 @@ def _unary_program(step: str, arguments: Sequence[Expression], span: Span) -> Ex
 def as_double(value: Expression, span: Span) -> Expression | None:
     """Return a quotient or a program as double precision with all its digits, None for other values."""
     double = Type("double precision")
-    if _case_with_digits(value) is not None:
-        return _map_branches(value, lambda branch: as_double(branch, span) or functions.cast(branch, double), span)
+    case = _case_with_digits(value)
+    if case is not None:
+        return _map_branches(case, lambda branch: as_double(branch, span) or functions.cast(branch, double), span)
     return make_program((), (value,), span, double) if _has_hidden_digits(value) else None
 
 
@@ -80,8 +82,9 @@ def round_once(value: Expression, target: Type, span: Span) -> Expression | None
     places = target.scale if target.name == "numeric" else 0 if target.name in INTEGERS else None
     if places is None or places == NUMERIC.scale:
         return None
-    if _case_with_digits(value) is not None:
-        return _map_branches(value, lambda branch: _round(branch, places, span), span)
+    case = _case_with_digits(value)
+    if case is not None:
+        return _map_branches(case, lambda branch: _round(branch, places, span), span)
     return _round(value, places, span) if _needs_single_rounding(value) else None
 
 
@@ -92,10 +95,8 @@ def _round(value: Expression, places: int, span: Span) -> Expression:
     return value if value.type == type_ else functions.cast(value, type_)
 
 
-def _map_branches(value: Expression, then: Callable[[Expression], Expression], span: Span) -> Expression | None:
+def _map_branches(case: Case, then: Callable[[Expression], Expression], span: Span) -> Expression | None:
     """Return a CASE with the computation moved into its branches, None if the results have several types."""
-    case = _case_with_digits(value)
-    assert case is not None
     branches = tuple(Branch(branch.when, then(branch.then)) for branch in case.branches)
     otherwise = None if case.otherwise is None else then(case.otherwise)
     types = {branch.then.type for branch in branches} | ({otherwise.type} if otherwise is not None else set())
@@ -161,8 +162,7 @@ def _needs_single_rounding(tree: Expression) -> bool:
         return False
     tree = _uncast(tree)
     if isinstance(tree, Call) and tree.function == EXACT:
-        assert isinstance(tree.arguments[0], Literal)
-        last = str(tree.arguments[0].value).split()[-1].partition(":")[0]
+        last = constant_value(tree.arguments[0], str).split()[-1].partition(":")[0]
         return last not in ("round", "trunc", "ceil", "floor", "sign")
     return not (isinstance(tree, Call) and tree.function == _QUOTIENT and _is_count(tree.arguments[1]))
 
@@ -189,8 +189,7 @@ def _words(tree: Expression, leaves: list[Expression]) -> list[str]:
             return _words(tree.operand, leaves)
         case Call() if _is_program(tree):
             text, *program_leaves = tree.arguments
-            assert isinstance(text, Literal)
-            return [_remap_leaf(word, program_leaves, leaves) for word in str(text.value).split()]
+            return [_remap_leaf(word, program_leaves, leaves) for word in constant_value(text, str).split()]
         case Call() if _is_alternative(tree) and _has_hidden_digits(tree):
             return [
                 *(word for argument in tree.arguments for word in _words(argument, leaves)),

@@ -15,7 +15,7 @@ from sinkql import logical
 from sinkql.errors import SinkqlError, Span
 from sinkql.logical import NUMERIC, Call, Interval, Literal, Type, time
 from sinkql.logical import function as functions
-from sinkql.logical.expression import single, text_of
+from sinkql.logical.expression import as_call, as_literal, constant_value, single, text_of
 from sinkql.logical.jsonb import jsonb
 from sinkql.logical.nested import Items, UnevenError, entries, map_levels, read_array, read_map, read_record, squared
 from sinkql.logical.numeric_type import RANGES
@@ -144,8 +144,7 @@ def _read_items(text: str, target: Type, span: Span) -> tuple[logical.Value | No
 
 
 def _read_values(items: Items, target: Type, span: Span) -> tuple[logical.Value | None, ...]:
-    element = target.element
-    assert element is not None
+    element = target.item
     values = [None if item is None else _read_element(item, element, target, span) for item in items]
     try:
         return tuple(squared(values, target))
@@ -192,17 +191,14 @@ def _read_part(text: str | None, type_: Type, span: Span) -> logical.Value | Non
         return document(text, span)
     if type_ == types.INTERVAL:
         return show_interval(parse_interval(text, span))  # columns store intervals as text
-    tree = literal(text, type_, span).tree
-    assert isinstance(tree, logical.Literal)
-    return tree.value
+    return as_literal(literal(text, type_, span).tree).value
 
 
 def _read_range(text: str, target: Type, span: Span) -> str:
     """Return the canonical text of a range; raise SQ2212."""
 
     def read(bound: str) -> logical.Value:
-        tree = literal(bound, SUBTYPES[target.name], span).tree
-        assert isinstance(tree, logical.Literal)
+        tree = as_literal(literal(bound, SUBTYPES[target.name], span).tree)
         assert tree.value is not None
         return tree.value
 
@@ -346,12 +342,10 @@ def held(value: Typed) -> Typed:
 
 def _scaled_interval(value: Typed) -> Typed:
     """Return a multiple of a constant interval, part by part."""
-    assert isinstance(value.tree, Call)
-    factor, interval = value.tree.arguments
-    assert isinstance(interval, Literal)
-    assert isinstance(interval.value, Interval)
+    factor, interval = as_call(value.tree).arguments
+    unit = constant_value(interval, Interval)
     times = functions.cast(factor, BIGINT) if factor.type != BIGINT else factor
-    parts = (interval.value.months, interval.value.days, interval.value.micros)
+    parts = (unit.months, unit.days, unit.micros)
     products = [
         functions.call("*(bigint,bigint)", (times, logical.literal(part, BIGINT, value.span)), value.span)
         if part
@@ -381,8 +375,7 @@ def shift(instant: Typed, interval: Typed, *, sign: str) -> Typed:
 
 def _is_plain(product: Typed) -> bool:
     """Return whether this is a multiple of a constant number of days or of whole seconds, which Spark adds directly."""
-    assert isinstance(product.tree, Call)
-    interval = product.tree.arguments[1]
+    interval = as_call(product.tree).arguments[1]
     value = interval.value if isinstance(interval, Literal) else None
     return (
         isinstance(value, Interval)

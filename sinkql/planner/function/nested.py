@@ -213,8 +213,7 @@ def _comparable_arguments(name: str, arguments: tuple[Typed, ...]) -> tuple[Type
 
 def _flat_array(name: str, value: Typed) -> tuple[Typed, Type]:
     """Return an array of one dimension, and the type of its elements."""
-    array, element = _checked(name, value), value.type.element
-    assert element is not None
+    array, element = _checked(name, value), value.type.item
     if element.name == "array":
         shown = name if name == "||" else f"{name}()"
         raise SinkqlError("SQ2214", f"{shown} of arrays of several dimensions is not supported", value.span)

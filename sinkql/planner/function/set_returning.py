@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sinkql.connector_api.types import nested_type
 from sinkql.errors import SinkqlError, Span
 from sinkql.logical import Interval, Type
 from sinkql.logical.nested import leaf, levels
@@ -31,7 +30,7 @@ def _unnest(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
         raise SinkqlError("SQ2214", f"{name}() of records is not supported", span)
     if levels(value.type) < 2:
         return exact(value)
-    return call("$flat(any)", (exact(value),), span, type_=_array_of(leaf(value.type)))
+    return call("$flat(any)", (exact(value),), span, type_=types.array_of(leaf(value.type)))
 
 
 def _series(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
@@ -49,7 +48,7 @@ def _series(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
         values.append(constant(1, type_, span))
     if values[2].constant == 0:
         raise SinkqlError("SQ2214", "the step of generate_series() must not be 0", values[2].span)
-    return call(f"$series({type_},{type_},{type_})", values, span, type_=_array_of(type_))
+    return call(f"$series({type_},{type_},{type_})", values, span, type_=types.array_of(type_))
 
 
 def _time_series(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
@@ -62,19 +61,13 @@ def _time_series(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     if not isinstance(constant_, Interval) or constant_.months or not _has_one_sign(constant_):
         message = "the step of generate_series() must be a constant of days and time"
         raise SinkqlError("SQ2214", message, step.span, hint="Write INTERVAL '1 day'.")
-    return call(f"$series({type_},{type_},interval)", (first, last, step), span, type_=_array_of(type_))
+    return call(f"$series({type_},{type_},interval)", (first, last, step), span, type_=types.array_of(type_))
 
 
 def _has_one_sign(step: Interval) -> bool:
     """Return whether days and time have the same sign, and are not both zero."""
     parts = (step.days, step.micros)
     return any(parts) and (min(parts) >= 0 or max(parts) <= 0)
-
-
-def _array_of(type_: Type) -> Type:
-    array_type = nested_type("array", type_)
-    assert array_type is not None
-    return array_type
 
 
 def _json_rows(element: Type) -> Handler:
@@ -86,7 +79,7 @@ def _json_rows(element: Type) -> Handler:
         if value.type == types.TEXT:
             message = f"{name}() takes jsonb, found text"
             raise SinkqlError("SQ2211", message, value.span, hint="Cast it, as in value::jsonb.")
-        return call(f"${name}(jsonb)", (typed(name, value, types.JSONB),), span, type_=_array_of(element))
+        return call(f"${name}(jsonb)", (typed(name, value, types.JSONB),), span, type_=types.array_of(element))
 
     return plan
 

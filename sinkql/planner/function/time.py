@@ -7,7 +7,8 @@ from decimal import Decimal
 from zoneinfo import available_timezones
 
 from sinkql.errors import SinkqlError, Span, nearest
-from sinkql.logical import Call, Interval
+from sinkql.logical import Interval
+from sinkql.logical.expression import as_call
 from sinkql.logical.pattern import PatternError
 from sinkql.logical.time_format import read_time_form, read_to_char
 from sinkql.logical.type import DAY
@@ -259,8 +260,7 @@ def _interval_from_parts(
     interval = interval_of([*((coerced(value, BIGINT), one) for value, one in computed)], total, span)
     if seconds is None:
         return interval
-    assert isinstance(interval.tree, Call)
-    months, days, micros = (Typed(argument, BIGINT) for argument in interval.tree.arguments)
+    months, days, micros = (Typed(argument, BIGINT) for argument in as_call(interval.tree).arguments)
     scaled = arithmetic("*", seconds, constant(1e6, DOUBLE, span), span)
     micros = arithmetic("+", micros, cast_to(scaled, BIGINT), span)
     return call("$interval(bigint,bigint,bigint)", (months, days, micros), span)

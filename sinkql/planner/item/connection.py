@@ -49,8 +49,7 @@ def validation(
     statement: ast.ValidateConnection, catalog: logical.CatalogReader, registry: Registry
 ) -> tuple[logical.Connection, Callable[[logical.Connection, OutsideAccess], None]]:
     """Return the connection that VALIDATE names, and its check; raise SQ2984 if the kind has no check."""
-    connection = catalog.item(find(catalog, statement.name, "CONNECTION").name)
-    assert isinstance(connection, logical.Connection)
+    connection = logical.get_item(catalog, find(catalog, statement.name, "CONNECTION").name, logical.Connection)
     check = registry.connections[connection.kind].validate
     if check is None:
         raise SinkqlError(
@@ -141,13 +140,6 @@ def _is_false(value: ast.Value | None) -> bool:
 
 
 def _master(statement: ast.CreateCluster, options: ClusterOptions) -> str:
-    if options.size is None and options.master is None:
-        raise SinkqlError(
-            "SQ2602",
-            f'cluster "{statement.name.value}" has no SIZE',
-            statement.name.span,
-            hint="Write SIZE = 'local[2]', or MASTER = 'spark://…' for a cluster that runs elsewhere.",
-        )
     if options.size is not None and options.master is not None:
         raise SinkqlError(
             "SQ2603",
@@ -158,7 +150,13 @@ def _master(statement: ast.CreateCluster, options: ClusterOptions) -> str:
     if options.master is not None:
         _check_master(options.master, option_span(statement.options, "MASTER", statement.name.span))
         return options.master
-    assert options.size is not None
+    if options.size is None:
+        raise SinkqlError(
+            "SQ2602",
+            f'cluster "{statement.name.value}" has no SIZE',
+            statement.name.span,
+            hint="Write SIZE = 'local[2]', or MASTER = 'spark://…' for a cluster that runs elsewhere.",
+        )
     if not _LOCAL.fullmatch(options.size):
         near = nearest(options.size, ("local[*]", "local[2]"))
         raise SinkqlError(

@@ -222,8 +222,7 @@ def _option_text(option: ast.Option) -> str:
 
 def _key(full: str, catalog: logical.CatalogReader) -> tuple[str, ...]:
     """Return the columns of a table's key, empty if the table has no key."""
-    item = catalog.item(full)
-    assert isinstance(item, logical.Source | logical.View)
+    item = logical.get_relation(catalog, full)
     keys = item.shape.keys
     return tuple(column.name for column in item.shape.columns if column.name in keys[0]) if keys else ()
 

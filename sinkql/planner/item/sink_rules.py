@@ -52,8 +52,7 @@ def exported_relation(statement: ast.CreateSink, scope: Scope) -> tuple[str, log
         )
     if entry.kind not in _EXPORTED:
         raise _not_exported(name, entry.kind.lower(), "A sink can read a source, a table or a materialized view.")
-    item = scope.catalog.item(stand_in(find(scope.catalog, name, *_EXPORTED).name, scope.catalog))
-    assert isinstance(item, logical.Source | logical.View)
+    item = logical.get_relation(scope.catalog, stand_in(find(scope.catalog, name, *_EXPORTED).name, scope.catalog))
     check_readable(item, name, scope.catalog)
     scope.use(item.name)
     return item.name, item.shape
@@ -230,8 +229,7 @@ def _missing_rows(
     mode: ast.Mode, relation: str, catalog: logical.CatalogReader, *, proven: bool, final: bool
 ) -> tuple[str, str] | None:
     """Return which rows from before the start the sink would need, and another way out; None if it needs none."""
-    item = catalog.item(relation)
-    assert isinstance(item, logical.Source | logical.View)
+    item = logical.get_relation(catalog, relation)
     incomplete = _source_below(item, catalog, lambda source: bool(source.options.get("holes")))
     if incomplete is not None:
         why = (
@@ -313,9 +311,7 @@ def _item_read(relation: logical.Get, catalog: logical.CatalogReader) -> logical
     """Return the item that a relation reads, None for the single row of a SELECT without FROM."""
     if relation == logical.ONE:
         return None
-    item = catalog.item(relation.item)
-    assert isinstance(item, logical.Source | logical.View)
-    return item
+    return logical.get_relation(catalog, relation.item)
 
 
 def _key(statement: ast.CreateSink) -> tuple[ast.Ident, ...]:

@@ -145,8 +145,7 @@ def progress_of(statement: ast.CreateSource) -> tuple[ast.CreateProgress, ...]:
 def plan_progress(full_name: str, statement: ast.CreateProgress, scope: Scope) -> logical.Source:
     """Plan the columns of a source's progress; raise SQ2973 if the kind cannot expose it."""
     entry = find(scope.catalog, statement.source, "SOURCE")
-    source = scope.catalog.item(entry.name)
-    assert isinstance(source, logical.Source)
+    source = logical.get_item(scope.catalog, entry.name, logical.Source)
     kind = scope.registry.sources.get(source.kind)
     if kind is None or kind.progress is None or not isinstance(entry.statement, ast.CreateSource):
         raise no_progress(statement.source.span)

@@ -140,9 +140,8 @@ def own_name(statement: ast.Create) -> str:
     """Return the full name of the item that a statement with full names creates."""
     name = statement.name
     assert name is not None
-    if isinstance(statement, ast.CreateIndex):
-        assert statement.name is not None
-        return qualified_name(*(part.value for part in (*statement.relation.parts[:-1], statement.name)))
+    if isinstance(statement, ast.CreateIndex) and isinstance(name, ast.Ident):
+        return qualified_name(*(part.value for part in (*statement.relation.parts[:-1], name)))
     plain = (
         qualified_name(name.value)
         if isinstance(name, ast.Ident)

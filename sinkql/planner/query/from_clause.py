@@ -16,7 +16,7 @@ from sinkql import logical
 from sinkql.errors import MissingColumnError, MissingError, SinkqlError, Span, nearest
 from sinkql.keywords import qualified_name
 from sinkql.logical import Change, JoinKind
-from sinkql.logical.expression import Call
+from sinkql.logical.expression import as_call
 from sinkql.logical.type import shown_name
 from sinkql.planner import types
 from sinkql.planner.expression import operator as operators
@@ -426,8 +426,7 @@ def _merge_using(kind: JoinKind, left: Typed, right: Typed, span: Span) -> Typed
 
 def _not_null(expression: logical.Expression) -> logical.Expression:
     """Return the merged value as not nullable: one side always has a row."""
-    assert isinstance(expression, Call)
-    return msgspec.structs.replace(expression, nullable=False)
+    return msgspec.structs.replace(as_call(expression), nullable=False)
 
 
 def _with_key(

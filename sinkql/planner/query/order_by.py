@@ -74,9 +74,7 @@ class Terms:
 
     def hidden(self, names: tuple[str, ...]) -> list[tuple[str, Any]]:
         """Return names and nodes of the terms that are not columns of the result; `names` are the result's columns."""
-        self._names = names
-        self._hidden = []
-        self._places = [self._place(term.this) for term in self._terms]
+        self._places = self._find_places(names)
         return [(_HIDDEN.format(number), node) for number, node in enumerate(self._hidden)]
 
     def width(self, relation: logical.Relation) -> int:
@@ -85,18 +83,15 @@ class Terms:
 
     def places(self, relation: logical.Relation) -> tuple[Order, ...]:
         """Return the order of the relation's rows."""
-        if self._places is None:  # only a SELECT has called `hidden`
-            self.hidden(tuple(column.name for column in relation.shape.columns))
-        assert self._places is not None
-        for place, term in zip(self._places, self._terms, strict=True):
-            type_ = relation.shape.columns[place].type
+        columns, places = relation.shape.columns, self._places
+        if places is None:  # only a SELECT has called `hidden`
+            places = self._places = self._find_places(tuple(column.name for column in columns))
+        for place, term in zip(places, self._terms, strict=True):
+            type_ = columns[place].type
             if type_.nested and not types.is_ordered(type_):
                 message = f"values of type {type_} cannot be ordered"
                 raise SinkqlError("SQ2214", message, self._syntax.span(term.this), hint=part_of(type_))
-        columns = relation.shape.columns
-        return tuple(
-            _order(place, term, columns[place].type) for place, term in zip(self._places, self._terms, strict=True)
-        )
+        return tuple(_order(place, term, columns[place].type) for place, term in zip(places, self._terms, strict=True))
 
     def sorts(self, relation: logical.Relation) -> tuple[logical.Sort, ...]:
         """Return the order of a view's rows; raise SQ2214 for a type whose order is not exact."""
@@ -106,6 +101,11 @@ class Terms:
             value = column(column_.name, column_.type, nullable=column_.nullable, span=self._syntax.span(term.this))
             sorts.append(sort(value, term))
         return tuple(sorts)
+
+    def _find_places(self, names: tuple[str, ...]) -> list[int]:
+        self._names = names
+        self._hidden = []
+        return [self._place(term.this) for term in self._terms]
 
     def _place(self, node: Any) -> int:
         names, width = self._names, len(self._names)

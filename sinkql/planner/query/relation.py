@@ -77,7 +77,7 @@ def check_group(type_: logical.Type, span: Span, where: str) -> None:
 
 def group(
     relation: logical.Relation, groups: Sequence[Item], calls: Sequence[logical.AggregateCall], span: Span
-) -> logical.Relation:
+) -> logical.Aggregate:
     """Group a relation; the group columns, or a subset that determines them, are a key. No group columns: one row."""
     outputs = tuple(logical.Output(name, settled(value)) for name, value in groups)
     for output in outputs:

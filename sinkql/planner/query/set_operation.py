@@ -96,12 +96,13 @@ def plan_values(queries: QueryPlanner, around: OuterQuery, values: Any) -> logic
             message = f"each row of VALUES must have the same number of columns, found {len(rows[0])} and {len(row)}"
             raise SinkqlError("SQ2221", message, syntax.span(node))
     columns = [_common_column(column, syntax.span(values), scaled=queries.scaled) for column in zip(*rows, strict=True)]
-    union: logical.Relation | None = None
-    for index, (node, subqueries) in enumerate(zip(values.expressions, contexts, strict=True)):
+    single_rows = []
+    for index, subqueries in enumerate(contexts):
         items = [(f"column{number}", column[index]) for number, column in enumerate(columns, 1)]
-        single_row = query_relation.project(subqueries.attached(logical.ONE), items)
-        union = single_row if union is None else query_relation.union(union, single_row, syntax.span(node))
-    assert union is not None
+        single_rows.append(query_relation.project(subqueries.attached(logical.ONE), items))
+    union = single_rows[0]
+    for node, single_row in zip(values.expressions[1:], single_rows[1:], strict=True):
+        union = query_relation.union(union, single_row, syntax.span(node))
     return union
 
 

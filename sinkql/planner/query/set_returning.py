@@ -129,7 +129,7 @@ def _zip_arrays(
     flat = _flatten(below, places, [_NUMBER], outer=outer)
     place = column(_NUMBER, types.INTEGER, nullable=outer, span=span)
     items = [
-        (name, call("[](any,integer)", (array, place), span, type_=array.type.element))
+        (name, call("[](any,integer)", (array, place), span, type_=array.type.item))
         for name, array in zip(names, array_columns, strict=False)
     ]
     if ordinality:
@@ -141,10 +141,9 @@ def _expand_entries(
     relation: logical.Relation, array: Typed, names: Sequence[str], span: Span, *, ordinality: bool, outer: bool
 ) -> logical.Relation:
     """Return each row with the fields of a record; the first field is a key among the records of one row."""
-    assert array.type.element is not None
-    fields = array.type.element.fields
+    fields = array.type.item.fields
     flat = _flatten(relation, array, [_ENTRY, _NUMBER][: 1 + ordinality], outer=outer)
-    entry = column(_ENTRY, array.type.element, nullable=outer, span=span)
+    entry = column(_ENTRY, array.type.item, nullable=outer, span=span)
     input_items = [(column_.name, query_relation.reference(column_, span)) for column_ in relation.shape.columns]
     items = [
         (name, call(".(any,text)", (entry, constant(field.name, types.TEXT, span)), span, type_=field.type))
@@ -163,8 +162,7 @@ def _length(array: Typed, span: Span) -> Typed:
 
 
 def _flatten(relation: logical.Relation, array: Typed, names: Sequence[str], *, outer: bool) -> logical.Relation:
-    assert array.type.element is not None
-    added = [logical.Column(names[0], array.type.element)]
+    added = [logical.Column(names[0], array.type.item)]
     added += [logical.Column(name, types.BIGINT, outer) for name in names[1:]]
     shape = relation.shape
     change = Change.RETRACT if shape.change is Change.UPSERT else shape.change
@@ -202,8 +200,7 @@ class SelectContext(RowContext):
         array = elements(name, [rows.translate(expression) for expression in node.expressions], span)
         self.within = False
         self.arrays.append(array)
-        assert array.type.element is not None
-        return column(f"$set{len(self.arrays) - 1}", array.type.element, nullable=True, span=span)
+        return column(f"$set{len(self.arrays) - 1}", array.type.item, nullable=True, span=span)
 
     def flattened(self, relation: logical.Relation, span: Span) -> logical.Relation:
         """Return the relation below the select list, with its sets side by side."""

@@ -16,7 +16,7 @@ from sqlglot import exp
 from sinkql import logical
 from sinkql.errors import SinkqlError, Span
 from sinkql.logical import NUMERIC, JoinKind
-from sinkql.logical.expression import Cast, children, walk, with_children
+from sinkql.logical.expression import Cast, as_literal, children, walk, with_children
 from sinkql.planner import types
 from sinkql.planner.expression import operator as operators
 from sinkql.planner.expression.literal import coerced
@@ -67,8 +67,7 @@ def split_condition(t: Translation, node: Any, where: str) -> Condition:
             value = t.translate(right if _is_alone(left) else left)
             interval = _interval_of(value, operator if _is_alone(left) else _FLIPPED[operator], t.span(conjunct))
             if (time := t.context.computed(clock)) is not None:
-                assert isinstance(time.tree, logical.Literal)
-                plain += _conditions_at(interval, int(str(time.tree.text)))
+                plain += _conditions_at(interval, int(str(as_literal(time.tree).text)))
             else:
                 times.append(interval)
             if value.nullable:

@@ -35,17 +35,18 @@ from sinkql.connector_api.stream import (
 )
 from sinkql.connector_api.types import arrow_type
 from sinkql.errors import DroppedTableError, SinkqlError, UnfitTableError
+from sinkql.logical.type import BYTEA, TEXT, TIMESTAMPTZ
 from sinkql.storage import failpoint
 
 COLUMNS = (
-    physical.Column("source", "text", False),
-    physical.Column("position", "text", False),
-    physical.Column("code", "text", False),
-    physical.Column("message", "text", False),
-    physical.Column("key", "bytea"),
-    physical.Column("raw", "bytea", False),
-    physical.Column("about", "text"),
-    physical.Column("at", "timestamptz", False),
+    physical.Column("source", TEXT, False),
+    physical.Column("position", TEXT, False),
+    physical.Column("code", TEXT, False),
+    physical.Column("message", TEXT, False),
+    physical.Column("key", BYTEA),
+    physical.Column("raw", BYTEA, False),
+    physical.Column("about", TEXT),
+    physical.Column("at", TIMESTAMPTZ, False),
 )
 _NAMES = [column.name for column in COLUMNS]
 _PLAN = "letters"
@@ -99,11 +100,10 @@ def _about_text(error: RowError) -> str | None:
 class DeadLetterTable:
     """The dead-letter table of one sink, claimed together with the sink's table.
 
-    Records in a `final` table cannot be deleted.
+    Records cannot be deleted if the writer has no `data_files`, as that of a Kafka topic.
     """
 
     writer: Writer
-    final: bool = False
     _checkpoint: Checkpoint = field(init=False)
     _needs_maintenance: bool = field(default=False, init=False)
     _renew: Callable[[], None] | None = field(default=None, init=False)
@@ -131,9 +131,10 @@ class DeadLetterTable:
     def discard_pending(self) -> None:
         """Delete the dead letters of the next batch, so that it may end elsewhere.
 
-        Later batches write them again, if the source still has the records. A `final` table keeps them.
+        Later batches write them again, if the source still has the records. A table without `data_files` keeps them.
         """
-        if self.final:
+        data_files = self.writer.data_files
+        if data_files is None:
             self._checkpoint = replace(self._checkpoint, end=self._checkpoint.start)
             return
         commit = self._checkpoint.commit
@@ -141,7 +142,7 @@ class DeadLetterTable:
         checkpoint = replace(self._checkpoint, end=self._checkpoint.start)
         if written:
             task = self.begin()
-            self.writer.replace_files(task, (), replace(checkpoint, commit=task.commit), written)
+            data_files.replace_files(task, (), replace(checkpoint, commit=task.commit), written)
             checkpoint = self.writer.refresh()
         self._checkpoint = checkpoint
 
@@ -152,33 +153,37 @@ class DeadLetterTable:
     def rows(self) -> Iterator[tuple[str, pa.Table]]:
         """Yield the present dead letters, with the name of their file."""
         self._checkpoint = self.writer.refresh()
-        yield from self.writer.rows_by_file()
+        if self.writer.data_files is not None:
+            yield from self.writer.data_files.rows_by_file()
 
     def store_list(self, commit: str, listed: bytes) -> str:
         """Store a list of the records that a commit of the sink replays, by the commit's id; return its name."""
         name = f"{self._checkpoint.epoch}-{commit}-replayed"
-        self.writer.store_file(name, listed)
+        if self.writer.files is not None:
+            self.writer.files.store_file(name, listed)
         failpoint.point("replay-listed")
         return name
 
     def read_list(self, name: str) -> bytes | None:
         """Return a list that `store_list` stored; None if its records and the list were deleted."""
-        return self.writer.load_file(name)
+        return self.writer.files.load_file(name) if self.writer.files is not None else None
 
     def remove(self, name: str, among: Callable[[pa.Table], pa.Array]) -> None:
         """Delete the dead letters that `among` selects in a table's rows, and the list that names them."""
         touched = frozenset(path for path, rows in self.rows() if pc.any(among(rows)).as_py())
-        if touched:
+        data_files = self.writer.data_files
+        if touched and data_files is not None:
             task = self.begin()
-            files = ((path, rows) for path, rows in self.writer.rows_by_file() if path in touched)
+            files = ((path, rows) for path, rows in data_files.rows_by_file() if path in touched)
             remaining = (rows.filter(pc.invert(among(rows))) for _, rows in files)
             batches = (batch for rows in remaining for batch in rows.select(_NAMES).to_batches() if batch.num_rows)
             written = task(0, f"replay-{task.commit[:12]}", batches)
-            self.writer.replace_files(task, [written], replace(self._checkpoint, commit=task.commit), touched)
+            data_files.replace_files(task, [written], replace(self._checkpoint, commit=task.commit), touched)
             self._checkpoint = self.writer.refresh()
             self._needs_maintenance = True
         failpoint.point("letters-taken-out")
-        self.writer.delete_file(name)
+        if self.writer.files is not None:
+            self.writer.files.delete_file(name)
 
     def commit(self, task: WriteTask, written: Sequence[WriteResult], *, start: JobOffsets, end: JobOffsets) -> None:
         """Commit the dead letters of a batch, if it has any; raises what `Writer.commit` does.
@@ -198,9 +203,9 @@ class DeadLetterTable:
         failpoint.point("letters-committed")
 
     def maintain(self, go_on: Callable[[bool], bool]) -> None:
-        """Maintain the table as `Writer.maintain` does, if it has changed since the last call."""
-        if self._needs_maintenance:
-            self.writer.maintain(go_on)
+        """Maintain the table as `Maintainable.maintain` does, if it has changed since the last call."""
+        if self._needs_maintenance and self.writer.maintenance is not None:
+            self.writer.maintenance.maintain(go_on)
             self._needs_maintenance = False
 
 
@@ -231,7 +236,7 @@ def open_dead_letter_table(registry: Registry, job: physical.Job, context: Conte
         )
     write = kind.letters(job.write, COLUMNS)
     dead_letter_context = replace(context, folder=context.folder / "letters", state=_state_path(context))
-    return DeadLetterTable(registry.writer(write, dead_letter_context), write.final)
+    return DeadLetterTable(registry.writer(write, dead_letter_context))
 
 
 def _state_path(context: Context) -> physical.StatePath | None:

@@ -19,7 +19,7 @@ from sinkql.connector_api.stream import (
     Limit,
     Offsets,
     Reader,
-    Writer,
+    RefreshableWriter,
     WriteResult,
     WriteTask,
     same,
@@ -87,7 +87,7 @@ class FullRefresh:
     job: physical.Job
     readers: Mapping[str, Reader]
     engine: Engine
-    writer: Writer
+    writer: RefreshableWriter
     home: StateDirectory
     checkpoint: Checkpoint
     timeline: Timeline

@@ -16,7 +16,6 @@ from msgspec import structs
 from sinkql import logical, physical
 from sinkql.connector_api.stream import Checkpoint, Reader, Split, ViewLogWriter, Writer
 from sinkql.logical.function import call
-from sinkql.logical.type import parse_type
 from sinkql.lowering.index import log_of
 from sinkql.runtime.batch.engine import Batch, Engine, Outcome, execute_batch
 from sinkql.runtime.batch.resume import restart_of
@@ -73,11 +72,12 @@ class IndexMaintenance:
 
     def states(self) -> Mapping[str, Collection[str]]:
         """Return the states that other jobs may read, by name, with the indexes of each."""
-        return self.writer.states() if isinstance(self.writer, ViewLogWriter) else {}
+        return self.writer.view_log.states() if self.writer.view_log is not None else {}
 
     def _log(self) -> ViewLogWriter:
-        assert isinstance(self.writer, ViewLogWriter), self.job.sink
-        return self.writer
+        view_log = self.writer.view_log
+        assert view_log is not None, self.job.sink
+        return view_log
 
     def _with_runs(self, manifest: state.Manifest, outcome: Outcome) -> state.Manifest:
         return {**manifest, "arrangements": {**manifest["arrangements"], **outcome.runs}}
@@ -125,7 +125,7 @@ def _joinable(side: physical.Side, safe: Sequence[bool]) -> physical.Operator:
     """Return the rows of a side that can have a match: a join side stores no others."""
     types = {column.name: column for column in physical.columns_of(side.input)}
     null = [
-        call("IS NULL(any)", (logical.Reference(name, parse_type(types[name].type), True),))
+        call("IS NULL(any)", (logical.Reference(name, types[name].type, True),))
         for name, equal in zip(side.key, safe, strict=True)
         if types[name].nullable and not equal
     ]

@@ -20,6 +20,7 @@ from sinkql.connector_api.stream import (
     JobOffsets,
     Offsets,
     Reader,
+    RefreshableWriter,
     StaleFilesError,
     Writer,
     same,
@@ -99,7 +100,7 @@ class BatchLoop:
             job, readers, engine, self.table, self.state, IndexMaintenance(job, readers, writer, engine, directory),
             IndexLookup(job, readers, engine, directory),
         )  # fmt: skip
-        self.source_files = SourceFiles(readers, writer, folder)
+        self.source_files = SourceFiles(readers, writer.files, folder)
         self.resume_point = ResumePoint(job, readers, writer, self.source_files)
         metrics = SinkMetrics(job, fetched=lambda: self.state.fetched)
         self.report = CommitReport(job, readers, control, progress, metrics)
@@ -107,7 +108,8 @@ class BatchLoop:
             dead_letters, self.computation, self.source_files, folder, self.full_refresh, self._report_replay
         )
         budget = budget or MaintenanceBudget()
-        budget.last, budget.share = self.caught_up, writer.maintenance_share()
+        budget.last = self.caught_up
+        budget.share = writer.maintenance.maintenance_share() if writer.maintenance is not None else 0.0
         self.maintenance = TableMaintenance(self.computation, self.source_files, self.dead_letters, self.report, budget)
         self._renew = renew
         self._needs_refresh = False
@@ -179,12 +181,12 @@ class BatchLoop:
         self.dead_letters.discard_pending()  # the refresh reads the records of that batch in other batches
         reading(0)
         keeps_dead_letters = self.dead_letters.table is not None
-        refresh = FullRefresh(
-            self.job, self.readers, self.computation.engine, self.writer, self.state.directory, self.checkpoint,
-            self.timeline, reading, not keeps_dead_letters, IdentityCollector() if keeps_dead_letters else None,
-        )  # fmt: skip
         try:
-            refreshed = refresh.refresh()
+            writer = self._refreshable_writer()
+            refreshed = FullRefresh(
+                self.job, self.readers, self.computation.engine, writer, self.state.directory, self.checkpoint,
+                self.timeline, reading, not keeps_dead_letters, IdentityCollector() if keeps_dead_letters else None,
+            ).refresh()  # fmt: skip
         except SinkqlError as error:
             if not error.retryable:  # the user may also restore the state
                 self.state.clear_unrecoverable()
@@ -201,13 +203,23 @@ class BatchLoop:
                 checkpoint = replace(checkpoint, replayed=replayed)
             self.table.prepare_commit(checkpoint.end)
             try:
-                committed = self.writer.commit_refresh(refreshed.results, checkpoint, comparing)
+                committed = writer.commit_refresh(refreshed.results, checkpoint, comparing)
             except StaleFilesError:
                 continue
             self.table.checkpoint = committed.marker
             self._end_refresh(refreshed, committed)
             return committed
         raise foreign_writer_error()
+
+    def _refreshable_writer(self) -> RefreshableWriter:
+        writer = self.writer.full_refresh
+        if writer is None:
+            raise SinkqlError(
+                "SQ3415",
+                "sinks of this kind cannot compute their rows again",
+                hint="Drop the sink and create it again with a new target.",
+            )
+        return writer
 
     def _end_refresh(self, refreshed: RefreshProgress, committed: Committed) -> None:
         self._needs_refresh = False

@@ -52,14 +52,23 @@ class TableMaintenance:
         `go_on` is called before each step. Raises what a batch raises before it writes, for example SQ5101 (fenced).
         """
         self._table.refresh()
-        compactions, finished = self._table.writer.optimize(go_on)
+        maintenance = self._table.writer.maintenance
+        if maintenance is None:
+            return (), True
+        compactions, finished = maintenance.optimize(go_on)
         self.report.report_compactions(compactions)
         return compactions, finished
+
+    def files_to_optimize(self) -> int:
+        """Return the number of files when `optimize` began, an upper bound of its work; 0 before that."""
+        maintenance = self._table.writer.maintenance
+        return maintenance.files_to_optimize() if maintenance is not None else 0
 
     def maintain(self, before_state: str | None, targets: JobOffsets | None) -> None:
         """Maintain the table after a batch, within the budget; `before_state` names the state before the batch."""
         with self.budget.record() as go_on:
-            compactions = self._table.writer.maintain(go_on)
+            maintenance = self._table.writer.maintenance
+            compactions = maintenance.maintain(go_on) if maintenance is not None else ()
             self.dead_letters.maintain(go_on)
         self.report.report_compactions(compactions)
         self.refresh_files()
@@ -88,7 +97,7 @@ class TableMaintenance:
         with suppress(OSError):
             self.computation.state.directory.touch()
         with suppress(SinkqlError, OSError):
-            self._table.writer.refresh_files(self.source_files.contents(self._table.checkpoint.end))
+            self.source_files.refresh(self._table.checkpoint.end)
 
     def sweep_source_files(self, targets: JobOffsets | None) -> None:
         """Delete the source files that no checkpoint needs.

@@ -120,7 +120,7 @@ class DeadLetterReplay:
         return ends
 
     def maintain(self, go_on: Callable[[bool], bool]) -> None:
-        """Maintain the dead-letter table as `Writer.maintain` does."""
+        """Maintain the dead-letter table as `Maintainable.maintain` does."""
         if self.table is not None:
             self.table.maintain(go_on)
 

@@ -12,17 +12,17 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sinkql.connector_api.stream import FileBackedReader, JobOffsets, Reader, Writer
+from sinkql.connector_api.stream import FileBackedReader, FileKeeper, JobOffsets, Reader
 from sinkql.errors import LostPositionError, SinkqlError
 from sinkql.storage import failpoint, files
 
 
 @dataclass(slots=True)
 class SourceFiles:
-    """The source files of a sink whose state folder is `folder`."""
+    """The source files of a sink whose state folder is `folder`; `keeper` has their copies, if the sink has one."""
 
     readers: Mapping[str, Reader]
-    writer: Writer
+    keeper: FileKeeper | None
     folder: Path
     _attached: set[str] = field(default_factory=set)
 
@@ -41,7 +41,7 @@ class SourceFiles:
         failpoint.point("restored")
 
     def _restore_file(self, source: str, name: str, *, again: bool) -> None:
-        data = self.writer.load_file(name)
+        data = self.keeper.load_file(name) if self.keeper is not None else None
         if data is None or again:
             raise LostPositionError(
                 "SQ3412",
@@ -53,14 +53,23 @@ class SourceFiles:
 
     def attach(self, offsets: JobOffsets) -> None:
         """Copy the files to the table that it lacks."""
+        if self.keeper is not None:
+            self._attach(self.keeper, offsets)
+        failpoint.point("attached")
+
+    def _attach(self, keeper: FileKeeper, offsets: JobOffsets) -> None:
         for source, reader in self._readers():
             for name in reader.required_files(offsets[source]):
                 if name not in self._attached:
-                    self.writer.store_file(name, (self.folder / name).read_bytes())
+                    keeper.store_file(name, (self.folder / name).read_bytes())
                     self._attached.add(name)
-        failpoint.point("attached")
 
-    def contents(self, offsets: JobOffsets) -> dict[str, bytes]:
+    def refresh(self, offsets: JobOffsets) -> None:
+        """Write old copies again, so that no cleaner of the table takes them for orphan files."""
+        if self.keeper is not None:
+            self.keeper.refresh_files(self._contents(offsets))
+
+    def _contents(self, offsets: JobOffsets) -> dict[str, bytes]:
         """Return the contents of the files that can be read."""
         contents: dict[str, bytes] = {}
         for source, reader in self._readers():
@@ -76,7 +85,7 @@ class SourceFiles:
             needed_offsets = [offsets[source] for offsets in needed if source in offsets]
             for name in reader.removable_files(needed_offsets, before=before):
                 failpoint.point("position-unneeded")
-                if not self.writer.delete_file(name):
+                if self.keeper is not None and not self.keeper.delete_file(name):
                     continue
                 self._attached.discard(name)
                 failpoint.point("position-detached")

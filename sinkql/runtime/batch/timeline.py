@@ -23,8 +23,7 @@ import msgspec
 from sinkql import codec, physical
 from sinkql.connector_api.stream import JobOffsets, Limit, Offsets, Reader, ViewLogReader, same
 from sinkql.runtime.batch.clock import CLOCK
-from sinkql.storage import failpoint
-from sinkql.storage.numbered_log import FolderNumberedLog, NumberedLog
+from sinkql.storage.numbered_log import EntryLog, FolderNumberedLog, NumberedLog
 
 _TICKS_KEPT = 256
 """The number of ticks that are stored. A job that is further behind goes directly to one of them."""
@@ -50,28 +49,18 @@ class Ticks:
     """The stored ticks, by number."""
 
     files: NumberedLog
-    _cache: dict[int, Tick] = field(default_factory=dict, compare=False, repr=False)
+    _entries: EntryLog[Tick] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_entries", EntryLog(self.files, msgspec.json.encode, _decode, _TICKS_KEPT, "tick"))
 
     def newest_first(self) -> Iterator[tuple[int, Tick]]:
         """Yield the ticks and their numbers, newest first."""
-        for number in reversed(self.files.numbers()):
-            tick = self._read(number)
-            if tick is not None:
-                yield number, tick
+        return self._entries.newest_first()
 
     def newest(self) -> tuple[int, Tick] | None:
         """Return the newest tick and its number; None without a tick."""
-        return next(self.newest_first(), None)
-
-    def _read(self, number: int) -> Tick | None:
-        if number not in self._cache:
-            data = self.files.read(number)
-            if data is None:
-                return None
-            self._cache[number] = _TICKS.decode(data)
-            for old in [cached for cached in list(self._cache) if cached < number - _TICKS_KEPT]:
-                self._cache.pop(old, None)
-        return self._cache.get(number)
+        return self._entries.newest()
 
     def advance(self, sources: Mapping[str, Offsets], whole: Mapping[str, int]) -> bool:
         """Create the next tick with these positions; other sources keep their position.
@@ -84,14 +73,13 @@ class Ticks:
             return False
         now = max(time.time_ns() // 1_000_000, last.at + 1)
         tick = Tick(now, {**last.sources, **sources}, {**last.whole, **whole})
-        failpoint.point("tick")
-        if not self.files.create(number + 1, msgspec.json.encode(tick)):
-            return True
-        failpoint.point("tick-made")
-        self.files.stays(number + 1)  # unless a tick of this number was deleted while this process slept
-        if (number + 1) % _SWEEP_EVERY == 0:
-            self.files.begin_at(number + 2 - _TICKS_KEPT)
+        if self._entries.add(number + 1, tick) and (number + 1) % _SWEEP_EVERY == 0:
+            self._entries.begin_at(number + 2 - _TICKS_KEPT)
         return True
+
+
+def _decode(_: int, data: bytes) -> Tick:
+    return _TICKS.decode(data)
 
 
 def roundness(number: int) -> int:

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinkql import logical, physical
+from sinkql import physical
 from sinkql.connector_api.stream import Reader, Split, Tally, WriteResult
 from sinkql.connector_api.types import arrow_type, python_values
 from sinkql.lowering.join_input import SidesPreparation
@@ -221,9 +221,7 @@ def _split(rows: pa.Table, hashes: np.ndarray[tuple[int], np.dtype[np.uint64]], 
 
 def flattened(operator: physical.Flatten, below: pa.Table) -> pa.Table:
     """Return the rows of a Flatten, with the internal columns."""
-    array = operator.array.expression
-    assert isinstance(array, logical.Reference)
-    held = below.column(array.name).combine_chunks()
+    held = below.column(operator.array.column).combine_chunks()
     lengths = pc.fill_null(pc.list_value_length(held), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     counts = np.maximum(lengths, 1) if operator.outer else lengths
     places = np.repeat(np.arange(len(below)), counts)

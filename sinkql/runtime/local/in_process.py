@@ -19,6 +19,7 @@ from sinkql import evaluate, logical, physical
 from sinkql.connector_api.stream import WriteResult
 from sinkql.connector_api.types import arrow_type
 from sinkql.errors import SinkqlError
+from sinkql.logical.type import BIGINT
 from sinkql.lowering.join_input import SidesPreparation
 from sinkql.lowering.task_input import TaskInput
 from sinkql.physical import DIFF, SEQ
@@ -205,7 +206,7 @@ class InProcessBatch:
         """Return the bucket of each row of an operator."""
         copartitioned = self.job.copartitioned
         if copartitioned is None or copartitioned.operator is not struct:
-            return bucket_numbers([rows.column("$h1").combine_chunks()], ["bigint"], buckets)
+            return bucket_numbers([rows.column("$h1").combine_chunks()], [BIGINT], buckets)
         types = {column.name: column.type for column in struct.columns}
         columns = [rows.column(name).combine_chunks() for name in preparation.named(copartitioned.key)]
         return bucket_numbers(columns, [types[name] for name in copartitioned.key], buckets)

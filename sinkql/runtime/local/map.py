@@ -45,7 +45,7 @@ def mapped(job: physical.Job, map_: physical.Map, below: pa.Table) -> pa.Table:
     places = pa.array(np.cumsum(alive) - 1, mask=~alive)
     fields = [pa.field(output.name, arrow_type(output.type)) for output in map_.outputs]
     arrays = [
-        _taken(output.expression, below).cast(field.type)
+        below.column(output.column).cast(field.type)
         if _plain(output)
         else pa.array(values(job, output, below, rows), field.type).take(places)
         for output, field in zip(map_.outputs, fields, strict=True)
@@ -76,11 +76,6 @@ def _alive(below: pa.Table) -> NDArray[np.bool_]:
 
 def _plain(output: physical.Output) -> bool:
     return isinstance(output.expression, Reference)
-
-
-def _taken(expression: Expression, below: pa.Table) -> Any:  # Any: pyarrow publishes no types
-    assert isinstance(expression, Reference)
-    return below.column(expression.name)
 
 
 def values(job: physical.Job, output: physical.Output, below: pa.Table, rows: Sequence[Row] | None = None) -> list[Any]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from sinkql.connector_api.types import parse_type
+from sinkql.logical.type import Type
 
 Hashes = NDArray[np.uint32]
 _SEED = 42
@@ -27,12 +27,12 @@ HASHED = INTS | _LONGS | TEXTS
 _LONG_DIGITS = 18
 
 
-def is_hashable(type_: str) -> bool:
+def is_hashable(type_: Type) -> bool:
     """Return whether this module can hash keys of a type."""
-    return type_ in HASHED or parse_type(type_).name in ("numeric", "uint8")
+    return type_.name in HASHED | {"numeric", "uint8"}
 
 
-def bucket_numbers(columns: Sequence[Any], types: Sequence[str], buckets: int) -> NDArray[np.int64]:
+def bucket_numbers(columns: Sequence[Any], types: Sequence[Type], buckets: int) -> NDArray[np.int64]:
     """Return the bucket of each row of arrays with these types."""
     found = np.full(len(columns[0]), _SEED, np.uint32)
     with np.errstate(over="ignore"):
@@ -42,15 +42,15 @@ def bucket_numbers(columns: Sequence[Any], types: Sequence[str], buckets: int) -
     return found.view(np.int32).astype(np.int64) % buckets
 
 
-def _hashed(column: pa.Array, type_: str, seed: Hashes) -> Hashes:
-    if type_ in TEXTS:
+def _hashed(column: pa.Array, type_: Type, seed: Hashes) -> Hashes:
+    if type_.name in TEXTS:
         return _bytes(pc.fill_null(column, "").cast(pa.large_binary()), seed)
     if pa.types.is_decimal(column.type):
         digits = unscaled(column)
         if isinstance(digits, list):
             return _bytes(pa.array(digits, pa.large_binary()), seed)
         return _long(digits, seed)
-    if type_ in INTS:
+    if type_.name in INTS:
         found = numbers(column, pa.int32()).view(np.uint32)
         return _end(_mixed(seed, found), np.uint32(4))
     return _long(numbers(column, pa.int64()).view(np.uint64), seed)

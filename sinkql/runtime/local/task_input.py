@@ -15,7 +15,6 @@ import pyarrow as pa
 import xxhash
 
 from sinkql import physical
-from sinkql.connector_api.types import parse_type
 from sinkql.errors import SinkqlError
 from sinkql.evaluate import comparable
 from sinkql.evaluate.number import EXACT
@@ -73,7 +72,7 @@ def as_is(value: Value, rows: pa.Table) -> list[Any]:
 def normal(value: Value, rows: pa.Table) -> list[Any]:
     """Return a column with -0 as 0 and a single NaN, also inside arrays and records."""
     column = as_is(value, rows)
-    return list(map(_one, column)) if _has_floats(parse_type(value.type)) else column
+    return list(map(_one, column)) if _has_floats(value.type) else column
 
 
 def _has_floats(type_: Type) -> bool:
@@ -128,10 +127,10 @@ def _there(changes: Changed) -> list[Any]:
     return [value for value, _ in changes if value is not None]
 
 
-def _sum(type_: str) -> Callable[[Changed], Any]:
-    if type_ in FLOATS:
+def _sum(type_: Type) -> Callable[[Changed], Any]:
+    if type_.name in FLOATS:
         return _float_sum
-    zero: Any = Decimal(0) if parse_type(type_).name == "numeric" else 0
+    zero: Any = Decimal(0) if type_.name == "numeric" else 0
     return lambda changes: reduce(_plus, ((value, diff) for value, diff in changes if value is not None), zero)
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from sinkql.evaluate.number import EXACT
 from sinkql.logical.numeric_type import FLOATS
+from sinkql.logical.type import BIGINT, BOOLEAN, Type
 from sinkql.lowering.join_input import PreparedSide, SidesPreparation
 from sinkql.lowering.task_input import Hash, Measure, TaskInput, Value, sum_arrow_type
 from sinkql.physical import DIFF, SEQ
@@ -37,7 +38,7 @@ def hashable(preparation: TaskInput) -> bool:
         hashes = [hash_ for side in preparation.sides for hash_ in side.hashes]
         given = [value for side in preparation.sides for value in side.given]
         return preparation.repeated is None and all(map(_hashable, [*_values(hashes), *given]))
-    sums = any(measure.kind == "sum" and measure.type in FLOATS for measure in preparation.measures)
+    sums = any(measure.kind == "sum" and measure.type.name in FLOATS for measure in preparation.measures)
     return not sums and all(map(_hashable, _values(preparation.hashes)))
 
 
@@ -46,7 +47,7 @@ def _values(hashes: Iterable[Hash]) -> list[Value]:
 
 
 def _hashable(value: Value) -> bool:
-    return value.type in {*FLOATS} | _BYTES or is_hashable(value.type)
+    return value.type.name in {*FLOATS} | _BYTES or is_hashable(value.type)
 
 
 def prepared(preparation: TaskInput, rows: pa.Table) -> pa.Table:
@@ -64,7 +65,7 @@ def prepared(preparation: TaskInput, rows: pa.Table) -> pa.Table:
         found |= {name: rows.column(name) for name in (DIFF, SEQ)}
     else:
         columns = {value.name: rows.column(value.column) for value in preparation.values}
-        found |= {value.name: _normal(columns[value.name]) for value in preparation.values if value.type in FLOATS}
+        found |= {value.name: _normal(columns[value.name]) for value in preparation.values if value.type.name in FLOATS}
         found = columns | found
         diff = pa.array(np.ones(len(rows), np.int64)) if preparation.append else rows.column(DIFF)
         found |= {measure.name: _measured(measure, found.get(measure.value), diff) for measure in preparation.measures}
@@ -121,7 +122,7 @@ def _side(preparation: SidesPreparation, side: PreparedSide, rows: pa.Table) -> 
         found[SEQ] = rows.column(SEQ) if side.latest else pa.nulls(count, pa.int64())
     for each in side.given:
         column = rows.column(each.column)
-        found[each.name] = column if side.latest or each.type not in FLOATS else _normal(column)
+        found[each.name] = column if side.latest or each.type.name not in FLOATS else _normal(column)
     arrays = [found.get(each.name) for each in schema]
     filled = [pa.nulls(count, of.type) if array is None else array for array, of in zip(arrays, schema, strict=True)]
     table = pa.table(filled, schema=schema)
@@ -136,15 +137,15 @@ def _normal(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _hash(hash_: Hash, rows: pa.Table) -> Hashes:
     columns: list[pa.Array] = [pa.array(np.full(len(rows), hash_.domain, np.int64))]
-    types = ["bigint"]
+    types = [BIGINT]
     for value in hash_.values:
         column = rows.column(value.column).combine_chunks()
         columns += [column.is_null(), column]
-        types += ["boolean", value.type]
+        types += [BOOLEAN, value.type]
     return xxhash64(columns, types)
 
 
-def xxhash64(columns: Sequence[pa.Array], types: Sequence[str]) -> Hashes:
+def xxhash64(columns: Sequence[pa.Array], types: Sequence[Type]) -> Hashes:
     """Return the hash of each row of arrays with these types."""
     found = np.full(len(columns[0]), _SEED, np.uint64)
     with np.errstate(over="ignore"):
@@ -154,15 +155,15 @@ def xxhash64(columns: Sequence[pa.Array], types: Sequence[str]) -> Hashes:
     return found
 
 
-def _hashed(column: pa.Array, type_: str, seed: Hashes) -> Hashes:
-    if type_ in TEXTS | _BYTES:
+def _hashed(column: pa.Array, type_: Type, seed: Hashes) -> Hashes:
+    if type_.name in TEXTS | _BYTES:
         return _bytes(column.cast(pa.binary()).to_pylist(), seed)
-    if type_ in FLOATS:
+    if type_.name in FLOATS:
         return _float(column, seed)
     if pa.types.is_decimal(column.type):
         digits = unscaled(column)
         return _bytes(digits, seed) if isinstance(digits, list) else _long(digits, seed)
-    if type_ in INTS:
+    if type_.name in INTS:
         return _int(numbers(column, pa.int32()).view(np.uint32), seed)
     return _long(numbers(column, pa.int64()).view(np.uint64), seed)
 

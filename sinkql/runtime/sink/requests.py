@@ -75,7 +75,7 @@ def run_optimize_request(loop: BatchLoop, control: Control, batch: threading.Loc
         try:
             with suppress(SinkqlError):
                 control.optimizing(
-                    sink_id, number, files=progress.total().files_before, of=loop.writer.files_to_optimize()
+                    sink_id, number, files=progress.total().files_before, of=loop.maintenance.files_to_optimize()
                 )
             progress.add(*loop.maintenance.optimize(_until(time.monotonic() + AT_ONCE, stops)))
         except SinkqlError as error:

@@ -46,7 +46,7 @@ class AdhocSpark:
         session = self._start()
         running = self._worker.submit(self._query, session, sql, inputs)
         try:
-            return from_spark(running.result(), [str(type_) for type_ in types])
+            return from_spark(running.result(), types)
         except KeyboardInterrupt:
             session.sparkContext.cancelAllJobs()
             raise

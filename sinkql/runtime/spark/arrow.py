@@ -24,6 +24,7 @@ from pyspark.sql.types import StructType
 
 from sinkql import physical
 from sinkql.connector_api.types import arrow_type
+from sinkql.logical.type import BIGINT, Type
 from sinkql.lowering.spark.sql import quoted
 from sinkql.runtime.local.murmur3 import bucket_numbers, is_hashable
 from sinkql.runtime.local.xxhash64 import xxhash64
@@ -41,7 +42,7 @@ def hashes_of(buckets: int) -> tuple[int, ...]:
     start = 0
     while len(found) < buckets:
         values = np.arange(start, start + _TRIED * buckets)
-        for value, bucket in zip(values, bucket_numbers([pa.array(values)], ["bigint"], buckets), strict=True):
+        for value, bucket in zip(values, bucket_numbers([pa.array(values)], [BIGINT], buckets), strict=True):
             found.setdefault(int(bucket), int(value))
         start += len(values)
     return tuple(found[bucket] for bucket in range(buckets))
@@ -90,14 +91,14 @@ def to_spark(rows: Rows) -> Rows:
     return rows
 
 
-def from_spark(rows: Rows, types: Sequence[str | None]) -> Rows:
+def from_spark(rows: Rows, types: Sequence[Type | None]) -> Rows:
     """Return rows of Spark as columns of these types; a column of type None is internal and unchanged."""
-    for place, text in enumerate(types):
+    for place, type_ in enumerate(types):
         field = rows.schema.field(place)
         if pa.types.is_nested(field.type):
             rows = rows.set_column(place, field.name, _with_offsets(rows.column(place)))
-        if text is not None and _TIME.search(text):
-            rows = rows.set_column(place, field.name, rows.column(place).cast(arrow_type(text)))
+        if type_ is not None and _TIME.search(str(type_)):
+            rows = rows.set_column(place, field.name, rows.column(place).cast(arrow_type(type_)))
     return rows
 
 
@@ -145,7 +146,7 @@ class Consolidation:
     """Adds up the changes of equal rows, in parts by the sink's key if there are many; `home` stores these parts."""
 
     key: tuple[str, ...]
-    types: tuple[str, ...]
+    types: tuple[Type, ...]
     home: StateDirectory
 
     @classmethod

@@ -100,7 +100,7 @@ def archive_of(home: Path, spark: Path) -> Archive:
 
 
 def tidy(path: Path) -> None:
-    """Delete all but the most recently used archives, and the temporary files of killed processes."""
+    """Delete all but the most recently used archives, and the unfinished files of killed processes."""
     found = sorted(path.parent.glob("spark-*.jsa"), key=lambda each: each.stat().st_mtime)
     torn = [each for each in path.parent.glob("spark-*.draft") if each.stat().st_mtime < time.time() - _TORN_SECONDS]
     for each in (*found[:-_KEPT], *torn):

@@ -20,7 +20,6 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812  # its customary name
 
 from sinkql import physical
-from sinkql.connector_api.types import parse_type
 from sinkql.errors import SinkqlError
 from sinkql.evaluate.failure import code_of
 from sinkql.logical import Type
@@ -88,7 +87,7 @@ class _Probe:
     """Evaluates one expression on numbered rows, whose columns have these types."""
 
     rows: DataFrame
-    types: dict[str, str]
+    types: dict[str, Type]
     output: physical.Output
 
     def failure(self, below: int | None) -> PySparkException | None:
@@ -117,7 +116,7 @@ class _Probe:
             for name, type_ in self.rows.dtypes  # Spark has years outside of Python's range
         ]
         row = self.rows.where(F.col(_NUMBER) == high - 1).select(*shown).collect()[0].asDict()
-        types = {name: parse_type(type_) for name, type_ in self.types.items() if not name.startswith("$")}
+        types = {name: type_ for name, type_ in self.types.items() if not name.startswith("$")}
         return {name: _shown(row[name], type_) for name, type_ in types.items()}
 
 

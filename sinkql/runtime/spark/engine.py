@@ -17,8 +17,8 @@ from pyspark.sql.types import StructType
 
 from sinkql import physical
 from sinkql.connector_api.stream import WriteResult, WriteTask
-from sinkql.connector_api.types import parse_type
 from sinkql.errors import SinkqlError
+from sinkql.logical.type import Type
 from sinkql.lowering.join_input import PreparedSide, SidesPreparation
 from sinkql.lowering.spark.expression import spark_sql
 from sinkql.lowering.spark.sql import quoted, spark_type
@@ -176,7 +176,7 @@ class _Frames:
         copartitioned, consolidation = self.job.copartitioned, None
         if copartitioned is not None and task.buckets == self.batch.arrangements.manifest["buckets"]:
             if copartitioned.columns:
-                return _results(self._stateful(copartitioned.operator, first=True, writing=True))
+                return _results(self._stateful(copartitioned.operator, first=True, writing=copartitioned))
             consolidation = Consolidation.of(write, self.batch.arrangements.home.for_tasks())
         rows = self.frame(write.input, sequence=write.mode != "append" and write.change != "retract")
         if task.buckets is not None and consolidation is None:
@@ -312,7 +312,9 @@ class _Frames:
             together = together.unionAll(rows)
         return together
 
-    def _stateful(self, operator: physical.Stateful, *, first: bool, writing: bool = False) -> DataFrame:
+    def _stateful(
+        self, operator: physical.Stateful, *, first: bool, writing: physical.Copartitioned | None = None
+    ) -> DataFrame:
         """Return an operator's rows, or the write task's results if the operator's tasks write."""
         arrangements, key, leave = self.batch.arrangements, self.key, self.leave
         meant = stateful(operator)
@@ -321,7 +323,7 @@ class _Frames:
         buckets = self.stateful[meant.name] = preparation.buckets(arrangements.manifest["buckets"])
         delivered = [*preparation.types(), None]
 
-        write = _written(self.job, self.batch.task) if writing else None
+        write = _written(writing, self.job, self.batch.task) if writing is not None else None
 
         def changes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             with failure.as_task_error(key):
@@ -348,7 +350,7 @@ class _Frames:
         rows = rows.withColumn("$b", bucket_column(buckets, place))
         if preparation.place != "$h1":
             rows = rows.drop(preparation.place)
-        return map_in_arrow(rows, changes, _RESULT if writing else result)
+        return map_in_arrow(rows, changes, _RESULT if writing is not None else result)
 
     def _place(self, operator: physical.Stateful, preparation: TaskInput) -> tuple[str, ...]:
         """Return the columns by which a shuffle puts rows into buckets."""
@@ -386,7 +388,7 @@ def _ordered(rows: DataFrame, write: physical.Write) -> list[str]:
 
 
 def _write_function(
-    task: WriteTask, types: Sequence[str], consolidation: Consolidation | None, key: str
+    task: WriteTask, types: Sequence[Type], consolidation: Consolidation | None, key: str
 ) -> Any:  # Any: pyspark's type for it needs pyarrow's types
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = (from_spark(batch, types) for batch in batches)
@@ -397,10 +399,10 @@ def _write_function(
     return write
 
 
-def _written(job: physical.Job, task: WriteTask) -> Callable[[int, Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _written(
+    copartitioned: physical.Copartitioned, job: physical.Job, task: WriteTask
+) -> Callable[[int, Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return a function that writes the rows of a task."""
-    copartitioned = job.copartitioned
-    assert copartitioned is not None
     given = (*copartitioned.columns, DIFF)
     names = [*(column.name for column in job.write.columns), DIFF]
 
@@ -424,16 +426,19 @@ def _results(rows: DataFrame) -> list[WriteResult]:
 
 def partition_number() -> int:
     """Return the number of this task's partition, which is its bucket after a shuffle."""
-    context = TaskContext.get()
-    assert context is not None
-    return int(context.partitionId())
+    return int(_task_context().partitionId())
 
 
 def attempt_name() -> str:
     """Return a name that distinguishes this attempt at a task from all others in this Spark application."""
+    return f"t{_task_context().taskAttemptId()}"
+
+
+def _task_context() -> TaskContext:
     context = TaskContext.get()
-    assert context is not None
-    return f"t{context.taskAttemptId()}"
+    if context is None:
+        raise RuntimeError("only a task of Spark has a context")
+    return context
 
 
 def _struct(
@@ -447,7 +452,7 @@ def _struct(
 
 
 def _field(column: physical.Column) -> str:
-    return f"{quoted(column.name)} {spark_type(parse_type(column.type))}"
+    return f"{quoted(column.name)} {spark_type(column.type)}"
 
 
 _PLACE = "$place"

@@ -11,6 +11,7 @@ from pyspark.sql.types import StringType
 from sinkql.evaluate.failure import EvaluationError
 from sinkql.evaluate.json import at_path, member, member_text, read, text_at_path
 from sinkql.evaluate.number import program_value
+from sinkql.logical.type import parse_type
 from sinkql.lowering.spark.cast import READ_JSON
 from sinkql.lowering.spark.json import JSON_PART, JSON_PATH, JSON_PATH_TEXT, JSON_TEXT
 from sinkql.lowering.spark.operator import COMPUTED
@@ -33,7 +34,7 @@ def _read_json(text: str | None) -> str | None:
 
 def _computed(program: str, type_: str, *operands: Decimal | None) -> str | None:
     try:
-        found = program_value(program, type_, operands)
+        found = program_value(program, parse_type(type_), operands)
     except EvaluationError as error:
         return f"!{error}"
     if found is None:

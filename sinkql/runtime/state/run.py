@@ -48,42 +48,35 @@ class Piece:
 class Run:
     """A run, in pieces: none begins with the upper half of a key that the previous one ends with.
 
-    `whole` has the only piece, `file` several.
+    `rows` is the only piece, or the file of several.
     """
 
     starts: Keys
-    whole: Piece | None
-    file: _File | None = None
+    rows: Piece | _File
 
     def asked(self, keys: Keys) -> Iterator[tuple[Piece, slice]]:
         """Yield the pieces that may contain some of sorted keys, by their upper half, and the slice of these keys."""
-        if self.whole is not None:
-            yield self.whole, slice(0, len(keys))
+        rows = self.rows
+        if isinstance(rows, Piece):
+            yield rows, slice(0, len(keys))
             return
         which = np.searchsorted(self.starts & HIGH, keys & HIGH, "right") - 1
         numbers, begins = np.unique(which, return_index=True)
         for number, (begin, end) in zip(numbers, pairwise([*begins, len(keys)]), strict=True):
             if number >= 0:
-                piece = self._piece(int(number))
+                piece = _piece(rows.piece(int(number)))
                 yield piece, slice(int(begin), int(end))
-                self._let_go(piece)
+                rows.let_go(piece.table)
 
     def between(self, low: int, high: int) -> pa.Table:
         """Return the rows with keys from `low` to `high`."""
-        if self.whole is not None:
-            return _cut(self.whole, low, high)
+        rows = self.rows
+        if isinstance(rows, Piece):
+            return _cut(rows, low, high)
         first = np.searchsorted(self.starts, np.uint64(low), "left")
         last = np.searchsorted(self.starts, np.uint64(high), "right")
         numbers = range(max(0, int(first) - 1), max(1, int(last)))
-        return pa.concat_tables([_cut(self._piece(number), low, high) for number in numbers])
-
-    def _piece(self, number: int) -> Piece:
-        assert self.file is not None
-        return _piece(self.file.piece(number))
-
-    def _let_go(self, piece: Piece) -> None:
-        assert self.file is not None
-        self.file.let_go(piece.table)
+        return pa.concat_tables([_cut(_piece(rows.piece(number)), low, high) for number in numbers])
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +144,7 @@ def open_run(folder: Path, entry: Entry) -> Run:
         if len(starts) > 1:
             if file.reader.num_record_batches != len(starts):
                 raise lost_run(path, f"it has {file.reader.num_record_batches} pieces, the manifest says {len(starts)}")
-            return Run(starts, None, file)
+            return Run(starts, file)
         table = file.reader.read_all()
     except (FileNotFoundError, NotADirectoryError, ValueError) as error:  # ArrowInvalid is a ValueError
         raise lost_run(path, str(error)) from error
@@ -198,13 +191,11 @@ class RunWriter:
 
     def close(self, *, merges: int = 0, digest: str | None = None) -> tuple[Entry, Run] | None:
         """Finish the run, and return its manifest entry; None without rows. `digest` overrides its own digest."""
-        if not self._rows:
-            return None
         only = self._only
         if only is not None:
             self._write(only)
-        assert self._file is not None
-        assert self._writer is not None
+        if self._file is None or self._writer is None:
+            return None
         self._writer.close()
         size = self._file.tell()
         self._open.close()

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sinkql import physical
 from sinkql.connector_api.types import python_values
 from sinkql.evaluate import comparable
+from sinkql.logical.type import INTEGER
 from sinkql.runtime.state.arithmetic import ordered
 from sinkql.runtime.state.arrangement import Ints
 from sinkql.runtime.state.run import Keys, one_chunk
@@ -138,7 +139,7 @@ def exact_bits(terms: Terms, columns: Sequence[physical.Column]) -> bool:
     if not terms:
         return True
     (column, *more) = columns
-    return not more and (column.type in _EXACT or (column.type == "integer" and not column.nullable))
+    return not more and (column.type.name in _EXACT or (column.type == INTEGER and not column.nullable))
 
 
 def wide_bits(values: pa.Array) -> tuple[Keys, bool]:

@@ -59,8 +59,7 @@ def _source_obstacle(name: str, before: MemoryCatalog, after: MemoryCatalog, reg
     if not all(_can_widen(*pair) for pair in zip_longest(remaining, new.columns[: len(remaining)])):
         further_changes = ", wider types or removed columns" if by_name else " or wider types"
         return f"its columns change, not only by new columns at the end{further_changes}"
-    entry = after.entry(name)
-    assert entry is not None
+    entry = logical.get_entry(after, name)
     return _new_column_obstacle(entry.statement, {column.name for column in old.columns})
 
 
@@ -84,8 +83,7 @@ def _new_column_obstacle(statement: ast.Create, old_names: Container[str]) -> st
 
 def _comparable_read(name: str, catalog: MemoryCatalog) -> Read:
     """Return the read of a source without options that do not affect its rows."""
-    item = catalog.item(name)
-    assert isinstance(item, logical.Source)
+    item = logical.get_item(catalog, name, logical.Source)
     read = lower_relation(item, catalog)
     return Read(
         read.source,

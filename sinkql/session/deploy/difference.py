@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from sinkql import ast, logical, physical
 from sinkql.catalog.memory import MemoryCatalog
 from sinkql.connector_api.registry import Registry
-from sinkql.connector_api.types import kept_type, parse_type
+from sinkql.connector_api.types import kept_type
 from sinkql.keywords import Keywords
 from sinkql.lowering.job import lower
 from sinkql.physical.evolution import InPlaceError
@@ -140,9 +140,7 @@ class _Difference:
             fate = self.fates.get(name)
             if self.after.entry(name) is None or (fate is not None and fate.action != "alter"):
                 continue
-            old, new = self.before.item(name), self.after.item(name)
-            assert isinstance(old, logical.Sink)
-            assert isinstance(new, logical.Sink)
+            old, new = (logical.get_item(catalog, name, logical.Sink) for catalog in (self.before, self.after))
             old_job, new_job = lower(name, self.before), lower(name, self.after)
             if old.relation != new.relation:
                 reason = self._relation_obstacle(name, old_job, new_job)
@@ -187,9 +185,7 @@ class _Difference:
         return ", ".join(reasons) or "its input changes"
 
     def _entry(self, catalog: MemoryCatalog, name: str) -> logical.Entry:
-        entry = catalog.entry(name)
-        assert entry is not None
-        return entry
+        return logical.get_entry(catalog, name)
 
 
 def difference(
@@ -219,7 +215,7 @@ def difference(
 
 
 def _types(job: physical.Job) -> dict[str, str]:
-    return {column.name: kept_type(parse_type(column.type)) for column in job.write.columns}
+    return {column.name: kept_type(column.type) for column in job.write.columns}
 
 
 def _sorted_fates(decisions: _Difference) -> Iterator[tuple[str, _Fate]]:
@@ -248,11 +244,11 @@ def _step(
     name: str, fate: _Fate, decisions: _Difference, described: ScriptCatalog, broken: Mapping[str, logical.Entry]
 ) -> Step:
     old, new = decisions.before.entry(name) or broken.get(name), decisions.after.entry(name)
-    entry = new or old
-    assert entry is not None
+    present = old if fate.action == "drop" else None
+    entry = present or new or old or logical.get_entry(decisions.after, name)
     return Step(
         fate.action,
-        entry.kind if fate.action != "drop" or old is None else old.kind,
+        entry.kind,
         name,
         fate.reason,
         changes=tuple(_lines(old, new, decisions.after.words)),

@@ -106,38 +106,34 @@ class Outside:
     def _target_error(
         self, name: str, plans: MemoryCatalog, *, keep: bool = False, job: physical.Job | None = None
     ) -> SinkqlError | None:
-        entry, sink = plans.entry(name), plans.item(name)
-        assert entry is not None
-        assert isinstance(entry.statement, ast.CreateSink)
-        assert isinstance(sink, logical.Sink)
+        statement, sink = (
+            logical.get_statement(plans, name, ast.CreateSink),
+            logical.get_item(plans, name, logical.Sink),
+        )
         find_facts = self.catalog.registry.sinks[sink.kind].facts
         if keep:
             sink = replace(sink, options={**sink.options, "existing_rows": "keep"})
         try:
             if find_facts is not None:
-                find_facts(entry.statement, sink, self.access, job=job)
+                find_facts(statement, sink, self.access, job=job)
         except SinkqlError as error:
             return error
         return None
 
     def _connection(self, step: Step) -> Refusal | None:
-        entry, connection = self.after.entry(step.name), self.after.item(step.name)
-        assert entry is not None
-        assert isinstance(entry.statement, ast.CreateConnection)
-        assert isinstance(connection, logical.Connection)
+        statement = logical.get_statement(self.after, step.name, ast.CreateConnection)
+        connection = logical.get_item(self.after, step.name, logical.Connection)
         try:
-            validate_connection(entry.statement, connection, self.after, self.catalog.registry, self.access)
+            validate_connection(statement, connection, self.after, self.catalog.registry, self.access)
         except SinkqlError as error:
             return _refusal(error)
         return self._dependent_sinks(step.name) if step.action == "alter" else None
 
     def _cluster(self, step: Step) -> Refusal | None:
-        entry, cluster = self.after.entry(step.name), self.after.item(step.name)
-        assert entry is not None
-        assert isinstance(entry.statement, ast.CreateCluster)
-        assert isinstance(cluster, logical.Cluster)
+        statement = logical.get_statement(self.after, step.name, ast.CreateCluster)
+        cluster = logical.get_item(self.after, step.name, logical.Cluster)
         try:
-            validate_state(entry.statement, cluster, self.access)
+            validate_state(statement, cluster, self.access)
         except SinkqlError as error:
             return _refusal(error)
         return self._dependent_sinks(step.name) if step.action == "alter" else None
@@ -157,8 +153,7 @@ class Outside:
                 yield user
 
     def _source(self, name: str) -> Refusal | None:
-        entry = self.after.entry(name)
-        assert entry is not None
+        entry = logical.get_entry(self.after, name)
         if not isinstance(entry.statement, ast.CreateSource):
             return None  # a subsource; the check of its source covers it
         find_facts = self.catalog.registry.sources[entry.statement.kind].facts

@@ -96,9 +96,7 @@ def effect(
 
 def _altered_table(name: str, before: MemoryCatalog, after: MemoryCatalog) -> str:
     """Describe the values of a table's new columns."""
-    old, new = before.item(name), after.item(name)
-    assert isinstance(old, logical.Source)
-    assert isinstance(new, logical.Source)
+    old, new = logical.get_item(before, name, logical.Source), logical.get_item(after, name, logical.Source)
     added = [f'column "{column.name}"' for column in new.shape.columns[len(old.shape.columns) :]]
     return f"it keeps its rows, which have NULL in {' and '.join(added)}" if added else "it keeps its rows"
 
@@ -119,8 +117,7 @@ def _read_sources(name: str, catalog: MemoryCatalog, *, again: bool = True) -> s
         name_ for name_ in catalog.all_used(name) if _kind(name_, catalog) in _READ and not _has_tables(name_, catalog)
     ]
     sources = sorted(f'"{short_name(name_)}"' for name_ in read)
-    sink = catalog.item(name)
-    assert isinstance(sink, logical.Sink)
+    sink = logical.get_item(catalog, name, logical.Sink)
     listed = f"{'source' if len(sources) == 1 else 'sources'} {', '.join(sources)}"
     if not sink.snapshot:
         return f"reads only new rows of {listed}"
@@ -171,9 +168,7 @@ def _quoted(destination: logical.Destination) -> str:
 
 
 def _altered_sink(name: str, before: MemoryCatalog, after: MemoryCatalog, transition: Transition) -> str:
-    old, new = before.item(name), after.item(name)
-    assert isinstance(old, logical.Sink)
-    assert isinstance(new, logical.Sink)
+    old, new = logical.get_item(before, name, logical.Sink), logical.get_item(after, name, logical.Sink)
     old_job, new_job = lower(name, before), lower(name, after)
     if old_job.plan != new_job.plan and (old.relation == new.relation or new_job.write.mode == "upsert"):
         change = transition(old_job, new_job)

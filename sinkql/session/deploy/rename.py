@@ -55,8 +55,7 @@ def rename_sinks(
 ) -> Iterator[tuple[str, tuple[ast.Create, logical.Facts]]]:
     """Yield the new statement and facts of each sink with its old full name."""
     for old_name, name in names.items():
-        entry = catalog.entry(old_name)
-        assert entry is not None
+        entry = logical.get_entry(catalog, old_name)
         yield old_name, (with_last_name(entry.statement, ast.Ident(split_name(name)[-1])), entry.facts)
 
 
@@ -65,9 +64,7 @@ def with_facts(names: Mapping[str, str], before: MemoryCatalog, after: MemoryCat
     plans = after.copy()
     changes = {}
     for old_name, name in names.items():
-        present, wanted = before.entry(old_name), plans.entry(name)
-        assert present is not None
-        assert wanted is not None
+        present, wanted = logical.get_entry(before, old_name), logical.get_entry(plans, name)
         changes[name] = wanted.statement, present.facts
     redefine(plans, changes)
     return plans
@@ -97,8 +94,7 @@ def _is_renamed(
         return _can_alter(old, new, before, after, registry)
     if to_sql(statement) == to_sql(new.statement):
         return True
-    sink = before.item(old.name)
-    assert isinstance(sink, logical.Sink)
+    sink = logical.get_item(before, old.name, logical.Sink)
     return differs_only_in_spelling(statement, new.statement, replace(sink, name=new.name), after.item(new.name))
 
 
@@ -106,8 +102,9 @@ def _can_alter(
     old: logical.Entry, new: logical.Entry, before: MemoryCatalog, after: MemoryCatalog, registry: Registry
 ) -> bool:
     """Return whether ALTER can change a sink into another one with the same relation."""
-    assert isinstance(old.statement, ast.CreateSink)
-    assert isinstance(new.statement, ast.CreateSink)
-    if obstacle(old, new, before, after, registry) is None:
-        return old.statement.relation == new.statement.relation
-    return False
+    return (
+        isinstance(old.statement, ast.CreateSink)
+        and isinstance(new.statement, ast.CreateSink)
+        and obstacle(old, new, before, after, registry) is None
+        and old.statement.relation == new.statement.relation
+    )

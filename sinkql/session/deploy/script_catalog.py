@@ -304,8 +304,8 @@ def _facts(
 
 def _add_comment(statement: ast.CommentOn, described: ScriptCatalog) -> None:
     place = place_of(described.catalog, *find_commented(statement, described.catalog))
-    assert place is not None
-    described.comments[place] = statement
+    if place is not None:  # planning found the column
+        described.comments[place] = statement
 
 
 @contextmanager

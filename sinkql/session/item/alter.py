@@ -113,25 +113,22 @@ def _check_outside(operation: AlterItem, after: MemoryCatalog, catalog: Catalog)
     access = CatalogAccess(catalog, after)
     altered, item, action = operation.definition, after.item(operation.name), operation.statement.action
     if isinstance(altered, ast.CreateConnection) and isinstance(action, ast.ChangeConnection):
-        assert isinstance(item, logical.Connection)
+        connection = logical.get_item(after, operation.name, logical.Connection)
         validated = replace(altered, validate=action.validate)
-        validate_connection(validated, item, catalog.plans, catalog.registry, access)
+        validate_connection(validated, connection, catalog.plans, catalog.registry, access)
         if action.validate is False:
             return
     if isinstance(altered, ast.CreateCluster) and isinstance(item, logical.Cluster):
         validate_state(altered, item, access)
     for name in _sinks(operation.name, after):
-        entry, sink = after.entry(name), after.item(name)
-        assert entry is not None
-        assert isinstance(entry.statement, ast.CreateSink)
-        assert isinstance(sink, logical.Sink)
+        sink = logical.get_item(after, name, logical.Sink)
         find_target = catalog.registry.sinks[sink.kind].facts
         if find_target is None:
             continue
         # The sink itself wrote the rows that the table has.
         keeping = replace(sink, options={**sink.options, "existing_rows": "keep"})
         try:
-            find_target(entry.statement, keeping, access, job=lower(name, after))
+            find_target(logical.get_statement(after, name, ast.CreateSink), keeping, access, job=lower(name, after))
         except SinkqlError as error:
             raise _sink_error(error, name, operation.name, action.span) from error
 

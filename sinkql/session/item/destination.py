@@ -46,15 +46,13 @@ def place_of(name: str, catalog: MemoryCatalog) -> tuple[object, ...] | None:
     sink = catalog.item(name)
     if not isinstance(sink, logical.Sink) or sink.destination is None:
         return None
-    connection = catalog.item(sink.connection)
-    assert isinstance(connection, logical.Connection)
+    connection = logical.get_item(catalog, sink.connection, logical.Connection)
     return json.dumps(connection.options, sort_keys=True), sink.destination.kind, sink.destination.path
 
 
 def columns_of(name: str, catalog: MemoryCatalog) -> tuple[object, ...]:
     """Return the changelog and columns, which two sinks of one destination must share."""
-    sink = catalog.item(name)
-    assert isinstance(sink, logical.Sink)
+    sink = logical.get_item(catalog, name, logical.Sink)
     types = sorted((column.name, kept_type(column.type)) for column in sink.shape.columns)
     return sink.changelog, *types
 

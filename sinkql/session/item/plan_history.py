@@ -66,8 +66,7 @@ def dependent_plans(
         old, new = lower(name, catalog.plans), lower(name, after)
         if old.plan == new.plan:
             continue
-        entry = after.entry(name)
-        assert entry is not None
+        entry = logical.get_entry(after, name)
         try:
             change = _moved_evolution(old, new, catalog) if name in moved else migration(old, new, _folder(catalog))
             check_shared_columns(name, after, change, moved=moved)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sinkql import ast
+from sinkql import ast, logical
 from sinkql.catalog.catalog import Catalog, ChangedError
 from sinkql.catalog.operation import rotating
 from sinkql.catalog.secret.value import Given, SecretValue
@@ -48,10 +48,7 @@ def secrets(catalog: Catalog) -> list[tuple[str, str]]:
     catalog.refresh()
     locations = []
     for name in catalog.plans.names("SECRET"):
-        entry = catalog.plans.entry(name)
-        assert entry is not None
-        assert isinstance(entry.statement, ast.CreateSecret)
-        value = entry.statement.value
+        value = logical.get_statement(catalog.plans, name, ast.CreateSecret).value
         locations.append((name, clause.secret(value) if isinstance(value, ast.Call) and value.refers else "catalog"))
     return locations
 

@@ -130,8 +130,7 @@ def _views_become_jobs(
 
 
 def _facts(name: str, plans: MemoryCatalog) -> logical.Facts:
-    entry = plans.entry(name)
-    assert entry is not None
+    entry = logical.get_entry(plans, name)
     return entry.facts
 
 
@@ -140,8 +139,7 @@ def _definitions(
 ) -> Definitions:
     definitions = {}
     for name, new_facts in facts.items():
-        entry = plans.entry(name)
-        assert entry is not None
+        entry = logical.get_entry(plans, name)
         definitions[name] = ((statements or {}).get(name, entry.statement), new_facts)
     return definitions
 

@@ -119,7 +119,6 @@ def _with_span(error: SinkqlError, span: Span) -> SinkqlError:
     return error
 
 
-def columns_of(item: logical.Item | None) -> tuple[logical.Column, ...]:
+def columns_of(name: str, catalog: logical.CatalogReader) -> tuple[logical.Column, ...]:
     """Return the columns of the relation of a file."""
-    assert isinstance(item, logical.Source)
-    return item.shape.columns
+    return logical.get_item(catalog, name, logical.Source).shape.columns

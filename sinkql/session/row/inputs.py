@@ -19,17 +19,17 @@ from sinkql import ast, logical, physical
 from sinkql.capture.object_log_store import OpenJobStore, open_log_directory
 from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.memory import IDENTITY
-from sinkql.connector_api.cdc import Key, Reveal, captured_source, captured_table
-from sinkql.connector_api.planning import SourceKind
+from sinkql.catalog.system.item import SystemRows
+from sinkql.connector_api.cdc import Key, OpenStream, Reveal, captured_source, captured_table
 from sinkql.connector_api.stream import Offsets, Reader, Tally, plan_change_of
-from sinkql.connector_api.types import python_values
+from sinkql.connector_api.types import arrow_type, python_values
 from sinkql.errors import EndlessError, Notice, SinkqlError, Span
 from sinkql.lowering.job import lower, lower_relation
 from sinkql.planner.item.table import unique_keys
 from sinkql.planner.name import short_name, sql_name
 from sinkql.session.item.connector_access import CatalogAccess
 from sinkql.session.result import Workspace
-from sinkql.session.row.files import FileQuery
+from sinkql.session.row.files import FileQuery, FileRows
 from sinkql.session.row.files import columns_of as columns_of_file
 from sinkql.session.row.view_contents import ViewSnapshot, WithContents
 from sinkql.table.file import TableFile, table_path
@@ -54,13 +54,12 @@ def columns_changed_error(item: logical.Item, span: Span | None = None) -> Sinkq
     )
 
 
-def table_file(item: logical.Source, statement: ast.Create, catalog: Catalog) -> TableFile:
+def table_file(item: logical.Source, statement: ast.CreateTable, catalog: Catalog) -> TableFile:
     """Return the file of a table's rows, with its unique keys."""
-    assert isinstance(statement, ast.CreateTable)
     names = [column.name for column in item.shape.columns]
     keys = [[names.index(name) for name in key] for key in unique_keys(statement)]
     path = table_path(catalog.database.folder, item.options["table_id"], short_name(item.name))
-    return TableFile(path, Codec([str(column.type) for column in item.shape.columns]), keys)
+    return TableFile(path, Codec([column.type for column in item.shape.columns]), keys)
 
 
 def python_rows(table: pa.Table, span: Span | None = None) -> list[Row]:
@@ -109,16 +108,18 @@ class Inputs:
         import pyarrow as pa
 
         if self._files is not None and full_name in self._files.files:
-            return columns_of_file(self._files.plans.item(full_name)), self._file_rows(full_name)
+            return columns_of_file(full_name, self._files.plans), self._file_rows(
+                self._files.files[full_name], full_name
+            )
         if full_name in self._contents.views:
             rows = pa.concat_tables(self._view_tables(full_name)).slice(0, self._limit)
             return self._contents.views[full_name][0].view.shape.columns, rows
         item, statement = self._item(full_name)
+        if isinstance(item, logical.Sink):
+            return columns_of(item), self._sink_rows(item)
         if not isinstance(statement, ast.CreateTable | ast.CreateProgress):
-            return columns_of(item), self._sink_rows(item) if isinstance(item, logical.Sink) else self._source_rows(
-                item
-            )
-        codec = Codec([str(column.type) for column in item.shape.columns])
+            return columns_of(item), self._source_rows(item)
+        codec = Codec([column.type for column in item.shape.columns])
         try:
             arrays = codec.arrays(self._table_rows(item, statement))
         except NarrowError:
@@ -132,7 +133,7 @@ class Inputs:
             return islice(rows, self._limit)
         if self._files is None or full_name not in self._files.files:
             item, statement = self._item(full_name)
-            if isinstance(statement, ast.CreateTable | ast.CreateProgress):
+            if isinstance(item, logical.Source) and isinstance(statement, ast.CreateTable | ast.CreateProgress):
                 return self._table_rows(item, statement)
         _, table = self.rows(full_name)
         return python_rows(table, self._span)
@@ -152,11 +153,10 @@ class Inputs:
                 return
             self._check_size(full_name, rows)
 
-    def _file_rows(self, full_name: str) -> pa.Table:
+    def _file_rows(self, file: FileRows | SystemRows, full_name: str) -> pa.Table:
         import pyarrow as pa
 
-        assert self._files is not None
-        file, batches, rows = self._files.files[full_name], [], 0
+        batches, rows = [], 0
         for batch in file.batches():
             batches.append(batch)
             rows += batch.num_rows
@@ -166,15 +166,13 @@ class Inputs:
         return pa.Table.from_batches(batches, file.schema()).slice(0, self._limit)
 
     def _item(self, full_name: str) -> tuple[logical.Source | logical.Sink, ast.Create]:
-        item, entry = self._catalog.plans.item(full_name), self._catalog.plans.entry(full_name)
-        assert entry is not None
-        assert isinstance(item, logical.Source | logical.Sink)
-        return item, entry.statement
+        plans = self._catalog.plans
+        item, entry = plans.item(full_name), logical.get_entry(plans, full_name)
+        if isinstance(item, logical.Sink):
+            return item, entry.statement
+        return logical.get_item(plans, full_name, logical.Source), entry.statement
 
-    def _table_rows(
-        self, item: logical.Source | logical.Sink, statement: ast.CreateTable | ast.CreateProgress
-    ) -> list[Row]:
-        assert isinstance(item, logical.Source)
+    def _table_rows(self, item: logical.Source, statement: ast.CreateTable | ast.CreateProgress) -> list[Row]:
         if isinstance(statement, ast.CreateProgress):
             return list(progress_rows(item, self._catalog))[: self._limit]
         rows = table_file(item, statement, self._catalog).rows(
@@ -204,13 +202,13 @@ class Inputs:
         import pyarrow as pa
 
         read = lower_relation(item, self._catalog.plans)
-        assert isinstance(read, physical.Read)
         access = CatalogAccess(self._catalog)
         kind = self._catalog.registry.sources.get(item.kind)
-        if kind is not None and kind.stream is not None:
+        open_stream = kind.stream if kind is not None else None
+        if open_stream is not None:
             if item.shape.change is logical.Change.APPEND:
                 return self._log_rows(item, read)
-            return self._server_rows(item, kind, read, access)
+            return self._server_rows(item, open_stream, read, access)
         with tempfile.TemporaryDirectory(prefix="sinkql-query-") as folder:
             context = access.context("query", "query", Path(folder))
             reader = self._catalog.registry.reader(read, context)
@@ -225,11 +223,11 @@ class Inputs:
         return pa.Table.from_batches(batches, schema).slice(0, self._limit)
 
     def _server_rows(
-        self, item: logical.Source, kind: SourceKind, read: physical.Read, access: CatalogAccess
+        self, item: logical.Source, open_stream: OpenStream, read: physical.Read, access: CatalogAccess
     ) -> pa.Table:
         """Return the rows of a captured table from its server."""
         tally = Tally()
-        rows = self._limited(item, present_rows(kind, read, access.secret, tally, self._limit))
+        rows = self._limited(item, present_rows(open_stream, read, access.secret, tally, self._limit))
         self._add_failed_notice(item, tally)
         return rows
 
@@ -339,19 +337,13 @@ def _last_rows(batches: list[pa.RecordBatch], schema: pa.Schema, key: Sequence[s
 
 def physical_columns(columns: tuple[logical.Column, ...]) -> tuple[physical.Column, ...]:
     """Return columns in the form of a job."""
-    return tuple(physical.Column(column.name, str(column.type), column.nullable) for column in columns)
+    return tuple(physical.Column(column.name, column.type, column.nullable) for column in columns)
 
 
 def _schema(item: logical.Source) -> pa.Schema:
     import pyarrow as pa
 
-    return pa.schema([(column.name, _arrow(column.type)) for column in item.shape.columns])
-
-
-def _arrow(type_: logical.Type) -> pa.DataType:
-    from sinkql.connector_api.types import arrow_type
-
-    return arrow_type(str(type_))
+    return pa.schema([(column.name, arrow_type(column.type)) for column in item.shape.columns])
 
 
 _CHUNK_BYTES = 8 << 20
@@ -360,17 +352,16 @@ _ROW_BYTES = 1600
 
 
 def present_rows(
-    kind: SourceKind, read: physical.Read, secret: Reveal, tally: Tally, limit: int | None
+    open_stream: OpenStream, read: physical.Read, secret: Reveal, tally: Tally, limit: int | None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a table lazily, as one transaction of its server sees them.
 
     With a `limit`, read only a few more rows. Raise the errors of the connector.
     """
-    assert kind.stream is not None
     source, _ = captured_source(read.connector, read.options, read.connection)
     table = captured_table(read)
     size = _CHUNK_BYTES if limit is None else min(_CHUNK_BYTES, _ROW_BYTES * max(limit, 1))
-    stream = kind.stream(source, secret)
+    stream = open_stream(source, secret)
     try:
         with stream.chunk(table) as chunks:
             last: Key | None = None
@@ -407,9 +398,7 @@ def pushed_rows(read: physical.Read, folder: Path, open_store: OpenJobStore) -> 
 def progress_rows(item: logical.Source, catalog: Catalog) -> Sequence[tuple[Any, ...]]:
     """Return the rows of a progress relation; empty before the first report."""
     name = item.options["source"]
-    source, entry = catalog.plans.item(name), catalog.plans.entry(name)
-    assert isinstance(source, logical.Source)
-    assert entry is not None
+    source, entry = logical.get_item(catalog.plans, name, logical.Source), logical.get_entry(catalog.plans, name)
     kind = catalog.registry.sources[source.kind].progress
     assert kind is not None, "planning requires a progress"
     captured = _captured_position(str(entry.facts["source_id"]), catalog) if "source_id" in entry.facts else None

@@ -119,7 +119,7 @@ class _Subscription:
         if entry is None:
             is_dropped = not self.contents.log.last()
             raise self._ended_error("was dropped" if is_dropped else "no longer has the next changes")
-        columns = tuple((column.name, column.type) for column in self.contents.columns)
+        columns = tuple((column.name, str(column.type)) for column in self.contents.columns)
         if entry.runs and entry.columns != columns:
             raise self._ended_error("has other columns now")
         return entry

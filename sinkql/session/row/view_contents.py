@@ -37,9 +37,7 @@ class ViewContents:
     @property
     def columns(self) -> tuple[physical.Column, ...]:
         """Return the view's columns."""
-        return tuple(
-            physical.Column(column.name, str(column.type), column.nullable) for column in self.view.shape.columns
-        )
+        return tuple(physical.Column(column.name, column.type, column.nullable) for column in self.view.shape.columns)
 
     def ready(self, plan: str) -> tuple[int, Entry] | None:
         """Return the newest entry with its number, None if it has another plan."""

@@ -109,6 +109,9 @@ def _optimize_here(job: physical.Job, workspace: Workspace) -> Compacted | None:
         writer.open()
         if writer.load_checkpoint() is None:
             return _NOTHING
+        maintenance = writer.maintenance
+        if maintenance is None:
+            return _NOTHING
         writer.claim({}, epoch=epoch, renew=lambda: control.renew(job.sink_id, owner=owner))
         progress, reported = OptimizeProgress(), (0, 0)
         while not progress.finished:
@@ -117,12 +120,14 @@ def _optimize_here(job: physical.Job, workspace: Workspace) -> Compacted | None:
             if lease.dropped:
                 return None
             writer.refresh()
-            compactions, finished = writer.optimize(_may_continue(lease, time.monotonic() + AT_ONCE))
+            may_continue = _may_continue(lease, time.monotonic() + AT_ONCE)
+            compactions, finished = maintenance.optimize(may_continue)
             for compaction in compactions:
                 control.compacted(job.sink_id, compaction)
             progress.add(compactions, finished)
             if not progress.finished:
-                reported = _report((progress.total().files_before, writer.files_to_optimize()), reported, workspace)
+                files = progress.total().files_before, maintenance.files_to_optimize()
+                reported = _report(files, reported, workspace)
         result = progress.total()
         if number is not None:
             control.optimized(job.sink_id, number, result)

@@ -35,7 +35,7 @@ def table(columns: Sequence[str], rows: Rows, null: str, *, width: int, colour: 
         found.add_column(Text(for_terminal(name)), justify="right" if numeric(rows, place) else "left", overflow="fold")
     for row in rows:
         found.add_row(*(_cell(value, null) for value in row))
-    return _printed(_console(width, colour), found) + f"({len(rows)} {'row' if len(rows) == 1 else 'rows'})\n"
+    return _printed(width, colour, found) + f"({len(rows)} {'row' if len(rows) == 1 else 'rows'})\n"
 
 
 def vertical(columns: Sequence[str], rows: Rows, null: str, *, width: int, colour: bool) -> str:
@@ -43,15 +43,14 @@ def vertical(columns: Sequence[str], rows: Rows, null: str, *, width: int, colou
     label = max((cell_len(name) for name in columns), default=0)
     parts = []
     for number, row in enumerate(rows, 1):
-        console = _console(width, colour)
         head = f"─ row {number} "
-        console.print(Text(head + "─" * max(0, min(width, 40) - len(head)), style="dim"))
         grid = Table.grid(padding=(0, 2), pad_edge=False)
         grid.add_column(no_wrap=True, min_width=label, style="bold cyan")
         grid.add_column(overflow="fold")
         for name, value in zip(columns, row, strict=True):
             grid.add_row(Text(for_terminal(name)), _cell(value, null))
-        parts.append(_printed(console, grid))
+        line = Text(head + "─" * max(0, min(width, 40) - len(head)), style="dim")
+        parts.append(_printed(width, colour, line, grid))
     return "".join(parts) or "(0 rows)\n"
 
 
@@ -59,9 +58,10 @@ def _cell(value: Any, null: str) -> Text:
     return Text(null, style="dim") if value is None else Text(for_terminal(value_text(value, null)))
 
 
-def _console(width: int, colour: bool) -> Console:
-    return Console(
-        file=io.StringIO(),
+def _printed(width: int, colour: bool, *renderables: Any) -> str:
+    printed = io.StringIO()
+    console = Console(
+        file=printed,
         width=max(width, 20),
         force_terminal=colour,
         color_system="standard" if colour else None,
@@ -69,9 +69,6 @@ def _console(width: int, colour: bool) -> Console:
         highlight=False,
         legacy_windows=False,
     )
-
-
-def _printed(console: Console, renderable: Any) -> str:
-    console.print(renderable)
-    assert isinstance(console.file, io.StringIO)
-    return "".join(f"{line.rstrip()}\n" for line in console.file.getvalue().splitlines())
+    for renderable in renderables:
+        console.print(renderable)
+    return "".join(f"{line.rstrip()}\n" for line in printed.getvalue().splitlines())

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from sinkql import logical, physical
 from sinkql.connector_api.stream import Context
-from sinkql.connector_api.types import arrow_type, parse_type
+from sinkql.connector_api.types import arrow_type
 from sinkql.connectors.confluent.avro.plan import avro_names, derive_schema
 from sinkql.connectors.confluent.options import AvroWriteOptions
 from sinkql.connectors.confluent.registry import Registry
@@ -47,7 +47,7 @@ class AvroRows:
         """Return the message of each row."""
         schema = fastavro.parse_schema(msgspec.json.decode(self.schema))
         names = avro_names(column.name for column in self.columns)
-        values = [_avro_values(rows.column(column.name), parse_type(column.type)) for column in self.columns]
+        values = [_avro_values(rows.column(column.name), column.type) for column in self.columns]
         header, messages = struct.pack(">bI", 0, self.id), []
         for row in zip(*values, strict=True):
             stream = BytesIO()
@@ -71,7 +71,7 @@ def _integer_type(type_: logical.Type) -> pa.DataType:
         return pa.list_(_integer_type(type_.element))
     if type_.name == "record":
         return pa.struct([(field.name, _integer_type(field.type)) for field in type_.fields])
-    return arrow_type(str(type_))
+    return arrow_type(type_)
 
 
 def _converter(type_: logical.Type) -> Callable[[Any], Any] | None:

@@ -25,7 +25,6 @@ from sinkql.connectors.confluent.schema import (
     registry_options,
 )
 from sinkql.errors import SinkqlError, nearest
-from sinkql.logical.type import parse_type
 from sinkql.planner.name import split_name
 
 _Level = Literal[
@@ -154,7 +153,7 @@ def derive_schema(columns: Iterable[physical.Column], options: AvroWriteOptions)
     """Return the schema of a record of the columns; with `debezium`, of a change whose two rows share a type."""
     fullname, docs = options.fullname, options.docs
     builder = _SchemaBuilder(options.null_defaults, {fullname.rpartition(".")[2]})
-    types = [(column.name, parse_type(column.type), column.nullable) for column in columns]
+    types = [(column.name, column.type, column.nullable) for column in columns]
     if not options.debezium:
         return builder.record(fullname, types, docs)
     (_, row, _), _ = types

@@ -24,6 +24,7 @@ from sinkql.decode.arrow_values import column_of, inferred_type, is_readable, js
 from sinkql.decode.avro_schema import ZONED, column_of_schema
 from sinkql.decode.text_column import Failures
 from sinkql.logical.numeric_type import FLOATS, SIGNED
+from sinkql.logical.type import INTERVAL, JSONB
 
 Conform = Callable[[pa.Array], pa.Array]
 
@@ -187,11 +188,11 @@ def _column(schema: Schema, writer: Parsed, column: physical.Column, conversion:
     arrow, declared = conversion.type, column.type
     if writer.follow(schema) == "null":
         return lambda values: pa.nulls(len(values), arrow_type(declared))
-    if declared == "jsonb" and arrow != JSON and not pa.types.is_nested(arrow):
+    if declared == JSONB and arrow != JSON and not pa.types.is_nested(arrow):
         return _json_texts
-    interval = declared == "interval" and is_duration(schema, writer)
-    promoted = declared in FLOATS and inferred_type(arrow) in SIGNED
-    if not (declared == "jsonb" or interval or promoted or is_readable(arrow, declared)):
+    interval = declared == INTERVAL and is_duration(schema, writer)
+    promoted = declared.name in FLOATS and inferred_type(arrow) in SIGNED
+    if not (declared == JSONB or interval or promoted or is_readable(arrow, declared)):
         raise SchemaMismatchError(f'its field for column "{column.name}" is {inferred_type(arrow)}, not {declared}')
     return conversion.make
 

@@ -1,6 +1,8 @@
 """Post a proposal until its outcome is known, and check whether other commits allow a retry.
 
 The outcome becomes known even after lost replies, conflicts and while the catalog is unavailable.
+
+The snapshots of a table are no `NumberedLog`: the catalog orders them, by replacing the table's metadata atomically.
 """
 
 from __future__ import annotations

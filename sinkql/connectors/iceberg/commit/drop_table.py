@@ -18,7 +18,7 @@ from sinkql.connectors.iceberg.storage import job_stores, storing
 from sinkql.connectors.iceberg.table.branch import BranchTable
 from sinkql.connectors.iceberg.table.catalog import open_catalog
 from sinkql.connectors.iceberg.table.failure import explain
-from sinkql.connectors.iceberg.table.sql_catalog import KnowingCatalog
+from sinkql.connectors.iceberg.table.sql_catalog import CachingCatalog
 from sinkql.connectors.iceberg.table.table import CREATED_BY, rows
 from sinkql.connectors.iceberg.table.tag import tag_name
 from sinkql.connectors.iceberg.table.target import Patience, TargetTable
@@ -55,7 +55,7 @@ def drop_table_if_empty(write: physical.Write, context: Context, *, dry: bool) -
 def _drop(target: TargetTable, table: Table) -> None:
     """Drop the table that was checked; raise SQ3572 if it has changed since, as far as the catalog knows."""
     try:
-        if isinstance(target.catalog, KnowingCatalog):
+        if isinstance(target.catalog, CachingCatalog):
             target.catalog.drop_unchanged(table)
             return
         if target.load().metadata_location != table.metadata_location:

@@ -14,11 +14,10 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 from pyarrow.fs import FileInfo, FileSelector, FileType
 from pyiceberg.io.pyarrow import PyArrowFileIO
@@ -61,15 +60,14 @@ class _DeadFiles:
     others: frozenset[str]
 
 
-def expired(table: Table, options: Mapping[str, Any], *, whole: bool = False) -> tuple[Snapshot, ...]:
+def expired(table: Table, sink: IcebergSink, *, whole: bool = False) -> tuple[Snapshot, ...]:
     """Return the snapshots to expire now; an empty tuple while they are few.
 
     Snapshots of refs, and snapshots younger than a kept one, do not expire. The table's `history.expire.*` properties
     override the sink's RETAIN SNAPSHOTS. A table that no sink created, and that has neither, keeps all snapshots.
     `whole` expires even a few snapshots, and ignores MAINTENANCE = false.
     """
-    properties, sink = table.properties, IcebergSink.from_plan(options)
-    retain = sink.retain_snapshots
+    properties, retain = table.properties, sink.retain_snapshots
     if not (sink.maintenance or whole) or not may_delete(table):
         return ()
     if retain is None and not {_KEEP, _AGE, CREATED_BY} & properties.keys():

@@ -54,14 +54,12 @@ def find(
             table = target.load()
         except NoSuchTableError:
             return {"table": None}
-        columns = tuple(
-            physical.Column(column.name, str(column.type), column.nullable) for column in sink.shape.columns
-        )
+        columns = tuple(physical.Column(column.name, column.type, column.nullable) for column in sink.shape.columns)
         expected = Expected(
             columns,
             changelog=sink.changelog,
             upsert=sink.mode is logical.SinkMode.UPSERT,
-            layout=Layout.of(sink.options),
+            layout=Layout.from_options(options),
             version=options.format_version,
         )
         check(table, expected, _next_schema(table, expected, job))

@@ -1,7 +1,7 @@
-"""Compaction: many small files, or files with many dead rows → few of the same rows, committed by the sink itself.
+"""Compaction: rewrite many small files, or files with many dead rows, into few files with the same rows.
 
-* `selection`: which files are due; so that a row is written again a number of times logarithmic in the table's size.
-* `compaction`: what a compaction replaces by what.
-* `append`: files of an append sink → larger ones, in steps between batches.
-* `upsert`: files and delete files of an upsert sink → larger ones, with the places of their rows in the key index.
+* `selection`: Selects the files that are due, so that a row is rewritten a logarithmic number of times.
+* `compaction`: Describes a compaction: its attempt, its files and its failures.
+* `append`: Rewrites the files of append sinks, in steps between batches.
+* `upsert`: Rewrites data and delete files of upsert sinks, and updates the key index.
 """

@@ -1,4 +1,7 @@
-"""Small files of an append sink → larger ones. Rows keep their values, and mostly their order; others' files stay."""
+"""Rewrite small files of an append sink into larger ones.
+
+Rows keep their values, and mostly their order. Files of other writers stay.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +26,12 @@ from sinkql.connectors.iceberg.file.sort_order import SortedWriter
 from sinkql.storage import failpoint
 
 _SORTED = 64 << 20
-"""How large a file becomes at most whose rows are sorted: they all wait until the last one is read."""
+"""The greatest size of a file with sorted rows, which are all buffered until the last one is read."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnFile:
-    """A data file that a sink wrote into a table."""
+    """A data file of a sink."""
 
     path: str
     size: int
@@ -37,18 +40,18 @@ class OwnFile:
 
 @dataclass(slots=True)
 class OwnFiles:
-    """A sink's files of which no row is deleted, in the order of their commits; true of these delete manifests."""
+    """A sink's files without deleted rows, in the order of their commits, as of the delete manifests `deletes`."""
 
     files: list[OwnFile] = field(default_factory=list)
     deletes: frozenset[str] = frozenset()
 
 
 def own_files(table: Table, sink: str, into: OwnFiles) -> Generator[bool, None, None]:
-    """Put the sink's files of the current snapshot before those that are there; a manifest or delete file a step."""
+    """Add the sink's files of the present snapshot before the files in `into`; one manifest or delete file a step."""
     head = table.current_snapshot()
     into.deletes = delete_manifests(table)
     partitions = Partitions(table.metadata)
-    found: list[tuple[int, OwnFile]] = []
+    numbered: list[tuple[int, OwnFile]] = []
     deletes: list[DataFile] = []
     for manifest in manifests_of(table, head):
         for entry in entries_of(table.io, manifest):
@@ -56,30 +59,31 @@ def own_files(table: Table, sink: str, into: OwnFiles) -> Generator[bool, None, 
             if manifest.content == ManifestContent.DELETES:
                 deletes.append(file)
             elif has_rows_of(file.file_path, sink) and file.file_format == FileFormat.PARQUET:
-                own = OwnFile(file.file_path, file.file_size_in_bytes, partitions.place_of(file))
-                found.append((entry.sequence_number or 0, own))
+                own_file = OwnFile(file.file_path, file.file_size_in_bytes, partitions.place_of(file))
+                numbered.append((entry.sequence_number or 0, own_file))
         yield True
     if any(file.content == DataFileContent.EQUALITY_DELETES for file in deletes):
-        return  # which may mean rows of any file
-    named: set[str] = set()
+        return  # they may delete rows of any file
+    with_deletes: set[str] = set()
     for file in deletes:
         vector = vector_of(file)
-        named |= {vector.file} if vector else read_position_deletes(table.io, [file.file_path]).keys()
+        with_deletes |= {vector.file} if vector else read_position_deletes(table.io, [file.file_path]).keys()
         yield True
-    into.files[:0] = [file for _, file in sorted(found, key=lambda each: each[0]) if file.path not in named]
+    in_order = sorted(numbered, key=lambda file: file[0])
+    into.files[:0] = [file for _, file in in_order if file.path not in with_deletes]
 
 
 def own_entries(entries: Iterable[FileEntry]) -> list[OwnFile]:
-    """Return what `own_files` will say of files just written."""
+    """Return files just written as `own_files` returns them."""
     return [OwnFile(entry.path, entry.size, entry.place) for entry in entries]
 
 
-def chosen(
+def choose_files(
     files: Iterable[OwnFile], table: Table, failed: Container[str] = (), scope: Scope | None = None
 ) -> list[OwnFile]:
-    """Return the files of one partition that are due, or all small ones of a scope, in the order given.
+    """Return the due files of one partition, or all its small files in a scope, in the given order.
 
-    Without those on which others `failed`.
+    Files in `failed` are skipped.
     """
     groups: dict[PartitionValue, list[OwnFile]] = defaultdict(list)
     for file in files:
@@ -96,24 +100,24 @@ def chosen(
 
 
 def rewrite(files: list[OwnFile], attempt: Attempt, deletes: frozenset[str], *, sink: str, epoch: int) -> Steps:
-    """Write the rows of files of one partition into a new one, a part a step; of the first ones where it takes long."""
+    """Write the rows of files of one partition to a new file, a part a step; if it takes long, only the first files."""
     table = attempt.table()
-    moving = RewrittenRows(table, for_tasks(table), {file.path for file in files})
-    writer = SortedWriter(moving.table, rewritten_name(sink, epoch, attempt.id, 0), files[0].place)
+    source = RewrittenRows(table, for_tasks(table), {file.path for file in files})
+    writer = SortedWriter(source.table, rewritten_name(sink, epoch, attempt.id, 0), files[0].place)
     read: list[OwnFile] = []
     try:
         for file in files:
             if len(read) > 1 and attempt.late():
                 break
             failpoint.point("compaction-read")
-            for rows in readable(file.path, moving.rows(file.path)):
+            for rows in readable(file.path, source.rows(file.path)):
                 writer.write(rows)
                 if not attempt.late():
                     yield True
             read.append(file)
         written = writer.close()
         failpoint.point("compaction-file")
-    except BaseException:  # the end of a sink is one
+    except BaseException:  # also if the sink ends
         writer.discard()
         raise
     entries = () if written is None else (written,)

@@ -1,4 +1,4 @@
-"""What a compaction does: files in place of others, and how many and how large both are."""
+"""A compaction: the attempt, the files that it replaces, and the files on which earlier attempts failed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """Count files and their bytes."""
+    """A number of files and their bytes."""
 
     files: int
     bytes: int
@@ -27,10 +27,10 @@ class Footprint:
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """The files are written, nothing is committed.
+    """A compaction whose files are written but not committed.
 
-    `deletes` are the manifests of delete files that the old files were read under; `index` names the key index of the
-    table as it will be.
+    `deletes` are the manifests of delete files when the old files were read. `index` names the key index as of the
+    commit.
     """
 
     change: FileChange
@@ -41,23 +41,23 @@ class Compaction:
 
 
 Steps: TypeAlias = Generator[bool, None, Compaction | None]
-"""A compaction in steps, each of which takes a moment, with batches in between; None if there is nothing to do.
+"""The short steps of a compaction, with batches between them. The result is None if no files are due.
 
-A step that yields False has nothing to do before the next batch.
+A step yields False if the next one must wait for the next batch.
 """
 
 
 class Scope:
-    """The files that were in a table when somebody wanted all of it compacted.
+    """The files that were in the table when a full compaction was requested.
 
-    Each is written again once, and no other: batches meanwhile would give work without end.
+    Only they are rewritten, each once. Otherwise files of concurrent batches would make it endless.
     """
 
     def __init__(self) -> None:
         self._paths: frozenset[str] | None = None
 
     def fix(self, paths: Iterable[str]) -> None:
-        """Say which files these are; only the first time counts."""
+        """Set the files; only the first call has an effect."""
         if self._paths is None:
             self._paths = frozenset(paths)
 
@@ -72,10 +72,10 @@ class Scope:
 class Attempt:
     """One attempt at a compaction.
 
-    `table` gives the table as it is now. One with a `scope` takes all its files that others could be made of or that
-    have dead rows, not only as many as are worth it. `late` tells that the attempt takes so long that it should come to
-    its end: a file that is written stays open under the keys that it was opened with. One `beside` another
-    takes small files that the other leaves alone, and comes to its end at once.
+    * `table` returns the present table.
+    * `late` returns whether the attempt should end, because an open file keeps the keys that it was opened with.
+    * With a `scope`, all its files that can be combined or have dead rows are rewritten, even if that saves little.
+    * An attempt `beside` an unfinished one rewrites small files that it does not, and ends without a pause.
     """
 
     id: str
@@ -94,44 +94,44 @@ class _FileError(Exception):
 
 
 class UnreadableFileError(_FileError):
-    """A file of the table cannot be read, or has other rows than its manifest says."""
+    """A file of the table is unreadable, or its rows differ from its manifest."""
 
 
 class WrongIndexError(_FileError):
-    """The key index says of a file what is not so."""
+    """The key index is wrong about a file."""
 
 
 class Failures:
-    """Remember the files on which compactions failed: one that fails again is left as it is."""
+    """The files on which compactions failed. A file that fails twice is skipped."""
 
     def __init__(self) -> None:
-        self._failed: Counter[object] = Counter()
-        self._why: dict[str, str] = {}
+        self._counts: Counter[object] = Counter()
+        self._reasons: dict[str, str] = {}
 
-    def note(self, error: Exception | None) -> None:
-        """Take note of why a compaction was given up."""
+    def record(self, error: Exception | None) -> None:
+        """Record the error of a compaction."""
         if isinstance(error, _FileError):
-            self._failed[error.path] += 1
-            self._why[error.path] = str(error)
+            self._counts[error.path] += 1
+            self._reasons[error.path] = str(error)
 
-    def left(self, paths: Container[str]) -> str | None:
-        """Return what is the matter with a file of these that is left as it is; None where there is none."""
-        return next((why for path, why in self._why.items() if path in self and path in paths), None)
+    def skip_reason(self, paths: Container[str]) -> str | None:
+        """Return why one of these files is skipped; None if none is."""
+        return next((reason for path, reason in self._reasons.items() if path in self and path in paths), None)
 
     def __contains__(self, path: object) -> bool:
-        return self._failed[path] >= _TRIES
+        return self._counts[path] >= _TRIES
 
 
 def readable(path: str, parts: Iterator[T]) -> Iterator[T]:
-    """Yield what is read of a file; raises UnreadableFileError where that fails."""
+    """Yield the parts read from a file; raises UnreadableFileError if reading fails."""
     try:
         yield from parts
     except Exception as error:
         raise UnreadableFileError(path, str(error) or type(error).__name__) from error
 
 
-def remove(table: Table, files: Iterable[FileEntry]) -> None:
-    """Delete what a compaction wrote that nothing will commit any more, as far as the storage lets it."""
+def delete_files(table: Table, files: Iterable[FileEntry]) -> None:
+    """Delete written files that will not be committed, as far as the storage allows it."""
     for entry in files:
         with suppress(OSError):
             table.io.delete(entry.path)

@@ -1,11 +1,11 @@
-"""Files of an upsert sink with their dead rows → fewer without them, and where the rows are now.
+"""Rewrite files of an upsert sink without their dead rows, and update the rows' positions in the key index.
 
-Which rows live, and what the hashes of their keys are, is the key index's to say; the keys of the first rows of each
-file are compared with it. Delete files are never asked. They leave the table with the last file that they name; many
-small ones become one.
+The key index decides which rows are live, and has the hashes of their keys; the keys of the first rows of each file are
+compared with it. Delete files are not read for that. They leave the table with the last data file that they name, and
+many small ones are combined.
 
-Rows are copied a part at a time, with batches in between. What batches meanwhile did to rows that were copied is found
-in the end, in the index runs that have come since: such a row is dead in the new file from its beginning.
+Rows are copied a part at a time, with batches in between. At the end, the new runs of the index show which copied rows
+these batches changed: these rows are dead in the new file from the start.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from sinkql.connectors.iceberg.compact.compaction import (
     Footprint,
     UnreadableFileError,
     WrongIndexError,
+    delete_files,
     readable,
-    remove,
 )
-from sinkql.connectors.iceberg.compact.selection import CompactionCandidates, IndexedFile
+from sinkql.connectors.iceberg.compact.selection import CompactionCandidates, FileGroup
 from sinkql.connectors.iceberg.file.data_file import (
     FileEntry,
     TaskTable,
@@ -60,82 +60,84 @@ from sinkql.row_hash import hash_rows
 from sinkql.storage import failpoint
 from sinkql.storage.sorted_run import Indices
 
-_TRIED = 256
-"""Rows of each file whose keys are compared with those that the index knows there."""
+_CHECKED_ROWS = 256
+"""The rows of each file whose keys are compared with the index."""
 
 
 @dataclass(slots=True)
 class _Copy:
-    """A part's rows that lived when it was begun, by `runs`, sorted by their keys' hashes: where each was, and is.
+    """The copy of a group's live rows, according to the `runs` at its beginning.
 
-    `at` are their positions in the new file; rows of a file that left the table meanwhile may have none.
+    `entries` are their old files and positions, sorted by key hash; `positions` are the new positions. Rows of a
+    file that left the table during the copy may have none, and are removed from `entries`.
     """
 
-    part: IndexedFile
+    group: FileGroup
     number: int
     runs: frozenset[str]
     entries: Entries
     hash_key: HashKey
-    at: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    positions: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     written: FileEntry | None = None
 
 
 class UpsertCompaction:
-    """One compaction of a table. `index` gives the key index as it is now, None while it is not true of the table."""
+    """One compaction of a table. `index` returns the present key index; None while the table is newer."""
 
     def __init__(
         self, index: Callable[[], Index | None], folder: Path, attempt: Attempt, *, sink: str, key: tuple[str, ...],
         epoch: int, failed: Container[str] = (),
     ) -> None:  # fmt: skip
-        self._now, self._folder, self._attempt = index, folder, attempt
+        self._present_index, self._folder, self._attempt = index, folder, attempt
         self._sink, self._key, self._epoch, self._failed = sink, key, epoch, failed
         self._table = attempt.table()
         self._written: list[FileEntry] = []
         self._deletes = 0
 
-    def rewrite(self, parts: Sequence[IndexedFile]) -> Generator[bool, None, tuple[Compaction, Index] | None]:
-        """Write the files, runs and the index's manifest; return what is to be committed, and the index after it.
+    def rewrite(self, groups: Sequence[FileGroup]) -> Generator[bool, None, tuple[Compaction, Index] | None]:
+        """Write the files and runs, and save the index; return the compaction to commit, and the index as of it.
 
-        Raises WrongIndexError where the files do not hold what the index says, UnreadableFileError where they cannot be
-        read; then nothing written stays in the table's folder.
+        Raises WrongIndexError if a file differs from the index, and UnreadableFileError if a file is unreadable. The
+        written files are deleted then.
         """
         try:
-            return (yield from self._run(parts))
-        except BaseException:  # the end of a sink is one
-            remove(self._table, self._written)
+            return (yield from self._rewrite(groups))
+        except BaseException:  # also if the sink ends
+            delete_files(self._table, self._written)
             raise
 
-    def _run(self, parts: Sequence[IndexedFile]) -> Generator[bool, None, tuple[Compaction, Index] | None]:
+    def _rewrite(self, groups: Sequence[FileGroup]) -> Generator[bool, None, tuple[Compaction, Index] | None]:
         failpoint.point("compaction-read")
         copies: list[_Copy] = []
-        for number, part in enumerate(parts):
-            copies.append((yield from self._copy(part, number)))
+        for number, group in enumerate(groups):
+            copies.append((yield from self._copy(group, number)))
         failpoint.point("compaction-file")
-        return self._finish(copies, (yield from self._index()))
+        return self._finish(copies, (yield from self._await_index()))
 
-    def _copy(self, part: IndexedFile, number: int) -> Generator[bool, None, _Copy]:
-        name = rewritten_name(self._sink, self._epoch, self._attempt.id, number, foreign=part.foreign)
-        copy = self._begin(part, number, (yield from self._index()))
+    def _copy(self, group: FileGroup, number: int) -> Generator[bool, None, _Copy]:
+        name = rewritten_name(self._sink, self._epoch, self._attempt.id, number, foreign=group.foreign)
+        copy = self._begin(group, number, (yield from self._await_index()))
         yield True
-        moving = RewrittenRows(self._table, self._order(part), {note.path for note in part.files.values()})
-        writer = SortedWriter(moving.table, name, part.place)
+        paths = {record.path for record in group.files.values()}
+        source = RewrittenRows(self._table, self._ordered_table(group), paths)
+        writer = SortedWriter(source.table, name, group.place)
         order = [np.empty(0, np.int64)]
         try:
-            for file in part.files:
-                if not (yield from self._stays(part, file)):
+            for file in group.files:
+                if not (yield from self._is_present(group, file)):
                     continue
-                mine = np.flatnonzero(copy.entries.file == file)
-                mine = mine[np.argsort(copy.entries.pos[mine], kind="stable")]
+                entries = np.flatnonzero(copy.entries.file == file)
+                entries = entries[np.argsort(copy.entries.pos[entries], kind="stable")]
                 try:
-                    for rows, live in self._read(copy, file, mine, moving):
+                    for rows, live in self._read(copy, file, entries, source):
                         writer.write(rows)
                         order.append(live)
                         if not self._attempt.late():
                             yield True
                 except UnreadableFileError:
-                    if (yield from self._stays(part, file)):
+                    if (yield from self._is_present(group, file)):
                         raise
-                    # It left the table meanwhile, and was deleted: what was read of it is dead.
+                    # The file left the table and was deleted: the rows read from it are dead.
             copy.written = writer.close()
         except BaseException:
             writer.discard()
@@ -144,73 +146,75 @@ class UpsertCompaction:
             self._written.append(copy.written)
         copied = np.concatenate(order)
         copied = copied if writer.order is None else copied[writer.order]
-        at = np.full(copy.entries.rows, -1, np.int64)
-        at[copied] = np.arange(len(copied))
-        copy.entries, copy.at = copy.entries.take(at >= 0), at[at >= 0]
+        positions = np.full(copy.entries.rows, -1, np.int64)
+        positions[copied] = np.arange(len(copied))
+        copy.entries, copy.positions = copy.entries.take(positions >= 0), positions[positions >= 0]
         return copy
 
-    def _order(self, part: IndexedFile) -> TaskTable:
-        """Return the table with the order that a part's rows are to be put into: those of one file have it by key."""
+    def _ordered_table(self, group: FileGroup) -> TaskTable:
+        """Return the table with the sort order of the new file: by key, unless all rows are of one sorted file."""
         declared, keyed = for_tasks(self._table), for_tasks(self._table, key=self._key)
-        return declared if len(part.files) == 1 and not part.foreign else keyed
+        return declared if len(group.files) == 1 and not group.foreign else keyed
 
-    def _begin(self, part: IndexedFile, number: int, index: Index) -> _Copy:
-        """Find the rows of a part that live now."""
-        there = _there(part, index)
-        runs = _runs(part, index)
-        known = [(open_run(self._folder / run.name), run.may_name(there)) for run in runs]
-        return _Copy(part, number, frozenset(run.name for run in runs), live_rows(known, there), index.hash_key)
+    def _begin(self, group: FileGroup, number: int, index: Index) -> _Copy:
+        """Find the present live rows of a group."""
+        files = _present_files(group, index)
+        runs = _runs(group, index)
+        mapped = [(open_run(self._folder / run.name), run.may_name(files)) for run in runs]
+        return _Copy(group, number, frozenset(run.name for run in runs), live_rows(mapped, files), index.hash_key)
 
-    def _read(self, copy: _Copy, file: int, mine: Indices, moving: RewrittenRows) -> Iterator[tuple[pa.Table, Indices]]:
-        """Yield the live rows of a file in their order, a part at a time, and which of the copy's entries they are."""
-        note, positions = copy.part.files[file], copy.entries.pos[mine]
+    def _read(
+        self, copy: _Copy, file: int, entries: Indices, source: RewrittenRows
+    ) -> Iterator[tuple[pa.Table, Indices]]:
+        """Yield the live rows of a file in their order, a part at a time, with the places of their entries."""
+        record, positions = copy.group.files[file], copy.entries.pos[entries]
         start = 0
-        for rows in readable(note.path, moving.rows(note.path)):
+        for rows in readable(record.path, source.rows(record.path)):
             first, last = np.searchsorted(positions, [start, start + rows.num_rows])
-            live = mine[first:last]
+            live = entries[first:last]
             if len(live):
-                kept = rows if len(live) == rows.num_rows else rows.filter(_mask(positions[first:last] - start, rows))
+                part = rows if len(live) == rows.num_rows else rows.filter(_mask(positions[first:last] - start, rows))
                 if not first:
-                    self._check_keys(note, kept.slice(0, _TRIED), copy, live[:_TRIED])
-                yield kept, live
+                    self._check_keys(record, part.slice(0, _CHECKED_ROWS), copy, live[:_CHECKED_ROWS])
+                yield part, live
             start += rows.num_rows
-        if start != note.rows:
-            raise UnreadableFileError(note.path, f"it has {start} rows, its manifest says {note.rows}")
+        if start != record.rows:
+            raise UnreadableFileError(record.path, f"it has {start} rows, its manifest says {record.rows}")
 
-    def _check_keys(self, note: FileRecord, rows: pa.Table, copy: _Copy, live: Indices) -> None:
-        """Raise where the first rows of a file are not those that the index knows there."""
+    def _check_keys(self, record: FileRecord, rows: pa.Table, copy: _Copy, live: Indices) -> None:
+        """Raise WrongIndexError if the first rows of a file have other keys than the index."""
         keys = cast(rows, target_schema(key_schema(self._table.schema(), self._key), rows.schema))
         h1, h2 = hash_rows(copy.hash_key, [keys.column(name) for name in self._key])
         entries = copy.entries.take(live)
         if not (np.array_equal(h1, entries.h1) and np.array_equal(h2, entries.h2)):
-            raise WrongIndexError(note.path, "its rows have other keys than the index says")
+            raise WrongIndexError(record.path, "its rows have other keys than the index says")
 
-    def _index(self) -> Generator[bool, None, Index]:
-        """Return the index once it is true of the table."""
-        while (index := self._now()) is None:
+    def _await_index(self) -> Generator[bool, None, Index]:
+        """Wait until the index is as of the present table, and return it."""
+        while (index := self._present_index()) is None:
             yield False
         return index
 
-    def _stays(self, part: IndexedFile, file: int) -> Generator[bool, None, bool]:
-        """Tell whether a file is in the table still: others are deleted once their snapshots expire."""
-        return file in _there(part, (yield from self._index()))
+    def _is_present(self, group: FileGroup, file: int) -> Generator[bool, None, bool]:
+        """Return whether the table still has a file; else it is deleted when its snapshots expire."""
+        return file in _present_files(group, (yield from self._await_index()))
 
     def _finish(self, copies: Sequence[_Copy], index: Index) -> tuple[Compaction, Index] | None:
         index.save(self._folder)
         table = self._attempt.table()
-        notes: dict[int, FileRecord] = {}
+        records: dict[int, FileRecord] = {}
         runs: list[Run] = []
         deletes: list[MergedDeletes] = []
-        removed = frozenset(number for copy in copies for number in _there(copy.part, index))
+        removed = frozenset(number for copy in copies for number in _present_files(copy.group, index))
         for copy in copies:
-            self._place(copy, index, notes, runs, deletes)
+            self._finish_copy(copy, index, records, runs, deletes)
         pools = CompactionCandidates(index, table, self._failed, self._attempt.scope).pools(removed)
         merged = frozenset(number for pool in pools for number in pool)
         if not removed and not merged:
-            remove(table, self._written)
+            delete_files(table, self._written)
             return None
-        deletes += [each for pool in pools for each in self._merge(index, pool, removed)]
-        rewrite = Rewrite(removed, notes, tuple(runs), merged, tuple(deletes))
+        deletes += [merged_file for pool in pools for merged_file in self._merge(index, pool, removed)]
+        rewrite = Rewrite(removed, records, tuple(runs), merged, tuple(deletes))
         after = index.rewritten(rewrite, epoch=self._epoch, commit=self._attempt.id)
         try:
             after = compact_runs(after, self._folder, f"base-{self._sink}-{self._epoch}-{self._attempt.id}")
@@ -218,91 +222,97 @@ class UpsertCompaction:
             raise WrongIndexError(index.name, str(error)) from error
         failpoint.point("compaction-run")
         change = FileChange(tuple(self._written), after.leaving, Operation.REPLACE)
-        gone = [index.file(number) for number in removed]
-        before = Footprint(len(gone) + len(merged), sum(note.size for note in gone))
-        told = Footprint(len(self._written), sum(each.size for each in self._written if each.content == "data"))
-        return Compaction(change, delete_manifests(table), before, told, after.save(self._folder)), after
+        old_files = [index.file(number) for number in removed]
+        before = Footprint(len(old_files) + len(merged), sum(record.size for record in old_files))
+        data_bytes = sum(entry.size for entry in self._written if entry.content == "data")
+        footprint = Footprint(len(self._written), data_bytes)
+        return Compaction(change, delete_manifests(table), before, footprint, after.save(self._folder)), after
 
-    def _place(
-        self, copy: _Copy, index: Index, notes: dict[int, FileRecord], runs: list[Run], deletes: list[MergedDeletes]
+    def _finish_copy(
+        self, copy: _Copy, index: Index, records: dict[int, FileRecord], runs: list[Run], deletes: list[MergedDeletes]
     ) -> None:
-        """Note where a copy's rows are that live by now; delete the others in the new file."""
+        """Add the new file, the run of its live rows, and the deletes of its dead rows."""
         entries, file = copy.entries, copy.written
-        there = _there(copy.part, index)
-        known = _runs(copy.part, index)
-        # Those that came since, and what lies above them: one may be of older runs, below others that are there still.
-        since = max((number for number, run in enumerate(known, 1) if run.name not in copy.runs), default=0)
-        newer = [open_run(self._folder / run.name) for run in known[:since]]
-        live = lives(entries, newer, older=since < len(known))
-        live &= np.isin(entries.file, np.fromiter(there, np.uint32))
-        for number, note in there.items():
-            alive = int(np.count_nonzero(live & (entries.file == number)))
-            if alive != note.rows - note.dead:
-                raise WrongIndexError(note.path, f"it has {alive} live rows of {note.rows}, the index says {note}")
+        present = _present_files(copy.group, index)
+        present_runs = _runs(copy.group, index)
+        # New runs, and all runs above them: a new run may be a merge of older runs, below other old runs.
+        since = max((number for number, run in enumerate(present_runs, 1) if run.name not in copy.runs), default=0)
+        newer = [open_run(self._folder / run.name) for run in present_runs[:since]]
+        live = lives(entries, newer, older=since < len(present_runs))
+        live &= np.isin(entries.file, np.fromiter(present, np.uint32))
+        for number, record in present.items():
+            count = int(np.count_nonzero(live & (entries.file == number)))
+            if count != record.rows - record.dead:
+                raise WrongIndexError(
+                    record.path, f"it has {count} live rows of {record.rows}, the index says {record}"
+                )
         if file is None:
             return
         if not live.any():
             self._written.remove(file)
-            remove(self._table, [file])
+            delete_files(self._table, [file])
             return
         id_ = index.next_file_id + copy.number
-        dead = np.sort(copy.at[~live])
-        home, place = copy.part.home, copy.part.place
-        notes[id_] = FileRecord(file.path, file.rows, len(dead), size=file.size, home=home, place=place)
+        dead = np.sort(copy.positions[~live])
+        home, place = copy.group.home, copy.group.place
+        records[id_] = FileRecord(file.path, file.rows, len(dead), size=file.size, home=home, place=place)
         if len(dead):
             deletes.append(self._delete({file.path: dead}, {file.path: id_}, place))
-        moved = Entries(entries.h1, entries.h2, np.full(entries.rows, id_, np.uint32), copy.at.astype(np.uint32))
-        moved = moved.take(live)
+        positions = copy.positions.astype(np.uint32)
+        moved = Entries(entries.h1, entries.h2, np.full(entries.rows, id_, np.uint32), positions).take(live)
         run = f"c{copy.number}-{self._sink}-{self._epoch}-{self._attempt.id}.run"
         write_run(self._folder / run, moved.rows, [moved])
         bucket, buckets, bucketing = (home.bucket, home.buckets, home.bucketing) if home else (None, 0, "")
         runs.append(Run(run, moved.rows, bucket, buckets, bucketing, (id_, id_)))
 
     def _merge(self, index: Index, pool: Sequence[int], removed: frozenset[int]) -> Iterator[MergedDeletes]:
-        """Write what a pool of delete files says of the files that stay."""
-        named = {note.path: number for number, note in index.files.items() if number not in removed}
-        found: dict[str, list[Positions]] = defaultdict(list)
+        """Combine a pool of delete files, without deletes of removed files."""
+        numbers = {record.path: number for number, record in index.files.items() if number not in removed}
+        parts: dict[str, list[Positions]] = defaultdict(list)
         for path in (index.deletes[number].path for number in pool):
-            for each in readable(path, (read_position_deletes(self._table.io, [name]) for name in (path,))):
-                for target in each.keys() & named.keys():
-                    found[target].append(each[target])
-        dead = {path: _united(parts) for path, parts in found.items()}
+            for deletes in readable(path, (read_position_deletes(self._table.io, [name]) for name in (path,))):
+                for target in deletes.keys() & numbers.keys():
+                    parts[target].append(deletes[target])
+        dead = {path: _unite(positions) for path, positions in parts.items()}
         if dead:
-            place = index.file(named[next(iter(dead))]).place
-            yield self._delete(dead, named, place)
+            place = index.file(numbers[next(iter(dead))]).place
+            yield self._delete(dead, numbers, place)
 
-    def _delete(self, dead: Mapping[str, Positions], named: Mapping[str, int], place: PartitionValue) -> MergedDeletes:
+    def _delete(
+        self, dead: Mapping[str, Positions], numbers: Mapping[str, int], place: PartitionValue
+    ) -> MergedDeletes:
+        """Write the positions of dead rows by file; `numbers` has the files' numbers in the index."""
         name = f"c{self._deletes}-{self._sink}-{self._epoch}-{self._attempt.id}-deletes"
-        self._deletes += 1  # `_written` may lose files: no name is given twice
+        self._deletes += 1  # not the length of `_written`, which may shrink: names are unique
         table = for_tasks(self._table)
         if table.version >= VECTORS:
             (entry,) = write_vectors(table, name, dead, dict.fromkeys(dead, place))
         else:
             entry = write_position_deletes(table, f"{name}.parquet", dead, place)
         self._written.append(entry)
-        return MergedDeletes(entry.name, entry.rows, tuple(named[path] for path in sorted(dead)))
+        return MergedDeletes(entry.name, entry.rows, tuple(numbers[path] for path in sorted(dead)))
 
 
-def _runs(part: IndexedFile, index: Index) -> tuple[Run, ...]:
-    """Return the runs that may hold keys of a part, newest first."""
-    home = part.home
+def _runs(group: FileGroup, index: Index) -> tuple[Run, ...]:
+    """Return the runs that may have keys of a group, newest first."""
+    home = group.home
     return index.runs if home is None else index.probed(home.bucket, buckets=home.buckets, bucketing=home.bucketing)
 
 
 def _mask(places: npt.NDArray[np.uint32], rows: pa.Table) -> pa.Array:
-    """Return a filter for rows by their numbers, which is much faster than to take them."""
+    """Return a mask of rows by their numbers; filtering is much faster than taking them."""
     mask = np.zeros(rows.num_rows, np.bool_)
     mask[places] = True
     return pa.array(mask)
 
 
-def _united(parts: Sequence[Positions]) -> Positions:
-    """Return the positions in order, each once."""
+def _unite(parts: Sequence[Positions]) -> Positions:
+    """Return the positions in order, without duplicates."""
     positions = np.sort(np.concatenate(parts), kind="stable")
     return positions[np.concatenate(([True], positions[1:] != positions[:-1]))]
 
 
-def _there(part: IndexedFile, index: Index) -> dict[int, FileRecord]:
-    """Return the files of a part that are in the table still, under the same numbers."""
-    known = ((number, index.files.get(number), note.path) for number, note in part.files.items())
-    return {number: found for number, found, path in known if found is not None and found.path == path}
+def _present_files(group: FileGroup, index: Index) -> dict[int, FileRecord]:
+    """Return the files of a group that the table still has under the same numbers."""
+    records = ((number, index.files.get(number), old.path) for number, old in group.files.items())
+    return {number: record for number, record, path in records if record is not None and record.path == path}

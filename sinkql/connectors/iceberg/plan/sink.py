@@ -348,7 +348,7 @@ def letters(write: physical.Write, columns: Sequence[physical.Column]) -> physic
     options = {
         name: write.options[name] for name in ("namespace", "format_version", "maintenance") if name in write.options
     }
-    types = {column.name: _TYPES[column.type] for column in columns}
+    types = {column.name: _TYPES[column.type.name] for column in columns}
     return msgspec.structs.replace(
         write,
         input=physical.Read("letters", "", {}, tuple(columns)),

@@ -1,10 +1,11 @@
-"""A table as it is on one of its branches: what is asked of main there is told of the branch, and goes to the branch.
+"""A table on one of its branches, where reads and commits of main mean the branch.
 
-So a sink claims, commits, compacts and expires on its branch as others do on main. The first claim begins the branch
-where main is. Main is seen as a tag, which keeps its snapshot and files, as long as the branch is on top of it.
+So a sink claims, commits, compacts and expires on its branch as other sinks do on main. The first claim creates the
+branch at main's head. While the branch descends from main's head, main appears as a tag, which keeps its snapshot and
+files.
 
-An expiry may cut the way from the branch down to main. So each commit notes in a property which snapshot of main it is
-on top of.
+An expiry may remove the snapshots between the branch and main. So each commit stores in a property the snapshot of main
+that it descends from.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from sinkql.keywords import qualified_name
 
 
 class BranchTable(Table):
-    """A table as it is on a branch; `whole` is the table itself."""
+    """A table seen from a branch; `whole` is the table in the catalog."""
 
     def __init__(self, whole: Table, branch: str) -> None:
         metadata = whole.metadata
@@ -36,45 +37,46 @@ class BranchTable(Table):
         if ref is not None and ref.snapshot_ref_type != SnapshotRefType.BRANCH:
             raise SinkqlError(
                 "SQ3521",
-                f'table "{qualified_name(*whole.name())}" has a tag "{branch}", and so no branch of that name',
-                hint="Write another BRANCH.",
+                f'table "{qualified_name(*whole.name())}" has a tag "{branch}" and cannot have a branch of that name',
+                hint="Set a different BRANCH.",
             )
         self.whole = whole
         self.branch = branch
-        seen = _seen(metadata, branch)
-        super().__init__(whole.name(), seen, whole.metadata_location, whole.io, whole.catalog, whole.config)
+        metadata = _metadata_on(metadata, branch)
+        super().__init__(whole.name(), metadata, whole.metadata_location, whole.io, whole.catalog, whole.config)
 
-    def requirements(self, asked: Iterable[TableRequirement]) -> tuple[TableRequirement, ...]:
-        """Return what the table itself must be for a commit that requires this of the table as it is seen."""
-        return tuple(found for each in asked for found in self._required(each))
+    def requirements(self, requirements: Iterable[TableRequirement]) -> tuple[TableRequirement, ...]:
+        """Translate requirements of a commit on the branch into requirements of the table in the catalog."""
+        return tuple(translated for requirement in requirements for translated in self._translate(requirement))
 
-    def _required(self, asked: TableRequirement) -> Iterator[TableRequirement]:
-        if not isinstance(asked, AssertRefSnapshotId) or asked.ref not in (MAIN_BRANCH, self.branch):
-            yield asked
+    def _translate(self, requirement: TableRequirement) -> Iterator[TableRequirement]:
+        if not isinstance(requirement, AssertRefSnapshotId) or requirement.ref not in (MAIN_BRANCH, self.branch):
+            yield requirement
         elif self.branch in self.whole.metadata.refs:
-            yield _head(MAIN_BRANCH if asked.ref == self.branch else self.branch, asked.snapshot_id)
-        else:  # it is to begin where main still is
-            yield _head(MAIN_BRANCH, asked.snapshot_id)
-            yield _head(self.branch, None)
+            ref = MAIN_BRANCH if requirement.ref == self.branch else self.branch
+            yield _require_head(ref, requirement.snapshot_id)
+        else:  # the branch begins at main's head, which must not have moved
+            yield _require_head(MAIN_BRANCH, requirement.snapshot_id)
+            yield _require_head(self.branch, None)
 
-    def updates(self, wanted: Iterable[TableUpdate]) -> tuple[TableUpdate, ...]:
-        """Return what changes the table itself as these change the table as it is seen."""
-        return tuple(found for each in wanted for found in self._updated(each))
+    def updates(self, updates: Iterable[TableUpdate]) -> tuple[TableUpdate, ...]:
+        """Translate updates of a commit on the branch into updates of the table in the catalog."""
+        return tuple(translated for update in updates for translated in self._translate_update(update))
 
-    def _updated(self, wanted: TableUpdate) -> Iterator[TableUpdate]:
-        if not isinstance(wanted, SetSnapshotRefUpdate) or wanted.ref_name != MAIN_BRANCH:
-            yield wanted
+    def _translate_update(self, update: TableUpdate) -> Iterator[TableUpdate]:
+        if not isinstance(update, SetSnapshotRefUpdate) or update.ref_name != MAIN_BRANCH:
+            yield update
             return
         metadata = self.whole.metadata
-        yield moved(metadata, self.branch, wanted.snapshot_id)
-        main = _below(metadata, self.branch)
+        yield moved(metadata, self.branch, update.snapshot_id)
+        main = _main_below(metadata, self.branch)
         if main is not None:
-            told = json.dumps({"main": main, "below": wanted.snapshot_id})
-            yield SetPropertiesUpdate(updates={_property(self.branch): told})
+            base = json.dumps({"main": main, "below": update.snapshot_id})
+            yield SetPropertiesUpdate(updates={_property(self.branch): base})
 
 
 class _AssertRef(AssertRefSnapshotId):
-    """pyiceberg's own refuses all branches but main of a table that has no snapshot."""
+    """Accepts every branch of a table without snapshots; pyiceberg's class accepts only main."""
 
     def validate(self, base_metadata: TableMetadata | None) -> None:  # type: ignore[override]  # as there
         if base_metadata is None or base_metadata.snapshots or self.snapshot_id is not None:
@@ -82,71 +84,73 @@ class _AssertRef(AssertRefSnapshotId):
 
 
 def on_top(metadata: TableMetadata, branch: str) -> bool:
-    """Tell whether main's head is the head of a branch, or an ancestor of it, so that main can go to there."""
+    """Return whether main's head is the head of a branch or an ancestor of it, so that main can move there."""
     main = metadata.refs.get(MAIN_BRANCH)
-    return main is None or branch not in metadata.refs or _below(metadata, branch) == main.snapshot_id
+    return main is None or branch not in metadata.refs or _main_below(metadata, branch) == main.snapshot_id
 
 
 def reaches(metadata: TableMetadata, ref: str, snapshot: int) -> bool:
-    """Tell whether a snapshot is the head of a ref or, as far as snapshots have not expired, an ancestor of it."""
+    """Return whether a snapshot is the head of a ref or one of its ancestors that have not expired."""
     head = metadata.refs.get(ref)
-    return head is not None and snapshot in _line(metadata, head.snapshot_id)
+    return head is not None and snapshot in _ancestors(metadata, head.snapshot_id)
 
 
 def moved(metadata: TableMetadata, ref: str, snapshot: int) -> SetSnapshotRefUpdate:
-    """Return what sets the head of a branch, and leaves the branch's settings as they are."""
+    """Return the update that sets the head of a branch and keeps the branch's settings."""
     present = metadata.refs.get(ref)
-    kept = present.model_dump(by_alias=True, exclude_none=True) if present is not None else {}
+    settings = present.model_dump(by_alias=True, exclude_none=True) if present is not None else {}
     return SetSnapshotRefUpdate.model_validate(
-        {**kept, "ref-name": ref, "type": SnapshotRefType.BRANCH, "snapshot-id": snapshot}
+        {**settings, "ref-name": ref, "type": SnapshotRefType.BRANCH, "snapshot-id": snapshot}
     )
 
 
 def called(table: Table) -> str:
-    """Return what messages call the branch that a table is seen on."""
+    """Return the name of a table's branch for messages."""
     return f'branch "{table.branch}"' if isinstance(table, BranchTable) else MAIN_BRANCH
 
 
-def _below(metadata: TableMetadata, branch: str) -> int | None:
-    """Return the snapshot of main that a branch, or one that begins now, is on top of: main's head if it is that.
+def _main_below(metadata: TableMetadata, branch: str) -> int | None:
+    """Return the snapshot of main that a branch descends from; for a branch that does not exist yet, main's head.
 
-    Else the one that was noted: main may come back to it, when all between it and the branch has expired.
+    If that is no longer main's head, return the snapshot in the property: main may move back to it after all snapshots
+    between it and the branch have expired.
     """
-    main, own = metadata.refs.get(MAIN_BRANCH), metadata.refs.get(branch)
-    line = set(_line(metadata, own.snapshot_id)) if own is not None else set()
-    if main is not None and (own is None or main.snapshot_id in line):
+    main, ref = metadata.refs.get(MAIN_BRANCH), metadata.refs.get(branch)
+    ancestors = set(_ancestors(metadata, ref.snapshot_id)) if ref is not None else set()
+    if main is not None and (ref is None or main.snapshot_id in ancestors):
         return main.snapshot_id
     try:
-        told = json.loads(metadata.properties.get(_property(branch), "null")) or {}
+        base = json.loads(metadata.properties.get(_property(branch), "null")) or {}
     except json.JSONDecodeError:
         return None
-    found: int | None = told.get("main") if told.get("below") in line else None
-    return found
+    snapshot: int | None = base.get("main") if base.get("below") in ancestors else None
+    return snapshot
 
 
-def _seen(metadata: TableMetadata, branch: str) -> TableMetadata:
+def _metadata_on(metadata: TableMetadata, branch: str) -> TableMetadata:
+    """Return the metadata with the branch as main, and main under the name of the branch."""
     refs = dict(metadata.refs)
-    own = refs.pop(branch, None)
-    if own is None:
+    ref = refs.pop(branch, None)
+    if ref is None:
         return metadata
     main = refs.get(MAIN_BRANCH)
-    refs[MAIN_BRANCH] = own
+    refs[MAIN_BRANCH] = ref
     if main is not None:
         kind = SnapshotRefType.TAG if on_top(metadata, branch) else SnapshotRefType.BRANCH
         refs[branch] = main.model_copy(update={"snapshot_ref_type": kind})
-    return metadata.model_copy(update={"current_snapshot_id": own.snapshot_id, "refs": refs})
+    return metadata.model_copy(update={"current_snapshot_id": ref.snapshot_id, "refs": refs})
 
 
-def _line(metadata: TableMetadata, head: int) -> Iterator[int]:
-    """Yield a snapshot and its ancestors, as far as they have not expired."""
-    parents = {each.snapshot_id: each.parent_snapshot_id for each in metadata.snapshots}
+def _ancestors(metadata: TableMetadata, head: int) -> Iterator[int]:
+    """Yield a snapshot and its ancestors that have not expired."""
+    parents = {snapshot.snapshot_id: snapshot.parent_snapshot_id for snapshot in metadata.snapshots}
     current: int | None = head
     while current is not None and current in parents:
         yield current
         current = parents[current]
 
 
-def _head(ref: str, snapshot: int | None) -> TableRequirement:
+def _require_head(ref: str, snapshot: int | None) -> TableRequirement:
     return _AssertRef.model_validate({"ref": ref, "snapshot-id": snapshot})
 
 

@@ -1,4 +1,4 @@
-"""Options of an ICEBERG CATALOG connection → an open pyiceberg catalog; those of types `sql` and `memory` in here."""
+"""Open the pyiceberg catalog of an ICEBERG CATALOG connection; types `sql` and `memory` are in this module."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from sqlalchemy.pool import NullPool
 from sinkql import logical
 from sinkql.connector_api.options import reveal
 from sinkql.connector_api.planning import OutsideAccess
+from sinkql.connectors.iceberg.plan.options import CatalogConnection
 from sinkql.connectors.iceberg.storage import CATALOG_NAME, Stores, local_folder, stores_of
 from sinkql.connectors.iceberg.table.failure import explain
 from sinkql.connectors.iceberg.table.rest_catalog import open_rest
-from sinkql.connectors.iceberg.table.sql_catalog import FileCatalog, KnowingCatalog, MemoryCatalog
+from sinkql.connectors.iceberg.table.sql_catalog import CachingCatalog, FileCatalog, MemoryCatalog
 from sinkql.errors import SinkqlError
 from sinkql.object_store.s3 import CATALOGS, boto3_missing
 from sinkql.storage import files
@@ -33,39 +34,40 @@ _FILE_PARAMETERS = (
 
 
 class Outside(Protocol):
-    """What a catalog is opened with: values of secrets, and where the paths of options are."""
+    """The values of secrets and the locations of paths, for opening a catalog."""
 
     @property
     def secret(self) -> Callable[[str], str]:
-        """Return what gives a secret's value by its full name."""
+        """Return a function from a secret's full name to its value."""
 
     def path(self, option: str) -> Path:
-        """Return where the path is that an option has."""
+        """Return the location of a path in an option."""
 
 
 def open_catalog(name: str, options: Mapping[str, Any], outside: Outside, stores: Stores | None = None) -> Catalog:
-    """Return the catalog of connection `name`, whose files are reached with the keys of `stores`.
+    """Return the catalog of connection `name`; the keys of `stores` open its files.
 
-    Raises SQ42xx where the catalog does not answer or refuses, SQ43xx where its folder cannot be written.
+    Raises SQ42xx if the catalog does not answer or refuses, SQ43xx if its folder is not writable.
     """
+    connection = CatalogConnection.from_plan(options)
     try:
-        match options["catalog_type"]:
+        match connection.catalog_type:
             case "sql":
-                return _open_sql(options, outside)
+                return _open_sql(connection, outside)
             case "memory":
                 return _open_memory(name)
             case "glue":
-                return _open_glue(options, stores or Stores())
+                return _open_glue(connection, stores or Stores())
             case "hive":
-                return _open_hive(name, options, stores or Stores())
+                return _open_hive(name, connection, stores or Stores())
             case _:
-                return open_rest(name, options, outside.secret, stores or Stores())
+                return open_rest(name, connection, outside.secret, stores or Stores())
     except Exception as error:
         raise explain(error, name) from error
 
 
 def validate(connection: logical.Connection, access: OutsideAccess) -> None:
-    """Open the catalog and list its namespaces; raises SQ42xx or SQ43xx, and says which option causes it."""
+    """Open the catalog and list its namespaces; raises SQ42xx or SQ43xx with the option that causes it."""
     options = connection.options
     try:
         stores = stores_of(options, access.store, None)
@@ -75,62 +77,61 @@ def validate(connection: logical.Connection, access: OutsideAccess) -> None:
         finally:
             catalog.close()
     except Exception as error:
-        found = explain(error, connection.name)
+        coded = explain(error, connection.name)
         for name, option in (("aws_connection", "AWS CONNECTION"), ("gcp_connection", "GCP CONNECTION")):
-            if name in options and found.option not in ("URL", "WAREHOUSE", "ACCESS DELEGATION"):
-                found.option = option
-        raise found from error
+            if name in options and coded.option not in ("URL", "WAREHOUSE", "ACCESS DELEGATION"):
+                coded.option = option
+        raise coded from error
 
 
-# --- sql and memory ---------------------------------------------------------------------------------------------
-
-
-def _open_glue(options: Mapping[str, Any], stores: Stores) -> Catalog:
+def _open_glue(options: CatalogConnection, stores: Stores) -> Catalog:
     try:
-        from sinkql.connectors.iceberg.table.glue_catalog import open_glue  # it needs an extra
+        from sinkql.connectors.iceberg.table.glue_catalog import open_glue  # it requires an extra
     except ModuleNotFoundError:
         raise boto3_missing(CATALOGS) from None
     return open_glue(options, stores)
 
 
-def _open_hive(name: str, options: Mapping[str, Any], stores: Stores) -> Catalog:
+def _open_hive(name: str, options: CatalogConnection, stores: Stores) -> Catalog:
     try:
-        from sinkql.connectors.iceberg.table.hive_catalog import open_hive  # it needs an extra
+        from sinkql.connectors.iceberg.table.hive_catalog import open_hive  # it requires an extra
     except ModuleNotFoundError:
         raise SinkqlError(
             "SQ4214",
-            "catalogs of type hive need the Python package thrift, which is not installed",
+            "catalogs of type hive require the Python package thrift, which is not installed",
             hint="Run pip install 'sinkql[hive]'.",
             option="CATALOG TYPE",
         ) from None
     return open_hive(name, options, stores)
 
 
-def _open_sql(options: Mapping[str, Any], outside: Outside) -> Catalog:
-    url = located_url(make_url(options["url"]), outside.path)
-    if "credential" in options:
-        url = _with_credential(url, reveal(options["credential"], outside.secret))
+# --- sql and memory ---------------------------------------------------------------------------------------------
+
+
+def _open_sql(options: CatalogConnection, outside: Outside) -> Catalog:
+    url = located_url(make_url(options.url or ""), outside.path)
+    if options.credential is not None:
+        url = _with_credential(url, reveal(options.credential, outside.secret))
     file = _sqlite_file(url)
     if file is not None:
         _make_folder(file.parent)
         url = url.set(database=str(file))
     if url.get_backend_name() == "sqlite" and "timeout" not in url.query:
         url = url.update_query_dict({"timeout": "30"})
-    warehouse = options.get("warehouse")
     properties = {"uri": url.render_as_string(hide_password=False)}
-    if warehouse:
-        folder = local_folder(warehouse)
-        place = None if folder is None else outside.path(str(folder)).resolve()
-        if place is not None:
-            _check_name(place)
-            _make_folder(place)
-        # not `as_uri`: pyiceberg takes what comes after file:// as it is, blanks and percent signs too
-        properties["warehouse"] = warehouse if place is None else f"file://{place}"
-    return KnowingCatalog(CATALOG_NAME, **properties) if file is None else FileCatalog(_file_engine(url), properties)
+    if options.warehouse:
+        folder = local_folder(options.warehouse)
+        path = None if folder is None else outside.path(str(folder)).resolve()
+        if path is not None:
+            _check_name(path)
+            _make_folder(path)
+        # not `as_uri`: pyiceberg decodes nothing after file://, neither blanks nor percent signs
+        properties["warehouse"] = options.warehouse if path is None else f"file://{path}"
+    return CachingCatalog(CATALOG_NAME, **properties) if file is None else FileCatalog(_file_engine(url), properties)
 
 
 def located_url(url: URL, path: Callable[[str], Path]) -> URL:
-    """Return a database's URL with whole paths: of an SQLite file, and of the files that its parameters name."""
+    """Return a database's URL with absolute paths of the SQLite file and of files in its parameters."""
     files = {
         name: str(path(value))
         for name, value in url.query.items()
@@ -148,7 +149,7 @@ def located_url(url: URL, path: Callable[[str], Path]) -> URL:
 
 
 def _with_credential(url: URL, credential: str) -> URL:
-    """Return the URL with `user:password`, or with a password where it names the user."""
+    """Return the URL with `user:password`, or only with the password if the URL has a user."""
     if url.username:
         return url.set(password=credential)
     user, _, password = credential.partition(":")
@@ -156,7 +157,7 @@ def _with_credential(url: URL, credential: str) -> URL:
 
 
 def _sqlite_file(url: URL) -> Path | None:
-    """Return the file of an SQLite database; None for other databases, one in memory, and SQLite's own file: URLs."""
+    """Return the file of an SQLite database; None for other databases, for memory, and for SQLite's file: URLs."""
     name = url.database
     if url.get_backend_name() != "sqlite" or not name or name == ":memory:" or name.startswith("file:"):
         return None
@@ -165,15 +166,15 @@ def _sqlite_file(url: URL) -> Path | None:
 
 @cache
 def _file_engine(url: URL) -> Engine:
-    # One a process and file, since it keeps the statements that it compiled: that takes longer than running them. It
-    # keeps no connection, so it always reads the file that is there now, and forks inherit nothing of it.
+    # One for each process and file, because it caches compiled statements: compiling takes longer than running them.
+    # It keeps no connections, so it always reads the present file, and a fork inherits none.
     engine = create_engine(url, poolclass=NullPool)
-    event.listen(engine, "connect", _durably)
+    event.listen(engine, "connect", _make_durable)
     return engine
 
 
-def _durably(connection: sqlite3.Connection, record: object) -> None:
-    # the level above SQLite's default: a commit stays after the power failed, also one that a journal's removal ends
+def _make_durable(connection: sqlite3.Connection, record: object) -> None:
+    # one level above SQLite's default: commits survive a power failure, even if deleting the journal ends them
     connection.execute("PRAGMA synchronous = EXTRA")
 
 
@@ -184,14 +185,14 @@ def _make_folder(folder: Path) -> None:
 
 
 def _check_name(folder: Path) -> None:
-    # Locations of tables are URLs, of which readers take these for the end of the path.
+    # Locations of tables are URLs, in which readers end the path at these characters.
     if {"#", "?"} & set(str(folder)):
         raise SinkqlError(
-            "SQ4305", f'the warehouse folder "{folder}" has # or ? in its name', hint="Set another WAREHOUSE."
+            "SQ4305", f'the warehouse folder "{folder}" has # or ? in its name', hint="Set a different WAREHOUSE."
         )
 
 
 @cache
 def _open_memory(name: str) -> Catalog:
-    # One a process and connection: what the session creates, the job must find.
+    # One for each process and connection, so that the job finds the tables that the session creates.
     return MemoryCatalog(name, warehouse="file://" + tempfile.mkdtemp(prefix="sinkql-memory-"))

@@ -1,4 +1,4 @@
-"""An exception of a catalog or a storage → one coded error with its cause and what to do."""
+"""Convert exceptions of a catalog or its storage into coded errors."""
 
 from __future__ import annotations
 
@@ -26,44 +26,44 @@ _REFUSED = (iceberg.UnauthorizedError, iceberg.OAuthError, iceberg.Authorization
 _WRONG_ADDRESS = (requests.exceptions.InvalidURL, requests.exceptions.MissingSchema, ArgumentError, NoSuchModuleError)
 _NO_WAREHOUSE = re.compile(
     r"(?i)(?:^|[\s:(])warehouse\s(?:[^\s/]+\s)?(?:(?:is|was|does)\s)?(?:not known|unknown|not exist|not found)\b"
-)  # the same words may stand beside a path, of which warehouse is a part
+)  # the same words may follow a path that contains "warehouse"
 _OF_TABLES = ("TableResponse", "CommitTableResponse")
-"""What pyiceberg takes replies for that have a table in them: who asks for one has heard from the catalog before."""
+"""pyiceberg's names of replies with a table. Requests for them follow a successful request to the catalog."""
 _NO_CATALOG = ("Could not decode json payload", "Received unexpected JSON Payload")
 _WRONG_CODES = ("unrecognizedclient", "invalidaccesskeyid", "invalidclienttokenid", "expiredtoken", "invalidtoken")
 _TOKEN = re.compile(r"(?i)(x-amz-security-token:)[^\s\\\"']+")
-"""What AWS repeats of a request whose signature is wrong: its session token."""
+"""The session token, which AWS repeats in the answer to a request with a wrong signature."""
 _WRONG_KEYS = ("signature", "access key", "security token", *_WRONG_CODES)
 
 
 def transient(error: Exception) -> bool:
-    """Tell whether the same request may succeed a little later."""
+    """Return whether the same request may succeed a little later."""
     if isinstance(error, requests.exceptions.SSLError):
         return False
     if isinstance(error, requests.RequestException | OperationalError):
         return not isinstance(error, requests.exceptions.InvalidURL | requests.exceptions.MissingSchema)
     if isinstance(error, OSError) and not isinstance(error, PermissionError | FileNotFoundError):
         return not untrusted(error)
-    return isinstance(error, _UNREACHABLE) or _torn(error) or _metastore_away(error)
+    return isinstance(error, _UNREACHABLE) or _is_torn(error) or _is_metastore_down(error)
 
 
 def explain(error: Exception, name: str) -> SinkqlError:
-    """Return the error to show for what the catalog of connection `name`, or its storage, raised."""
+    """Return the coded error for an exception of the catalog of connection `name`, or of its storage."""
     if isinstance(error, SinkqlError):
         return error
     cause = _TOKEN.sub(r"\1***", f"{type(error).__name__}: {error}")
     if (full := disk_full(error)) is not None:
         return full
     if type(error).__module__.startswith("botocore"):
-        return _of_aws(error, name)
-    if _torn(error):
+        return _aws_error(error, name)
+    if _is_torn(error):
         return SinkqlError(
             "SQ4208",
-            f'the Iceberg catalog of connection "{name}" answers with something that is not a table',
+            f'the Iceberg catalog of connection "{name}" returned an invalid table',
             detail=cause,
-            hint="Look at the log of the catalog, and at what is between it and SinkQL.",
+            hint="Check the log of the catalog, and proxies between SinkQL and the catalog.",
         )
-    if isinstance(error, (*_WRONG_ADDRESS, ValidationError)) or _from_no_catalog(error, cause):
+    if isinstance(error, (*_WRONG_ADDRESS, ValidationError)) or _is_not_a_catalog(error, cause):
         return SinkqlError(
             "SQ4206",
             f'the URL of connection "{name}" does not lead to a catalog',
@@ -76,7 +76,7 @@ def explain(error: Exception, name: str) -> SinkqlError:
             "SQ4209",
             f'the certificate of the Iceberg catalog of connection "{name}" is not trusted',
             detail=cause,
-            hint="Set REQUESTS_CA_BUNDLE to the certificate of its authority, or write http:// if it speaks no TLS.",
+            hint="Set REQUESTS_CA_BUNDLE to the certificate of its authority, or use http:// if it has no TLS.",
             option="URL",
         )
     if isinstance(error, _REFUSED):
@@ -89,17 +89,17 @@ def explain(error: Exception, name: str) -> SinkqlError:
             option="SCOPE" if scope else "CREDENTIAL",
         )
     if isinstance(error, iceberg.ForbiddenError):
-        return _forbidden(name, cause)
+        return _forbidden_error(name, cause)
     if isinstance(error, iceberg.ServerError) and _NO_WAREHOUSE.search(cause):
-        return _no_warehouse(name, cause)
+        return _no_warehouse_error(name, cause)
     if isinstance(error, OperationalError) and "readonly database" in cause:
         return closed(f'the folder of connection "{name}"', cause)
-    if isinstance(error, (*_UNREACHABLE, requests.RequestException)) or _metastore_away(error):
+    if isinstance(error, (*_UNREACHABLE, requests.RequestException)) or _is_metastore_down(error):
         return SinkqlError(
             "SQ4201",
             f'the Iceberg catalog of connection "{name}" does not answer',
             detail=cause,
-            hint="Check URL in CREATE CONNECTION, and that the catalog runs.",
+            hint="Check URL in CREATE CONNECTION, and whether the catalog is running.",
             option="URL",
         )
     if isinstance(error, OSError):
@@ -113,53 +113,53 @@ def explain(error: Exception, name: str) -> SinkqlError:
             option="URL",
         )
     if isinstance(error, iceberg.RESTError | iceberg.NoSuchNamespaceError) or "warehouse" in cause.lower():
-        return _no_warehouse(name, cause)
+        return _no_warehouse_error(name, cause)
     if isinstance(error, SQLAlchemyError):
         return SinkqlError(
             "SQ4207",
-            f'the database of connection "{name}" fails',
+            f'the database of connection "{name}" returned an error',
             detail=cause,
             hint="Check URL in CREATE CONNECTION.",
             option="URL",
         )
-    return SinkqlError("SQ4208", f'the Iceberg catalog of connection "{name}" fails', detail=cause)
+    return SinkqlError("SQ4208", f'the Iceberg catalog of connection "{name}" returned an error', detail=cause)
 
 
-def _no_warehouse(name: str, cause: str) -> SinkqlError:
+def _no_warehouse_error(name: str, cause: str) -> SinkqlError:
     return SinkqlError(
         "SQ4204",
         f'the Iceberg catalog of connection "{name}" does not know the warehouse, or rejects the request',
         detail=cause,
-        hint="Check WAREHOUSE and URL in CREATE CONNECTION, and that the credential, the keys or the role of the "
+        hint="Check WAREHOUSE and URL in CREATE CONNECTION. Check also that the credential, keys or role of the "
         "connection may use the warehouse.",
         option="WAREHOUSE",
     )
 
 
-def _torn(error: Exception) -> bool:
-    """Tell whether a catalog has answered with a table that cannot be read: its reply was cut off, or changed."""
+def _is_torn(error: Exception) -> bool:
+    """Return whether a catalog's reply has an invalid table, because it was cut off or changed."""
     return isinstance(error, ValidationError) and error.title in _OF_TABLES
 
 
-def _metastore_away(error: Exception) -> bool:
-    """Tell whether a Hive metastore does not answer; its client is of an extra, and so known by its name alone."""
+def _is_metastore_down(error: Exception) -> bool:
+    """Return whether a Hive metastore does not answer, by the name of the error's module, which requires an extra."""
     return type(error).__module__.startswith("thrift.transport")
 
 
-def _from_no_catalog(error: Exception, cause: str) -> bool:
-    """Tell whether an answer is not a catalog's; what refuses, or is down for a while, may answer in its own way."""
+def _is_not_a_catalog(error: Exception, cause: str) -> bool:
+    """Return whether another kind of server answered. A catalog's refusal or outage may have any form."""
     if isinstance(error, (*_UNREACHABLE, *_REFUSED)):
         return False
     if isinstance(error, iceberg.ForbiddenError) and "<?xml" not in cause and "<html" not in cause.lower():
-        return False  # AWS refuses in JSON of its own
+        return False  # AWS has a different form of refusal in JSON
     return any(word in cause for word in _NO_CATALOG)
 
 
-def _forbidden(name: str, cause: str) -> SinkqlError:
+def _forbidden_error(name: str, cause: str) -> SinkqlError:
     if any(word in cause.lower() for word in _WRONG_KEYS):
         return SinkqlError(
             "SQ4211",
-            f'the Iceberg catalog of connection "{name}" rejects the keys that its requests are signed with',
+            f'the Iceberg catalog of connection "{name}" rejects the keys that sign its requests',
             detail=cause,
             hint="Check the keys, the role and the region of the AWS connection.",
             option="AWS CONNECTION",
@@ -168,26 +168,28 @@ def _forbidden(name: str, cause: str) -> SinkqlError:
         "SQ4203",
         f'the Iceberg catalog of connection "{name}" does not allow this operation',
         detail=cause,
-        hint="Grant the connection's principal the right to create and write tables.",
+        hint="Allow the connection's principal to create and write tables.",
         option="CREDENTIAL",
     )
 
 
-def _of_aws(error: Exception, name: str) -> SinkqlError:
-    """Return the error for what boto3 raised. AWS's messages stay out, one of them has a session token in it."""
+def _aws_error(error: Exception, name: str) -> SinkqlError:
+    """Return the coded error for an exception of boto3, without AWS's message, which may contain a session token."""
     from botocore import exceptions
 
     if isinstance(error, exceptions.ClientError):
         code = str(error.response.get("Error", {}).get("Code", ""))
         if any(word in code.lower() for word in (*_WRONG_CODES, "signature", "denied")):
-            return _forbidden(name, code)
-        return SinkqlError("SQ4208", f'the Iceberg catalog of connection "{name}" fails', detail=code)
+            return _forbidden_error(name, code)
+        return SinkqlError("SQ4208", f'the Iceberg catalog of connection "{name}" returned an error', detail=code)
     if isinstance(error, exceptions.ConnectionError | exceptions.HTTPClientError):
         return SinkqlError(
             "SQ4201",
             f'the Iceberg catalog of connection "{name}" does not answer',
             detail=type(error).__name__,
-            hint="Check URL and the region of the AWS connection, and that the catalog runs.",
+            hint="Check URL and the region of the AWS connection, and whether the catalog is running.",
             option="URL",
         )
-    return SinkqlError("SQ4208", f'the Iceberg catalog of connection "{name}" fails', detail=type(error).__name__)
+    return SinkqlError(
+        "SQ4208", f'the Iceberg catalog of connection "{name}" returned an error', detail=type(error).__name__
+    )

@@ -1,4 +1,4 @@
-"""Metadata files of tables: sealed, durable before a catalog names them; those of version 3, which pyiceberg reads."""
+"""Write metadata files of tables with a seal and durably, also in version 3, which pyiceberg only reads."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from sinkql.connectors.iceberg.file_damage import check_json, damage_as_error, s
 from sinkql.connectors.iceberg.storage import sync
 
 
-class _Written(TableMetadataV3):
+class _WritableV3(TableMetadataV3):
     def model_dump_json(self, **options: Any) -> str:  # type: ignore[override]  # as pyiceberg calls it
         return IcebergBaseModel.model_dump_json(self, **options)
 
 
 @dataclass(frozen=True, slots=True)
 class _Sealed:
-    """Metadata as pyiceberg writes it, with a seal."""
+    """Metadata in pyiceberg's form with a seal."""
 
     metadata: TableMetadata
     path: str
@@ -33,7 +33,7 @@ class _Sealed:
 
 
 def read_metadata(file: InputFile) -> TableMetadata:
-    """Read a metadata file; raises SQ3530 where it is torn, changed or another one's."""
+    """Read a metadata file; raises SQ3530 if it is torn, changed, or belongs to another table."""
     with damage_as_error(file.location):
         with file.open() as stream, Compressor.get_compressor(file.location).stream_decompressor(stream) as opened:
             data = opened.read()
@@ -42,14 +42,14 @@ def read_metadata(file: InputFile) -> TableMetadata:
 
 
 class MetadataFiles:
-    """Mix into a catalog that has the metadata files of its tables to itself; comes before pyiceberg's class."""
+    """A base of catalogs whose clients write the metadata files; it comes before pyiceberg's class."""
 
     if TYPE_CHECKING:
 
         def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO: ...
 
-    def _opened(self, name: Identifier, location: str) -> Table:
-        """Return a table as the metadata file at a location says."""
+    def _open_table(self, name: Identifier, location: str) -> Table:
+        """Return the table of the metadata file at a location."""
         metadata = read_metadata(self._load_file_io(location=location).new_input(location))
         io = self._load_file_io(metadata.properties, location)
         return Table(name, metadata, location, io, cast("Catalog", self))
@@ -57,8 +57,8 @@ class MetadataFiles:
     @staticmethod
     def _write_metadata(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
         if isinstance(metadata, TableMetadataV3):
-            known = {"next_row_id": 0} if metadata.next_row_id is None else {}
-            metadata = _Written.model_construct(**(dict(metadata) | known))
+            defaults = {"next_row_id": 0} if metadata.next_row_id is None else {}
+            metadata = _WritableV3.model_construct(**(dict(metadata) | defaults))
         sealed = cast("TableMetadata", _Sealed(metadata, metadata_path))
         ToOutputFile.table_metadata(sealed, io.new_output(metadata_path))
         sync([metadata_path])

@@ -1,4 +1,4 @@
-"""Options of a catalog in AWS Glue → pyiceberg's, with keys that are asked for at each request."""
+"""Open a catalog in AWS Glue with pyiceberg. Each request uses the present keys."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pyiceberg.catalog import ICEBERG, METADATA_LOCATION, TABLE_TYPE
 from pyiceberg.catalog.glue import GlueCatalog
 from pyiceberg.table import Table
 
+from sinkql.connectors.iceberg.plan.options import CatalogConnection
 from sinkql.connectors.iceberg.storage import AskingFiles, Stores
 from sinkql.connectors.iceberg.table.format_v3 import MetadataFiles
 from sinkql.object_store.s3 import signing_session
@@ -20,17 +21,16 @@ _ANY_REGION = "us-east-1"
 _PATIENCE = Config(connect_timeout=5.0, read_timeout=60.0, retries={"mode": "standard", "total_max_attempts": 5})
 
 
-def open_glue(options: Mapping[str, Any], stores: Stores) -> GlueCatalog:
-    """Return the catalog; reaches nothing yet."""
-    assert stores.signer is not None
-    assert stores.files is not None
-    region = stores.signer.properties().get("s3.region", _ANY_REGION)
-    session = boto3.session.Session(botocore_session=signing_session(stores.signer, region))
-    client = session.client("glue", endpoint_url=options.get("url"), config=_PATIENCE)
+def open_glue(options: CatalogConnection, stores: Stores) -> GlueCatalog:
+    """Return the catalog without a request to it."""
+    signer = stores.for_requests()
+    region = signer.properties().get("s3.region", _ANY_REGION)
+    session = boto3.session.Session(botocore_session=signing_session(signer, region))
+    client = session.client("glue", endpoint_url=options.url, config=_PATIENCE)
     properties = {"s3.region": region}
-    if options.get("warehouse"):
-        properties["warehouse"] = options["warehouse"]
-    return _GlueCatalog(client, properties, stores.files)
+    if options.warehouse:
+        properties["warehouse"] = options.warehouse
+    return _GlueCatalog(client, properties, stores.for_files())
 
 
 class _GlueCatalog(MetadataFiles, AskingFiles, GlueCatalog):
@@ -39,8 +39,8 @@ class _GlueCatalog(MetadataFiles, AskingFiles, GlueCatalog):
         super().__init__("default", client, **properties)
 
     def _convert_glue_to_iceberg(self, glue_table: Any) -> Table:
-        told = glue_table.get("Parameters", {})
-        location = told.get(METADATA_LOCATION)
-        if not location or told.get(TABLE_TYPE, "").lower() != ICEBERG:
-            return super()._convert_glue_to_iceberg(glue_table)  # says so
-        return self._opened((glue_table["DatabaseName"], glue_table["Name"]), location)
+        parameters = glue_table.get("Parameters", {})
+        location = parameters.get(METADATA_LOCATION)
+        if not location or parameters.get(TABLE_TYPE, "").lower() != ICEBERG:
+            return super()._convert_glue_to_iceberg(glue_table)  # raises the error
+        return self._open_table((glue_table["DatabaseName"], glue_table["Name"]), location)

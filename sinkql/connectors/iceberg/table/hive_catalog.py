@@ -1,10 +1,10 @@
-"""Options of a catalog in a Hive metastore → pyiceberg's, over the requests that Hive 4 has.
+"""Open a catalog in a Hive metastore with pyiceberg and the requests of Hive 4.
 
-pyiceberg's commits hold a lock of the metastore, which runs out while a process stands still, and then overwrite what
-others have committed meanwhile. Hive 4 compares: a table is altered only if its metadata file still is the one that the
-commit was made for. So no lock is taken, and older metastores, which do not compare, are refused. Iceberg's own
-programs, such as Spark, compare too where a table's properties say so; behind a lock that others do not take they would
-undo commits.
+pyiceberg's commits hold a lock of the metastore, which expires while a process is suspended. The commit then overwrites
+commits of other processes. Hive 4 compares: it alters a table only if the table still has the metadata file that the
+commit is based on. So SinkQL acquires no lock, and refuses older metastores, which do not compare. Programs of Iceberg,
+for example Spark, compare too if a table's properties request it. Otherwise they rely on a lock that SinkQL ignores,
+and would undo commits.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.typedef import Identifier
 from thrift.protocol import TBinaryProtocol
 
+from sinkql.connectors.iceberg.plan.options import CatalogConnection
 from sinkql.connectors.iceberg.storage import CATALOG_NAME, AskingFiles, Stores
 from sinkql.connectors.iceberg.table.format_v3 import MetadataFiles
 from sinkql.errors import SinkqlError
@@ -46,11 +47,11 @@ _LOCKED = "engine.hive.lock-enabled"
 _MOVED = "table has been modified"
 
 
-def open_hive(name: str, options: Mapping[str, Any], stores: Stores) -> HiveCatalog:
-    """Return the catalog of connection `name`; raises SQ4213 for a metastore that is too old."""
-    properties = {"uri": options["url"]}
-    if options.get("warehouse"):
-        properties["warehouse"] = options["warehouse"].rstrip("/")
+def open_hive(name: str, options: CatalogConnection, stores: Stores) -> HiveCatalog:
+    """Return the catalog of connection `name`; raises SQ4213 if the metastore is too old."""
+    properties = {"uri": options.url or ""}
+    if options.warehouse:
+        properties["warehouse"] = options.warehouse.rstrip("/")
     catalog = _HiveCatalog(properties, stores.files)
     with catalog._client as client:
         version: str = client.getVersion()
@@ -58,7 +59,7 @@ def open_hive(name: str, options: Mapping[str, Any], stores: Stores) -> HiveCata
     if not major.isdecimal() or int(major) < _LEAST_VERSION:
         raise SinkqlError(
             "SQ4213",
-            f'the Hive metastore of connection "{name}" has version {version}: commits of two writers would get lost',
+            f'the Hive metastore of connection "{name}" has version {version}, which loses commits of two writers',
             hint=f"Use a metastore of Hive {_LEAST_VERSION} or later.",
             option="URL",
         )
@@ -73,8 +74,8 @@ class _HiveCatalog(MetadataFiles, AskingFiles, HiveCatalog):
     def _convert_hive_into_iceberg(self, table: Any) -> Table:
         location = table.parameters.get(_LOCATION)
         if not location or table.parameters.get(TABLE_TYPE, "").lower() != ICEBERG:
-            return super()._convert_hive_into_iceberg(table)  # says so
-        return self._opened((table.dbName, table.tableName), location)
+            return super()._convert_hive_into_iceberg(table)  # raises the error
+        return self._open_table((table.dbName, table.tableName), location)
 
     def create_table(
         self,
@@ -85,9 +86,9 @@ class _HiveCatalog(MetadataFiles, AskingFiles, HiveCatalog):
         sort_order: SortOrder = UNSORTED_SORT_ORDER,
         properties: Mapping[str, Any] = MappingProxyType({}),
     ) -> Table:
-        """Create a table that no program locks."""
-        told = {**properties, _LOCKED: "false"}
-        return super().create_table(identifier, schema, location, partition_spec, sort_order, told)
+        """Create a table with the property that tells other programs not to lock it."""
+        properties = {**properties, _LOCKED: "false"}
+        return super().create_table(identifier, schema, location, partition_spec, sort_order, properties)
 
     @staticmethod
     def _create_hive_client(properties: dict[str, str]) -> _HiveClient:
@@ -95,7 +96,7 @@ class _HiveCatalog(MetadataFiles, AskingFiles, HiveCatalog):
 
 
 class _Connection(_HiveClient):
-    """Speak to a metastore, with a timeout: pyiceberg sets none, and would wait for ever."""
+    """A connection to a metastore with a timeout: pyiceberg sets none, and would wait forever."""
 
     def _init_thrift_transport(self) -> Any:
         transport = super()._init_thrift_transport()
@@ -119,8 +120,8 @@ class _Client(Client):  # type: ignore[misc]  # thrift has no types
     def alter_table_with_environment_context(
         self, dbname: str, tbl_name: str, new_tbl: Any, environment_context: EnvironmentContext
     ) -> None:
-        known = new_tbl.parameters[_PREVIOUS]
-        environment_context.properties |= {"expected_parameter_key": _LOCATION, "expected_parameter_value": known}
+        previous = new_tbl.parameters[_PREVIOUS]
+        environment_context.properties |= {"expected_parameter_key": _LOCATION, "expected_parameter_value": previous}
         try:
             super().alter_table_with_environment_context(dbname, tbl_name, new_tbl, environment_context)
         except (MetaException, NoSuchObjectException) as error:

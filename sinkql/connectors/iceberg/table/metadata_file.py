@@ -1,4 +1,4 @@
-"""Small files beside a table's metadata: written whole or not at all, and read back."""
+"""Write small files atomically beside a table's metadata, and read them."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from sinkql.connectors.iceberg.storage import AskingFileIO, local_folder
 from sinkql.storage import files
 
 PREFIX, SUFFIX = "_sinkql-", ".stats"
-"""How the names of own files begin and end.
+"""The prefix and suffix of these files' names.
 
-Spark leaves hidden files where it removes those that no snapshot reaches; and some stores take only names of the kinds
-that Iceberg's own files have. Other cleaners delete them after some days, unless they are written again.
+Spark does not delete hidden files as orphans, and some stores accept only the suffixes of Iceberg's files. Other
+cleaners delete the files after some days, unless they are written again.
 """
 
 
 def metadata_path(table: Table, name: str) -> str:
-    """Return the path of a file in the table's metadata folder; its name should have `PREFIX` and `SUFFIX`."""
+    """Return the path of a file in the table's metadata folder; `name` should have `PREFIX` and `SUFFIX`."""
     return table.location_provider().new_metadata_location(name)
 
 
 def write_once(table: Table, path: str, data: bytes) -> None:
-    """Write a file unless it is there; a local one appears whole, as an object does in an object store."""
+    """Write a file unless it exists; a local file appears atomically, like an object in an object store."""
     if not table.io.new_input(path).exists():
         _write(table, path, data)
 
 
 def write_again(table: Table, path: str, data: bytes, *, since: float) -> None:
-    """Write a file once more, unless it is there and was written after `since`, as seconds of the clock.
+    """Write a file again, unless it exists and was written after `since`, in seconds since 1970.
 
-    One that is there stays as it is: what it is the copy of may be damaged by now.
+    An existing file keeps its contents, because `data` may come from a damaged original.
     """
     at = _written_at(table, path)
     if at is None or at < since:
@@ -39,14 +39,14 @@ def write_again(table: Table, path: str, data: bytes, *, since: float) -> None:
 
 
 def _written_at(table: Table, path: str) -> float | None:
-    """Return when a file was written; None where there is none, or nobody can tell."""
+    """Return when a file was written; None if it does not exist or the time is unknown."""
     io = table.io
     if not isinstance(io, PyArrowFileIO):
         return None
     if isinstance(io, AskingFileIO):
         io.renew()
-    scheme, netloc, place = io.parse_location(path, io.properties)
-    (info,) = io.fs_by_scheme(scheme, netloc).get_file_info([place])
+    scheme, netloc, file = io.parse_location(path, io.properties)
+    (info,) = io.fs_by_scheme(scheme, netloc).get_file_info([file])
     return info.mtime.timestamp() if info.mtime is not None else None
 
 
@@ -60,7 +60,7 @@ def _write(table: Table, path: str, data: bytes) -> None:
 
 
 def read(table: Table, path: str) -> bytes | None:
-    """Return a file's bytes, None if it is not there."""
+    """Return a file's bytes; None if it does not exist."""
     source = table.io.new_input(path)
     if not source.exists():
         return None

@@ -1,14 +1,10 @@
-"""How a sink lays out its table's rows ↔ the table's partition spec and sort order.
-
-A sink's columns with SQL types → the Iceberg schema of its table.
-"""
+"""Convert a sink's columns to its table's schema, and PARTITION BY and SORT BY to its partition spec and sort order."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
@@ -35,7 +31,7 @@ from pyiceberg.types import (
 )
 
 from sinkql import ast, physical
-from sinkql.connector_api.types import parse_type
+from sinkql.connectors.iceberg.plan.options import IcebergSink
 from sinkql.logical.nested import leaf
 from sinkql.logical.range import SUBTYPES
 from sinkql.logical.type import BIGINT, INTEGER, Type
@@ -43,13 +39,13 @@ from sinkql.printer.clause import ident, line
 from sinkql.printer.create import direction
 
 _FIRST_ID = 1000
-_KNOWN = (IdentityTransform, BucketTransform, TruncateTransform, TimeTransform)
+_SUPPORTED = (IdentityTransform, BucketTransform, TruncateTransform, TimeTransform)
 _INEXACT = (FloatType, DoubleType)
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One term of PARTITION BY: its SQL, Iceberg's name of the transform, and the column."""
+    """A term of PARTITION BY: its SQL, Iceberg's name of the transform, and the column."""
 
     sql: str
     transform: str
@@ -58,7 +54,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Sorting:
-    """One term of SORT BY, with its SQL."""
+    """A term of SORT BY, with its SQL."""
 
     sql: str
     column: str
@@ -68,36 +64,36 @@ class Sorting:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What a sink says of the files of its table."""
+    """A sink's PARTITION BY and SORT BY."""
 
     partition_by: tuple[Term, ...] = ()
     sort_by: tuple[Sorting, ...] = ()
 
     @classmethod
-    def of(cls, options: Mapping[str, Any]) -> Layout:
-        """Return what a sink's planned options say."""
+    def from_options(cls, options: IcebergSink) -> Layout:
+        """Return the layout in a sink's planned options."""
         return cls(
-            tuple(Term(**term) for term in options.get("partition_by", ())),
-            tuple(Sorting(**term) for term in options.get("sort_by", ())),
+            tuple(Term(**term) for term in options.partition_by),
+            tuple(Sorting(**term) for term in options.sort_by),
         )
 
     def spec(self, schema: Schema) -> PartitionSpec:
-        """Return the partition spec of a new table; a catalog gives the ids anew."""
-        taken = {field.name.casefold() for field in schema.fields}
+        """Return the partition spec of a new table; catalogs assign other ids."""
+        names = {field.name.casefold() for field in schema.fields}
         fields = []
         for number, term in enumerate(self.partition_by):
             name = _field_name(term)
-            while name.casefold() in taken and name != term.column:
+            while name.casefold() in names and name != term.column:
                 name += "_"
-            taken.add(name.casefold())
+            names.add(name.casefold())
             source = schema.find_field(term.column).field_id
             fields.append(PartitionField(source, _FIRST_ID + number, parse_transform(term.transform), name))
         return PartitionSpec(*fields)
 
     def partitions(self, spec: PartitionSpec, schema: Schema) -> bool:
-        """Tell whether a table's spec parts rows as the sink says."""
-        found = [(str(field.transform), schema.find_column_name(field.source_id)) for field in spec.fields]
-        return found == [(term.transform, term.column) for term in self.partition_by]
+        """Return whether a table's spec is that of the sink."""
+        terms = [(str(field.transform), schema.find_column_name(field.source_id)) for field in spec.fields]
+        return terms == [(term.transform, term.column) for term in self.partition_by]
 
     def order(self, schema: Schema) -> SortOrder:
         """Return the sort order of a new table."""
@@ -113,44 +109,44 @@ class Layout:
         return SortOrder(*fields) if self.sort_by else UNSORTED_SORT_ORDER
 
     def sorts(self, order: SortOrder, schema: Schema) -> bool:
-        """Tell whether a table's files are sorted as the sink says, if it says so."""
+        """Return whether a table has the sink's sort order; True if the sink has none."""
         return not self.sort_by or self.order(schema).fields == order.fields
 
     @property
     def sql(self) -> str:
-        """Return the sink's clause, empty without one."""
+        """Return the PARTITION BY clause; empty without partitions."""
         return f"PARTITION BY ({', '.join(term.sql for term in self.partition_by)})" if self.partition_by else ""
 
 
 def described(spec: PartitionSpec, schema: Schema) -> str:
-    """Return a table's spec much as PARTITION BY would say it."""
-    return ", ".join(_described(field, schema) for field in spec.fields)
+    """Return a table's spec in the syntax of PARTITION BY, as far as possible."""
+    return ", ".join(_describe_field(field, schema) for field in spec.fields)
 
 
 def described_order(order: SortOrder, schema: Schema) -> str:
-    """Return a table's sort order much as SORT BY would say it."""
+    """Return a table's sort order in the syntax of SORT BY, as far as possible."""
     terms = []
     for field in order.fields:
         descending, nulls_first = field.direction is SortDirection.DESC, field.null_order is NullOrder.NULLS_FIRST
-        terms.append(line(_described(field, schema), direction(descending=descending, nulls_first=nulls_first)))
+        terms.append(line(_describe_field(field, schema), direction(descending=descending, nulls_first=nulls_first)))
     return ", ".join(terms)
 
 
 def of_columns(order: SortOrder, schema: Schema) -> bool:
-    """Tell whether a sort order, which another program may have made, is one of the table's columns alone."""
+    """Return whether a sort order of another program uses only columns, without transforms."""
     columns = [schema.find_column_name(field.source_id) for field in order.fields]
     return None not in columns and all(isinstance(field.transform, IdentityTransform) for field in order.fields)
 
 
 def sayable(spec: PartitionSpec, schema: Schema) -> bool:
-    """Tell whether PARTITION BY can say a table's spec, which another program made."""
+    """Return whether PARTITION BY can express a spec of another program."""
     times = [field.source_id for field in spec.fields if isinstance(field.transform, TimeTransform)]
     types = [schema.find_type(field.source_id) for field in spec.fields]
-    known = all(isinstance(field.transform, _KNOWN) for field in spec.fields)
-    return known and len(times) == len(set(times)) and not any(isinstance(type_, _INEXACT) for type_ in types)
+    supported = all(isinstance(field.transform, _SUPPORTED) for field in spec.fields)
+    return supported and len(times) == len(set(times)) and not any(isinstance(type_, _INEXACT) for type_ in types)
 
 
-def _described(field: PartitionField | SortField, schema: Schema) -> str:
+def _describe_field(field: PartitionField | SortField, schema: Schema) -> str:
     name = schema.find_column_name(field.source_id)
     column = ident(ast.Ident(name)) if name is not None else "?"
     match field.transform:
@@ -163,11 +159,11 @@ def _described(field: PartitionField | SortField, schema: Schema) -> str:
 
 
 def _field_name(term: Term) -> str:
-    """Return the name that PyIceberg and Spark give such a field: `at_day`, `id_bucket_16`, `name_trunc_4`.
+    """Return the field's name as PyIceberg and Spark choose it: `at_day`, `id_bucket_16`, `name_trunc_4`.
 
-    Manifests name the field in Avro, which has letters of ASCII alone: others are written as PyIceberg writes signs.
+    Manifests are in Avro, whose names are in ASCII. Other characters are escaped as PyIceberg escapes them.
     """
-    column = "".join(each if each.isascii() else f"_x{ord(each):X}" for each in term.column)
+    column = "".join(char if char.isascii() else f"_x{ord(char):X}" for char in term.column)
     if term.transform == "identity":
         return column
     function, _, number = term.transform.rstrip("]").partition("[")
@@ -177,7 +173,7 @@ def _field_name(term: Term) -> str:
 DIFF_COLUMN = "_mz_diff"
 TIMESTAMP_COLUMN = "_mz_timestamp"
 RANGE_FLAGS = ("lower_inclusive", "upper_inclusive", "empty")
-"""What a table has of a range beside its bounds."""
+"""The fields of a range in a table besides its bounds."""
 
 _TYPES: dict[str, IcebergType] = {
     "boolean": BooleanType(), "smallint": IntegerType(), "integer": IntegerType(), "bigint": LongType(),
@@ -189,15 +185,15 @@ _TYPES: dict[str, IcebergType] = {
 
 
 def _iceberg_type(type_: Type, ids: Iterator[int]) -> IcebergType:
-    """Return the Iceberg type of an SQL type: of a numeric only the scale is kept. What it holds has the next `ids`."""
+    """Return the Iceberg type of an SQL type, without the precision of numerics; nested fields get the next `ids`."""
     if type_.name == "array":
         items = NestedField(next(ids), "items", _list_type(leaf(type_), ids), required=False)
         return StructType(items, NestedField(next(ids), "dimensions", IntegerType(), required=False))
     if type_.name == "record":
         return StructType(
             *(
-                NestedField(next(ids), each.name, _iceberg_type(each.type, ids), required=not each.nullable)
-                for each in type_.fields
+                NestedField(next(ids), field.name, _iceberg_type(field.type, ids), required=not field.nullable)
+                for field in type_.fields
             )
         )
     if type_.name == "map":
@@ -221,8 +217,8 @@ def _list_type(element: Type, ids: Iterator[int]) -> ListType:
 
 
 def table_schema(columns: Iterable[physical.Column], *, changelog: bool) -> Schema:
-    """Return the schema of the sink's table; field ids from 1 on, which a catalog may replace by others."""
-    fields = [(column.name, parse_type(column.type), not column.nullable) for column in columns]
+    """Return the schema of the sink's table, with field ids from 1, which a catalog may replace."""
+    fields = [(column.name, column.type, not column.nullable) for column in columns]
     if changelog:
         fields += [(DIFF_COLUMN, INTEGER, True), (TIMESTAMP_COLUMN, BIGINT, True)]
     ids = itertools.count(1)
@@ -234,13 +230,13 @@ def table_schema(columns: Iterable[physical.Column], *, changelog: bool) -> Sche
     )
 
 
-def fits(wanted: IcebergType, found: IcebergType, *, sql_type: str) -> bool:
-    """Tell whether a table's column can hold a sink's: the same type, or a uuid's own."""
+def fits(wanted: IcebergType, present: IcebergType, *, sql_type: str) -> bool:
+    """Return whether a table's column can store a sink's: its type is equal, or stores uuids."""
     if not wanted.is_primitive:
-        return _renumbered(wanted) == _renumbered(found)
-    return wanted == found or (sql_type == "uuid" and str(found) in ("uuid", "fixed[16]"))
+        return _renumber(wanted) == _renumber(present)
+    return wanted == present or (sql_type == "uuid" and str(present) in ("uuid", "fixed[16]"))
 
 
-def _renumbered(type_: IcebergType) -> IcebergType:
-    """Return a type with field ids that only depend on its form."""
+def _renumber(type_: IcebergType) -> IcebergType:
+    """Return a type with field ids that depend only on its structure."""
     return assign_fresh_schema_ids(Schema(NestedField(1, "x", type_, required=False))).fields[0].field_type

@@ -1,4 +1,4 @@
-"""A sink's last commit has a tag of the sink's own: no expiry takes it, though main may have been rolled back."""
+"""The tag of a sink at its last commit, which no expiry deletes, even after main was rolled back."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pyiceberg.table.update import SetSnapshotRefUpdate
 
 
 def tag_name(sink: str) -> str:
-    """Return the name of the tag of a sink with this id."""
+    """Return the name of a sink's tag, by the sink's id."""
     return f"sinkql_{re.sub(r'[^A-Za-z0-9_]', '_', sink)}"
 
 
 def set_tag(sink: str, snapshot: int) -> SetSnapshotRefUpdate:
-    """Return what moves a sink's tag to a snapshot."""
+    """Return the update that moves a sink's tag to a snapshot."""
     return SetSnapshotRefUpdate.model_validate(
         {"ref-name": tag_name(sink), "type": SnapshotRefType.TAG, "snapshot-id": snapshot}
     )
@@ -24,21 +24,24 @@ def set_tag(sink: str, snapshot: int) -> SetSnapshotRefUpdate:
 
 @dataclass(slots=True)
 class TagState:
-    """Whether a catalog takes tags, as far as is known: one that refuses a commit gets the next try without."""
+    """Whether a catalog accepts tags. After a refused commit with a tag, the next attempt has no tag.
+
+    `taken` is false once an attempt without a tag has succeeded after that.
+    """
 
     taken: bool = True
     _doubted: bool = False
 
     @property
     def now(self) -> bool:
-        """Whether the next try is made with a tag."""
+        """Return whether the next attempt has a tag."""
         return self.taken and not self._doubted
 
     def failed(self, error: Exception) -> None:
-        """Take note of a try with a tag that failed."""
+        """Record a failed attempt with a tag."""
         self._doubted |= isinstance(error, BadRequestError | NotImplementedError | ValidationException)
 
     def done(self, *, landed: bool) -> None:
-        """Take note of the end of a commit: one that got through without a tag alone tells that there are none."""
+        """Record the end of a commit, and whether it succeeded."""
         self.taken = self.taken and not (landed and self._doubted)
         self._doubted = False

@@ -1,4 +1,4 @@
-"""One table of one catalog: load it, post a commit, and what a catalog leaves undone after one."""
+"""One table of one catalog: load it, post a commit, and tidy up after the commit."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ _METADATA = ".metadata.json"
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Say how often to try again, and how long to wait: `first` seconds, doubled each time up to `longest`."""
+    """The number of attempts, and the pauses between them: `first` seconds, doubled each time up to `longest`."""
 
     tries: int = 8
     first: float = 0.2
     longest: float = 10.0
 
     def wait(self, failures: int) -> None:
-        """Wait before the next try, with jitter, so that two writers do not keep meeting."""
+        """Wait before the next attempt, with jitter, so that two writers do not collide repeatedly."""
         time.sleep(min(self.longest, self.first * 2 ** (failures - 1)) * random.uniform(0.5, 1.0))
 
 
 @dataclass(frozen=True, slots=True)
 class TargetTable:
-    """The table that a sink writes to, on a branch if it has one; `connection` is the name that errors show."""
+    """A sink's target table, on a branch if the sink has one; `connection` is the name in error messages."""
 
     catalog: Catalog
     namespace: str
@@ -55,11 +55,11 @@ class TargetTable:
 
     @property
     def identifier(self) -> tuple[str, ...]:
-        """Return the table's identifier; dots part the levels of a namespace."""
+        """Return the table's identifier; dots separate the levels of a namespace."""
         return (*self.namespace.split("."), self.table)
 
     def load(self) -> Table:
-        """Return the table as it is now; raises NoSuchTableError, SQ3521, or SQ42xx and SQ3556 once patience is out."""
+        """Return the present table; raises NoSuchTableError, SQ3521, or SQ42xx and SQ3556 after the last attempt."""
         try:
             table = self.patiently(lambda: self.catalog.load_table(self.identifier))
         except SinkqlError as error:
@@ -69,7 +69,7 @@ class TargetTable:
         return table if self.branch is None else BranchTable(table, self.branch)
 
     def patiently(self, request: Callable[[], T]) -> T:
-        """Return what a harmless request returns, trying again while the catalog does not answer."""
+        """Return the result of a request without side effects, and retry while the catalog does not answer."""
         failures = 0
         while True:
             try:
@@ -83,7 +83,7 @@ class TargetTable:
             self.patience.wait(failures)
 
     def settle(self, locations: Iterable[str]) -> None:
-        """Make the local files among these durable; raises SQ43xx where one may not be, and FileNotFoundError."""
+        """Make the local files among these durable; raises SQ43xx if that fails, and FileNotFoundError."""
         try:
             sync(locations)
         except FileNotFoundError:
@@ -93,7 +93,7 @@ class TargetTable:
             raise of_storage(error, f'the storage of table "{self.namespace}.{self.table}"', cause) from error
 
     def post(self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]) -> Table:
-        """Post one commit, once, and return the table as the reply has it; if it raises, the outcome is unknown."""
+        """Post a commit once, and return the table in the reply; after an exception the outcome is unknown."""
         whole = table
         if isinstance(table, BranchTable):
             whole, requirements, updates = table.whole, table.requirements(requirements), table.updates(updates)
@@ -102,57 +102,57 @@ class TargetTable:
         return BranchTable(after, table.branch) if isinstance(table, BranchTable) else after
 
     def check_branch(self, before: Table, after: Table) -> None:
-        """Refuse a catalog that has put a commit to the branch on main (SQ3524): Nessie's tables have no branches.
+        """Raise SQ3524 if the catalog applied a commit to the branch to main, as Nessie does.
 
-        The first commit of a run tells, which has no rows.
+        The first commit of a run, which has no rows, shows that.
         """
         if not isinstance(before, BranchTable) or not isinstance(after, BranchTable):
             return
-        heads = [each.whole.metadata.current_snapshot_id for each in (before, after)]
+        heads = [table.whole.metadata.current_snapshot_id for table in (before, after)]
         if after.branch not in after.whole.metadata.refs and heads[0] != heads[1]:
             raise UnfitTableError(
                 "SQ3524",
-                f'the Iceberg catalog of connection "{self.connection}" has no branches of tables',
-                hint="Drop the sink and create it again, without BRANCH. With Nessie, add the name of one of its own "
-                "branches to the URL of another connection, and write through that.",
+                f'the Iceberg catalog of connection "{self.connection}" does not support branches of tables',
+                hint="Drop the sink and create it again without BRANCH. With Nessie, create a connection whose URL "
+                "ends with the name of a Nessie branch, and use it for the sink.",
             )
 
     def tidy(self, before: Table, after: Table) -> None:
-        """Do what pyiceberg's own commits do besides: remove old metadata files; and point DuckDB to the new one."""
-        with suppress(Exception):  # the commit stands whether or not this works
+        """Delete old metadata files, as pyiceberg's commits do, and update DuckDB's hint file."""
+        with suppress(Exception):  # the commit is valid even if this fails
             self.catalog._delete_old_metadata(after.io, before.metadata, after.metadata)
         folder = local_folder(after.metadata_location) if self.hint_file else None
         if folder is not None:
             with suppress(OSError):
                 failpoint.point("version-hint")
-                _point_to(folder, str(after.metadata.table_uuid))
+                _write_hint(folder, str(after.metadata.table_uuid))
 
     def gone(self) -> SinkqlError:
-        """Return the error for a table that was there and is no more."""
+        """Return the error for a table that was dropped."""
         return DroppedTableError(
             "SQ3503",
             f'table "{self.namespace}.{self.table}" was dropped',
-            hint="Register the table again from its metadata: a running sink goes on by itself. Or drop the sink and "
+            hint="Register the table again from its metadata. A running sink then continues. Or drop the sink and "
             "create it again.",
         )
 
     def lost_file(self, error: FileNotFoundError) -> SinkqlError:
-        """Return the error for a table of which a file is missing that its metadata, or its catalog, names."""
+        """Return the error for a table whose metadata or catalog names a missing file."""
         return missing(f"{self.namespace}.{self.table}", error)
 
 
-def _point_to(metadata: Path, table_uuid: str) -> None:
-    """Name the metadata file in the hint beside it, unless the hint is further on: an older run may be late."""
+def _write_hint(metadata: Path, table_uuid: str) -> None:
+    """Write the name of the metadata file into the hint file, unless the hint names a later file of this table."""
     hint = metadata.with_name("version-hint.text")
     version = metadata.name.removesuffix(_METADATA)
     try:
         present = hint.read_text()
         if _number(present) > _number(version):
-            told = json.loads((metadata.parent / f"{present}{_METADATA}").read_bytes())
-            if told["table-uuid"] == table_uuid:  # not of a table that was here before
+            later = json.loads((metadata.parent / f"{present}{_METADATA}").read_bytes())
+            if later["table-uuid"] == table_uuid:  # else an earlier table had this folder
                 return
     except (OSError, ValueError):
-        pass  # none there, or not one of ours
+        pass  # no hint, or another program's
     files.write_atomic(hint, version.encode())
 
 

@@ -1,4 +1,4 @@
-"""Rows of one batch → data files of an append sink: rows as they come, in a changelog with their diff and time."""
+"""Append sinks: a task writes the rows of a batch to data files, in a changelog with their diff and time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 from sinkql.connector_api.stream import NO_PLAN, WriteResult, WriteTask
 from sinkql.connectors.iceberg.commit.checkpoint import StoredCheckpoint
 from sinkql.connectors.iceberg.commit.snapshot import FileChange
-from sinkql.connectors.iceberg.compact.append import OwnFile, OwnFiles, chosen, own_entries, own_files, rewrite
+from sinkql.connectors.iceberg.compact.append import OwnFile, OwnFiles, choose_files, own_entries, own_files, rewrite
 from sinkql.connectors.iceberg.compact.compaction import Attempt, Compaction, Failures, Steps
 from sinkql.connectors.iceberg.file.data_file import TaskTable, for_tasks
 from sinkql.connectors.iceberg.file.deletes import all_files
@@ -24,9 +24,9 @@ from sinkql.storage import failpoint
 
 @dataclass(frozen=True, slots=True)
 class AppendTask:
-    """Write the rows of one bucket, to one data file a partition; a `WriteTask`.
+    """Writes the rows of one bucket to one data file per partition; a `WriteTask`.
 
-    `timestamp` is the changelog's `_mz_timestamp` in ms, None for a plain append. A row whose `$diff` is n stays one
+    `timestamp` is the changelog's `_mz_timestamp` in ms, None without a changelog. A row whose `$diff` is n stays one
     row with that diff.
     """
 
@@ -41,107 +41,118 @@ class AppendTask:
     suffix: ClassVar[str] = ".parquet"
 
     def __call__(self, bucket: int, attempt: str, batches: Iterator[pa.RecordBatch]) -> WriteResult:
-        """Write the rows; the result's data is a tuple of file entries, empty where no row came."""
+        """Write the rows; the result's data is a tuple of file entries, empty if the bucket has no rows."""
         name = f"b{bucket:03d}-{self.sink}-{self.epoch}-{self.commit}-{attempt}{{}}{self.suffix}"
         writer = FanoutWriter(self.table, name)
         rows = 0
         for batch in batches:
             rows += batch.num_rows
-            writer.write(batch if self.timestamp is None else self._with_change(batch))
+            writer.write(batch if self.timestamp is None else self._add_change(batch))
         entries = writer.close()
         failpoint.point("data-file")
         return WriteResult(bucket, rows, entries, superseded=0)
 
-    def _with_change(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _add_change(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         names = batch.schema.names
         diff = batch.column("$diff") if "$diff" in names else pa.repeat(pa.scalar(1, pa.int64()), batch.num_rows)
         time = pa.repeat(pa.scalar(self.timestamp, pa.int64()), batch.num_rows)
         return pa.RecordBatch.from_arrays([*batch.columns, diff, time], names=[*names, DIFF_COLUMN, TIMESTAMP_COLUMN])
 
 
-class AppendMode:
-    """Rows are only added; a changelog gives each batch a later time than the one before.
+class AppendCompactor:
+    """The compactions of an append sink, which knows the sink's small files; a `Compactor`."""
 
-    With `replaces`, the first batch takes all files out of the table that are there before it.
+    def __init__(self) -> None:
+        self._files: OwnFiles | None = None
+        self._is_listed = False
+        self._failures = Failures()
+
+    def add(self, files: Sequence[OwnFile]) -> None:
+        """Add the files of a commit."""
+        if self._files is not None:
+            self._files.files += files
+
+    def forget(self, paths: frozenset[str]) -> None:
+        """Forget files that are no longer in the table."""
+        if self._files is not None:
+            self._files.files = [file for file in self._files.files if file.path not in paths]
+
+    def compact(self, attempt: Attempt, stored: StoredCheckpoint) -> Steps:
+        """Combine small files of this sink."""
+        if attempt.beside:  # all files of an append sink's compaction are small
+            return None
+        checkpoint = stored.marker
+        if self._files is None or not self._is_listed:
+            self._files, self._is_listed = OwnFiles(), False  # commits between the steps add their files
+            yield from own_files(attempt.table(), checkpoint.sink, self._files)
+            self._is_listed = True
+        if attempt.scope is not None:
+            attempt.scope.fix(file.path for file in self._files.files)
+        files = choose_files(self._files.files, attempt.table(), self._failures, attempt.scope)
+        if not files:
+            return None
+        return (yield from rewrite(files, attempt, self._files.deletes, sink=checkpoint.sink, epoch=checkpoint.epoch))
+
+    def on_compacted(self, compaction: Compaction, snapshot: int) -> None:
+        """Remember the new files instead of the rewritten ones."""
+        self.forget(compaction.change.remove)
+        self.add(own_entries(compaction.change.add))
+
+    def on_commit_failed(self, error: Exception) -> None:
+        """List the table's files again next time: another process may have removed some."""
+        self._files = None
+        self._failures.record(error)
+
+    def skipped_files(self) -> str | None:
+        """Return why compaction skips a file of the table; None if it skips none."""
+        return self._failures.skip_reason({file.path for file in self._files.files} if self._files is not None else ())
+
+
+class AppendMode:
+    """The append mode of one claim, which only adds rows; a `WriteMode`.
+
+    Each batch of a changelog has a later time than the one before. With `replaces`, the first batch removes all files
+    that the table had before it.
     """
 
     def __init__(self, *, changelog: bool, replaces: bool = False) -> None:
         self._changelog = changelog
         self._replaces = replaces
-        self._others: frozenset[str] = frozenset()
-        self._files: OwnFiles | None = None
-        self._listed = False
-        self._failed = Failures()
+        self._foreign: frozenset[str] = frozenset()
         self._staged: list[OwnFile] = []
+        self.compactor = AppendCompactor()
 
-    def refresh(self, table: Table, kept: StoredCheckpoint) -> None:
-        """Nothing is known of the rows, but for those of others that are to go."""
-        self._others = frozenset()
-        if self._replaces and kept.marker.plan == NO_PLAN:
-            self._others = all_files(table)
+    def refresh(self, table: Table, stored: StoredCheckpoint) -> None:
+        """Find the files of other writers that the first batch replaces."""
+        self._foreign = frozenset()
+        if self._replaces and stored.marker.plan == NO_PLAN:
+            self._foreign = all_files(table)
 
     def invalidate_index(self) -> None:
-        """Rows that are only added need no index."""
+        """Do nothing: an append sink has no index."""
 
     def begin(
-        self, table: Table, kept: StoredCheckpoint, *, commit: str, bucketing: str, buckets: int, cleared: bool
+        self, table: Table, stored: StoredCheckpoint, *, commit: str, bucketing: str, buckets: int, cleared: bool
     ) -> AppendTask:
-        """Return the task; its timestamp is decided here, so that all files of the attempt have the same."""
-        assert not cleared, "rows of an append sink stay"
-        timestamp = max(int(time.time() * 1000), kept.timestamp + 1) if self._changelog else None
-        return AppendTask(commit, kept.marker.sink, kept.marker.epoch, for_tasks(table), timestamp)
+        """Return the task of an attempt; all its files have the timestamp that this method sets."""
+        assert not cleared, "append sinks keep their rows"
+        timestamp = max(int(time.time() * 1000), stored.timestamp + 1) if self._changelog else None
+        return AppendTask(commit, stored.marker.sink, stored.marker.epoch, for_tasks(table), timestamp)
 
     def stage(self, task: WriteTask, results: Sequence[WriteResult]) -> tuple[FileChange, str | None]:
-        """Return the files; there is no index."""
+        """Return the files to add and to remove."""
         entries = tuple(entry for result in results for entry in result.data)
         self._staged = own_entries(entries)
-        return FileChange(entries, self._others), None
+        return FileChange(entries, self._foreign), None
 
     def timestamp(self, task: WriteTask) -> int:
-        """Return the task's time."""
+        """Return the timestamp of the task's rows."""
         assert isinstance(task, AppendTask)
         return task.timestamp or 0
 
     def on_commit(self, snapshot: int) -> None:
-        """Remember the files until they are large."""
-        if self._files is not None:
-            self._files.files += self._staged
+        """Add the staged files to those that compaction may combine."""
+        self.compactor.add(self._staged)
 
-    def compact(self, attempt: Attempt, kept: StoredCheckpoint) -> Steps:
-        """Put small files of this sink together."""
-        if attempt.beside:  # its files are small all of them
-            return None
-        marker = kept.marker
-        if self._files is None or not self._listed:
-            self._files, self._listed = OwnFiles(), False  # commits meanwhile add theirs
-            yield from own_files(attempt.table(), marker.sink, self._files)
-            self._listed = True
-        if attempt.scope is not None:
-            attempt.scope.fix(file.path for file in self._files.files)
-        files = chosen(self._files.files, attempt.table(), self._failed, attempt.scope)
-        if not files:
-            return None
-        return (yield from rewrite(files, attempt, self._files.deletes, sink=marker.sink, epoch=marker.epoch))
-
-    def compacted(self, done: Compaction, snapshot: int) -> None:
-        """Remember the new files in place of the old ones."""
-        if self._files is not None:
-            left = [file for file in self._files.files if file.path not in done.change.remove]
-            self._files.files = left + own_entries(done.change.add)
-
-    def exchanged(self, gone: frozenset[str]) -> None:
-        """Forget files that are not in the table any more."""
-        if self._files is not None:
-            self._files.files = [file for file in self._files.files if file.path not in gone]
-
-    def on_commit_failed(self, error: Exception) -> None:
-        """Look at the table again next time: somebody else may have removed files."""
-        self._files = None
-        self._failed.note(error)
-
-    def skipped_files(self) -> str | None:
-        """Return why a file is never tried again."""
-        return self._failed.left({file.path for file in self._files.files} if self._files is not None else ())
-
-    def sweep(self, table: Table, kept: StoredCheckpoint) -> None:
-        """There are no files outside the table."""
+    def sweep(self, table: Table, stored: StoredCheckpoint) -> None:
+        """Do nothing: an append sink has no files outside the table."""

@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sinkql import logical, physical
-from sinkql.connector_api.types import parse_type
 from sinkql.logical.numeric_type import INTEGERS
 
 
@@ -29,7 +28,7 @@ class JsonRows:
 
     def encode(self, rows: pa.RecordBatch) -> Sequence[bytes | None]:
         """Return the object of each row."""
-        names, types = [column.name for column in self.columns], [parse_type(column.type) for column in self.columns]
+        names, types = [column.name for column in self.columns], [column.type for column in self.columns]
         values = objects(names, types, [rows.column(name) for name in names])
         return _bytes(values)
 
@@ -43,7 +42,7 @@ class TextRows:
 
     def encode(self, rows: pa.RecordBatch) -> Sequence[bytes | None]:
         """Return the text of each row, and `null` for NULL."""
-        values = _bytes(texts(rows.column(self.column.name), parse_type(self.column.type)))
+        values = _bytes(texts(rows.column(self.column.name), self.column.type))
         return [self.null if column is None else column for column in values]
 
 

@@ -21,7 +21,7 @@ from sinkql.connectors.kafka.connection import KIND
 from sinkql.connectors.kafka.options import KafkaConnection, WriteOptions
 from sinkql.connectors.kafka.sink.partition import OPTION, plan_partition
 from sinkql.errors import SinkqlError, Span
-from sinkql.logical.type import Field, record_type
+from sinkql.logical.type import Field, parse_type, record_type
 
 OWNER = "sinks into Kafka"
 AT_CREATION = ("SNAPSHOT",)
@@ -296,7 +296,8 @@ def encoded(
         by_name = {column.name: column for column in columns}
         return options.key_format, options.key_options or {}, tuple(by_name[name] for name in write.key)
     if options.row is not None:
-        columns = (physical.Column("before", options.row), physical.Column("after", options.row))
+        row = parse_type(options.row)
+        columns = (physical.Column("before", row), physical.Column("after", row))
     return options.value_format, options.value_options, columns
 
 

@@ -171,10 +171,6 @@ class TopicWriter(Writer):
             files=0,
         )
 
-    def maintenance_share(self) -> float:
-        """Return 0: a topic needs no maintenance."""
-        return 0.0
-
     # --- transactions ------------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:

@@ -156,7 +156,8 @@ class GroupContext:
         if isinstance(values[0], exp.Star):
             if name != "count" or distinct:
                 raise SinkqlError("SQ2211", f"{name}(*) does not exist: only count() takes *", span)
-            return self.calls.add("count", _where(None, condition), types.BIGINT, span)
+            counted = None if condition is None else _where(constant(True, types.BOOLEAN, condition.span), condition)
+            return self.calls.add("count", counted, types.BIGINT, span)
         row = row_values(values[0]) if name == "count" else None
         if row:
             argument = record([self.rows.translate(part) for part in row], self.rows.span(values[0]))
@@ -218,13 +219,12 @@ def _arguments(node: Any) -> tuple[bool, list[Any], list[Any]]:
     return distinct, values, order
 
 
-def _where(argument: Typed | None, condition: Typed | None) -> Typed | None:
+def _where(argument: Typed, condition: Typed | None) -> Typed:
     """Return the argument of a call with FILTER: NULL, which is ignored, if the condition is not true."""
     if condition is None:
         return argument
-    value = constant(True, types.BOOLEAN, condition.span) if argument is None else argument
-    case = Case((Branch(condition.tree, value.tree),), None, value.raw, condition.span)
-    return Typed(case, value.type, value.scale)
+    case = Case((Branch(condition.tree, argument.tree),), None, argument.raw, condition.span)
+    return Typed(case, argument.type, argument.scale)
 
 
 def _count(call: _Aggregate) -> Typed:
@@ -375,7 +375,6 @@ def _extreme(call: _Aggregate) -> Typed:
 
 def _collected_extreme(call: _Aggregate) -> Typed:
     value = _where(call.argument, call.condition)
-    assert value is not None
     return call.calls.collect(ordered_aggregate.extreme(value, last=call.name == "max", span=call.span), call.span)
 
 

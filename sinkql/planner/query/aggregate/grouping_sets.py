@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from itertools import chain, combinations
 from typing import Any
 
@@ -112,7 +113,7 @@ def grouped(
     """Return the groups of all sets: the columns (NULL if a set lacks them), the calls, and the GROUPING values."""
     if len(groupings.sets) == 1:
         return _group(relation, named, calls, collected, span)
-    union: logical.Relation | None = None
+    parts = []
     for set_ in groupings.sets:
         chosen = [named[place] for place in set_]
         aggregate = _group(relation, chosen, calls, collected, span)
@@ -123,9 +124,8 @@ def grouped(
         ]
         for number, places in enumerate(groupings.calls):
             items.append((f"$grouping{number}", constant(groupings.value(places, set_), types.INTEGER, span)))
-        part = query_relation.project(aggregate, items)
-        union = part if union is None else query_relation.union(union, part, span)
-    assert union is not None
+        parts.append(query_relation.project(aggregate, items))
+    union = reduce(lambda above, part: query_relation.union(above, part, span), parts)
     return query_relation.keyed(union, _keys([name for name, _ in named], groupings))
 
 
@@ -142,7 +142,6 @@ def _group(
     aggregate = query_relation.group(relation, named, group_calls, span)
     if not over_all:
         return aggregate
-    assert isinstance(aggregate, logical.Aggregate)
     nullable = {column_.name: column_.nullable for column_ in aggregate.shape.columns}
     window_calls = [
         logical.WindowCall(

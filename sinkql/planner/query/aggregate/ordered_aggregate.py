@@ -173,9 +173,7 @@ def _sorted(rows: Translator, written: OrderedAggregate, value: Typed, term: log
     type_ = value.type
     if written.values:
         several, fractions = _fractions(rows, name, written.values[0])
-        array_type = nested_type("array", type_) if several else type_
-        assert array_type is not None
-        type_ = array_type
+        type_ = types.array_of(type_) if several else type_
     value = _where(value, written.condition)
     order = (replace(term, expression=settled(value)),)
     return logical.WindowCall("", name, (settled(value),), type_, order, None, False, fractions, span=written.span)

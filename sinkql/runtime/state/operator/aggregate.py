@@ -18,6 +18,7 @@ from sinkql import physical
 from sinkql.connector_api.types import arrow_type
 from sinkql.errors import SinkqlError
 from sinkql.logical.numeric_type import FLOATS
+from sinkql.logical.type import BIGINT, Type
 from sinkql.lowering.task_input import (
     COUNT,
     Measure,
@@ -41,18 +42,18 @@ from sinkql.runtime.state.run import ints, one_chunk, unsigned
 class Argument:
     """The requirements of an aggregate's calls on one input column, the `index`-th of them.
 
-    `sum` is the type text of SUM's result, None without one. The least and greatest value are merged from each batch;
+    `sum` is the type of SUM's result, None without one. The least and greatest value are merged from each batch;
     `multiset` means that the values are stored, because they may be deleted or count only once.
     """
 
     index: int
     column: str
-    type: str
+    type: Type
     counted: bool
-    sum: str | None
+    sum: Type | None
     multiset: bool
     distinct: bool
-    distinct_sum: str | None
+    distinct_sum: Type | None
     low: bool
     high: bool
 
@@ -75,12 +76,12 @@ def arguments_of(aggregate: physical.Aggregate) -> tuple[Argument, ...]:
 
 
 def _argument(
-    index: int, column: str, type_: str, calls: Sequence[physical.AggregateCall], *, append: bool
+    index: int, column: str, type_: Type, calls: Sequence[physical.AggregateCall], *, append: bool
 ) -> Argument:
     uses = {(call.function, call.distinct and call.function in ("count", "sum")) for call in calls}
     sums = {call.distinct: call.type for call in calls if call.function == "sum"}
-    inexact = next((text for text in sums.values() if text in FLOATS), None)
-    if inexact and not append:
+    inexact = next((sum_ for sum_ in sums.values() if sum_.name in FLOATS), None)
+    if inexact is not None and not append:
         raise ValueError(f'sum of column "{column}", a {inexact}, over an input with retractions')
     distinct = ("count", True) in uses or ("sum", True) in uses
     low, high = ("min", False) in uses, ("max", False) in uses
@@ -117,7 +118,7 @@ def prepare(aggregate: physical.Aggregate) -> TaskInput:
         hashes=hashes,
         values=(*keys, *values.values()),
         group=tuple(group),
-        measures=(Measure(COUNT, "rows", "", "bigint"), *(measure for one in arguments for measure in _measures(one))),
+        measures=(Measure(COUNT, "rows", "", BIGINT), *(measure for one in arguments for measure in _measures(one))),
         append=aggregate.input_change == "append",
         columns=aggregate.columns,
         one_bucket=not keys,
@@ -127,8 +128,8 @@ def prepare(aggregate: physical.Aggregate) -> TaskInput:
 def _measures(argument: Argument) -> Iterator[Measure]:
     index, value = argument.index, f"$v{argument.index}"
     if argument.counted:
-        yield Measure(f"$n{index}", "present", value, "bigint")
-    if argument.sum:
+        yield Measure(f"$n{index}", "present", value, BIGINT)
+    if argument.sum is not None:
         yield Measure(f"$s{index}", "sum", value, argument.sum)
     if argument.multiset:
         return

@@ -65,6 +65,9 @@ class Arrangement:
         return self.kind != "values" and _MULTISETS[self.kind].grows
 
 
+Multiset = TypeVar("Multiset", bound=MultisetRuns)
+
+
 @dataclass(frozen=True, slots=True)
 class Bucket:
     """One bucket's state in one attempt at a task, by arrangement. The `notes` become part of the manifest.
@@ -86,6 +89,13 @@ class Bucket:
     high: int = LAST
     kept: dict[str, Any] = field(default_factory=dict)
     indexes: Mapping[str, Sequence[Run] | None] = field(default_factory=dict)
+
+    def multiset(self, name: str, kind: type[Multiset]) -> Multiset:
+        """Return the rows of an arrangement of this kind; raise TypeError if it has another kind."""
+        runs = self.multisets[name]
+        if not isinstance(runs, kind):
+            raise TypeError(name)
+        return runs
 
     @property
     def below(self) -> InputEvents:

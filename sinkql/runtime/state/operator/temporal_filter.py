@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from sinkql import physical
+from sinkql.logical.type import BIGINT
 from sinkql.lowering.task_input import COUNT, Measure, TaskInput, Value, appends, identity, value_columns
 from sinkql.runtime.state.arrangement import Ints, consolidate
 from sinkql.runtime.state.multiset import negative_multiplicity
@@ -71,11 +72,11 @@ class BoundState:
             shown.append(_some(moved.set_column(0, "$p", pa.array(ends)), ends > now))
         came = consolidate(pa.concat_tables(shown).combine_chunks())
         if self.begins:
-            later = _timed(bucket, self.later)
+            later = bucket.multiset(self.later, TimedRuns)
             later.past = now
             later.put(_keyed(_some(delta.set_column(0, "$p", pa.array(begin)), ~there & (end > begin))))
         if self.ends:
-            here = _timed(bucket, self.here)
+            here = bucket.multiset(self.here, TimedRuns)
             here.past = now
             here.put(_keyed(_some(came, ints(came.column("$p")) < _EVER).drop_columns([_END])))
         changes = [self._changes(came, 1), *([] if gone is None else [self._changes(gone, -1)])]
@@ -101,7 +102,7 @@ class BoundState:
         below = bucket.below
         if name not in bucket.multisets or below.since >= below.now:
             return None
-        found = _timed(bucket, name).between(below.since, below.now)
+        found = bucket.multiset(name, TimedRuns).between(below.since, below.now)
         if found is None:
             return None
         hashes = ints(found.column("$r")).view(np.uint64)
@@ -122,22 +123,16 @@ def _prepare(bound: physical.Bound) -> TaskInput:
     times = [(_BEGIN, bound.begin), (_END, bound.end)]
     values = (
         *value_columns("k", bound.columns),
-        *(Value(name, column, "bigint") for name, column in times if column is not None),
+        *(Value(name, column, BIGINT) for name, column in times if column is not None),
     )
     return TaskInput(
         hashes=identity(values),
         values=values,
         group=("$h1", "$h2", *(value.name for value in values)),
-        measures=(Measure(COUNT, "rows", "", "bigint"),),
+        measures=(Measure(COUNT, "rows", "", BIGINT),),
         append=appends(bound),
         columns=bound.columns,
     )
-
-
-def _timed(bucket: Bucket, name: str) -> TimedRuns:
-    found = bucket.multisets[name]
-    assert isinstance(found, TimedRuns)
-    return found
 
 
 def _times(rows: pa.Table, name: str, unbounded: int) -> Ints:

@@ -176,8 +176,7 @@ class ThresholdState:
         before, after = (Threshold.of(found.rows.column(limit)) for found in (whole.old(), whole.new()))
         column, names = _slot(left, self.compared.left), tuple(kept_schema(left).names)
         run, exact = sorted_run(mine, column, names)
-        held = bucket.multisets[self.arrangements[0].name]
-        assert isinstance(held, OrderedRuns)
+        held = bucket.multiset(self.arrangements[0].name, OrderedRuns)
         shape = JoinShape(self.preparation.output(), len(names))
         comparison = ThresholdColumn(self.compared.comparison, exact)
         moved_limit = ThresholdMove(comparison, column, held, run, shape, names, bucket.low, bucket.high, where)
