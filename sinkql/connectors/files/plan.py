@@ -265,7 +265,7 @@ def plan_stored(statement: ast.CreateSource, format_: ast.Format) -> FormatPlan:
     if not statement.columns:
         raise SinkqlError(
             "SQ2413",
-            "no columns are declared, and no files exist to infer them from",
+            "no columns are declared, and no files show them",
             format_.span,
             hint=f"Write CREATE SOURCE {print_name(statement.name)} (id bigint, name text) FROM FILES ….",
         )
