@@ -14,7 +14,7 @@ statements of a script.
 * `ast`: The statements.
 * `printer`: Statements to canonical SQL text.
 * `keywords`: The words of the language and of connectors.
-* `catalog`: Items and what processes coordinate by, in SQLite or Postgres.
+* `catalog`: Items, and the coordination of processes, in SQLite or Postgres.
 * `planner`: Statements to logical plans.
 * `logical`: Logical plans: items, relations, expressions, types, functions.
 * `lowering`: Logical plans to the jobs of sinks and views.
@@ -37,7 +37,7 @@ statements of a script.
 * `regex_repeat`: Match repeats of a pattern without backtracking.
 * `allocator`: Make the C library reuse freed memory.
 * `documentation`: Find the pages, sections and table rows of the documentation that explain words.
-* `errors`: Errors with their codes, causes and cures.
+* `errors`: Errors with their codes, causes and fixes.
 """
 
 from __future__ import annotations

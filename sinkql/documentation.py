@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 
@@ -51,12 +50,12 @@ class Page:
 
     @cached_property
     def folded(self) -> str:
-        """Return its path and its text in lower case."""
+        """Return the page's path and text in lower case, for the search."""
         return f"{self.path}\n{self.text}".lower()
 
     @cached_property
     def title(self) -> str:
-        """Return the first heading as plain text."""
+        """Return the first heading as plain text; the path if the page has none."""
         _, heading, after = f"\n{self.text}".partition("\n# ")
         return plain(after.partition("\n")[0]) if heading else self.path
 
@@ -218,6 +217,8 @@ class Documentation:
         return [page for _, page in sorted(best, key=lambda pair: -pair[0])]
 
     def _near(self, query: str) -> Iterator[str]:
+        from difflib import get_close_matches  # only after a mistake
+
         code = re.fullmatch(r"(?:sq)?(\d{4})", query)
         if code is not None:
             candidates, query = {page.path[-6:].lower() for page in self.pages if page.is_error}, f"sq{code[1]}"

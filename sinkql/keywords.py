@@ -119,8 +119,8 @@ class OptionWords:
     """The names of a kind's options, in upper case with single spaces.
 
     `labels` are all names. The literals of options in `secrets` are never shown; an option in `paired` is a secret only
-    together with another option. Options in `references` take the name of a connection. `choices` has each label with
-    each of its possible words.
+    together with another option. Options in `references` take the name of a connection. `choices` pairs each label
+    with each word that its option allows.
     """
 
     labels: frozenset[str] = frozenset()

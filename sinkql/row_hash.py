@@ -1,18 +1,21 @@
-"""Columns of rows → a hash of 128 bits a row, under a secret key: what tells keys, and rows of a key, apart.
+"""Hash the rows of Arrow columns to 128 bits under a secret key, to identify keys and the rows of a key.
 
-Whoever writes rows must not be able to write two that have one hash. So the hash is a message authentication code: the
-chain of AES blocks over a row's bytes (CBC-MAC; Bellare, Kilian and Rogaway, 1994), which nobody who lacks the key can
-tell from chance, as long as no message begins another. A row's message begins with which columns are NULL, and how long
-each is; so none does. Two rows of one column of 64 bits never have the same hash.
+A writer of rows must not be able to produce two rows with the same hash. So the hash is a message authentication code:
+a chain of AES blocks over the bytes of a row (CBC-MAC; Bellare, Kilian and Rogaway, 1994). Without the key, it looks
+random as long as no message is a prefix of another. No message of a row is, because it begins with the NULL columns and
+the lengths of all values. Two rows of one 64-bit column never have the same hash.
 
-A message has, in blocks of 16 bytes, words of 64 bits, little-endian: a word with the `domain` in its lowest byte, and
-then a bit a column that is NULL (further words from the 57th column on); of each column its one or two words, or the
-number of its bytes; then the bytes of each column that has such, in blocks filled with zeros. Numbers have the words of
-64 bits that they have as bigint, numerics 128 bits, floats those of their double, with one zero and one NaN. An array
-has the hashes of its elements, a record that of its fields. A value of many bytes has a BLAKE2b hash in their place.
+A message has blocks of 16 bytes, and begins with little-endian words of 64 bits. The lowest byte of the first word is
+the `domain`; its other bits mark the columns that are NULL, with further words from the 57th column on. Each column
+follows with its one or two words, or with its number of bytes. After the words come the bytes of the columns with
+bytes, in blocks padded with zeros.
 
-All rows of a slice are hashed together, block by block. Ciphers are the C library's, which costs a few nanoseconds a
-block where the processor knows AES.
+An integer is one word, as a bigint. A numeric is two words. A float is the word of its double, with -0 as 0 and a
+single NaN. An array has the hashes of its elements as bytes, and a record has the hash of its fields as two words. A
+BLAKE2b hash replaces the bytes of a long value.
+
+All rows of a slice are hashed together, block by block. The C library computes AES in a few nanoseconds per block if
+the processor supports it.
 """
 
 from __future__ import annotations
@@ -39,25 +42,25 @@ _Lengths = npt.NDArray[np.int64]
 
 _BLOCK = 16
 _SLICE = 1 << 14
-"""Rows hashed at a time: what is hashed of them stays in the processor's cache."""
+"""The number of rows that are hashed together: their data stay in the processor's cache."""
 _LONG = 1 << 10
-"""From so many bytes on a value is hashed by itself: its blocks would be hashed for it alone."""
+"""A value with more bytes is hashed separately: no other row would share the hashing of its last blocks."""
 _FLAGS = 56
-"""NULLs that the first word tells of."""
+"""The number of columns whose NULLs the first word marks."""
 _INNER = 0xFF
-"""The domain of what is within arrays and records."""
+"""The domain of values inside arrays and records."""
 _MASKS = np.zeros((_BLOCK + 1, _BLOCK), np.uint8)
 for _length in range(_BLOCK + 1):
     _MASKS[_length, :_length] = 0xFF
-_KEPT = _MASKS.view(np.uint64)
+_KEEP_BYTES = _MASKS.view(np.uint64)
 
 
 def hash_rows(
     key: HashKey, columns: Sequence[pa.Array | pa.ChunkedArray], *, domain: int = 0, count: int = 0
 ) -> tuple[Hashes, Hashes]:
-    """Return both halves of the hashes of equally long columns' rows, or of `count` rows that have no column.
+    """Return both halves of each row's hash, for columns of equal length or `count` rows without columns.
 
-    Raises TypeError for a type that has no hash.
+    Raises TypeError for a type without a hash.
     """
     arrays = [_plain(column) for column in columns] or [pa.nulls(count)]
     hasher = _Hasher(key.secret)
@@ -71,12 +74,12 @@ def hash_rows(
 
 @dataclass(frozen=True, slots=True)
 class _Hasher:
-    """Hash rows under a secret."""
+    """Hashes rows under a secret key."""
 
     secret: bytes = field(repr=False)
 
     def hashed(self, columns: Sequence[pa.Array], domain: int) -> _Words:
-        """Return the hash of each row of some, as two words."""
+        """Return the hash of each row as two words."""
         words: list[_Word] = list(_heads(columns, domain))
         tails: list[_Tail] = []
         for column in columns:
@@ -88,13 +91,13 @@ class _Hasher:
         words += [np.zeros(len(words[0]), np.uint64)] * (len(words) % 2)
         hashes = np.zeros((len(words[0]), 2), np.uint64)
         for pair in zip(words[::2], words[1::2], strict=True):
-            hashes = self._enciphered(hashes ^ np.column_stack(pair))
+            hashes = self._encrypt(hashes ^ np.column_stack(pair))
         for tail in tails:
             self._chain(hashes, tail)
         return hashes
 
     def _words(self, column: pa.Array) -> list[_Word] | None:
-        """Return the words that each value has, zeros for NULL; None for a type whose values have no certain number."""
+        """Return the words of the values, zeros for NULL; None for a type whose values vary in length."""
         type_ = column.type
         if pa.types.is_null(type_):
             return []
@@ -117,7 +120,7 @@ class _Hasher:
         return [_zeroed(column, values.astype(np.int64).view(np.uint64))]
 
     def _tail(self, column: pa.Array) -> _Tail:
-        """Return a column's values as bytes, those of arrays as the hashes of their elements."""
+        """Return a column's values as bytes; an array is the hashes of its elements."""
         if pa.types.is_large_binary(column.type):
             lengths = pc.fill_null(pc.binary_length(column), 0).to_numpy().astype(np.int64)
             return _Tail(self._shortened(column, lengths), lengths)
@@ -132,7 +135,7 @@ class _Hasher:
         return _Tail(self._shortened(values, lengths), lengths)
 
     def _shortened(self, values: pa.Array, lengths: _Lengths) -> pa.Array:
-        """Return values with hashes in the place of long ones."""
+        """Return the values, with long ones replaced by their hashes."""
         long = lengths > _LONG
         if not long.any():
             return values
@@ -143,7 +146,7 @@ class _Hasher:
         return pc.replace_with_mask(values, pa.array(long), pa.array(hashed, pa.large_binary()))
 
     def _chain(self, hashes: _Words, tail: _Tail) -> None:
-        """Go on with the blocks of values' bytes, in place."""
+        """Continue the hashes with the blocks of the values' bytes, in place."""
         offsets = np.frombuffer(tail.values.buffers()[1], np.int64, len(tail.lengths) + 1, 8 * tail.values.offset)
         begin, end = int(offsets[0]), int(offsets[-1])
         rows = np.flatnonzero(tail.lengths)
@@ -156,28 +159,28 @@ class _Hasher:
         while len(rows):
             block = blocks[at].view(np.uint64).reshape(-1, 2)
             if len(ends := np.flatnonzero(left < _BLOCK)):
-                block[ends] &= _KEPT[left[ends]]
+                block[ends] &= _KEEP_BYTES[left[ends]]
             if len(rows) == len(hashes):
-                hashes[:] = self._enciphered(hashes ^ block)
+                hashes[:] = self._encrypt(hashes ^ block)
             else:
-                hashes[rows] = self._enciphered(hashes[rows] ^ block)
+                hashes[rows] = self._encrypt(hashes[rows] ^ block)
             left, at = left - _BLOCK, at + _BLOCK
             if not (on := left > 0).all():
                 rows, left, at = rows[on], left[on], at[on]
 
-    def _enciphered(self, blocks: _Words) -> _Words:
+    def _encrypt(self, blocks: _Words) -> _Words:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes  # slow, and often not needed
 
         if not len(blocks):
             return blocks
-        output = np.empty(blocks.nbytes + _BLOCK - 1, np.uint8)
-        cipher = Cipher(algorithms.AES(self.secret), modes.ECB())  # the chain is made here
-        cipher.encryptor().update_into(np.ascontiguousarray(blocks).data.cast("B"), output.data)
-        return output[: blocks.nbytes].view(np.uint64).reshape(-1, 2)
+        found = np.empty(blocks.nbytes + _BLOCK - 1, np.uint8)
+        cipher = Cipher(algorithms.AES(self.secret), modes.ECB())  # `hashed` and `_chain` build the chain
+        cipher.encryptor().update_into(np.ascontiguousarray(blocks).data.cast("B"), found.data)
+        return found[: blocks.nbytes].view(np.uint64).reshape(-1, 2)
 
 
 def is_hashable(type_: pa.DataType) -> bool:
-    """Tell whether columns of a type have hashes."""
+    """Return whether columns of a type have hashes."""
     try:
         hash_rows(PUBLIC_KEY, [pa.nulls(1, type_)])
     except TypeError:
@@ -186,24 +189,24 @@ def is_hashable(type_: pa.DataType) -> bool:
 
 
 def collision_error(one: str, other: str) -> SinkqlError:
-    """Return the error for two values that have one hash."""
+    """Return the error for two values with the same hash."""
     return SinkqlError(
         "SQ3460",
         f"{one} and {other} have the same hash",
-        hint="Drop the sink and create it again, into a new table, with a catalog whose secret nobody knows.",
+        hint="Drop the sink, and create it with a new table in a new catalog, which gets a new secret hash key.",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Tail:
-    """Values as large binary, which go behind the words, and the length that each has, 0 for NULL."""
+    """Values as large binary, which follow the words, and the length of each, 0 for NULL."""
 
     values: pa.Array
     lengths: _Lengths
 
 
 def _heads(columns: Sequence[pa.Array], domain: int) -> Iterator[_Word]:
-    """Yield the words that tell which columns of each row are NULL."""
+    """Yield the words that mark the NULL columns of each row."""
     start, end, shift = 0, _FLAGS, 8
     while start < max(1, len(columns)):
         word = np.full(len(columns[0]), domain, np.uint64)
@@ -215,12 +218,12 @@ def _heads(columns: Sequence[pa.Array], domain: int) -> Iterator[_Word]:
 
 
 def _zeroed(column: pa.Array, words: _Word) -> _Word:
-    """Return words without those of NULLs, which are arbitrary."""
+    """Return the words with 0 for NULLs, whose words are arbitrary."""
     return np.where(column.is_valid().to_numpy(zero_copy_only=False), words, 0) if column.null_count else words
 
 
 def _plain(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Return a column as one array of one of the types that are hashed."""
+    """Return a column as one array of a type that is hashed."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
         if isinstance(column, pa.ChunkedArray):  # older versions keep the chunks of an empty one
@@ -250,4 +253,4 @@ _KINDS = {
         (pa.uint32(), "u4"), (pa.date32(), "i4"), (pa.time64("us"), "i8"), (pa.timestamp("us"), "i8"),
     )
 }  # fmt: skip
-"""How Arrow has the numbers that have one word, by the id of the type."""
+"""The numpy types of numbers that are one word, by the id of their Arrow type."""

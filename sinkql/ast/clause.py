@@ -89,7 +89,7 @@ class Key:
 class Mode:
     """MODE or its synonym ENVELOPE: `mode` is upsert, append or debezium; `changelog` is false for ENVELOPE NONE.
 
-    `word` is the one of the two that was written; one is printed for each kind of sink.
+    `word` is MODE or ENVELOPE as written; each kind of sink is printed with one of them.
     """
 
     mode: str

@@ -107,7 +107,7 @@ class ShowVariable:
 
 @dataclass(frozen=True, slots=True)
 class AlterSystem:
-    """ALTER SYSTEM SET or RESET; `value` is None for DEFAULT, `name` for RESET ALL."""
+    """ALTER SYSTEM SET or RESET; `value` is None for DEFAULT, and `name` is None for RESET ALL."""
 
     name: Ident | None
     value: Value | None

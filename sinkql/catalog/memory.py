@@ -264,7 +264,7 @@ class MemoryCatalog:
     # --- planning of waiting items ---
 
     def _plan(self, wanted: Waiting) -> None:
-        """Plan an item after the items that it used; iterative, so that long chains need no stack."""
+        """Plan an item after the items that it used; iterative, so that long chains do not exhaust the stack."""
         uses = {name: self._dependencies.uses(name) for name in self._waiting_dependencies(wanted)}
         try:
             order = in_order(uses)

@@ -78,7 +78,7 @@ def address_in(context: click.Context) -> tuple[Address, Output]:
 
 
 def names_of(*kinds: str) -> Complete:
-    """Return a completer of an argument by the names of items of some kinds."""
+    """Return a function that completes an argument with the names of items of these kinds."""
 
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
         from sinkql.catalog.sqlite import item_names as of_file

@@ -30,7 +30,7 @@ OutputFormat = Literal["text", "json"]
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Prints to stdout and stderr in one format."""
+    """The output of a command to stdout and stderr, in one format."""
 
     format: OutputFormat
     written: dict[str, tuple[Substituted, str]] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Output:
         )
 
     def line(self, text: str, **data: Any) -> None:
-        """Print a line, or as JSON the same facts."""
+        """Print a line, or the same facts as JSON."""
         click.echo(for_terminal(text) if self.format == "text" else json.dumps(data, default=str))
 
     def note(self, text: str) -> None:
@@ -120,7 +120,7 @@ def more(error: SinkqlError) -> str:
 
 
 def when_unread(send: signal.Signals, over: Callable[[], bool]) -> None:
-    """Send this process a signal when the reader of its output, a pipe, ends, unless the work is `over`."""
+    """Send this process a signal when the program that reads its piped output ends, unless the work is `over`."""
     try:
         output = sys.stdout.fileno()
     except (OSError, ValueError):

@@ -131,7 +131,7 @@ class LiveProgress:
                 row = self.sinks.setdefault(event.sink, _Row())
                 row.state, row.view = "elsewhere", event.view
                 self._say(
-                    f"{self._called(event.sink)} is run by another process, and is taken over when that process ends",
+                    f"another process runs {self._called(event.sink)}; this process takes over when that one ends",
                     event="elsewhere",
                     **self._named(event.sink),
                 )

@@ -48,8 +48,8 @@ class NotTypedError(Exception):
 class Column:
     """A column: its type, and how its values become an array.
 
-    `schema` decodes the values. `convert` converts them for an array of type `held`, which is viewed as type `shown`:
-    the same with texts, whose bytes are not checked yet.
+    `schema` decodes the values. `convert` converts them for an array of type `held`, which is then viewed as type
+    `shown`: texts are held as bytes, so that invalid UTF-8 is found later, row by row.
     """
 
     type: pa.DataType

@@ -358,7 +358,7 @@ def _from_texts(values: Sequence[str | None], type_: Type, failures: Failures) -
 
 
 def _times(values: list[Any], type_: Type, encoding: Encoding, failures: Failures) -> pa.Array:
-    """Return dates and times of numbers and of texts."""
+    """Return dates and times from numbers and texts."""
     if not any(isinstance(value, str) for value in values):
         return _counted(values, type_, encoding, failures)
     numbers = _counted([None if isinstance(value, str) else value for value in values], type_, encoding, failures)
@@ -369,7 +369,7 @@ def _times(values: list[Any], type_: Type, encoding: Encoding, failures: Failure
 
 
 def _counted(values: list[Any], type_: Type, encoding: Encoding, failures: Failures) -> pa.Array:
-    """Return dates and times of numbers, which count days or the unit of the encoding."""
+    """Return dates and times from numbers that count days, or units of the encoding."""
     units = {"date": pa.date32(), "timestamp": pa.timestamp(encoding.unit),
              "timestamptz": pa.timestamp(encoding.unit, "UTC"),
              "time": pa.time32("ms") if encoding.unit == "ms" else pa.time64(encoding.unit)}  # fmt: skip

@@ -77,7 +77,7 @@ def _to_single(value: int | Decimal) -> float:
 def _float_to_numeric(value: float, source: str, target: Type) -> Decimal:
     """Return a number with the significant digits of its source type, as in Postgres."""
     if math.isnan(value) or math.isinf(value):
-        raise EvaluationError("no NaN or infinity in numeric")
+        raise EvaluationError("cannot convert NaN or infinity to numeric")
     return fit(Decimal(f"{value:.{15 if source == 'double precision' else 6}g}"), target)
 
 

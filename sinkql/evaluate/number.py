@@ -44,7 +44,7 @@ def converted(value: int, type_: str) -> int:
 
 
 def _wider(value: int) -> str | None:
-    """Return a type with room for a value; None if no integer type has."""
+    """Return bigint or numeric, the first that holds a value; None if neither does."""
     if value in RANGES["bigint"]:
         return "bigint"
     return "numeric" if abs(value) < 10**28 else None
@@ -249,7 +249,7 @@ def _sqrt(value: float) -> float:
 
 
 def even(value: float) -> float:
-    """Return the nearest whole number, and the even one of two."""
+    """Return the nearest whole number; a half is rounded to the even one."""
     return value if math.isnan(value) or math.isinf(value) else math.copysign(float(round(value)), value)
 
 

@@ -195,7 +195,7 @@ def _alike(call: Call) -> bool:
 
 
 def _most(choose: Callable[..., Any]) -> Make:
-    """Make the greatest or the least of the operands that are not NULL."""
+    """Return GREATEST or LEAST: `choose` is applied to the operands that are not NULL."""
 
     def make(call: Call, operands: list[Value]) -> Value | None:
         key = _keys(call) if _alike(call) else None

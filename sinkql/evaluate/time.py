@@ -274,7 +274,7 @@ def _float_epoch(value: Interval) -> float:
 
 
 def _turn(value: Interval, unit: int, turn: int) -> int:
-    """Return the value of one unit on an interval's clock, with the interval's sign."""
+    """Return an interval's time in whole units, modulo `turn`, with the sign of the time."""
     return (1 if value.micros >= 0 else -1) * (abs(value.micros) // unit % turn)
 
 

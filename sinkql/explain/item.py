@@ -117,7 +117,7 @@ def _join(join: logical.Join) -> Tree:
 
 
 def _more(join: logical.Join) -> str:
-    """Return the extra exchanges of a condition that is not an equality, when unmatched or one-sided rows show."""
+    """Return a note on the cost of a join without an equality: extra exchanges, or a moving bound."""
     if logical.threshold_of(join) is not None:
         return " (a bound: reads only the rows between the old value and the new one)"
     if logical.paired_once(join):

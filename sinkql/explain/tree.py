@@ -15,7 +15,7 @@ class Tree:
 
 
 def tree(title: str, *parts: str | Tree | Iterable[str | Tree] | None) -> Tree:
-    """Return a node; a None among the parts is left out, an iterable adds each of its parts."""
+    """Return a node; None among the parts is omitted, and an iterable adds all of its parts."""
     nodes: list[str | Tree] = []
     for part in parts:
         match part:

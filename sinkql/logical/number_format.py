@@ -3,7 +3,7 @@
 999,990.00    digits, with blanks or zeros before them, , (or G) between them, and . (or D) before the last ones
 99V99         times ten for each digit after the V
 9.99EEEE      the first digits and the power of ten, without other texts
-S MI PL SG PR signs; TH th the ending of an ordinal; RN rn a Roman format_; FM removes blanks
+S MI PL SG PR signs; TH th the ending of an ordinal; RN rn a Roman numeral; FM removes blanks
 """
 
 from __future__ import annotations
@@ -61,15 +61,15 @@ class NumberFormat:
     shift: int
     """The number of places that the number is shifted before it is written."""
     sign: str
-    """S (before the digits), s (after them), PR, MI, PL, SG, or none: a minus before the number."""
+    """S (before the digits), s (after them), PR, MI, PL or SG; empty for a minus before the number."""
     blanks: bool
     """Whether blanks replace missing digits and signs."""
     before: tuple[PatternToken | str, ...]
     after: tuple[PatternToken | str, ...]
     roman: str
-    """RN or rn for a Roman format_."""
+    """RN or rn for a Roman numeral."""
     exponent: bool
-    """Whether a power of ten follows the digits; there are no signs and texts then."""
+    """Whether a power of ten follows the digits; the pattern then has no signs and texts."""
 
     @property
     def slots(self) -> str:

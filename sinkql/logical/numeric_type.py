@@ -1,6 +1,6 @@
 """Numeric types: the range of a type, and whether it holds all values of another type.
 
-Types are given by name, such as "bigint"; as a whole `Type` only if precision and scale matter.
+Functions take the name of a type, for example "bigint", and a `Type` only if precision and scale matter.
 """
 
 from __future__ import annotations

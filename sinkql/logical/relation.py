@@ -373,7 +373,7 @@ def threshold_of(join: Join) -> Threshold | None:
 
 
 def paired_once(join: Join) -> bool:
-    """Return whether each row that must meet another is in at most one pair, which any condition can test."""
+    """Return whether a semi join without keys has at most one right row: each left row is in at most one pair."""
     return join.kind is JoinKind.SEMI and not join.keys and join.residual is not None and one_row(join.right)
 
 

@@ -54,7 +54,7 @@ class TimePart:
 
     name: str
     blanks: bool = True
-    """Whether there is no FM before the part."""
+    """Whether no FM precedes the part."""
     ending: str = ""
     """TH or th for a number with the ending of an ordinal."""
 
@@ -187,7 +187,7 @@ def read_time_form(pattern: str) -> TimeForm:
 
 
 def _read(part: TimePart, *, number: bool) -> tuple[str, str]:
-    """Return the name of the value that a part reads, and its expression; no name if it reads none."""
+    """Return the name of a part's value, and the expression that matches it: empty if it cannot be read."""
     name = {"HH": "HH12", "MONTH": "MON"}.get(part.name.upper(), part.name.upper())
     if part.name.upper() == "MON":
         return name, f"(?i:{time.MONTHS.replace(' ', '|')})"

@@ -29,7 +29,7 @@ COUNT = "$count"
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A column of the input under its name in tasks; real and double have one zero and one NaN."""
+    """A column of the input under its name in tasks; real and double have no -0 and a single NaN."""
 
     name: str
     column: str

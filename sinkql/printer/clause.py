@@ -32,12 +32,12 @@ def bracketed(parts: Iterable[str]) -> str:
 
 
 def options(options_: tuple[ast.Option, ...]) -> str:
-    """Return options in brackets, an empty text if there are none."""
+    """Return options in brackets; an empty text without options."""
     return bracketed(_option(option) for option in options_) if options_ else ""
 
 
 def with_clause(options_: tuple[ast.Option, ...]) -> str:
-    """Return WITH and its options, an empty text if there are none."""
+    """Return WITH and its options; an empty text without options."""
     return f"WITH {options(options_)}" if options_ else ""
 
 
@@ -65,7 +65,7 @@ def name(full_name: ast.Name) -> str:
 
 
 def ident(identifier: ast.Ident, reserved: frozenset[str] = frozenset()) -> str:
-    """Return an identifier, in quotes if it is a keyword or one of the `reserved` words."""
+    """Return an identifier, in quotes if it is a keyword or one of the `taken` words."""
     written = identifier.value
     plain = (
         _PLAIN.fullmatch(written) and written == written.lower() and written.upper() not in keywords.QUOTED | reserved

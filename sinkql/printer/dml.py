@@ -21,7 +21,7 @@ def create_table(statement: ast.CreateTable) -> str:
 
 
 def table_parts(columns: tuple[ast.ColumnDef, ...], constraints: tuple[ast.TableConstraint, ...]) -> str:
-    """Return a table's columns and constraints in brackets, an empty text if there are none."""
+    """Return a table's columns and constraints in brackets; an empty text if it has neither."""
     parts = [column(definition) for definition in columns] + [_constraint(constraint) for constraint in constraints]
     return clause.bracketed(parts) if parts else ""
 

@@ -25,9 +25,9 @@ def without_secrets(statement: ast.Statement, words: Keywords) -> ast.Statement:
 
 
 def change_literals(statement: ast.Statement, change: Substitute, words: Keywords | None) -> ast.Statement:
-    """Return the statement with changed literals in its options that take secrets.
+    """Return the statement with `change` applied to the literals of its options that take secrets.
 
-    `words` define these options; None changes the literals of all options.
+    `words` says which options take secrets; None changes the literals of all options.
     """
     match statement:
         case ast.CreateConnection():
@@ -63,7 +63,7 @@ def change_literals(statement: ast.Statement, change: Substitute, words: Keyword
 
 
 def _value(value: ast.SecretValue) -> ast.SecretValue:
-    """Return the printable form of a secret's value: a reference unchanged."""
+    """Return the printable form of a secret's value: a reference unchanged, any other value redacted."""
     return value if isinstance(value, ast.Call) and value.refers else _REDACTED
 
 

@@ -29,8 +29,8 @@ _STAGES = {
 def to_sql(statement: ast.Statement, *, redacted: Keywords | None = None) -> str:
     """Return the statement's canonical text: one clause per line, a semicolon at the end.
 
-    `redacted` has the connectors' words. If given, '<redacted>' replaces the literals of a CREATE SECRET and of options
-    that take secrets.
+    `redacted` has the keywords of the connectors. If it is set, '<redacted>' replaces the literals of CREATE SECRET and
+    of options that take secrets.
     """
     return _statement(statement if redacted is None else without_secrets(statement, redacted)) + ";"
 

@@ -196,7 +196,7 @@ def _key(lexeme: Lexeme) -> tuple[str, str]:
 
 
 def _gap(comment: _Comment, place: int, matched: dict[int, int], count: int) -> int:
-    """Return the lexeme of the canonical text that a comment behind the lexeme `place` is put before.
+    """Return the lexeme of the canonical text before which to insert a comment that follows the lexeme `place`.
 
     A comment alone on its line belongs to the next lexeme, any other comment to the lexeme before it. The first lexeme
     stays first.

@@ -94,7 +94,7 @@ def spoken_command(text: str) -> str | None:
 
 
 def finished(text: str) -> bool:
-    """Return whether Enter submits the text: it is empty, a command, or statements of which the last is finished."""
+    """Return whether Enter submits the text: it is empty, a command, or ends with a finished statement."""
     if spoken_command(text) is not None:
         return True
     try:

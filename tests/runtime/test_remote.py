@@ -134,8 +134,9 @@ PYTHONPATH was:
     [
         ('Cannot run program "python3.9": error=2', 'the executors have no program "python3.9"'),
         (
-            "\nError from python worker:\n  SinkQL needs Python 3.9 here, as where it was packed; /bin/p is Python 3.8",
-            "the executors' p is of another version: SinkQL needs Python 3.9 here, as where it was packed; "
+            "\nError from python worker:\n  SinkQL needs Python 3.9 here, the version that packed it; "
+            "/bin/p is Python 3.8",
+            "the executors' p is of another version: SinkQL needs Python 3.9 here, the version that packed it; "
             "/bin/p is Python 3.8",
         ),
         ("\nError from python worker:\n  No module named sinkql", "the executors' p does not run SinkQL"),
@@ -156,7 +157,7 @@ def test_a_daemon_of_another_python_says_so() -> None:
         check=False,
     )
     assert done.returncode == 1
-    assert f"SinkQL needs Python 3.99 here, as where it was packed; {sys.executable} is Python" in done.stderr
+    assert f"SinkQL needs Python 3.99 here, the version that packed it; {sys.executable} is Python" in done.stderr
 
 
 @pytest.mark.parametrize(

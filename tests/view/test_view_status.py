@@ -138,7 +138,7 @@ def test_lines_of_progress_name_views_as_such(capsys: pytest.CaptureFixture[str]
         face(event)
     lines = [line.partition(" ")[2] for line in capsys.readouterr().out.splitlines()]
     assert [line.partition(" v")[0] for line in lines if " v" in line] == ["materialized"] * 3
-    assert any(line.startswith("sink a is run by another process") for line in lines)
+    assert any(line.startswith("another process runs sink a") for line in lines)
     assert any(line == "materialized view v ended: dropped" for line in lines)
 
 

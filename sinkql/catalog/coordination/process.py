@@ -23,7 +23,7 @@ class Process:
     start: str
 
     def has_ended(self, *, elsewhere: bool) -> bool:
-        """Return whether the process has certainly ended; a process that is not near counts as running."""
+        """Return whether the process has certainly ended; a process that cannot be observed counts as running."""
         return self.is_observable(elsewhere=elsewhere) and _start_time(self.pid) != self.start.partition(" ")[0]
 
     def is_observable(self, *, elsewhere: bool) -> bool:

@@ -39,7 +39,7 @@ class Connection(store.Connection):
         return float(self.scalar("SELECT extract(epoch FROM clock_timestamp())::float8"))
 
     def last_number(self, table: str) -> int:
-        """Return the highest number that a row of a table ever had or could have had; 0 if none."""
+        """Return the last number that the table's sequence assigned, to a row or not; 0 if it assigned none."""
         query = f"SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {table}_number_seq"
         return int(self.scalar(query))
 

@@ -187,7 +187,7 @@ _COLLATION = "default"
 
 
 def without_postgres(tree: exp.Query) -> exp.Query:
-    """Return the tree without Postgres-only syntax: schemas of functions and operators, and its collation."""
+    """Return the tree without Postgres-only syntax: schemas of functions and operators, and the default collation."""
     for node in reversed(list(tree.walk())):  # inner nodes first
         changed = _change(node)
         if changed is not node:

@@ -45,14 +45,14 @@ class RegistryAccess:
 
 @dataclass(frozen=True, slots=True)
 class ReadTuning:
-    """Options of a format in sources that do not change rows."""
+    """The options of a source's format that do not change its rows."""
 
     registry: RegistryAccess | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class WriteTuning:
-    """Options of a format in sinks that do not change messages."""
+    """The options of a sink's format that do not change its messages."""
 
     registry: RegistryAccess
 

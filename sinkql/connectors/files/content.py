@@ -1,7 +1,7 @@
 """Read the bytes of listed files in parts with digests, and only while they are as they were listed.
 
 A part has about 16 MiB, and ends with a line if records are lines. A reader gets a part after its digest was compared,
-so that no row comes of a file that was rewritten during the read.
+so that no row comes from a file that was rewritten during the read.
 
 The module also decompresses and transcodes files (`Written`), and defines a file as it was listed (`SeenFile`) with the
 errors for files that are missing or unreadable.
@@ -64,7 +64,7 @@ class Place(Protocol):
         """Return the present state of an open file, with the same parts."""
 
     def difference(self, file: SeenFile) -> str | None:
-        """Describe how a file differs from its listed state; None if the place cannot tell."""
+        """Describe how a file differs from its listed state; None if that is unknown."""
 
 
 def measure(

@@ -179,7 +179,7 @@ class Watch:
         return now >= since + _SETTLE_NS
 
     def _recheck(self) -> bool:
-        """Examine the files whose turn it is; return whether the folder need not be listed for one of them."""
+        """Examine the files whose turn it is; return False if one of them requires listing the folder."""
         count = max(_AT_LEAST, len(self._inodes) // _TURNS)
         names = list(itertools.islice(self._inodes, self._turn, self._turn + count))
         self._turn = self._turn + count if len(names) == count else 0

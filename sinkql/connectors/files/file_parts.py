@@ -85,7 +85,7 @@ class FileParts:
         return msgspec.structs.replace(file, parts=tuple(parts)), to, count
 
     def measured(self, file: SeenFile) -> SeenFile | None:
-        """Return the file with all its parts; None if it was removed. Raise SQ3301 if it changes all the time."""
+        """Return the file with all its parts; None if it was removed. Raise SQ3301 if it keeps changing."""
         if self.folder.pinned and not self.format.is_divisible(file):
             ends = (*range(PART_BYTES, file.size, PART_BYTES), file.size) if file.size else ()
             return msgspec.structs.replace(file, parts=tuple((end, 0, "") for end in ends))

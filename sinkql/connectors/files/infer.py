@@ -42,7 +42,7 @@ def infer(
     written: Written = _PLAIN,
     notes: list[str] | None = None,
 ) -> Columns:
-    """Return the columns of files; none if the sample does not show them.
+    """Return the columns of files; none if the sample does not determine them.
 
     `options` are the options of the format; `notes` collects facts that a user might not expect. Raises SQ3305 if a
     file cannot be read, SQ3102 if it is not of the format, and the place's errors.

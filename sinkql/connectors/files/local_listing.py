@@ -86,7 +86,7 @@ class Folder:
             ) from error
 
     def stamps(self, names: Iterable[str]) -> Iterator[tuple[str, tuple[int, int, int, int] | None]]:
-        """Yield each file's size, times and inode; None if `status` must find the cause of an error."""
+        """Yield each file's size, times and inode; None for an error, whose cause `status` finds."""
         single = self.path.is_file()
         for name in names:
             try:

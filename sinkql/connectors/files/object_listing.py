@@ -82,7 +82,7 @@ class Bucket:
         return file
 
     def difference(self, file: SeenFile) -> str | None:
-        """Return the listed etag: the store refuses it and tells nothing else."""
+        """Return the listed etag: the store refuses the request without further detail."""
         return f"Its etag was {file.etag}." if file.etag else None
 
     def list(self) -> Iterator[Entry]:

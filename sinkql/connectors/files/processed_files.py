@@ -69,7 +69,7 @@ class ProcessedFilesLog:
         return ProcessedFilesLog, (self.folder,)
 
     def seen(self, head: str | None) -> Mapping[str, SeenFile]:
-        """Return the files of the log by name; a later head than the last one asked for adds to them."""
+        """Return the files of the log by name, in the same mapping for each `head` after the previous one."""
         with self._lock:
             if head != self._seen_head:
                 news = self._since(head, self._seen_head)

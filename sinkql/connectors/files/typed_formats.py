@@ -1,9 +1,10 @@
 """Decode files with typed columns, Parquet, ORC and Avro, to Arrow rows of declared columns.
 
-Columns are found by name, and other columns of the file are ignored. In messages, a row has its number in the file.
+Columns are found by name, and other columns of the file are ignored. Messages identify a row by its number in the
+file.
 
-Avro files are read here, since Arrow does not read them. A range of an Avro file begins at the next sync mark, which
-stands after each block. Blocks are decompressed with Arrow's codecs, for which fastavro needs more packages.
+Avro files are read here, since Arrow does not read them. A range of an Avro file begins after the next sync mark:
+each block ends with one. Blocks are decompressed with Arrow's codecs, for which fastavro needs more packages.
 """
 
 from __future__ import annotations

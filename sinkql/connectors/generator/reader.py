@@ -144,7 +144,7 @@ class _Tuning:
 
 @dataclass(frozen=True, slots=True)
 class _Tuned:
-    """The planned options of a source that do not change its rows: the time of its creation, in milliseconds."""
+    """The planned options of a source under `tuning`: the time of its creation, in milliseconds."""
 
     tuning: _Tuning | None = None
 

@@ -175,7 +175,7 @@ def _brokers(statement: ast.CreateConnection) -> Iterator[str]:
 
 
 def _addresses(text: str) -> str | None:
-    """Return the hint for a list of brokers in one text, as other clients take it."""
+    """Return the hint for brokers listed in one string, as other clients accept them; None for other strings."""
     parts = [part.strip() for part in text.split(",")]
     if len(parts) < 2 or not all(map(_BROKER.fullmatch, parts)):
         return None

@@ -1,7 +1,7 @@
 """Decode transaction ids (GTIDs) and sets of them, and convert sets to positions and to bytes for the server.
 
-An id may have a tag. Events of tagged ids are written as numbered fields. The trailing ones of a number's first byte
-give the number of its further bytes.
+An id may have a tag. Events of tagged ids are written as numbered fields. The number of trailing 1 bits in a number's
+first byte is the number of its further bytes.
 
 Positions are texts that sort as the server's commits do, and stay valid after a failover. A MySQL set has the numbers
 of transactions by the server that they came from: `uuid:1-5`. A MariaDB set has the last transaction of each

@@ -1,4 +1,4 @@
-"""Restrict how a user's password is sent when it logs in at a MySQL server.
+"""Restrict how a user's password is sent at the login to a MySQL server.
 
 The server chooses the authentication plugin, and an impostor at its address may choose one too. Without TLS, SinkQL
 sends nothing from which the password can be computed, not even encrypted with a key from the server. Over TLS without a

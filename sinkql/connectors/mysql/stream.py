@@ -104,8 +104,8 @@ class MySqlStream:
     def create(self) -> Position:
         """Return the present end of the log; raise SQ4470. The server stores nothing for the source.
 
-        It waits until all transactions that were prepared before have ended, because the log is not read before the
-        end. Then every snapshot sees all of them.
+        It waits until all transactions that were already prepared have ended, because the log before that end is not
+        read. Then every snapshot sees all of them.
         """
         end = self.end()
         deadline = time.monotonic() + _WAIT_S

@@ -18,7 +18,7 @@ class ReadTuning(msgspec.Struct, frozen=True):
 
 
 class ReadOptions(msgspec.Struct, frozen=True):
-    """The options of a planned read; `passing` if a query reads, and not a job."""
+    """The options of a planned read; `passing` is true for a query, false for a job."""
 
     view_id: str
     passing: bool = False

@@ -279,7 +279,7 @@ class ViewReader(Reader, SnapshotReader, RefreshableReader, ViewLogReader):
         return Measure(max(offsets["at"], self._end()["at"]), offsets["at"], "commits")
 
     def _end(self) -> Offsets:
-        """Return the present end of the log; the beginning if it is not indexed yet."""
+        """Return the present end of the log; the beginning if the last entry is not indexed yet."""
         last = self._last()
         return last if not last["at"] or self._is_indexed(last["at"]) else _BEGINNING
 

@@ -17,7 +17,7 @@ _SMALL, _FEW, _REST_SECONDS, _LONGEST_REST = 1024, 4, 0.01, 1.0
 
 @dataclass(slots=True)
 class ReceivedRequest:
-    """A request that is being received. A `refusal` is its answer, whatever the rest of it is."""
+    """A request that is being received. If `refusal` is set, it is the answer whatever else arrives."""
 
     headers: dict[str, bytes] = field(default_factory=dict)
     endpoint: Endpoint | None = None

@@ -7,9 +7,10 @@ request has been read by the new process. Segments are deleted from the first on
 
 A segment is a list of frames: a length, a checksum of the data, a checksum of both, and msgpack. The first frame has
 the number before the segment's first request; others have batches of requests with the number before the first of them.
-A segment may end with the beginning of a frame and zeros, as a file system may leave it: that was never answered. Other
-bytes that are no frame are damage, and all frames behind them are lost. If the capture log holds later requests than
-the segments, a new segment begins with a later number (`anew`), and the segments before it no longer count.
+A segment may end with the beginning of a frame and zeros, as a file system may leave it: its requests were never
+answered. Other bytes that are no frame are damage, and all frames after them are lost. If the capture log holds later
+requests than the segments, a new segment begins with a later number (`anew`), and the segments before it no longer
+count.
 
 If requests are lost and later ones exist, the request log cannot be opened until it is repaired. Repair replaces lost
 requests by requests without bodies, which are no rows, and all others keep their numbers.
@@ -234,7 +235,7 @@ _LOST = Request(0, [])
 
 
 def _salvaged(path: Path) -> tuple[bool, list[_Batch]]:
-    """Return whether a segment starts at a later number, and its readable batches; its head is an empty batch."""
+    """Return whether a segment starts at a later number, and its readable batches; its head becomes an empty batch."""
     data, at, anew, batches = path.read_bytes(), 0, False, list[_Batch]()
     while (size := _size(data, at)) is not None:
         frame = _frame(data, at)

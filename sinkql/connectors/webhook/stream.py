@@ -49,7 +49,7 @@ def position(number: int) -> Position:
 
 
 class _AllSeen:
-    """A watch for unseen changes: all accepted requests are seen."""
+    """A snapshot in which every accepted request is visible."""
 
     def unseen(self, ids: Sequence[Any]) -> int | None:
         return None

@@ -158,7 +158,7 @@ def _float_to_numeric(source: str, target: str) -> str:
     return (
         # NULL first: format_string prints it as null
         f"CASE WHEN @0 IS NULL THEN NULL WHEN isnan(@0) OR abs(@0) = {spark.lower()}('Infinity') "
-        f"THEN {raised('no NaN or infinity in numeric', target)} "
+        f"THEN {raised('cannot convert NaN or infinity to numeric', target)} "
         f"ELSE transform(array(format_string('%.{digits - 1}e', @0)), `$e` -> "
         f"IF(CAST(CAST(`$e` AS DOUBLE) AS {spark}) = @0, CAST(`$e` AS {target}), {exact}))[0] END"
     )

@@ -70,7 +70,7 @@ def _part(marked: str) -> str:
 
 
 def _part_text(marked: str) -> str:
-    """Return what Spark gives of a marked text as text: a string without quotes, NULL for null."""
+    """Return Spark's result for a marked text as text: a string without quotes, NULL for null."""
     return (
         f"transform(array({marked}), `$g` -> CASE WHEN left(`$g`, 1) IN ('{{', '[') THEN {_UNMARKED} "
         "WHEN `$g` = '#null' THEN NULL ELSE substring(`$g`, 2) END)[0]"

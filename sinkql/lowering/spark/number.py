@@ -215,7 +215,7 @@ def _uncut(format_: NumberFormat, piece: str, fraction: str, pointed: str) -> st
 
 
 def _missing(format_: NumberFormat, fraction: str, over: str) -> str:
-    """Return by how many digits, and a point, a float is shorter than its pattern."""
+    """Return the number of characters by which a float is shorter than its pattern, the point included."""
     return f"({format_.places} - length({fraction})) - IF({over} OR {fraction} <> '', 0, 1)"
 
 
@@ -253,7 +253,7 @@ def _scientific(format_: NumberFormat, type_: Type) -> str:
 
 
 def _exact_scientific(places: int) -> str:
-    """Return the same for a number with known digits: halves are rounded away from zero."""
+    """Return the same as `_scientific` for an exact number: halves are rounded away from zero."""
     text = "trim(LEADING '-' FROM CAST(@0 AS STRING))"
     digits = f"regexp_replace(replace({_ROUNDED}, '.', ''), '^0+(?=[0-9])', '')"
     behind = f"IF(contains({_ROUNDED}, '.'), length(substring_index({_ROUNDED}, '.', -1)), 0)"
@@ -275,7 +275,7 @@ def _either(negative: str, words: tuple[str, str]) -> str:
 
 
 def _whole(format_: NumberFormat, fraction: str, over: str) -> str:
-    """Return the text before the point, with blanks and commas for missing digits."""
+    """Return the text before the point: digits padded with blanks or zeros, and the pattern's commas and texts."""
     slots, digits = format_.slots, _DIGITS
     if format_.zeros:
         digits = f"IF(length({_DIGITS}) < {format_.zeros}, lpad({_DIGITS}, {format_.zeros}, '0'), {_DIGITS})"

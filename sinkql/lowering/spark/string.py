@@ -25,7 +25,7 @@ def lower(text: str) -> str:
 
 
 def _upper(text: str) -> str:
-    """Return Spark SQL for a piece in upper case; in Java all of its letters, or none, have several upper cases."""
+    """Return Spark SQL for a piece in upper case; in Java, all of its letters have a longer upper case, or none has."""
     greek, others = ("".join(map(chr, chars)) for chars in (_GREEK.keys(), _GREEK.values()))
     return f"IF({text} RLIKE '[{SEVERAL}]', translate({text}, '{greek}', '{others}'), upper({text}))"
 
@@ -58,7 +58,7 @@ _FROM_BYTES = f"IF(contains(@0, X'00'), {raised('invalid byte sequence', 'STRING
 
 
 def _constant_number(call: Call, place: int) -> int | None:
-    """Return the number of a constant argument, None otherwise."""
+    """Return the value of a constant integer argument; None for any other argument."""
     argument = call.arguments[place]
     value = argument.value if isinstance(argument, Literal) else None
     return value if isinstance(value, int) else None
@@ -143,7 +143,7 @@ def _by_constant(forms: dict[str, str]) -> Callable[[Call], Form]:
 
 
 def _shown(values: tuple[Expression, ...]) -> tuple[list[str], tuple[Expression, ...]]:
-    """Return the places of values as text, and their operands."""
+    """Return the text form of each value, as a place in a `Form`, and the operands of these places."""
     places = [
         f"CASE WHEN @{place} THEN 't' WHEN NOT @{place} THEN 'f' END" if value.type.name == "boolean" else f"@{place}"
         for place, value in enumerate(values)

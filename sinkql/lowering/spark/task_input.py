@@ -1,4 +1,4 @@
-"""Write the Spark SQL that prepares the input of stateful operators: of a Map's steps, and of each side of a join."""
+"""Write the Spark SQL that prepares the input of stateful operators: the steps of a Map, and each side of a join."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def plain(value: Value) -> str:
 
 
 def normal(value: Value) -> str:
-    """Return the column with one zero and one NaN: equal values must hash and print alike."""
+    """Return the column with -0 as 0 and a single NaN: equal values must hash and print alike."""
     name = quoted(value.column)
     if value.type.name not in FLOATS:
         return name

@@ -91,11 +91,10 @@ class QueriedRelation:
 
 @dataclass(frozen=True, slots=True)
 class OptionPlace:
-    """The place of an option: `item` is the item after CREATE or ALTER, `kind` its kind in upper case.
+    """The place of an option: `made` is the item after CREATE or ALTER, `kind` its kind in upper case.
 
-    `behind_with` is true inside WITH (…), `written` are the options already written. ALTER has no kind: `altered` is
-    the item's name, and `named` is true if options stand there without values. `format` is set inside a format's
-    options.
+    `behind_with` is true inside WITH (…), `taken` are the options already written. ALTER has no kind: `altered` is the
+    item's name, and `named` is true if its options have no values. `format` is set inside a format's options.
     """
 
     item: str
@@ -143,7 +142,8 @@ def candidates(text: str, cursor: int, words: Keywords) -> Candidates:
 def _before(text: str, cursor: int) -> tuple[list[Lexeme] | None, int, bool]:
     """Return the lexemes of the statement before the word under the cursor, and the start of that word.
 
-    An open string counts as such a word; the third part is true for it. The lexemes are None inside a comment.
+    An open string counts as the word under the cursor, and the third value is then true. Inside a comment, the lexemes
+    are None.
     """
     lexemes: list[Lexeme] = []
     head = text[:cursor]
@@ -202,7 +202,7 @@ class _Walk:
         return choices if choices is not None else self._here(parser)
 
     def _of_many_words(self, parser: Ahead, place: int) -> Candidates | None:
-        """Return labels or types if all words from `place` to the cursor may begin one."""
+        """Return the labels or kinds of several words that begin with the words from `place` to the cursor, if any."""
         rest = self._lexemes[place:-1]
         if any(lexeme.kind != "WORD" for lexeme in rest):
             return None

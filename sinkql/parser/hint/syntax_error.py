@@ -117,7 +117,7 @@ def syntax_error(stuck: StuckError) -> SinkqlError:
 
 
 def _no_connection(stuck: StuckError, words: Sequence[Lexeme]) -> SinkqlError | None:
-    """Return the error for a kind that another word than CONNECTION follows; None if it is correct."""
+    """Return the error for a word other than CONNECTION after a kind; None if the words begin with no kind."""
     for count in range(len(words) - 1, 0, -1):
         kind, other = " ".join(word.text for word in words[:count]), words[count]
         if stuck.reading.knows_kind(kind):
@@ -146,7 +146,7 @@ def _names(stuck: StuckError, expected: frozenset[str]) -> bool:
 
 
 def _taken_for_name(stuck: StuckError, expected: frozenset[str]) -> bool:
-    """Return whether the word before is a keyword that was read as the missing name before it."""
+    """Return whether the preceding keyword was read as a name, because the name before it is missing."""
     before = stuck.lexemes[stuck.place - 1].keyword if stuck.place else None
     return before in automaton.keywords() and before in expected and stuck.reading.expected(stuck.place - 1) >= {"NAME"}
 
@@ -301,7 +301,7 @@ def _outside(lexemes: Sequence[Lexeme]) -> Iterator[int]:
 
 
 def _form(lexemes: Sequence[Lexeme], place: int) -> str | None:
-    """Return the form of the statement that is wrong at `place`; None if it differs from all forms, or is complete."""
+    """Return the hint with the statement's form; None if the lexemes before `place` do not begin one."""
     for count in (3, 2, 1):
         form = FORMS.get(" ".join(lexeme.keyword or ";" for lexeme in lexemes[:count]))
         if form is not None:

@@ -241,7 +241,7 @@ def _label_length(words: Keywords, lexemes: Sequence[Lexeme], place: int) -> int
 
 
 def _kind_length(parser: Ahead, lexemes: Sequence[Lexeme], place: int) -> int:
-    """Return the number of words in a kind: all up to its follower, or those of a known kind; 0 for none."""
+    """Return the number of words in a kind: the words before its follower, or of a known kind; 0 for no kind."""
     behind, run = parser.after("KIND"), _words(lexemes, place)
     assert behind is not None
     for end in range(len(run)):

@@ -1,4 +1,4 @@
-"""Transform a statement's tree."""
+"""Transform the tree of a statement into its AST node; `create` and `dml` do so for their statements."""
 
 from __future__ import annotations
 

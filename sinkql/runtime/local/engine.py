@@ -43,7 +43,7 @@ class LocalEngine:
         self.buckets = buckets
 
     def execute(self, job: physical.Job, batch: Batch) -> Outcome:
-        """Run the batch; raises SQ3201 if an expression fails for a row, SQ2663 for one that only Spark can compute."""
+        """Run the batch; raises SQ3201 if an expression fails for a row, SQ2663 if only Spark can compute it."""
         work = _Work(job, batch, self.buckets, self.sent)
         results = work.write(work.rows(job.write.input))
         operators = list(map(stateful, job.graph.stateful()))

@@ -91,7 +91,7 @@ def values(job: physical.Job, output: physical.Output, below: pa.Table, rows: Se
         try:
             results.append(function(row))
         except evaluate.NotEvaluableError:
-            message = f"only Spark is sure of {_called(output.expression)}"
+            message = f"only Spark can evaluate {_called(output.expression)} exactly"
             raise failure.row_error(job, output, message, _shown(below, row), code="SQ2663", hint=_ELSEWHERE) from None
         except SinkqlError as error:
             raise failure.row_error(job, output, error.message, _shown(below, row)) from None

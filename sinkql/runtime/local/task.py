@@ -191,8 +191,8 @@ def source_tallies(
             raise SinkqlError(
                 "SQ3391",
                 f'source "{word.source}" returned different rows when part of it was read again',
-                detail=f"{twin.rows} rows, {twin.failed} of them failed, then {word.tally.rows} and "
-                f"{word.tally.failed}",
+                detail=f"First {twin.rows} rows, {twin.failed} failed; then {word.tally.rows} rows, "
+                f"{word.tally.failed} failed.",
             )
     totals = {source: Tally() for source in splits}
     missing = []

@@ -1,5 +1,5 @@
-"""Prepare the input of stateful operators in Python, as `lowering.task_input` defines it: of the rows of a batch, and
-of both sides of a join.
+"""Prepare the input of stateful operators in Python, as `lowering.task_input` defines it: the rows of a batch, and both
+sides of a join.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def as_is(value: Value, rows: pa.Table) -> list[Any]:
 
 
 def normal(value: Value, rows: pa.Table) -> list[Any]:
-    """Return a column with one zero and one NaN, also inside arrays and records."""
+    """Return a column with -0 as 0 and a single NaN, also inside arrays and records."""
     column = as_is(value, rows)
     return list(map(_one, column)) if _has_floats(value.type) else column
 

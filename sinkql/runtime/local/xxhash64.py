@@ -1,8 +1,8 @@
 """Hash the columns of a batch like Spark's `xxhash64`.
 
 It hashes one column after another, with the previous hash as the seed; NULL leaves the hash unchanged. Numbers are
-hashed for all rows together; texts, bytes and numerics of more than 18 digits one by one. Floats have one zero and one
-NaN.
+hashed for all rows together; texts, bytes and numerics of more than 18 digits one by one. Floats have -0 as 0
+and a single NaN.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def _side(preparation: SidesPreparation, side: PreparedSide, rows: pa.Table) -> 
 
 
 def _normal(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return floats with one zero and one NaN."""
+    """Return floats with -0 as 0 and a single NaN."""
     one_zero = pc.if_else(pc.equal(column, 0), pa.scalar(0, column.type), column)
     return pc.if_else(pc.is_nan(one_zero), pa.scalar(float("nan"), column.type), one_zero)
 
@@ -150,7 +150,7 @@ def _hash(hash_: Hash, rows: pa.Table) -> Hashes:
 
 
 def xxhash64(columns: Sequence[pa.Array], types: Sequence[Type]) -> Hashes:
-    """Return each row's hash, of arrays of these types."""
+    """Return the hash of each row of arrays with these types."""
     hashes = np.full(len(columns[0]), _SEED, np.uint64)
     with np.errstate(over="ignore"):
         for column, type_ in zip(columns, types, strict=True):

@@ -39,7 +39,7 @@ class AdhocSpark:
         inputs: Mapping[str, tuple[Sequence[logical.Column], pa.Table]],
         types: Sequence[logical.Type] = (),
     ) -> pa.Table:
-        """Return the result of a query over inputs by name, columns of `types` first.
+        """Return the result of a query over `inputs` by name; its first columns have these `types`.
 
         Raises SQ3201 if an expression fails for a row, SQ3212 for a scalar subquery with several rows.
         """

@@ -67,10 +67,10 @@ _PATIENCE = "120s"
 _UNITS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _LEADS = "ALIVE"
 """The status of a master that grants executors: others are standby or recovering."""
-_PAGES = "Look at the master's page for free cores and memory, and at the log of an executor, if one began."
-_PODS = "Look at the pods: kubectl describe pods --selector spark-role=executor, and kubectl logs, if one began."
+_PAGES = "Look at the master's page for free cores and memory, and at the log of an executor, if one started."
+_PODS = "Look at the pods: kubectl describe pods --selector spark-role=executor, and kubectl logs, if one started."
 _REMOVED = "removed the application: its executors end as they start"
-_FORGOTTEN = "forgotten the application, since its master was started anew"
+_FORGOTTEN = "forgotten the application, since its master was restarted"
 _SAID = re.compile(r"^\s*(?:Error from python worker:\s*)?(SinkQL needs Python .+)$", re.MULTILINE)
 _OF_JAVA = re.compile(r"\s*at |\s*$|PYTHONPATH was:|  /|.*EOFException|.*Driver stacktrace")
 _OF_API = re.compile(r"KubernetesClientException: (.+)")
@@ -94,7 +94,7 @@ def cores(conf: Mapping[str, str]) -> int | None:
 
 
 def with_executor_settings(master: str, conf: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """Return the settings plus those that executors need to find SinkQL and the driver; users' settings win.
+    """Return the settings, with additions by which executors find SinkQL and the driver; users' settings win.
 
     `folder` receives copies of files for executors. Raises SQ4050 if no master answers, SQ4053, SQ4054.
     """
@@ -215,7 +215,7 @@ class Executors:
                     raise self.error from None
 
     def look(self) -> SinkqlError | None:
-        """Return why jobs are ended, until executors exist again."""
+        """Return why waiting jobs were ended; None once executors exist again."""
         with suppress(Py4JError, OSError):  # Java has ended
             self._given_up()
         return self.error
@@ -301,7 +301,7 @@ class Executors:
         if self._master.startswith(KUBERNETES):  # Spark repeats its request, and reports errors only in its log
             with suppress(OSError), self._log.open("rb") as log:
                 log.seek(max(self._logged, self._length() - _READ_BYTES))
-                answer = _said_by_api(log.read().decode(errors="replace"))
+                answer = _api_answer(log.read().decode(errors="replace"))
         if _FORBIDDEN.search(answer):
             return refused_by_api(self._master, answer)
         return self._no_executors_error(f"given no executor for {self._patience:.0f} seconds", answer)
@@ -316,7 +316,7 @@ class Executors:
 
 
 def _no_executors_error(master: str, host: str, did: str, answer: str = "") -> SinkqlError:
-    """Return the error for a cluster that gives no executors to a driver at `host`; `did` and `answer` describe the attempt."""
+    """Return the error for a cluster that gives no executors to a driver at `host`, with what it `did` and its `answer`."""
     look = _PODS if master.startswith(KUBERNETES) else _PAGES
     return SinkqlError(
         "SQ4051",
@@ -332,13 +332,13 @@ def startup_error(error: Exception, master: str, conf: Mapping[str, str]) -> Sin
     text = str(error)
     if _STOPPED.search(text):
         return _no_executors_error(master, conf.get(_HOST, ""), _REMOVED)
-    if master.startswith(KUBERNETES) and (answer := _said_by_api(text)):
+    if master.startswith(KUBERNETES) and (answer := _api_answer(text)):
         return refused_by_api(master, answer)
     return None
 
 
-def _said_by_api(text: str) -> str:
-    """Return the last answer of the API server in a text, or the reason why it did not answer."""
+def _api_answer(text: str) -> str:
+    """Return the API server's last answer in Spark's text, or why it did not answer; empty without one."""
     answers = [*_OF_API.finditer(text)]
     if not answers:
         return ""

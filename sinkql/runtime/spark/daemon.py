@@ -16,7 +16,7 @@ import zipimport
 _FOUND = f"{sys.version_info.major}.{sys.version_info.minor}"
 _EXPECTED = os.environ.get("SINKQL_PYTHON", _FOUND)  # the version of the modules in an executor's archive
 if _EXPECTED != _FOUND:
-    sys.exit(f"SinkQL needs Python {_EXPECTED} here, as where it was packed; {sys.executable} is Python {_FOUND}")
+    sys.exit(f"SinkQL needs Python {_EXPECTED} here, the version that packed it; {sys.executable} is Python {_FOUND}")
 
 zipimport.zipimporter.invalidate_caches = lambda self: None  # type: ignore[method-assign]  # see above
 

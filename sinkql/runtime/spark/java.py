@@ -42,8 +42,8 @@ class Java:
 def check_java() -> Java:
     """Return the Java for Spark.
 
-    It is the first one that is new enough: of JAVA_HOME, of PATH, or of `sinkql[java]`. If none is, raises the error of
-    the first: SQ4001 (none, or none that runs) or SQ4002 (too old).
+    JAVA_HOME, PATH and `sinkql[java]` are tried in this order, and the first Java that is new enough is returned. If
+    none is, raises the error of the first: SQ4001 (missing, or it does not run) or SQ4002 (too old).
     """
     first: SinkqlError | None = None
     for path in _candidates():

@@ -71,7 +71,7 @@ class Jvm:
     def join(self) -> JavaGateway:
         """Return the gateway of the JVM that this process was submitted to.
 
-        A Spark that runs there belonged to a process that died, and is stopped; one that is already ending is awaited.
+        A Spark that still runs there belonged to a process that died: it is stopped, and its end is awaited.
         Raises JvmEndedError.
         """
         gateway = launch_gateway()

@@ -1,4 +1,4 @@
-"""Check that a master answers, and find the address of this machine that it sees."""
+"""Check that a master answers, and find the address by which the master reaches this machine."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def unanswered(master: str, detail: str) -> SinkqlError:
     """Return SQ4050."""
     if master.startswith(KUBERNETES):
         what = "Kubernetes API server"
-        hint = "Correct MASTER, or what lies between: ALTER CLUSTER … SET (MASTER = 'k8s://https://host:6443')."
+        hint = "Correct MASTER, or the network between: ALTER CLUSTER … SET (MASTER = 'k8s://https://host:6443')."
     else:
         what = "Spark master"
         hint = "Start the master, or correct MASTER: ALTER CLUSTER … SET (MASTER = 'spark://host:7077')."

@@ -24,7 +24,7 @@ class ScratchFolder:
         self._taking = threading.Lock()
 
     def take(self) -> None:
-        """Create the folder, once for all threads, and delete those of ended processes, except the last few logs."""
+        """Create the folder, once for all threads, and delete folders of ended processes, except the last few logs."""
         with self._taking:
             if self._held is not None:
                 return

@@ -51,7 +51,7 @@ class StagedRows:
     def read_task(
         self, as_task_error: Callable[[], AbstractContextManager[None]]
     ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-        """Return a function that reads the rows of numbered files in tasks; `told` is the context around it."""
+        """Return a function that reads the rows of numbered files in tasks; they run inside `as_task_error`."""
         home, files = self.home.for_tasks(), tuple(self._files)
 
         def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -24,7 +24,7 @@ _MADE = threading.Lock()
 class _AnyNumber:
     """Waits like `select`, which pyspark's receiver calls, but accepts file descriptors above 1023 too.
 
-    A process with many sinks has so many open files, and would otherwise receive no reports.
+    A process with many sinks has more open files than that, and would otherwise receive no reports.
     """
 
     @staticmethod
@@ -80,7 +80,7 @@ class _Leaving:
 
 @contextmanager
 def task_reports(context: SparkContext, batch: str) -> Iterator[tuple[Leave, list[object]]]:
-    """Yield a function for tasks to report to this batch, and the growing list of reports; `batch` is unique."""
+    """Yield a function by which tasks report, and the growing list of their reports; `batch` is a unique name."""
     with _MADE:
         words = vars(context).get("_sinkql_words")
         if words is None:

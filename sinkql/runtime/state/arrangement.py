@@ -341,7 +341,7 @@ def merge_start(entries: Sequence[Entry], bucket: int, *, grows: bool = False) -
     """Return the first run to merge with all runs after it, None if it is not time.
 
     The first merge of a bucket comes early, after 2 to 5 runs, so that buckets merge in different batches. If the newer
-    runs have half as many rows as the oldest, they are merged with it, since they may replace its rows: unless the
+    runs have half as many rows as the oldest, they are merged with it, since they may replace its rows, unless the
     bucket only `grows`.
     """
     fresh = all(entry["merges"] == 0 for entry in entries)

@@ -373,7 +373,7 @@ class BroadcastJoin:
     def join(self) -> Iterator[pa.Table]:
         """Yield the changes; raises SQ3401 for a negative number of rows."""
         if self.whole.counts[1] < 0:
-            raise negative_multiplicity(self.where, "there are fewer rows than none")
+            raise negative_multiplicity(self.where, "the number of rows is negative")
         if self.kind not in ("semi", "anti"):
             yield from self._pairs()
         if self.kind == "semi":

@@ -1,4 +1,4 @@
-"""Look up the rows of sorted keys in runs, or their number, for joins.
+"""Look up the rows of sorted keys in runs, or the number of rows, for joins.
 
 A key is the upper half of its `$h1` and its `$h2`; keys are sorted by the upper half, and distinct.
 """
@@ -32,7 +32,7 @@ class KeyQuery:
         return KeyQuery(self.keys[which], self.hashes[which])
 
     def of(self, keys: Keys, hashes: Ints) -> Ints:
-        """Return the number of each of these keys, all of which must be among them."""
+        """Return the index of each of these keys, which must all be among the distinct keys."""
         at = np.searchsorted(self.keys, keys, "left")
         wrong = np.flatnonzero(self.hashes[at] != hashes)
         while len(wrong):  # keys with the same upper half are neighbours

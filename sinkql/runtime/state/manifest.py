@@ -147,10 +147,11 @@ def sweep(
     epoch: int,
     states: Mapping[str, Collection[str]] | None = None,
 ) -> int:
-    """Delete files that the manifests to keep, of a table's last two commits, do not name; return their number.
+    """Delete files that no manifest in `keep` names, those of the table's last two commits; return their number.
 
     Only files named with an epoch up to `epoch` are deleted. Call it between batches, and never while a commit's
-    outcome is unknown. Of other `states` that exist, the arrangements in each of them are kept.
+    outcome is unknown. `states` are other manifests, each with the arrangements to retain if the manifest
+    still exists.
     """
     folder = home.folder
     live = set(map(file, keep))
@@ -178,7 +179,7 @@ def sweep_staged(home: StateDirectory, *, epoch: int) -> int:
     return home.sweep((f"{HANDED}/",), (), epoch_of=_epoch_of, epoch=epoch) if home.remote else 0
 
 
-_HINT = "Restore the sink's state folder, or drop the sink and create it again, into a new table."
+_HINT = "Restore the sink's state folder, or drop the sink and create it again with a new table."
 
 
 def _hash(data: bytes) -> str:

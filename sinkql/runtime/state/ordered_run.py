@@ -1,4 +1,4 @@
-"""Durable runs sorted by a number or a time of each row, of which slices are read; rows in the past expire."""
+"""Durable runs sorted by a number or a time of each row, and read in slices; rows in the past expire."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ class TimedRuns(OrderedRuns):
         self.entries[:] = plain
 
     def _due(self) -> int | None:
-        """Return the least future time of a row; None without such a row."""
+        """Return the least future time of a row; None if no row has one."""
         tables = [run.between(self.alive, LAST) for run in self.runs]
         rows = _LOOKED_AT
         while tables:

@@ -139,7 +139,7 @@ def open_run(folder: Path, entry: Entry) -> Run:
         if size != entry["bytes"]:
             raise lost_run(path, f"it has {size} bytes, the manifest says {entry['bytes']}")
         if "seal" in entry and cached_digest(path, _seal).hex() != entry["seal"]:
-            raise lost_run(path, "it is not as it was written")
+            raise lost_run(path, "its content has changed since it was written")
         file = _File.open(path)
         if len(starts) > 1:
             if file.reader.num_record_batches != len(starts):
@@ -314,5 +314,5 @@ def lost_run(path: Path, why: str) -> LostStateError:
         "SQ3404",
         f'state file "{path.name}" is missing or damaged',
         detail=f"{path}: {why}",
-        hint="Restore the sink's state folder, or drop the sink and create it again, into a new table.",
+        hint="Restore the sink's state folder, or drop the sink and create it again with a new table.",
     )

@@ -59,7 +59,7 @@ def help_on_commands(actions: Iterable[BackslashCommand]) -> str:
 
 
 def help_on_statement(text: str, registry: Registry, *, terminal: bool = False) -> str:
-    """Return the help on a statement, or without a text the list of statements.
+    """Return the help on a statement; for an empty text, the list of statements.
 
     The kinds that connectors add to the statement follow with their options: all kinds, or the kinds named after the
     statement, as in `CREATE CONNECTION ICEBERG CATALOG`. Other words are looked up in the documentation, which is

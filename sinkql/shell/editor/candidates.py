@@ -99,7 +99,7 @@ def _columns(plans: MemoryCatalog, candidates: Candidates) -> Iterator[tuple[str
 
 
 def _parts(written: str) -> tuple[str, ...]:
-    """Return the parts of a name in SQL; parts without quotes in lower case."""
+    """Return the parts of a name in SQL; unquoted parts are in lower case."""
     return tuple(lexeme.value for lexeme in lexer.scan(written) if lexeme.kind in ("WORD", "QUOTED"))
 
 

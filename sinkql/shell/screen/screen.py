@@ -29,7 +29,7 @@ _MARGIN = 8
 
 @dataclass(slots=True)
 class Screen:
-    """Prints; `interactive` is true for a person at a terminal. `target` is the file of `\\o`, if one is open."""
+    """The output of the shell; `interactive` is true at a terminal, `target` is the open file of `\\o`, if any."""
 
     settings: Settings
     interactive: bool
@@ -59,7 +59,7 @@ class Screen:
         self._print(Text(for_terminal(text), style="bold"))
 
     def facts(self, facts: Iterable[tuple[str, str]]) -> None:
-        """Print facts one per line, each behind its label."""
+        """Print facts one per line, each after its label."""
         facts = tuple(facts)
         width = max((len(label) for label, _ in facts), default=0)
         for label, value in facts:

@@ -337,7 +337,7 @@ def _words(cursor: Cursor, at: Numbers, length: Numbers) -> tuple[Numbers, Numbe
 
 
 def _exceeds_digits(low: Numbers, high: Numbers) -> Mask:
-    """Return which numbers of two words have more than 38 digits."""
+    """Return the mask of 128-bit numbers, each in two words, that have more than 38 digits."""
     unsigned = low.view(np.uint64)
     over = (high > _LIMIT[0]) | ((high == _LIMIT[0]) & (unsigned >= _LIMIT[1]))
     under = (high < _LEAST[0]) | ((high == _LEAST[0]) & (unsigned <= _LEAST[1]))

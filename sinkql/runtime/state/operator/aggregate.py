@@ -42,7 +42,7 @@ from sinkql.runtime.state.run import ints, one_chunk, unsigned
 class Argument:
     """The requirements of an aggregate's calls on one input column, the `index`-th of them.
 
-    `sum` is the type of SUM's result, None without one. Least and greatest are merged from those of each batch;
+    `sum` is the type of SUM's result, None without one. The least and greatest value are merged from each batch;
     `multiset` means that the values are stored, because they may be deleted or count only once.
     """
 
@@ -145,7 +145,10 @@ Mask = NDArray[np.bool_]
 @keeps_state(physical.Aggregate)
 @dataclass(frozen=True, slots=True)
 class AggregateState:
-    """An aggregate; stores a row per group, and the values of some arguments. SQ3211: a sum does not fit its type."""
+    """An aggregate; stores a row per group, and the values of some arguments.
+
+    Its tasks raise SQ3211 for a sum that does not fit its type.
+    """
 
     name: str
     preparation: TaskInput

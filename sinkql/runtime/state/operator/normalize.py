@@ -22,7 +22,7 @@ from sinkql.storage.sorted_run import duplicates_mask, find, sort_indices
 @keeps_state(physical.Normalize)
 @dataclass(frozen=True, slots=True)
 class NormalizeState:
-    """The present row of each key, all of which are stored.
+    """The present row of each key; all of them are stored.
 
     A key whose row was replaced or deleted changes: its old row is deleted (−1), its new row inserted (+1).
     """
@@ -111,7 +111,7 @@ class NormalizeState:
             f'a change of source "{self.source}" has no value in column "{columns[unknown.column].name}", and its row '
             "is unknown",
             detail=f"the key is {key}",
-            hint="Drop the sink and create it again, into a new table. With REPLICA IDENTITY FULL the server sends all "
+            hint="Drop the sink and create it again with a new table. With REPLICA IDENTITY FULL the server sends all "
             "values.",
         )
 
@@ -155,7 +155,7 @@ def _prepare(normalize: physical.Normalize) -> TaskInput:
     """
     below = normalize.input
     if physical.change_of(below) != "upsert":
-        raise ValueError(f'normalize "{normalize.arrangement}" does not stand on an upsert relation')
+        raise ValueError(f'normalize "{normalize.arrangement}" does not read an upsert relation')
     values = value_columns("k", normalize.columns)
     by_column = {value.column: value for value in values}
     hashes: tuple[Hash, ...] = identity(tuple(by_column[name] for name in normalize.key))

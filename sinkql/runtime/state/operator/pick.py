@@ -17,7 +17,7 @@ from sinkql.runtime.state.operator.protocol import Arrangement, Bucket, keeps_st
 from sinkql.runtime.state.run import ints, unsigned
 
 CONFLICTS = "conflicts"
-"""The note with the number of keys that have several rows, of which one was picked."""
+"""The note with the number of keys with several rows, from which one was picked."""
 
 
 @keeps_state(physical.Pick)

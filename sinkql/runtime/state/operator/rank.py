@@ -1,8 +1,8 @@
 """The first rows of each partition in an order, and their changes in a batch.
 
-Runs are in the order of their keys' rows, so that the first rows of a key are read without the others: `$p` of such a
-run is the high half of the key's `$h1` and 32 bits that sort like the first term of the order. The first rows of a key
-are the beginning of its range in every run.
+Each run has the rows of a key in their order, so that only the first rows are read. `$p` of the run is the high half of
+the key's `$h1` and 32 bits that sort like the first term of the order. The first rows of a key are the
+beginning of its range in every run.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class RecomputeState:
 
     @property
     def arrangements(self) -> tuple[Arrangement, ...]:
-        """Return the arrangement of rows; without a key, also one that records that its row was emitted."""
+        """Return the arrangement of rows; without a key, also an arrangement that records that its row was emitted."""
         emitted = (Arrangement(self.name + _TOLD, "values", keeps_empty=True),) if self._always else ()
         return (Arrangement(self.name, "multiset"), *emitted)
 

@@ -1,4 +1,4 @@
-"""Rows in the order of a value, which are visible beyond the moving value of one row: the changes of a batch.
+"""Rows in the order of a value, visible on one side of a moving value: the changes of a batch.
 
 The rows that the moving value passes are a slice of the state; no other row is read. A key of 64 bits may stand for
 several values; then rows at the ends of the slice are compared by value.
@@ -68,7 +68,7 @@ class ThresholdColumn:
         return mask
 
     def passed(self, before: Threshold, after: Threshold) -> tuple[int, int]:
-        """Return the first and the last key of rows that may be visible with one limit and not with the other."""
+        """Return the first and the last key of rows that may be visible with only one of two limits."""
         ends = sorted(map(self._end, (before, after)))
         if self.exact:  # one of the ends needs no comparison
             return (ends[0], ends[1] - 1) if self.comparison in (">", ">=") else (ends[0] + 1, ends[1])
@@ -112,7 +112,7 @@ class ThresholdMove:
             yield from self._unmatched(stayed, turned * ints(stayed.column("$diff")))
 
     def _added(self, tables: list[pa.Table], went: pa.Table, first: int, last: int) -> pa.Table:
-        """Return the rows from before without the deleted rows; raises SQ3401 for one that did not exist."""
+        """Return the rows from before without the deleted rows; raises SQ3401 for a row that did not exist."""
         keys = unsigned(went.column("$p"))
         deleted = went.filter(pa.array((keys >= np.uint64(first)) & (keys <= np.uint64(last))))
         all_rows = pa.concat_tables([deleted, *tables])

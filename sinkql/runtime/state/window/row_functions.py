@@ -103,7 +103,7 @@ def percent_rank(rows: Rows, call: physical.WindowCall) -> pa.Array:
 
 @over("cume_dist")
 def cume_dist(rows: Rows, call: physical.WindowCall) -> pa.Array:
-    """Return the share of the rows that are before the row or its peers."""
+    """Return the share of the key's rows that precede the row or are its peers."""
     return pa.array((rows.peers_last - rows.first) / (rows.last - rows.first))
 
 
