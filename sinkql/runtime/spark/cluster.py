@@ -316,7 +316,7 @@ class Executors:
 
 
 def _no_executors_error(master: str, host: str, did: str, answer: str = "") -> SinkqlError:
-    """Return the error for a cluster that gives no executors to a driver at `host`, with what it `did` and its `answer`."""
+    """Return the error for a cluster that `did` something instead of giving executors to a driver at `host`."""
     look = _PODS if master.startswith(KUBERNETES) else _PAGES
     return SinkqlError(
         "SQ4051",
