@@ -37,7 +37,7 @@ from bench.commits import _metered, _table
 from bench.common import HOME, ROOT
 from bench.growth import _connection, _stepper, open_loop
 from sinkql import physical
-from sinkql.connector_api.stream import Limit, Offsets, Reader, Split, Tally
+from sinkql.connector_api.stream import Limit, Offsets, ReadCounts, Reader, Split
 from sinkql.runtime.batch.engine import Batch, Outcome
 from sinkql.runtime.batch.loop import BatchLoop
 
@@ -95,7 +95,7 @@ class Churn(Reader):
     def splits(self, start: Offsets, end: Offsets) -> list[Split]:
         return [{"batch": number} for number in range(start["batch"], end["batch"])]
 
-    def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
+    def read(self, split: Split, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
         batch = split["batch"]
         some = (
             self.keys
@@ -145,7 +145,7 @@ class Direct:
     def execute(self, job: physical.Job, batch: Batch) -> Outcome:
         """Run the batch."""
         (source,) = batch.readers
-        tally = Tally()
+        tally = ReadCounts()
         rows = pa.Table.from_batches(
             [each for split in batch.splits[source] for each in batch.readers[source].read(split, tally)]
         )

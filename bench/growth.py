@@ -32,7 +32,7 @@ from bench.common import HOME, ROOT, show
 from sinkql import compile as compile_sql
 from sinkql import physical
 from sinkql.connector_api.registry import discover
-from sinkql.connector_api.stream import Context, JobOffsets, Limit, Offsets, Reader, Split, Tally
+from sinkql.connector_api.stream import Context, JobOffsets, Limit, Offsets, ReadCounts, Reader, Split
 from sinkql.runtime.batch.engine import Engine
 from sinkql.runtime.batch.loop import BatchLoop
 
@@ -74,7 +74,7 @@ class Numbers(Reader):
     def splits(self, start: Offsets, end: Offsets) -> list[Split]:
         return [{"batch": number} for number in range(start["batch"], end["batch"])]
 
-    def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
+    def read(self, split: Split, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
         number = np.arange(split["batch"] * self.rows, (split["batch"] + 1) * self.rows, dtype=np.int64)
         if self.keys is None:
             keys = number

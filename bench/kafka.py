@@ -29,7 +29,7 @@ from bench.meter import Cost
 from bench.peer import FLINK_EVENTS, flink_topic, jars, run_flink_kafka
 from sinkql import physical
 from sinkql.connector_api.registry import discover
-from sinkql.connector_api.stream import Context, Reader, Split, Tally
+from sinkql.connector_api.stream import Context, ReadCounts, Reader, Split
 from sinkql.logical.type import parse_type
 
 PARTITIONS = 4
@@ -137,7 +137,7 @@ def _tasks(address: str, topic: str, arguments: argparse.Namespace) -> Iterator[
         return sum(len(each) for each in messages(reader.client, wanted))
 
     def decoded(split: Split) -> int:
-        return sum(batch.num_rows for batch in reader.read(split, Tally()))
+        return sum(batch.num_rows for batch in reader.read(split, ReadCounts()))
 
     for name, done in (("consume", consumed), ("task", decoded)):
         rates, by_wall = [], []

@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def _keys(session: Session, runs: int) -> None:
-    completer, lexer = SqlCompleter(session, Settings(), BY_NAME), SqlLexer(session.catalog.registry.vocabulary)
+    completer, lexer = SqlCompleter(session, Settings(), BY_NAME), SqlLexer(session.catalog.registry.keywords)
     for text in _TYPED:
         times = []
         for number in range(runs + 1):

@@ -78,7 +78,7 @@ def parse(text: str) -> tuple[ast.Statement, ...]:
     from sinkql.parser import parse as parse_text
     from sinkql.script.redaction import mask
 
-    words = discover().vocabulary
+    words = discover().keywords
     try:
         return parse_text(text, words)
     except SinkqlError as error:

@@ -30,7 +30,7 @@ from bench.large import backlog
 from bench.large.process import NOTHING, Memory, memory_of
 from bench.meter import tree_cpu
 from sinkql.connectors.iceberg.key_index.key_hash import key_columns
-from sinkql.connectors.iceberg.key_index.rebuild import rebuild
+from sinkql.connectors.iceberg.key_index.rebuild import build_index
 
 _IDLE_SECONDS = 10.0
 
@@ -105,7 +105,7 @@ def rebuilt(home: str) -> None:
 
     threading.Thread(target=look, daemon=True).start()
     began = time.process_time()
-    index = rebuild(table, key_columns(table, ("k",)), folder, sink="x", epoch=1)
+    index = build_index(table, key_columns(table, ("k",)), folder, sink="x", epoch=1)
     cpu = time.process_time() - began
     done.set()
     rows = sum(run.rows for run in index.runs)

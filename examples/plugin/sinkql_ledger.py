@@ -103,7 +103,7 @@ class LedgerReader(stream.Reader):
     def splits(self, start: Offsets, end: Offsets) -> list[stream.Split]:
         return [{"from": start["line"], "to": end["line"]}]
 
-    def read(self, split: stream.Split, tally: stream.Tally) -> Iterator[pa.RecordBatch]:
+    def read(self, split: stream.Split, tally: stream.ReadCounts) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa  # slow, and the module is imported to learn the words
 
         lines = self._lines()[split["from"] : split["to"]]

@@ -21,7 +21,7 @@ from sinkql.capture.log import DataFile
 from sinkql.capture.log_store import LogStore, failed_records_name
 from sinkql.capture.subscription import Subscription
 from sinkql.connector_api.cdc import TableRows
-from sinkql.connector_api.stream import RowError, Split, Tally
+from sinkql.connector_api.stream import ReadCounts, RowError, Split
 from sinkql.connector_api.types import arrow_type
 from sinkql.errors import SinkqlError
 from sinkql.state_store.directory import EXECUTOR
@@ -126,7 +126,7 @@ def group_files(reader: Subscription, files: Sequence[DataFile], *, one_group: b
     return groups
 
 
-def read_split(reader: Subscription, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
+def read_split(reader: Subscription, split: Split, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a split's files in order.
 
     Raises SQ3435 for a damaged file, and reports it to the capture.
@@ -135,7 +135,7 @@ def read_split(reader: Subscription, split: Split, tally: Tally) -> Iterator[pa.
         tally.rows += file.rows + file.failed
         tally.bytes += file.bytes
         for error in split_failures(reader, split["log"], file):
-            reader.error_policy.take(tally, error)
+            reader.error_policy.handle(tally, error)
         try:
             for batch in read(reader.log.store, file, _column_types(reader)):
                 yield _with_columns(reader, batch)

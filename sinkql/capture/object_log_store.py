@@ -100,11 +100,11 @@ class ObjectLogStore:
         return cls(bucket, prefix, access, owner)
 
     def __reduce__(self) -> tuple[type[ObjectLogStore], tuple[Any, ...]]:
-        return ObjectLogStore, (self.bucket, self.prefix, S3Credentials.of(self.access))
+        return ObjectLogStore, (self.bucket, self.prefix, S3Credentials.from_store(self.access))
 
     @property
     def _objects(self) -> Objects:
-        return Objects.of(self.bucket, self.access, LOGS)
+        return Objects.open_bucket(self.bucket, self.access, LOGS)
 
     @property
     def _cache(self) -> _LogCache:

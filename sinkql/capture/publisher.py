@@ -12,7 +12,7 @@ import pyarrow as pa
 from sinkql.capture.buffer import Receiver
 from sinkql.capture.control import CaptureIntervals, SubscribedSink
 from sinkql.capture.log import LogWriter
-from sinkql.capture.snapshot import SnapshotReader
+from sinkql.capture.snapshot import TableSnapshotReader
 from sinkql.capture.unchanged_values import MissingKeys, keys_to_fetch, with_rows_at
 from sinkql.connector_api.cdc import CapturedTable, Position, SchemaChanged, Stream, TableRows
 from sinkql.errors import TableError
@@ -32,7 +32,7 @@ class Publisher:
     intervals: CaptureIntervals
     tables: Mapping[str, CapturedTable]
     receiver: Receiver
-    snapshots: SnapshotReader
+    snapshots: TableSnapshotReader
     requested_end: Position = ""
     visible: Position = ""
     unseen: list[tuple[Position, Any]] = field(default_factory=list)

@@ -28,11 +28,11 @@ from sinkql.connector_api.stream import (
     Limit,
     Measure,
     Offsets,
+    ReadCounts,
     Reader,
     RefreshableReader,
     SnapshotReader,
     Split,
-    Tally,
 )
 from sinkql.errors import DamagedFileError, SinkqlError
 
@@ -184,7 +184,7 @@ class LogReader(Subscription, Reader, SnapshotReader, RefreshableReader):
         files = [file for split in splits for file in codec.convert(split["files"], list[DataFile])]
         return sum(file.rows for file in files) <= _SMALL_ROWS and sum(file.bytes for file in files) <= _SMALL_BYTES
 
-    def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
+    def read(self, split: Split, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
         """Yield the rows of data files in order.
 
         Rows that are both added and retracted within the split are left out.

@@ -24,7 +24,7 @@ from sinkql.capture.log import LogWriter, SnapshotGeneration
 from sinkql.capture.log_store import LostLogError
 from sinkql.capture.messages import ReaderPosition
 from sinkql.capture.retention import Retention, partial_entry
-from sinkql.capture.snapshot import SnapshotReader
+from sinkql.capture.snapshot import TableSnapshotReader
 from sinkql.connector_api.cdc import SKIP, CapturedTable, Event, Position, PushStream, Stream
 from sinkql.errors import LostChangesError, SinkqlError
 
@@ -41,7 +41,7 @@ class Recovery:
     stream: Stream
     tables: Mapping[str, CapturedTable]
     retention: Retention
-    snapshots: SnapshotReader
+    snapshots: TableSnapshotReader
     pushed: Position = field(default="", init=False)
     keeper: str = field(default="", init=False)
     _created: Position = field(default="", init=False)

@@ -17,7 +17,7 @@ from sinkql.capture.publisher import Publisher
 from sinkql.capture.recovery import Recovery, drain
 from sinkql.capture.reporter import CaptureReporter
 from sinkql.capture.retention import Retention, SinkRegistry, check_log_identity
-from sinkql.capture.snapshot import SnapshotReader, SnapshotScheduler
+from sinkql.capture.snapshot import SnapshotScheduler, TableSnapshotReader
 from sinkql.connector_api.cdc import CapturedTable, Event, LogRetention, Position, SchemaChanged, Stream
 from sinkql.errors import SinkqlError
 from sinkql.storage import failpoint
@@ -48,7 +48,7 @@ class CaptureSession:
         self.registry = registry
         self.tables: Mapping[str, CapturedTable] = {sink.table.id: sink.table for sink in sinks}
         self.retention = Retention(log, stream, options, intervals, sinks, epoch)
-        self.snapshots = SnapshotReader(log, stream, self.tables, intervals)
+        self.snapshots = TableSnapshotReader(log, stream, self.tables, intervals)
         self.scheduler = SnapshotScheduler(log, stream, self.tables, self.retention, self.snapshots)
         self.recovery = Recovery(log, stream, self.tables, self.retention, self.snapshots)
         self.receiver = Receiver(log, intervals, self.publish)

@@ -78,7 +78,7 @@ class UnreadableTable:
 
 
 @dataclass(slots=True)
-class SnapshotReader:
+class TableSnapshotReader:
     """The threads that read chunks of a source's tables, and the generations that the chunks belong to.
 
     `generations` are all that a sink may still need, done or not, by number. `reading` are those whose next chunk is
@@ -357,7 +357,7 @@ class SnapshotScheduler:
     stream: Stream
     tables: Mapping[str, CapturedTable]
     retention: Retention
-    snapshots: SnapshotReader
+    snapshots: TableSnapshotReader
     mismatches: dict[str, SchemaChanged] = field(default_factory=dict)
     _waiting: dict[str, float] = field(default_factory=dict)
     """Readers that request a mismatched table, with the time since when; the server was not checked since then."""

@@ -10,7 +10,7 @@ from typing import TypeVar
 from sinkql import __version__, logical
 from sinkql.catalog.address import Address, ServerUrl, project_of
 from sinkql.catalog.coordination.control import Control
-from sinkql.catalog.coordination.intent_log import Journal
+from sinkql.catalog.coordination.intent_log import IntentLog
 from sinkql.catalog.memory import IDENTITY, Broken, Entries, MemoryCatalog, Waiting, WithBroken
 from sinkql.catalog.open_store import open_store
 from sinkql.catalog.row import (
@@ -33,7 +33,7 @@ from sinkql.catalog.row import (
     writes,
 )
 from sinkql.catalog.secret.cipher import Cipher, Sealed
-from sinkql.catalog.secret.value import Given, SecretValue
+from sinkql.catalog.secret.value import SecretInput, SecretValue
 from sinkql.catalog.store import Connection, Row, Store
 from sinkql.catalog.system import LAYOUT
 from sinkql.connector_api.registry import Registry
@@ -65,7 +65,7 @@ class Catalog:
             open_store(place, LAYOUT, existing=existing) if isinstance(place, Path | ServerUrl) else place
         )
         self.control = Control(self.database)
-        self.journal = Journal(self.database)
+        self.intent_log = IntentLog(self.database)
         self.project = project_of(self.database.address) if project is None else project
         self.cipher = Cipher(self.database.address, self.catalog_id, self.project)
         self.plans = MemoryCatalog(registry)
@@ -146,7 +146,7 @@ class Catalog:
     @property
     def sealing(self) -> Sealing:
         """Return the means to encrypt secret literals in the text of items."""
-        return Sealing(self.registry.vocabulary, self.cipher, self._planner)
+        return Sealing(self.registry.keywords, self.cipher, self._planner)
 
     def reader(self) -> WithBroken:
         """Return the catalog for DROP: it includes items that can no longer be planned."""
@@ -225,7 +225,7 @@ class Catalog:
             stored = self.cipher.open(row.id, split_name(full_name)[-1], sealed).reveal()
             if stored != before:
                 return stored
-            secret_input = Given("literal", SecretValue(now))
+            secret_input = SecretInput("literal", SecretValue(now))
             replace_secret(connection, row.id, self.cipher.seal(row.id, secret_input, version=row.version))
             return now
 

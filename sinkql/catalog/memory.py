@@ -202,7 +202,7 @@ class MemoryCatalog:
 
     @property
     def words(self) -> Keywords:
-        return self.registry.vocabulary
+        return self.registry.keywords
 
     # --- more reading ---
 

@@ -25,7 +25,7 @@ from sinkql.catalog.row import (
     update_items,
     update_secret,
 )
-from sinkql.catalog.secret.value import Given
+from sinkql.catalog.secret.value import SecretInput
 from sinkql.catalog.store import Connection
 from sinkql.catalog.system.audit import record
 from sinkql.errors import Family, SinkqlError
@@ -41,7 +41,7 @@ Check = Callable[[MemoryCatalog, MemoryCatalog], None]
 
 
 def adding(
-    statement: ast.Create, facts: logical.Facts, secret: Given | None, planned: Planned | None = None
+    statement: ast.Create, facts: logical.Facts, secret: SecretInput | None, planned: Planned | None = None
 ) -> Operation[str]:
     """Add an item, whose statement has full names, and return its id; `planned` is its plan in the first catalog."""
     stored = without_literal(statement)
@@ -58,7 +58,7 @@ def adding(
     return add
 
 
-def rotating(full_name: str, secret_input: Given) -> Operation[None]:
+def rotating(full_name: str, secret_input: SecretInput) -> Operation[None]:
     """Change the value of a secret; items that use it stay unchanged. Raise SQ2001 if it does not exist.
 
     The next `refresh` reads the secret's new text.
@@ -73,7 +73,9 @@ def rotating(full_name: str, secret_input: Given) -> Operation[None]:
     return rotate
 
 
-def rekeying(full_name: str, changes: Definitions, secret_input: Given, now: logical.CatalogReader) -> Operation[None]:
+def rekeying(
+    full_name: str, changes: Definitions, secret_input: SecretInput, now: logical.CatalogReader
+) -> Operation[None]:
     """Do the same as `redefining`, and replace the keys that an item stores."""
     redefine = redefining(changes, now)
 

@@ -100,7 +100,7 @@ def _item(row: Row, catalog: Catalog, names: set[str]) -> Iterator[Problem]:
         yield _changed_problem("the text belongs to another item", row.full_name)
     elif to_sql(stored) != row.create_sql:
         yield _changed_problem("the text differs from the form that SinkQL writes", row.full_name)
-    elif to_sql(stored, redacted=catalog.registry.vocabulary) != row.redacted_sql:
+    elif to_sql(stored, redacted=catalog.registry.keywords) != row.redacted_sql:
         yield _changed_problem("the text and the redacted text differ", row.full_name)
     for place in around(row.full_name):
         if place not in names and catalog.plans.entry(place) is None:

@@ -159,7 +159,7 @@ def _filled(text: str, label: str, output: Output, variables: Mapping[str, str])
     try:
         filled = substitute(text, variables)
     except SinkqlError as error:
-        raise error.within(path=label, text=mask(text, discover().vocabulary).text) from error
+        raise error.within(path=label, text=mask(text, discover().keywords).text) from error
     if filled.text != text:
-        output.written[label] = (filled, mask(text, discover().vocabulary).text)
+        output.written[label] = (filled, mask(text, discover().keywords).text)
     return filled.text

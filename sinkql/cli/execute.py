@@ -28,7 +28,7 @@ def execute(session: Session, output: Output, text: str, path: str) -> list[str]
     shown: str | None = None
     for result in session.stream(text, path):
         if shown is None and result.notices:
-            shown = mask(text, session.catalog.registry.vocabulary).text
+            shown = mask(text, session.catalog.registry.keywords).text
         for notice in result.notices:
             output.notice(notice, path=path, text=shown)
         if result.stream is not None:

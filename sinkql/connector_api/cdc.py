@@ -48,7 +48,7 @@ class CapturedTable:
     * `columns` are the captured columns, in SinkQL's types. `key` has the columns of the upstream key.
     * With a key, later rows overwrite earlier ones (upsert). Without one, rows are added and retracted (retract).
       `pushed` rows are only added: only the log has them, and a new sink begins with all rows in the log.
-    * `holes`: the server may leave unchanged values out of a change.
+    * `has_unchanged_values`: the server may leave unchanged values out of a change.
     * `options` are the connector's.
     """
 
@@ -56,7 +56,7 @@ class CapturedTable:
     name: tuple[str, ...]
     columns: tuple[physical.Column, ...]
     key: tuple[str, ...]
-    holes: bool = False
+    has_unchanged_values: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
     pushed: bool = False
 
@@ -68,7 +68,7 @@ class CapturedTable:
     @property
     def repeatable(self) -> bool:
         """Return whether a sink may receive changes again, followed by all later changes."""
-        return bool(self.key) and not self.holes
+        return bool(self.key) and not self.has_unchanged_values
 
 
 class LogFiles(Protocol):
@@ -154,7 +154,7 @@ def table_options(source: Mapping[str, Any], table: CapturedTable) -> dict[str, 
     options, table_tuning = _split_tuning(table.options)
     planned = {"id": table.id, "name": list(table.name), "key": list(table.key), "options": options}
     tuning = {**source["tuning"], "table": table_tuning}
-    return {**source, "tuning": tuning, "table": planned, **({"holes": True} if table.holes else {})}
+    return {**source, "tuning": tuning, "table": planned, **({"holes": True} if table.has_unchanged_values else {})}
 
 
 def _split_tuning(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -70,7 +70,7 @@ def check_encryption(options: Sequence[ast.Option], mode: str, *, off: str, on: 
         raise SinkqlError("SQ2553", f"{unused} is not used without SSL", span, hint=f"Add SSL MODE = {on}.")
 
 
-def encryption(version: str, mode: str, full: str) -> HealthCheck:
+def encryption_check(version: str, mode: str, full: str) -> HealthCheck:
     """Return the check of a connection's encryption: the TLS `version`, empty for none; `full` also checks names."""
     if not version:
         return HealthCheck("encryption", "ok", f"none: SSL MODE is {mode}")
@@ -133,7 +133,7 @@ class ColumnChoice:
     names: list[tuple[str, ...]] = field(default_factory=list)
 
     @classmethod
-    def of(cls, options: Sequence[ast.Option], table: tuple[str, ...] = ()) -> ColumnChoice:
+    def from_options(cls, options: Sequence[ast.Option], table: tuple[str, ...] = ()) -> ColumnChoice:
         """Parse the options; the options of one `table` may name columns without it. Raises SQ2103."""
         references = (reference for option in options if option.name in OPTIONS for reference in _references(option))
         return cls(

@@ -109,7 +109,7 @@ def bind(
             continue
         field = fields.get(option.name)
         if field is None:
-            raise unknown(option, tuple(fields), owner=owner)
+            raise unknown_option_error(option, tuple(fields), owner=owner)
         if field.name in values:
             raise SinkqlError(
                 "SQ2102", f"option {option.name} occurs twice", option.name_span, hint="Keep one of them."
@@ -120,7 +120,7 @@ def bind(
     for name, field in fields.items():
         required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
         if required and field.name not in values:
-            raise missing(name, owner=owner, span=span, example=_example(hints[field.name]))
+            raise missing_option_error(name, owner=owner, span=span, example=_example(hints[field.name]))
     return into(**values)
 
 
@@ -150,7 +150,7 @@ def _texts_of(value: ast.Value | None) -> Iterable[ast.Text]:
             return ()
 
 
-def unknown(option: ast.Option, names: Sequence[str], *, owner: str) -> SinkqlError:
+def unknown_option_error(option: ast.Option, names: Sequence[str], *, owner: str) -> SinkqlError:
     """Return the error for an unknown option of `owner`."""
     near = nearest(option.name, names)
     hint = f"Did you mean {near}?" if near else f"The options are {', '.join(sorted(names))}."
@@ -173,7 +173,7 @@ def _example(hint: Any) -> str:
     return examples.get(kind, "'…'")
 
 
-def missing(name: str, *, owner: str, span: Span, example: str) -> SinkqlError:
+def missing_option_error(name: str, *, owner: str, span: Span, example: str) -> SinkqlError:
     """Return the error for a required option that is missing."""
     return SinkqlError("SQ2104", f"{owner} require the option {name}", span, hint=f"Add {name} = {example}.")
 

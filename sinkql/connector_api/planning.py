@@ -101,10 +101,11 @@ class SinkPlan:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The keys that SinkQL creates for a connection: public `facts`, and `kept`, a text that is stored as a secret."""
+    """The keys that SinkQL creates for a connection: public `facts`, and `secret`, a text that is stored as a
+    secret."""
 
     facts: Mapping[str, Any]
-    kept: str = field(repr=False)
+    secret: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +185,7 @@ class SourceKind:
     """
     first: Callable[[Offsets, int], Offsets] | None = None
     """Return where a number of rows after the offsets ends, for a source without an end."""
-    named: Callable[[Mapping[str, Any]], bool] = lambda options: False
+    has_named_columns: Callable[[Mapping[str, Any]], bool] = lambda options: False
     """Return whether columns are found by name, so that the source may lose a column while sinks continue."""
     table: PlanTable | None = None
     """Plan a table of a source with the options of CREATE TABLE … FROM SOURCE; None if it has no options."""
@@ -192,7 +193,7 @@ class SourceKind:
     """Whether records are messages, with KEY FORMAT, INCLUDE HEADER and VALUE DECODING ERRORS."""
     stream: OpenStream | None = None
     """Open the stream with which a capture reads the server."""
-    together: Callable[[], AbstractContextManager[OpenStream]] | None = None
+    open_shared: Callable[[], AbstractContextManager[OpenStream]] | None = None
     """Open what the streams of all sources of the kind share, if one process captures them."""
     forget: DropSlot | None = None
     """Remove what a dropped source left on its server."""
@@ -202,7 +203,7 @@ class SourceKind:
     """The relation of EXPOSE PROGRESS; None if the kind does not support it."""
     about: str = ""
     """A paragraph for the page of options."""
-    common: Callable[[SourcePlan], bool] = lambda planned: False
+    has_common_positions: Callable[[SourcePlan], bool] = lambda planned: False
     """Return whether offsets mean the same to all readers (`Reader.comparable_position`); captured ones always do."""
 
 
@@ -355,7 +356,7 @@ class SinkKind:
     """What messages call sinks of the kind."""
     fixed: tuple[str, ...] = ()
     """The labels in WITH (…) that ALTER SINK cannot change."""
-    anew: tuple[str, ...] = ()
+    recreatable: tuple[str, ...] = ()
     """The fixed labels that may differ if the sink is created again for the same target."""
     modes: tuple[str, ...] = ("append", "upsert")
     """The supported modes, in lower case."""
@@ -371,7 +372,7 @@ class SinkKind:
     """Learn facts from the outside, for example the schema of the target."""
     check: Callable[[ast.CreateSink, logical.Sink, PlanningContext], None] | None = None
     """Refuse, after all other checks, a valid statement that is not supported yet."""
-    reading: Callable[[physical.Write, Context], list[str]] | None = None
+    reading_help: Callable[[physical.Write, Context], list[str]] | None = None
     """Return lines of text on how to read the target."""
     count_rows: Callable[[physical.Write, Context], int | None] | None = None
     """Return the number of rows in the target."""
@@ -385,9 +386,9 @@ class SinkKind:
     """Drop the target if the sink created it and it has no row."""
     destination: Callable[[logical.Sink], logical.Destination] | None = None
     """Return the target of a planned sink. The planner refuses a second sink into the same target."""
-    letters: Callable[[physical.Write, Sequence[physical.Column]], physical.Write] | None = None
+    dead_letter_write: Callable[[physical.Write, Sequence[physical.Column]], physical.Write] | None = None
     """Return the append-only write of a sink's dead letters, with these columns."""
-    encoded: FindEncoded | None = None
+    find_encoding: FindEncoded | None = None
     """Return how a sink encodes the keys or the values of messages."""
     about: str = ""
     """A paragraph for the page of options."""

@@ -83,7 +83,7 @@ class Registry:
         return tuple(name for kind_role, name in self.later if kind_role == role)
 
     @cached_property
-    def vocabulary(self) -> Keywords:
+    def keywords(self) -> Keywords:
         """Return the keywords of all kinds, for the parser, the printer and redaction."""
         kinds: dict[Role, dict[str, OptionWords]] = {}
         for role, name, options in self._words():

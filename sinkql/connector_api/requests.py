@@ -118,18 +118,18 @@ def accept_loss(notes: KeyValueStore, source: str, start: Mapping[str, Any]) -> 
     _write(notes, source, AcceptedLoss(dict(start)))
 
 
-def accepted(notes: KeyValueStore, source: str, start: Mapping[str, Any]) -> AcceptedLoss | None:
+def accepted_loss(notes: KeyValueStore, source: str, start: Mapping[str, Any]) -> AcceptedLoss | None:
     """Return the accepted loss of a sink at the offsets `start`; None if no loss there was accepted."""
     loss = _read(notes, _skip_name(source), AcceptedLoss)
     return loss if loss is not None and loss.start in ({}, start) else None
 
 
-def settle(notes: KeyValueStore, source: str, loss: AcceptedLoss, end: Mapping[str, Any]) -> None:
+def set_loss_end(notes: KeyValueStore, source: str, loss: AcceptedLoss, end: Mapping[str, Any]) -> None:
     """Record where the sink continues; asking again gives the same answer."""
     _write(notes, source, msgspec.structs.replace(loss, end=dict(end)))
 
 
-def forget(notes: KeyValueStore, source: str) -> None:
+def clear_loss(notes: KeyValueStore, source: str) -> None:
     """Delete the report and the accepted loss, because the sink has committed later offsets."""
     notes.remove(_skip_name(source, "lost"), _skip_name(source))
 

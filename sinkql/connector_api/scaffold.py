@@ -93,20 +93,20 @@ class ScaffoldRequest:
     """A request for drafts of sources. `connection` and `registry` are SQL names of connections.
 
     * `names` restricts the names on the server; empty for all. `schema` restricts the tables.
-    * `passed` collects the names that do not match.
+    * `unmatched` collects the names that do not match.
     """
 
     connection: str
     registry: str | None = None
     names: tuple[str, ...] = ()
     schema: str = ""
-    passed: list[str] = field(default_factory=list)
+    unmatched: list[str] = field(default_factory=list)
 
     def takes(self, name: str) -> bool:
         """Return whether a name on the server is requested, and record it otherwise."""
         if not self.names or name in self.names:
             return True
-        self.passed.append(name)
+        self.unmatched.append(name)
         return False
 
 

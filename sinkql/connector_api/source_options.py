@@ -13,7 +13,7 @@ from sinkql import ast, codec, logical, physical
 from sinkql.connector_api.cdc import LogPath, LogRetention, is_captured
 from sinkql.connector_api.options import Tuning, option_field, option_span
 from sinkql.connector_api.planning import PlanningContext
-from sinkql.connector_api.stream import RowError, Tally, invalid_row
+from sinkql.connector_api.stream import ReadCounts, RowError, invalid_row_error
 from sinkql.errors import SinkqlError, Span
 from sinkql.logical.type import BYTEA, TEXT, TIMESTAMPTZ
 from sinkql.object_store.s3 import SCHEME
@@ -89,7 +89,7 @@ class RecordErrorPolicy:
     policy: OnError
     correct: str = ""
 
-    def take(self, tally: Tally, error: RowError) -> None:
+    def handle(self, tally: ReadCounts, error: RowError) -> None:
         """Count a record, or raise SQ3101 if it stops the sink."""
         if self.policy == "fail":
             raise self.failure(error)
@@ -98,7 +98,7 @@ class RecordErrorPolicy:
     def failure(self, error: RowError) -> SinkqlError:
         """Return the error of a record that stops the sink."""
         hint = f"{self.correct} {LEFT_OUT}".strip()
-        return invalid_row(self.source, error.position, error.message, error.raw, hint=hint)
+        return invalid_row_error(self.source, error.position, error.message, error.raw, hint=hint)
 
 
 _UNITS = {"b": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30, "tb": 1 << 40}
@@ -151,8 +151,8 @@ def log_retention(
     retained = options.max_retained_wal
     return LogRetention(
         keep=options.keep or usual,
-        max_retained=None if retained is None else size(retained, "MAX RETAINED WAL", written, span),
-        max_log=size(options.max_log_size, "MAX LOG SIZE", written, span),
+        max_retained=None if retained is None else parse_size(retained, "MAX RETAINED WAL", written, span),
+        max_log=parse_size(options.max_log_size, "MAX LOG SIZE", written, span),
         on_truncate="apply" if options.on_truncate == "APPLY" else "fail",
         on_error=_POLICIES[options.on_error],
         log=log_path(options.log, options.aws_connection, written, span, planning) or elsewhere,
@@ -167,7 +167,9 @@ def state_of_cluster(statement: ast.Create, planning: PlanningContext) -> LogPat
     return LogPath(state.path, state.connection) if state is not None and state.connection is not None else None
 
 
-def log_elsewhere(statement: ast.CreateSource, facts: logical.Facts, planning: PlanningContext) -> LogPath | None:
+def log_in_cluster_state(
+    statement: ast.CreateSource, facts: logical.Facts, planning: PlanningContext
+) -> LogPath | None:
     """Return the path of a source's log if it is in STATE of its cluster."""
     state = state_of_cluster(statement, planning) if LOG_FACT in facts else None
     return None if state is None else LogPath(facts[LOG_FACT], state.connection)
@@ -200,7 +202,7 @@ def log_path(
     return LogPath(log, planning.connection(connection, REACHES).name)
 
 
-def size(text: str, option: str, written: Sequence[ast.Option], span: Span) -> int:
+def parse_size(text: str, option: str, written: Sequence[ast.Option], span: Span) -> int:
     """Return the number of bytes of a text such as `10GB`; raises SQ2103 at the option."""
     match = re.fullmatch(r"\s*(\d{1,18}(?:\.\d{1,9})?)\s*([kmgt]?b)\s*", text.lower())
     bytes_ = int(float(match[1]) * _UNITS[match[2]]) if match else 0

@@ -94,7 +94,7 @@ class Tunnel:
             writer.close()
             return await login.forward(host, port)
         except login.failures as error:
-            raise unreached(options, host, port, error) from None
+            raise unreachable_error(options, host, port, error) from None
 
     def close(self) -> None:
         """Close the tunnel and all connections through it."""
@@ -147,7 +147,7 @@ async def log_in(options: Mapping[str, Any], secret: Callable[[str], str]) -> Lo
     """Log in to the SSH server of a planned connection; raises SQ4420, SQ4421, SQ4423, SQ4424 and SQ4425."""
     ssh = _library()
     server = SshServer.from_options(options)
-    stored = TunnelKeys.of(reveal(server.keys, secret))
+    stored = TunnelKeys.parse(reveal(server.keys, secret))
     keys = [ssh.import_private_key(text) for text in stored.keys]
     host_key = server.host_key if server.host_key is not None else stored.host_key
     trusted: Any = ([ssh.import_public_key(host_key)], [], []) if host_key is not None else None
@@ -210,7 +210,7 @@ async def _fetch_host_key(server: SshServer) -> str | None:
     return None if key is None else " ".join(key.export_public_key().decode().split()[:2])
 
 
-def unreached(options: Mapping[str, Any], host: str, port: int, error: Exception) -> SinkqlError:
+def unreachable_error(options: Mapping[str, Any], host: str, port: int, error: Exception) -> SinkqlError:
     """Return the error for a host and port that an SSH server does not reach."""
     return SinkqlError(
         "SQ4422", f"the SSH server {SshServer.from_options(options).address} does not reach {host}:{port}",

@@ -14,7 +14,7 @@ class TunnelKeys:
     host_key: str | None = None
 
     @classmethod
-    def of(cls, text: str) -> TunnelKeys:
+    def parse(cls, text: str) -> TunnelKeys:
         """Parse the result of `text`. Earlier versions stored a list of the keys."""
         stored = json.loads(text)
         if isinstance(stored, list):

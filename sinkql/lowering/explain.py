@@ -142,10 +142,10 @@ def _schema(statement: ast.Explain, plans: logical.CatalogReader, registry: Regi
         hint = f"Write EXPLAIN {statement.stage} FOR SINK name, or FOR CREATE SINK …."
         raise SinkqlError("SQ2367", f"only sinks have a {statement.stage}", statement.span, hint=hint)
     kind = registry.sinks[item.kind]
-    encoded = kind.encoded(lower_sink(item, plans).write, part) if kind.encoded is not None else None
+    encoded = kind.find_encoding(lower_sink(item, plans).write, part) if kind.find_encoding is not None else None
     if encoded is None:
-        why = f"the sink has no {part.upper()}" if kind.encoded is not None else f"{kind.owner} write no messages"
-        writers = one_of([f"INTO {name}" for name, sink in registry.sinks.items() if sink.encoded is not None])
+        why = f"the sink has no {part.upper()}" if kind.find_encoding is not None else f"{kind.owner} write no messages"
+        writers = one_of([f"INTO {name}" for name, sink in registry.sinks.items() if sink.find_encoding is not None])
         raise SinkqlError("SQ2367", why, statement.span, hint=f"Sinks {writers} write messages, keys with KEY (…).")
     format_, options, columns = encoded
     writing = registry.messages[format_].writing

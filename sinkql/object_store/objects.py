@@ -75,7 +75,7 @@ class Objects:
     purpose: Purpose
 
     @classmethod
-    def of(cls, bucket: str, store: ObjectStore, purpose: Purpose) -> Objects:
+    def open_bucket(cls, bucket: str, store: ObjectStore, purpose: Purpose) -> Objects:
         """Return the objects of a bucket; a process has one client for each set of keys."""
         access = _Access(os.getpid(), tuple(sorted(store.properties().items())), store)
         return cls(bucket, store, _client(access, purpose.who), purpose)

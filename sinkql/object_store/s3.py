@@ -28,7 +28,7 @@ class S3Credentials:
     keys: Mapping[str, str] = field(repr=False)
 
     @classmethod
-    def of(cls, store: ObjectStore) -> S3Credentials:
+    def from_store(cls, store: ObjectStore) -> S3Credentials:
         """Return the current keys of a store."""
         return cls(dict(store.properties()))
 

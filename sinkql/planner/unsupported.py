@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sinkql import ast
-from sinkql.connector_api.options import unknown
+from sinkql.connector_api.options import unknown_option_error
 from sinkql.errors import SinkqlError, Span
 from sinkql.printer.clause import name as print_name
 
@@ -127,7 +127,7 @@ def check_view(statement: ast.CreateView) -> None:
             hint = "Leave it out: a materialized view is refreshed with each commit."
             raise SinkqlError("SQ2974", "REFRESH is not supported yet", option.span, hint=hint)
         if option.name not in _VIEW_OPTIONS:
-            raise unknown(option, _VIEW_OPTIONS, owner="materialized views")
+            raise unknown_option_error(option, _VIEW_OPTIONS, owner="materialized views")
         raise SinkqlError(
             "SQ2905",
             f"view option {option.name} is not supported yet",

@@ -109,14 +109,14 @@ def compile_text(
     connectors = registry if registry is not None else discover()
     try:
         compiler = Compiler(connectors, facts or {})
-        for statement in parse(text, connectors.vocabulary):
+        for statement in parse(text, connectors.keywords):
             try:
                 compiler.compile_statement(statement)
             except RecursionError:
                 raise too_deep(statement.span) from None
         return compiler.program()
     except SinkqlError as error:
-        masked = mask(text, connectors.vocabulary)
+        masked = mask(text, connectors.keywords)
         raise masked.cover(error.within(path=path, text=masked.text)) from error.__cause__
 
 

@@ -55,8 +55,8 @@ def lint(text: str, path: str | None = None) -> tuple[Finding, ...]:
     secret in plain text), SQ2702 (SELECT *), SQ2703 (many small commits), SQ2704 (unused item).
     """
     registry = discover()
-    linter = Linter(mask(text, registry.vocabulary), path, Compiler(registry, {}))
-    for statement in parse_each(text, registry.vocabulary):
+    linter = Linter(mask(text, registry.keywords), path, Compiler(registry, {}))
+    for statement in parse_each(text, registry.keywords):
         linter.check(statement)
     linter.finish()
     if not linter.failed:

@@ -64,8 +64,8 @@ def lint_folder(texts: Sequence[tuple[str, str]]) -> tuple[Finding, ...]:
 
 
 def _read_script(path: str, text: str, registry: Registry) -> _Script:
-    masked = mask(text, registry.vocabulary)
-    statements = list(parse_each(text, registry.vocabulary))
+    masked = mask(text, registry.keywords)
+    statements = list(parse_each(text, registry.keywords))
     reader = Linter(masked, path, Compiler(registry, {}))
     names = [_created_names(item, reader) for item in statements]
     schemas = frozenset(item for statement in statements for item in _selected_schemas(statement))

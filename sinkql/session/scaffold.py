@@ -184,7 +184,7 @@ def write_script(
             f"CREATE CONNECTION {_LAKE} TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = {text(_LAKE)});"
         )
         draft.sinks(namespace or relation_name(draft.address.path or draft.address.scheme).strip('"'))
-        words = draft.session.catalog.registry.vocabulary
+        words = draft.session.catalog.registry.keywords
         return format_script("\n\n".join(draft.parts) + "\n", words), tuple(draft.variables), tuple(draft.left_out)
 
 
@@ -225,7 +225,7 @@ def _read_server(
         suffixes = [f".{suffix}" for suffix in (*draft.relations, *draft.left_out)]
         missing = [name for name in names if not any(suffix.endswith(f".{name}") for suffix in suffixes)]
         if missing:
-            raise _missing_error(missing, draft, wanted.passed)
+            raise _missing_error(missing, draft, wanted.unmatched)
         yield draft
 
 

@@ -67,7 +67,7 @@ def checks_of_script(text: str, path: str, project: Path) -> Iterator[HealthChec
         tempfile.TemporaryDirectory(prefix="sinkql-doctor-") as folder,
         Session(Path(folder) / "catalog.db", project=project) as session,
     ):
-        words = session.catalog.registry.vocabulary
+        words = session.catalog.registry.keywords
         try:
             for statement in parse(text, words):
                 match statement:
@@ -223,7 +223,7 @@ def _check_log_store(statement: ast.Statement, catalog: Catalog) -> Iterator[Hea
             bucket, _, prefix = path.removeprefix(SCHEME).partition("/")
             try:
                 store = CatalogAccess(catalog).store(catalog.plans.resolve(connection))
-                Objects.of(bucket, store, LOGS).check(f"{prefix.rstrip('/')}/" if prefix else "")
+                Objects.open_bucket(bucket, store, LOGS).check(f"{prefix.rstrip('/')}/" if prefix else "")
                 yield HealthCheck(name, "ok", f"{path} has conditional writes")
             except SinkqlError as error:
                 yield HealthCheck(name, "wrong", error.message, error.hint)

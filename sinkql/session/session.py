@@ -95,7 +95,7 @@ class Session:
 
     def stream(self, text: str, path: str | None = None) -> Iterator[Result]:
         """Run the statements one by one, and yield each result. Nothing runs if the text does not parse."""
-        words = self._committed.registry.vocabulary
+        words = self._committed.registry.keywords
         try:
             for statement in parse(text, words):
                 yield self.run_statement(statement)
@@ -309,7 +309,7 @@ class Session:
         if job.view:
             return []
         kind = self._committed.registry.sinks[job.write.connector]
-        return kind.reading(job.write, self.context(job)) if kind.reading is not None else []
+        return kind.reading_help(job.write, self.context(job)) if kind.reading_help is not None else []
 
     def preview(self, name: str, *, limit: int = 10) -> Result:
         """Return rows of a source, view or table, or of a sink's table, as SELECT * FROM name LIMIT n does."""

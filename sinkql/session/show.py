@@ -67,7 +67,7 @@ def show_create(operation: ShowDefinition, catalog: Catalog) -> Result:
         text = to_sql(entry.statement)
     else:
         text = "\n".join(
-            to_sql(_with_columns(definition, stored.facts), redacted=catalog.registry.vocabulary)
+            to_sql(_with_columns(definition, stored.facts), redacted=catalog.registry.keywords)
             for definition in parse(stored.create_sql)
         )
     name = entry.name.removesuffix(".")

@@ -129,7 +129,7 @@ class Shell:
             self.screen.line(f"Time: {1000 * (time.perf_counter() - began):,.1f} ms")
 
     def _masked(self, text: str) -> str:
-        return mask(text, self.session.catalog.registry.vocabulary).text
+        return mask(text, self.session.catalog.registry.keywords).text
 
     def _show(self, result: Result, text: str, path: str | None) -> None:
         for notice in result.notices:

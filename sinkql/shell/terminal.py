@@ -83,7 +83,7 @@ def _ask(shell: Shell, notices: Notices, typed: str) -> int:
     prompt = Prompt(
         shell.session.catalog.database.folder / _HISTORY,
         SqlCompleter(shell.session, shell.settings, shell.actions),
-        shell.session.catalog.registry.vocabulary,
+        shell.session.catalog.registry.keywords,
         status=shell.background.summary,
         transaction=lambda: shell.session.transaction,
     )

@@ -121,7 +121,7 @@ class ObjectStateStore:
     @property
     def objects(self) -> Objects:
         """Return the bucket's objects, with the current credentials."""
-        return Objects.of(self.bucket, self.access, PURPOSE)
+        return Objects.open_bucket(self.bucket, self.access, PURPOSE)
 
     def put(self, name: str, path: Path) -> None:
         self.objects.upload(f"{self.prefix}{name}", path)
@@ -140,7 +140,7 @@ class ObjectStateStore:
         self.objects.delete(f"{self.prefix}{name}" for name in names)
 
     def with_keys(self) -> ObjectStateStore:
-        return ObjectStateStore(self.bucket, self.prefix, S3Credentials.of(self.access))
+        return ObjectStateStore(self.bucket, self.prefix, S3Credentials.from_store(self.access))
 
     def sibling(self, part: str) -> ObjectStateStore:
         parent = self.prefix.rstrip("/").rpartition("/")[0]
@@ -179,4 +179,4 @@ def check_state_path(path: str, connection: str | None, open_store: Callable[[st
             ) from None
         return
     bucket, _, prefix = f"{path.rstrip('/')}/".removeprefix(SCHEME).partition("/")
-    Objects.of(bucket, open_store(connection), PURPOSE).check(prefix)
+    Objects.open_bucket(bucket, open_store(connection), PURPOSE).check(prefix)

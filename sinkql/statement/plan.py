@@ -199,7 +199,7 @@ def _difference(statement: ast.Create, stored: Stored, catalog: StatementCatalog
     new = without_literal(qualify(statement, catalog.plans))
     if to_sql(new) == stored.create_sql:
         return "its value changes" if _has_other_value(statement, stored.name, catalog) else ""
-    redacted = to_sql(new, redacted=catalog.registry.vocabulary)
+    redacted = to_sql(new, redacted=catalog.registry.keywords)
     has_hidden_change = (redacted, stored.redacted_sql) != (to_sql(new), stored.create_sql)
     if not has_hidden_change and means_the_same(new, stored.name, catalog.plans):
         return ""

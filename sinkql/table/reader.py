@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from sinkql import physical
-from sinkql.connector_api.stream import Context, Limit, Measure, Offsets, Reader, Split, Tally
+from sinkql.connector_api.stream import Context, Limit, Measure, Offsets, ReadCounts, Reader, Split
 from sinkql.errors import SinkqlError
 from sinkql.table.file import OtherLogError, Point, TableFile, table_path
 from sinkql.table.row import Codec, NarrowError
@@ -61,7 +61,7 @@ class TableReader(Reader):
         """Return the offsets, as all readers number changes equally."""
         return offsets
 
-    def extended(self, end: Offsets, until: Offsets | None = None) -> Offsets:
+    def extend(self, end: Offsets, until: Offsets | None = None) -> Offsets:
         """Return the log's present end, or `until`."""
         return until if until is not None else self.target(end)
 
@@ -82,7 +82,7 @@ class TableReader(Reader):
             for change in range(first, last + 1, _SPLIT_ROWS)
         ]
 
-    def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
+    def read(self, split: Split, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
         """Yield the changes of a range, without rows inserted and deleted in the batch."""
         tally.rows += split["last"] - split["first"] + 1
         with self._checked_log(split["end"]):
@@ -91,7 +91,7 @@ class TableReader(Reader):
                 yield batch
         tally.dropped += split["last"] - split["first"] + 1
 
-    def _read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
+    def _read(self, split: Split, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
         first, last, end = split["first"], split["last"], _point(split["end"])
         for changes in self.file.changes(first, last, start=split["start"], end=end, most=_BATCH_ROWS):
             tally.bytes += sum(len(data) for _, data in changes)

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from sinkql import logical, physical
 from sinkql.connector_api.source_options import RecordErrorPolicy, on_error
-from sinkql.connector_api.stream import Decoding, Limit, Offsets, Reader, RowError, Split, Tally, UndecodableError
+from sinkql.connector_api.stream import Decoding, Limit, Offsets, ReadCounts, Reader, RowError, Split, UndecodableError
 from sinkql.connector_api.types import arrow_type, python_values
 from sinkql.connectors.constant.reader import ConstantReader
 from sinkql.errors import SinkqlError
@@ -136,7 +136,7 @@ class PipelineReader(Reader):
         """Return one split with all batches of the range."""
         return [{"from": start["batch"], "to": end["batch"]}]
 
-    def read(self, split: Split, tally: Tally) -> Iterator[Any]:
+    def read(self, split: Split, tally: ReadCounts) -> Iterator[Any]:
         """Yield the rows, without rows inserted and deleted in the range, as a table's reader does."""
         changes = [change for batch in self.source.batches[split["from"] : split["to"]] for change in batch]
         tally.rows += len(changes)
@@ -159,13 +159,13 @@ class PipelineReader(Reader):
             names += ["$hole", "$from"]
         yield pa.record_batch(arrays, names=names)
 
-    def _decoded(self, changes: Iterable[Change], tally: Tally) -> Iterator[tuple[Row, int]]:
+    def _decoded(self, changes: Iterable[Change], tally: ReadCounts) -> Iterator[tuple[Row, int]]:
         policy = RecordErrorPolicy(self.source.read.name, on_error(self.source.read.options))
         for change in changes:
             if not isinstance(change, FailedRecord):
                 yield change
             else:
-                policy.take(tally, change.error)
+                policy.handle(tally, change.error)
 
 
 def _consolidated(changes: list[tuple[Row, int]]) -> list[tuple[Row, int]]:
@@ -199,6 +199,6 @@ class ConstantRows(Reader):
         """Return one split with all rows if the range has the first batch."""
         return [{}] if start["batch"] == 0 < end["batch"] else []
 
-    def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
+    def read(self, split: Split, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
         """Yield the rows."""
         yield from ConstantReader.of(self.read_).read(split, tally)

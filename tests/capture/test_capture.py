@@ -16,7 +16,7 @@ from capture.pipeline import QUICK, Running, Sinks, again, drain, once, registry
 from capture.server import Server
 from sinkql import physical
 from sinkql.connector_api.cdc import LogRetention
-from sinkql.connector_api.stream import Limit, Reader, Split, Tally
+from sinkql.connector_api.stream import Limit, ReadCounts, Reader, Split
 from sinkql.errors import SinkqlError
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.local import engine
@@ -28,7 +28,7 @@ _MANY = Limit(1_000_000)
 
 
 def _rows(reader: Reader, split: Split) -> list[tuple[object, ...]]:
-    return [tuple(row.values()) for batch in reader.read(split, Tally()) for row in batch.to_pylist()]
+    return [tuple(row.values()) for batch in reader.read(split, ReadCounts()) for row in batch.to_pylist()]
 
 
 def _read_on(loop: BatchLoop) -> None:

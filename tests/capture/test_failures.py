@@ -433,7 +433,9 @@ def test_log_begins_again_if_a_sink_inside_an_entry_cannot_continue(tmp_path: Pa
     class Holes(FakeHost):
         def subscribed_sinks(self) -> Sequence[SubscribedSink]:
             found = super().subscribed_sinks()
-            return [replace(each, table=replace(each.table, holes=each.table.id == "t")) for each in found]
+            return [
+                replace(each, table=replace(each.table, has_unchanged_values=each.table.id == "t")) for each in found
+            ]
 
     tables = (("a", "t"), ("b", "u")) if last == "a" else (("a", "u"), ("b", "t"))
     sinks = Sinks(tmp_path, names=("a", "b"), tables=tables)

@@ -16,7 +16,7 @@ from sinkql.capture.buffer import Buffer
 from sinkql.capture.log import DataFile, LogDirectory, LogWriter, SnapshotGeneration, TableEntry
 from sinkql.capture.position import LogPosition
 from sinkql.capture.reader import LogReader
-from sinkql.capture.snapshot import SnapshotReader
+from sinkql.capture.snapshot import TableSnapshotReader
 from sinkql.connector_api.cdc import LogRetention
 from sinkql.connector_api.stream import Limit
 from sinkql.errors import SinkqlError
@@ -26,32 +26,32 @@ _PACE = replace(QUICK, chunk_bytes=10_000)
 
 
 @pytest.fixture
-def snapshots(tmp_path: Path) -> Iterator[SnapshotReader]:
+def snapshots(tmp_path: Path) -> Iterator[TableSnapshotReader]:
     server = Server.make(tmp_path / "server.db")
     server.commit([("t", key, "old") for key in range(5)])
     log = LogWriter.open(LogDirectory.local(tmp_path / "log"), 1, new_id="log")
     log.add("open", to=position(0), at=0.0)
-    found = SnapshotReader(log, FakeStream(server), {"t": replace(table(), key=())}, _PACE)
+    found = TableSnapshotReader(log, FakeStream(server), {"t": replace(table(), key=())}, _PACE)
     found.begin("t", 0)
     found.start(lambda generation: True, [])
     yield found
     found.close()
 
 
-def _doubted(snapshots: SnapshotReader) -> None:
+def _doubted(snapshots: TableSnapshotReader) -> None:
     deadline = Deadline()
     while not snapshots.doubts:
         assert not snapshots.add_chunks(_received(snapshots, 0))
         deadline.check("the reading")
 
 
-def _settled(snapshots: SnapshotReader) -> bool:
+def _settled(snapshots: TableSnapshotReader) -> bool:
     for each in snapshots.reading.values():
         each.result()
     return snapshots.add_chunks(_received(snapshots, 2, came=1))
 
 
-def _received(snapshots: SnapshotReader, to: int, *, came: int | None = None) -> Buffer:
+def _received(snapshots: TableSnapshotReader, to: int, *, came: int | None = None) -> Buffer:
     """Return a buffer up to a position, with changes of unknown transactions."""
     found = Buffer(snapshots.log.directory.store, 1, to=position(to))
     if came is not None:
@@ -60,7 +60,7 @@ def _received(snapshots: SnapshotReader, to: int, *, came: int | None = None) ->
     return found
 
 
-def test_changes_after_the_snapshot_may_come_while_it_is_read(snapshots: SnapshotReader) -> None:
+def test_changes_after_the_snapshot_may_come_while_it_is_read(snapshots: TableSnapshotReader) -> None:
     _doubted(snapshots)
     assert not snapshots.add_chunks(_received(snapshots, 0))  # changes up to the snapshot are not received yet
     snapshots.add_chunks(_received(snapshots, 2, came=1))
@@ -68,7 +68,7 @@ def test_changes_after_the_snapshot_may_come_while_it_is_read(snapshots: Snapsho
     assert snapshots.log.entries[-1].tables["t"].files[0].rows == 5
 
 
-def test_changes_that_the_snapshot_may_have_seen_make_it_be_read_again(snapshots: SnapshotReader) -> None:
+def test_changes_that_the_snapshot_may_have_seen_make_it_be_read_again(snapshots: TableSnapshotReader) -> None:
     _doubted(snapshots)
     snapshots.add_chunks(_received(snapshots, 2, came=0))
     assert not _settled(snapshots)
@@ -76,7 +76,7 @@ def test_changes_that_the_snapshot_may_have_seen_make_it_be_read_again(snapshots
     assert snapshots.unfinished()
 
 
-def test_changes_of_transactions_that_the_snapshot_saw_are_left_out(snapshots: SnapshotReader) -> None:
+def test_changes_of_transactions_that_the_snapshot_saw_are_left_out(snapshots: TableSnapshotReader) -> None:
     _doubted(snapshots)
     received = _received(snapshots, 2, came=0)
     (changed,) = received.rows["t"]
@@ -89,7 +89,7 @@ def test_changes_of_transactions_that_the_snapshot_saw_are_left_out(snapshots: S
     assert [part.rows.num_rows for part in received.rows["t"]] == [0, 1]
 
 
-def test_abandoned_reading_ends(snapshots: SnapshotReader) -> None:
+def test_abandoned_reading_ends(snapshots: TableSnapshotReader) -> None:
     _doubted(snapshots)
     snapshots.abandon()
     assert not snapshots.is_holding

@@ -16,7 +16,7 @@ from sinkql.capture.log import DataFile, LogDirectory, LogWriter, TableEntry
 from sinkql.capture.position import LogPosition
 from sinkql.capture.reader import LogReader
 from sinkql.connector_api.cdc import CapturedTable, LogRetention, TableRows
-from sinkql.connector_api.stream import Limit, Tally
+from sinkql.connector_api.stream import Limit, ReadCounts
 from sinkql.logical.type import BIGINT, INTEGER, TEXT
 
 _COLUMNS = (physical.Column("id", BIGINT, nullable=False),)
@@ -91,5 +91,5 @@ def test_only_used_columns_are_read(tmp_path: Path) -> None:
     reader = LogReader("s", "k", folder, CapturedTable("mine", ("mine",), columns, ("id",)), LogRetention())
     start, end = (LogPosition("l", at, str(at), done=True).offsets() for at in (0, 1))
     (split,) = reader.splits(start, end)
-    (found,) = reader.with_columns(("id", "n")).read(split, Tally())
+    (found,) = reader.with_columns(("id", "n")).read(split, ReadCounts())
     assert found.to_pydict() == {"id": [1, 2], "n": [3, 4], "$diff": [1, 1]}

@@ -34,7 +34,7 @@ _FROM = "from "
 
 
 def _table_with_unchanged_values() -> CapturedTable:
-    return replace(table(), holes=True)
+    return replace(table(), has_unchanged_values=True)
 
 
 @dataclass

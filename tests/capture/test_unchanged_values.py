@@ -14,7 +14,7 @@ from sinkql.connector_api.cdc import CapturedTable, TableRows
 from sinkql.logical.type import BIGINT, TEXT
 
 _COLUMNS = (physical.Column("id", BIGINT, False), physical.Column("a", TEXT), physical.Column("b", TEXT))
-_TABLE = CapturedTable("t", ("public", "t"), _COLUMNS, ("id",), holes=True)
+_TABLE = CapturedTable("t", ("public", "t"), _COLUMNS, ("id",), has_unchanged_values=True)
 _SCHEMA = pa.schema(
     [("id", pa.int64()), ("a", pa.string()), ("b", pa.string()), ("$diff", pa.int64()), ("$hole", pa.binary()),
      ("$from", pa.struct([("id", pa.int64())]))]

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from sinkql.catalog.secret.cipher import KEY_VARIABLE, Cipher
-from sinkql.catalog.secret.value import Given, SecretValue
+from sinkql.catalog.secret.value import SecretInput, SecretValue
 from sinkql.errors import SinkqlError
 
 _CANARY = "canary-9f27c1"
@@ -26,11 +26,11 @@ def cipher(tmp_path: Path) -> Cipher:
     return Cipher(tmp_path / "catalog.db", lambda: "catalog", tmp_path)
 
 
-def _literal(text: str = _CANARY) -> Given:
-    return Given("literal", SecretValue(text))
+def _literal(text: str = _CANARY) -> SecretInput:
+    return SecretInput("literal", SecretValue(text))
 
 
-def _refused(cipher: Cipher, given: Given) -> SinkqlError:
+def _refused(cipher: Cipher, given: SecretInput) -> SinkqlError:
     with pytest.raises(SinkqlError) as raised:
         cipher.open("u1", "s", cipher.seal("u1", given))
     return raised.value
@@ -127,7 +127,7 @@ def test_bad_key_is_refused_without_being_shown(cipher: Cipher, monkeypatch: pyt
 
 
 def test_variable_is_read_when_asked_for(cipher: Cipher, monkeypatch: pytest.MonkeyPatch) -> None:
-    reference = Given("env_var", arguments=("SINKQL_TEST_SECRET",))
+    reference = SecretInput("env_var", arguments=("SINKQL_TEST_SECRET",))
     monkeypatch.delenv("SINKQL_TEST_SECRET", raising=False)
     assert _refused(cipher, reference).code == "SQ4110"
     sealed = cipher.seal("u1", reference)
@@ -137,7 +137,7 @@ def test_variable_is_read_when_asked_for(cipher: Cipher, monkeypatch: pytest.Mon
 
 def test_file_is_read_when_asked_for_without_its_last_newline(cipher: Cipher, tmp_path: Path) -> None:
     path = tmp_path / "secret.txt"
-    reference = Given("file", arguments=(str(path),))
+    reference = SecretInput("file", arguments=(str(path),))
     assert _refused(cipher, reference).code == "SQ4111"
     path.write_text(_CANARY + "\n")
     assert cipher.open("u1", "s", cipher.seal("u1", reference)).reveal() == _CANARY
@@ -146,7 +146,7 @@ def test_file_is_read_when_asked_for_without_its_last_newline(cipher: Cipher, tm
 
 
 def test_references_need_no_key(cipher: Cipher, tmp_path: Path) -> None:
-    cipher.seal("u1", Given("env_var", arguments=("X",)))
+    cipher.seal("u1", SecretInput("env_var", arguments=("X",)))
     assert list(tmp_path.iterdir()) == []
 
 

@@ -313,4 +313,4 @@ def test_threads_that_write_at_once_take_few_connections(tmp_path: Path, monkeyp
     for thread in threads:
         joined(thread)
     assert opened[0] <= 1
-    assert control.wishes().keys() == {f"s{number}" for number in range(at_once)}
+    assert control.all_desired().keys() == {f"s{number}" for number in range(at_once)}

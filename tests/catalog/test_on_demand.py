@@ -211,6 +211,6 @@ def test_a_sink_that_another_program_renamed_leaves_no_place_under_its_old_name(
 
 
 def _create(text: str) -> ast.Create:
-    (statement,) = parse(text + ";", _REGISTRY.vocabulary)
+    (statement,) = parse(text + ";", _REGISTRY.keywords)
     assert isinstance(statement, ast.Create)
     return statement

@@ -384,7 +384,7 @@ def test_lease_of_a_process_of_another_host_is_valid_until_it_runs_out(url: Serv
 
 def test_what_a_process_of_another_host_began_is_left_to_it_for_a_while(url: ServerUrl, key: None) -> None:
     with Session(url) as session:
-        journal = session.catalog.journal
+        journal = session.catalog.intent_log
         numbers = [journal.begin("drop", {"n": number}) for number in range(2)]
         long_ago = (datetime.now(UTC) - timedelta(minutes=11)).isoformat(sep=" ")
         with session.catalog.database.write() as connection:

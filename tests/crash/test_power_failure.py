@@ -117,13 +117,13 @@ class Failing:
             rows[tuple(row[name] for name in self.pipeline.what.columns)] += row.get("_mz_diff", 1)
         kept = find(table, self.pipeline.sink_id)
         assert kept is not None
-        if kept.marker.index is not None:
+        if kept.checkpoint.index is not None:
             key = key_columns(table, self.pipeline.what.columns[:1])
-            index = Index.load(self.pipeline.state / "index", kept.marker.index, key)
+            index = Index.load(self.pipeline.state / "index", kept.checkpoint.index, key)
             assert index is not None
             live_entries(index, self.pipeline.state / "index")
-        if kept.marker.state is not None:
-            verify.check_state_of(self.pipeline, kept.marker.state)
+        if kept.checkpoint.state is not None:
+            verify.check_state_of(self.pipeline, kept.checkpoint.state)
         return Seen(location, +rows, {_path(each) for each in files})
 
     def _named(self) -> str | None:

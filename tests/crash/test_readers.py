@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from crash import verify
 from sinkql import compile as compile_sql
 from sinkql.connector_api.registry import discover
-from sinkql.connector_api.stream import Limit, Offsets, Reader, Split, Tally
+from sinkql.connector_api.stream import Limit, Offsets, ReadCounts, Reader, Split
 from sinkql.connectors.iceberg.commit.checkpoint import ancestry
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.local.engine import LocalEngine
@@ -57,7 +57,7 @@ class Churn(Reader):
     def splits(self, start: Offsets, end: Offsets) -> list[Split]:
         return [{"batch": number} for number in range(start["batch"], end["batch"])]
 
-    def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
+    def read(self, split: Split, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
         batch = split["batch"]
         some = np.random.default_rng(batch).choice(_KEYS, _CHANGES, replace=False)
         keys = [int(key) for key in (some if batch else range(_KEYS))]

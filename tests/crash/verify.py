@@ -17,7 +17,7 @@ from sinkql.connector_api.stream import Checkpoint
 from sinkql.connectors.iceberg.commit.checkpoint import ancestry, find, own_checkpoint
 from sinkql.connectors.iceberg.key_index.index import Index
 from sinkql.connectors.iceberg.key_index.key_hash import key_columns
-from sinkql.connectors.iceberg.key_index.rebuild import rebuild
+from sinkql.connectors.iceberg.key_index.rebuild import build_index
 from sinkql.connectors.iceberg.table.branch import BranchTable
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import bucket_folder
@@ -42,7 +42,7 @@ def marker(pipeline: Pipeline) -> Checkpoint:
     """Return the marker that the table has."""
     kept = find(at(pipeline), pipeline.sink_id)
     assert kept is not None
-    return kept.marker
+    return kept.checkpoint
 
 
 def check_rows(pipeline: Pipeline) -> None:
@@ -132,7 +132,7 @@ def check_index(pipeline: Pipeline) -> None:
     index = Index.load(folder, name, key)
     assert index is not None
     again = pipeline.folder / "rebuilt"
-    assert _places(rebuild(table, key, again, sink=pipeline.sink_id, epoch=1), again) == _places(index, folder)
+    assert _places(build_index(table, key, again, sink=pipeline.sink_id, epoch=1), again) == _places(index, folder)
 
 
 def _places(index: Index, folder: Path) -> list[tuple[int, int, str, int]]:

@@ -124,7 +124,7 @@ class Runner:
     def _prepare(self, session: Session) -> None:
         text = self.servers.here(self.page.setups.get("sinkql", ""))
         try:
-            for statement in parse(text, session.catalog.registry.vocabulary):
+            for statement in parse(text, session.catalog.registry.keywords):
                 _answer(session, statement, text)
                 self._planned += f"{text[statement.span.start : statement.span.end].strip().rstrip(';')};\n"
         except SinkqlError as error:
@@ -159,7 +159,7 @@ class Runner:
         code = block.mark("error")
         printed: list[str] = []
         try:
-            for statement in parse(text, session.catalog.registry.vocabulary):
+            for statement in parse(text, session.catalog.registry.keywords):
                 printed.append(_answer(session, statement, text))
                 self._planned += f"{text[statement.span.start : statement.span.end].strip().rstrip(';')};\n"
         except SinkqlError as error:

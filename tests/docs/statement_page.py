@@ -191,7 +191,7 @@ def _made(examples: Sequence[tuple[str, str]]) -> str:
 
 
 def _example(name: str, text: str) -> str:
-    text = format_script(text.strip() + "\n", discover().vocabulary)
+    text = format_script(text.strip() + "\n", discover().keywords)
     mark = ""
     if name in _ERRORS:
         mark = f"<!-- error: {_ERRORS[name]} -->\n"

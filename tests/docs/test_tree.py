@@ -33,7 +33,7 @@ def _written() -> list[Page]:
     [pytest.param(page, id=page.name) for page in _written() if any(block.language == "sql" for block in page.blocks)],
 )
 def test_the_sql_is_as_fmt_writes_it(page: Page) -> None:
-    words, other = discover().vocabulary, []
+    words, other = discover().keywords, []
     for block in page.blocks:
         broken = (block.mark("error") or "").startswith("SQ1")
         if block.language != "sql" or block.mark("on") is not None or broken:

@@ -22,11 +22,11 @@ from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.secret import providers
 from sinkql.catalog.sqlite import connection
 from sinkql.connector_api.registry import discover
-from sinkql.connector_api.stream import RowError, Split, Tally
+from sinkql.connector_api.stream import ReadCounts, RowError, Split
 from sinkql.connectors.iceberg.commit.committer import commit_proposal
 from sinkql.connectors.iceberg.file import deletes
 from sinkql.connectors.iceberg.file.deletes import live_files
-from sinkql.connectors.iceberg.table.failure import explain
+from sinkql.connectors.iceberg.table.failure import catalog_error
 from sinkql.connectors.iceberg.table.tag import TagState
 from sinkql.errors import SinkqlError
 from sinkql.logical.type import BIGINT
@@ -137,7 +137,7 @@ def test_answer_of_aws_that_is_an_error_of_its_own_is_told() -> None:
     ],
 )
 def test_failure_of_catalog_and_storage_is_told(error: Exception, code: str) -> None:
-    assert explain(error, "lake").code == code
+    assert catalog_error(error, "lake").code == code
 
 
 def test_table_that_others_keep_changing_is_told() -> None:
@@ -191,7 +191,7 @@ def test_item_that_comes_to_depend_on_what_is_dropped_stops_the_drop(
 class _Reader:
     """A source that gives one batch of text, whatever it declares."""
 
-    def read(self, _: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
+    def read(self, _: Split, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch({"id": ["one"]})
 
 
@@ -207,7 +207,7 @@ def test_source_with_other_columns_than_it_declares_is_refused() -> None:
 class _LosingReader:
     """A source that reads three records, and gives a row of one, leaves one out, and says nothing of the third."""
 
-    def read(self, _: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
+    def read(self, _: Split, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
         tally.rows += 3
         tally.fail(RowError("1", "SQ3101", "it is none", b"x"))
         yield pa.record_batch({"id": [1]})
@@ -227,16 +227,19 @@ def test_records_that_do_not_decode_go_to_no_sink_that_has_no_place_for_them(tmp
     keeping = msgspec.structs.replace(job.write.input, options={"tuning": {"on_error": "dead letter"}})
     job = msgspec.structs.replace(job, write=msgspec.structs.replace(job.write, input=keeping))
     assert open_dead_letter_table(registry, job, running.contexts(tmp_path, job)) is not None
-    sink = replace(registry.sinks["ICEBERG CATALOG"], letters=None)
+    sink = replace(registry.sinks["ICEBERG CATALOG"], dead_letter_write=None)
     registry = replace(registry, sinks={"ICEBERG CATALOG": sink})
     assert _code(open_dead_letter_table, registry, job, running.contexts(tmp_path, job)) == "SQ3393"
 
 
 def test_split_that_gives_other_rows_the_second_time_is_refused() -> None:
     split: Any = object()
-    words: list[object] = [task.SplitReport("orders", 0, Tally(rows=3)), task.SplitReport("orders", 0, Tally(rows=3))]
+    words: list[object] = [
+        task.SplitReport("orders", 0, ReadCounts(rows=3)),
+        task.SplitReport("orders", 0, ReadCounts(rows=3)),
+    ]
     task.source_tallies(words, {"orders": [split]})
-    words.append(task.SplitReport("orders", 0, Tally(rows=2)))
+    words.append(task.SplitReport("orders", 0, ReadCounts(rows=2)))
     assert _code(task.source_tallies, words, {"orders": [split]}) == "SQ3391"
 
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sinkql.connector_api.registry import discover
-from sinkql.connector_api.stream import Limit, Reader, RowError, Tally
+from sinkql.connector_api.stream import Limit, ReadCounts, Reader, RowError
 from sinkql.errors import SinkqlError
 from sinkql.program import compile_text
 from support.running import contexts
@@ -100,7 +100,7 @@ def _reader(folder: Path, format_: str, policy: str) -> Reader:
     return discover().reader(read, contexts(folder, job))
 
 
-def _read(reader: Reader, tally: Tally) -> list[tuple[object, ...]]:
+def _read(reader: Reader, tally: ReadCounts) -> list[tuple[object, ...]]:
     start = reader.initial(at_end=False)
     end = reader.latest(start, Limit(1000))
     rows = []
@@ -119,14 +119,14 @@ def test_a_bad_record_under_each_policy(name: str, tmp_path: Path) -> None:
     case.write(tmp_path / "in" / "a")
     os.utime(tmp_path / "in" / "a", (1_700_000_000, 1_700_000_000))
     with pytest.raises(SinkqlError) as stopped:
-        _read(_reader(tmp_path, case.format, "FAIL"), Tally())
+        _read(_reader(tmp_path, case.format, "FAIL"), ReadCounts())
     assert (stopped.value.code, f"at a:{case.place}: " in stopped.value.message) == ("SQ3101", True)
-    skipped = Tally()
+    skipped = ReadCounts()
     assert _read(_reader(tmp_path, case.format, "SKIP"), skipped) == _GOOD
     assert (skipped.rows, skipped.failed) == (3, 1)
     letters: list[RowError] = []
     reader = _reader(tmp_path, case.format, "DEAD LETTER")
-    assert _read(reader, Tally(letters=letters.append)) == _GOOD
+    assert _read(reader, ReadCounts(letters=letters.append)) == _GOOD
     (letter,) = letters
     assert (letter.position, letter.code, bool(letter.message)) == (f"a:{case.place}", "SQ3101", True)
     if case.raw is None or case.correct is None:

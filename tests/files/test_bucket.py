@@ -20,7 +20,7 @@ import pytest
 from files.test_files_reader import _drain as _drained
 from files.test_files_reader import _reader, _rows
 from sinkql import physical
-from sinkql.connector_api.stream import Limit, Offsets, Tally
+from sinkql.connector_api.stream import Limit, Offsets, ReadCounts
 from sinkql.connectors.aws.store import S3
 from sinkql.connectors.files import content, file_format, file_parts, object_listing
 from sinkql.connectors.files.object_listing import Bucket
@@ -225,7 +225,7 @@ def test_a_long_object_that_changes_between_the_listing_and_the_look_into_it_wai
 def _code(found: FilesReader, start: Offsets, end: Offsets) -> str:
     (split,) = found.splits(start, end)
     with pytest.raises(SinkqlError) as error:
-        list(found.read(split, Tally()))
+        list(found.read(split, ReadCounts()))
     return error.value.code
 
 

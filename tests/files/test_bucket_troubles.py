@@ -12,7 +12,7 @@ import boto3
 import pytest
 
 from files.test_files_reader import _ALL, _reader, _rows
-from sinkql.connector_api.stream import Tally
+from sinkql.connector_api.stream import ReadCounts
 from sinkql.connectors.aws.store import S3, Role, open_store
 from sinkql.connectors.files.object_listing import Bucket
 from sinkql.connectors.files.reader import FilesReader
@@ -92,7 +92,7 @@ def test_a_role_is_assumed_again_before_its_keys_run_out(objects: Objects, tmp_p
     task = pickle.dumps(reader)  # with the keys of now
     objects.run_out()
     with pytest.raises(SinkqlError) as error:
-        list(pickle.loads(task).read(split, Tally()))
+        list(pickle.loads(task).read(split, ReadCounts()))
     assert (error.value.code, error.value.retryable) == ("SQ4308", True)
     assert error.value.message == 'the keys to "s3://data" have expired'
     assert [row["id"] for row in _rows(pickle.loads(pickle.dumps(reader)), start, at)] == [1]

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from sinkql.connector_api.registry import discover
-from sinkql.connector_api.stream import Limit, Offsets, Tally
+from sinkql.connector_api.stream import Limit, Offsets, ReadCounts
 from sinkql.connectors.files import discovery
 from sinkql.connectors.files.local_listing import Folder
 from sinkql.connectors.files.reader import FilesReader
@@ -60,9 +60,12 @@ def _lines(rows: range) -> str:
     return "".join(json.dumps({"id": i, "name": f"n{i}"}) + "\n" for i in rows)
 
 
-def _rows(reader: FilesReader, start: Offsets, end: Offsets, tally: Tally | None = None) -> list[dict[str, Any]]:
+def _rows(reader: FilesReader, start: Offsets, end: Offsets, tally: ReadCounts | None = None) -> list[dict[str, Any]]:
     batches = [
-        batch for split in reader.splits(start, end) for batch in reader.read(split, tally or Tally()) if batch.num_rows
+        batch
+        for split in reader.splits(start, end)
+        for batch in reader.read(split, tally or ReadCounts())
+        if batch.num_rows
     ]
     return pa.Table.from_batches(batches).to_pylist() if batches else []
 
@@ -133,7 +136,7 @@ def test_ranges_of_csv_give_the_records_and_errors_of_the_whole_file(
     text = ("id,name" + end if form["header"] else "") + end.join(records) + chance.choice(["", end])
     _put(tmp_path, "a.csv", text)
     whole = _reader(tmp_path, format=form, policy="skip", state=tmp_path / "whole")
-    start, told = whole.initial(at_end=False), Tally()
+    start, told = whole.initial(at_end=False), ReadCounts()
     expected = _rows(whole, start, whole.latest(start, _ALL), told)
     assert told.failed
     monkeypatch.setattr("sinkql.connectors.files.content.LONGEST_LINE", 60)
@@ -144,7 +147,7 @@ def test_ranges_of_csv_give_the_records_and_errors_of_the_whole_file(
             reader = _reader(
                 tmp_path, format=form, policy="skip", state=tmp_path / f"{step}-{limit.rows}-{limit.bytes}"
             )
-            at, found, tally = start, [], Tally()
+            at, found, tally = start, [], ReadCounts()
             while (then := reader.latest(at, limit)) != at:
                 found += _rows(reader, at, then, tally)
                 at = then
@@ -165,7 +168,7 @@ def test_a_csv_file_of_carriage_returns_is_not_cut_at_newlines(
     _put(tmp_path, "a.csv", head + '1,a\n2,b\r3,"c\n"\r' * 50)
     columns = (Column("id", BIGINT), Column("name" if "name" in head else "na\nme", TEXT))
     reader = _reader(tmp_path, format=_CSV, columns=columns, policy="skip")
-    start, tally = reader.initial(at_end=False), Tally()
+    start, tally = reader.initial(at_end=False), ReadCounts()
     end = reader.latest(start, Limit(17))
     assert _rows(reader, start, end, tally) == [{columns[0].name: 3, columns[1].name: "c\n"}] * 50
     assert (tally.rows, tally.failed) == (100, 50)
@@ -369,7 +372,7 @@ def test_skipped_rows_are_counted_and_the_others_come(tmp_path: Path) -> None:
     _put(tmp_path, "a.csv", 'id,name\n1,x\n2,y,z\nq,w\n4,\n5,""\n')
     reader = _reader(tmp_path, format=_CSV, policy="skip")
     start = reader.initial(at_end=False)
-    tally = Tally()
+    tally = ReadCounts()
     rows = _rows(reader, start, reader.latest(start, _ALL), tally)
     assert [(row["id"], row["name"]) for row in rows] == [(1, "x"), (4, None), (5, "")]
     assert [(each.position, each.message) for each in tally.errors] == [
@@ -420,11 +423,11 @@ def test_a_file_that_is_one_array_is_one_batch(tmp_path: Path) -> None:
     assert [[row["id"] for row in batch] for batch in batches] == [[1, 2], [3]]
 
 
-def _skipped(tmp_path: Path, name: str, data: bytes, **changes: Any) -> tuple[list[Any], list[str], Tally]:
+def _skipped(tmp_path: Path, name: str, data: bytes, **changes: Any) -> tuple[list[Any], list[str], ReadCounts]:
     """Return the ids that are read of a file, the places that are skipped, and the tally."""
     _put(tmp_path, name, data)
     reader = _reader(tmp_path, policy="skip", **changes)
-    start, tally = reader.initial(at_end=False), Tally()
+    start, tally = reader.initial(at_end=False), ReadCounts()
     rows = _rows(reader, start, reader.latest(start, _ALL), tally)
     assert tally.rows == len(rows) + tally.failed
     return [row["id"] for row in rows], [each.position for each in tally.errors], tally

@@ -16,7 +16,7 @@ from sinkql.catalog.memory import MemoryCatalog
 from sinkql.connector_api.options import bind
 from sinkql.connector_api.planning import Connector, FormatKind, FormatPlan
 from sinkql.connector_api.registry import Registry, discover, register
-from sinkql.connector_api.stream import Context, Decoded, Decoder, Decoding, RowFailure, Tally, UndecodableError
+from sinkql.connector_api.stream import Context, Decoded, Decoder, Decoding, ReadCounts, RowFailure, UndecodableError
 from sinkql.errors import SinkqlError
 from sinkql.lowering.job import lower_relation
 from sinkql.parser import parse
@@ -70,7 +70,7 @@ def _read(tmp_path: Path, text: str) -> list[dict[str, Any]]:
     os.utime(path, (1_700_000_000, 1_700_000_000))
     registry = _registry()
     catalog = MemoryCatalog(registry)
-    (statement,) = parse(_STATEMENT.format(path), registry.vocabulary)
+    (statement,) = parse(_STATEMENT.format(path), registry.keywords)
     assert isinstance(statement, ast.CreateSource)
     source = catalog.add(statement, {}).item
     assert isinstance(source, logical.Source)
@@ -79,7 +79,7 @@ def _read(tmp_path: Path, text: str) -> list[dict[str, Any]]:
     reader = registry.reader(read, Context("s", "s", tmp_path / "state", str))
     start = reader.initial(at_end=False)
     splits = reader.splits(start, reader.target(start))
-    return [row for split in splits for batch in reader.read(split, Tally()) for row in batch.to_pylist()]
+    return [row for split in splits for batch in reader.read(split, ReadCounts()) for row in batch.to_pylist()]
 
 
 def test_a_registered_format_is_read_with_its_options(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_what_a_registered_format_does_not_decode_is_an_error(tmp_path: Path, te
 
 def test_the_options_of_a_registered_format_are_known() -> None:
     registry = _registry()
-    (statement,) = parse(_STATEMENT.replace("SEPARATOR", "SEPARATR").format("x"), registry.vocabulary)
+    (statement,) = parse(_STATEMENT.replace("SEPARATOR", "SEPARATR").format("x"), registry.keywords)
     assert isinstance(statement, ast.CreateSource)
     with pytest.raises(SinkqlError) as raised:
         MemoryCatalog(registry).add(statement, {})

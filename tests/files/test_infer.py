@@ -16,7 +16,7 @@ import pytest
 from sinkql import compile as compile_sql
 from sinkql import connect
 from sinkql.connector_api.registry import discover
-from sinkql.connector_api.stream import Limit, Tally
+from sinkql.connector_api.stream import Limit, ReadCounts
 from sinkql.connectors.files.infer import infer
 from sinkql.connectors.files.local_listing import Folder
 from sinkql.connectors.files.reader import FilesReader
@@ -111,7 +111,7 @@ def test_all_of_a_sample_is_read_in_the_columns_that_are_found(tmp_path: Path, s
     columns = tuple(Column(name, parse_type(type_)) for name, type_ in found.items())
     reader = FilesReader("s", folder, tmp_path / "state", "files", columns, _CSV, decoding, "fail", None)
     start = reader.initial(at_end=False)
-    tally = Tally()
+    tally = ReadCounts()
     for split in reader.splits(start, reader.latest(start, Limit(1 << 40))):
         for _ in reader.read(split, tally):
             pass

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from files.test_files_reader import _ALL, _CSV, _drain, _put, _reader, _rows
-from sinkql.connector_api.stream import Limit, Offsets, Tally
+from sinkql.connector_api.stream import Limit, Offsets, ReadCounts
 from sinkql.connectors.files.local_listing import Folder
 from sinkql.connectors.files.reader import FilesReader
 from sinkql.errors import SinkqlError
@@ -59,7 +59,7 @@ def test_a_file_rewritten_between_listing_and_reading_gives_no_row(tmp_path: Pat
     end = reader.latest(start, _ALL)
     _rewrite(path, texts[1], how)
     (split,) = reader.splits(start, end)
-    rows = reader.read(split, Tally())
+    rows = reader.read(split, ReadCounts())
     with pytest.raises(SinkqlError, match=r"a\.\w+.* changed after it was listed") as error:
         next(rows)
     assert error.value.code == "SQ3301"
@@ -201,7 +201,7 @@ def _disturb(tmp_path: Path, chance: random.Random, names: Iterator[int], versio
 
 def _by_file(reader: FilesReader, start: Offsets, end: Offsets) -> Iterator[tuple[str, list[int]]]:
     for split in reader.splits(start, end):
-        rows = [row["id"] for batch in reader.read(split, Tally()) for row in batch.to_pylist()]
+        rows = [row["id"] for batch in reader.read(split, ReadCounts()) for row in batch.to_pylist()]
         yield split["file"][0], rows
 
 

@@ -23,7 +23,7 @@ import pytest
 from files.test_files_reader import _ALL, _drain, _put, _reader, _rows
 from sinkql import compile as compile_sql
 from sinkql.connector_api.registry import discover
-from sinkql.connector_api.stream import Limit, Tally, UndecodableError
+from sinkql.connector_api.stream import Limit, ReadCounts, UndecodableError
 from sinkql.connectors.files import content, file_format
 from sinkql.decode import text_column
 from sinkql.errors import SinkqlError
@@ -43,13 +43,15 @@ def _write(tmp_path: Path, name: str, columns: dict[str, Any], format_: str = "P
     return _put(tmp_path, name, path.read_bytes())
 
 
-def _read(tmp_path: Path, types: dict[str, str], format_: str = "PARQUET", **changes: Any) -> tuple[list[Any], Tally]:
+def _read(
+    tmp_path: Path, types: dict[str, str], format_: str = "PARQUET", **changes: Any
+) -> tuple[list[Any], ReadCounts]:
     columns = tuple(
         Column(name, parse_type(type_.removesuffix(" not null")), not type_.endswith(" not null"))
         for name, type_ in types.items()
     )
     found = _reader(tmp_path, format={"name": format_}, columns=columns, **changes)
-    start, tally = found.initial(at_end=False), Tally()
+    start, tally = found.initial(at_end=False), ReadCounts()
     return [tuple(row.values()) for row in _rows(found, start, found.latest(start, _ALL), tally)], tally
 
 
@@ -187,7 +189,7 @@ def test_splits_of_a_file_give_each_row_once_in_any_order(
     splits = list(found.splits(start, end))
     assert len(splits) > 10
     seed.shuffle(splits)
-    tally = Tally()
+    tally = ReadCounts()
     pieces = [[row for batch in found.read(split, tally) for row in batch.to_pylist()] for split in splits]
     assert sum(1 for piece in pieces if piece) >= 5
     rows = [row for piece in pieces for row in piece]
@@ -250,7 +252,7 @@ def test_a_file_rewritten_after_it_was_listed_gives_no_row(tmp_path: Path, monke
     data[3000] ^= 1
     path.write_bytes(data)
     with pytest.raises(SinkqlError, match="changed after it was listed") as error:
-        list(found.read(split, Tally()))
+        list(found.read(split, ReadCounts()))
     assert error.value.code == "SQ3301"
 
 

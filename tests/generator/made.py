@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from sinkql import logical, physical
-from sinkql.connector_api.stream import Offsets, Tally
+from sinkql.connector_api.stream import Offsets, ReadCounts
 from sinkql.connectors.generator.reader import GeneratorReader
 from sinkql.lowering.job import lower_relation
 from sinkql.program.compiler import compile_text
@@ -69,7 +69,7 @@ def table(reader: GeneratorReader, start: int = 0, stop: int | None = None) -> p
 
 def _batches(reader: GeneratorReader, splits: list[Any]) -> Iterator[pa.RecordBatch]:
     for split in splits:
-        yield from reader.read(split, Tally())
+        yield from reader.read(split, ReadCounts())
 
 
 def rows(reader: GeneratorReader, start: int, stop: int) -> list[Row]:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sinkql.connector_api.stream import Limit, Offsets, Tally
+from sinkql.connector_api.stream import Limit, Offsets, ReadCounts
 from sinkql.connectors.generator.reader import GeneratorReader
 from sinkql.errors import SinkqlError
 
@@ -26,7 +26,7 @@ def _since(seconds: float, count: int = 0) -> Offsets:
 
 def _rows(reader: GeneratorReader, start: int, end: int) -> list[dict[str, int]]:
     splits = reader.splits({"count": start, "since": 0}, {"count": end, "since": 0})
-    batches = [batch for split in splits for batch in reader.read(split, Tally())]
+    batches = [batch for split in splits for batch in reader.read(split, ReadCounts())]
     rows: list[dict[str, int]] = pa.Table.from_batches(batches).to_pylist()
     return rows
 

@@ -36,7 +36,7 @@ def test_first_claim_records_where_the_sink_starts(any_lake: Lake, name: str) ->
 def test_restart_goes_on_from_the_marker_with_a_higher_epoch(any_lake: Lake, name: str) -> None:
     first = Sink(any_lake, name)
     first.start()
-    last = first.put((1, "a")).marker
+    last = first.put((1, "a")).checkpoint
     second = Sink(any_lake, name)
     claimed = second.start()
     assert (claimed.end, claimed.commit, claimed.epoch) == (last.end, last.commit, 2)
@@ -55,7 +55,7 @@ def test_a_batch_without_rows_moves_the_marker(any_lake: Lake, name: str) -> Non
     sink.put((1, "a"))
     committed = sink.put()
     assert (committed.rows, committed.files) == (0, 0)
-    assert committed.marker == sink.writer.load_checkpoint()
+    assert committed.checkpoint == sink.writer.load_checkpoint()
     assert any_lake.rows(name) == [(1, "a")]
 
 

@@ -418,7 +418,7 @@ def test_rolled_forward_table_goes_on(lake: Lake, name: str) -> None:
 def test_marker_is_found_when_only_a_foreign_head_is_left(any_lake: Lake, name: str, *, upsert: bool) -> None:
     sink = Sink(any_lake, name, upsert=upsert)
     sink.start()
-    last = sink.put((1, "a"), (2, "b")).marker
+    last = sink.put((1, "a"), (2, "b")).checkpoint
     strangers.append(any_lake.table(name), (9, "z"))
     strangers.expire_all_but_head(any_lake.table(name))
     restarted = Sink(any_lake, name, upsert=upsert)

@@ -21,7 +21,7 @@ from sinkql.connectors.aws.store import S3
 from sinkql.connectors.iceberg.storage import Stores
 from sinkql.connectors.iceberg.table import rest_catalog as rest_catalogs
 from sinkql.connectors.iceberg.table.catalog import open_catalog, validate
-from sinkql.connectors.iceberg.table.failure import explain, transient
+from sinkql.connectors.iceberg.table.failure import catalog_error, is_transient
 from sinkql.connectors.iceberg.table.target import Patience, TargetTable
 from sinkql.errors import SinkqlError
 from support.access import Access
@@ -122,7 +122,7 @@ def test_wrong_storage_key(server: Seaweed, tmp_path: Path, name: str) -> None:
     catalog = open_catalog("lake", rest(server), Access(), Stores(S3(wrong)))
     with pytest.raises(OSError, match="AWS Error") as caught:
         catalog.load_table(("shop", name)).scan().to_arrow()
-    assert explain(caught.value, "lake").code == "SQ4302"
+    assert catalog_error(caught.value, "lake").code == "SQ4302"
 
 
 def test_url_without_meaning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,9 +214,9 @@ def test_patience_ends(lake: Lake) -> None:
 
 
 def test_what_cannot_get_better_is_not_tried_again() -> None:
-    assert not transient(PermissionError(13, "no"))
-    assert not transient(ValueError("no"))
-    assert transient(ConnectionError("no"))
+    assert not is_transient(PermissionError(13, "no"))
+    assert not is_transient(ValueError("no"))
+    assert is_transient(ConnectionError("no"))
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_what_cannot_get_better_is_not_tried_again() -> None:
     ],
 )
 def test_an_error_names_the_option_that_causes_it(error: Exception, code: str, option: str) -> None:
-    found = explain(error, "lake")
+    found = catalog_error(error, "lake")
     assert (found.code, found.option) == (code, option)
 
 
@@ -263,7 +263,7 @@ def test_an_error_names_the_option_that_causes_it(error: Exception, code: str, o
     ],
 )
 def test_words_of_a_path_say_nothing_about_a_failure_of_the_store(message: str, code: str) -> None:
-    assert explain(OSError(message), "lake").code == code
+    assert catalog_error(OSError(message), "lake").code == code
 
 
 @pytest.mark.parametrize(
@@ -275,13 +275,13 @@ def test_words_of_a_path_say_nothing_about_a_failure_of_the_store(message: str, 
     ],
 )
 def test_wrong_keys_are_told_from_keys_that_may_not(answer: str, said: str) -> None:
-    found = explain(OSError(f"When reading 'lake/t': AWS Error {answer} during PutObject operation: …"), "lake")
+    found = catalog_error(OSError(f"When reading 'lake/t': AWS Error {answer} during PutObject operation: …"), "lake")
     assert (found.code, found.message) == ("SQ4302", f'the storage behind connection "lake" {said}')
     assert "the sink's AWS connection" in (found.hint or "")
 
 
 def test_the_session_token_that_a_catalog_repeats_is_not_shown() -> None:
-    error = explain(ForbiddenError("SignatureDoesNotMatch: host:h\nx-amz-security-token:SECRET\n"), "lake")
+    error = catalog_error(ForbiddenError("SignatureDoesNotMatch: host:h\nx-amz-security-token:SECRET\n"), "lake")
     assert error.code == "SQ4211"
     assert "SECRET" not in str(error)
     assert "x-amz-security-token:***" in str(error)
@@ -289,4 +289,4 @@ def test_the_session_token_that_a_catalog_repeats_is_not_shown() -> None:
 
 def test_messages_of_aws_are_not_shown() -> None:
     answer = {"Error": {"Code": "InvalidSignatureException", "Message": "x-amz-security-token:TOKEN"}}
-    assert "TOKEN" not in str(explain(ClientError(answer, "GetTable"), "lake"))
+    assert "TOKEN" not in str(catalog_error(ClientError(answer, "GetTable"), "lake"))

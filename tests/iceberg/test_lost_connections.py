@@ -85,7 +85,7 @@ def test_a_bucket_is_asked_over_new_connections(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(s3, "_READ_S", 0.5)
     monkeypatch.setattr(s3, "_TRIES", 1)
     with _before() as before:
-        objects = Objects.of("bucket", _Store(before.port), Purpose("who", "STATE", "harm", "cure"))
+        objects = Objects.open_bucket("bucket", _Store(before.port), Purpose("who", "STATE", "harm", "cure"))
         _twice(lambda: objects.get("both"))
         before.mute()
         before.open()

@@ -11,7 +11,7 @@ import pytest
 
 from sinkql import physical
 from sinkql.connectors.iceberg.table.catalog import open_catalog
-from sinkql.connectors.iceberg.table.table import Expected, ensure
+from sinkql.connectors.iceberg.table.table import Expected, ensure_table
 from sinkql.connectors.iceberg.table.target import TargetTable
 from sinkql.logical.type import BIGINT
 from support.access import Access
@@ -43,7 +43,7 @@ def test_many_sinks_make_a_catalog_a_namespace_and_tables_at_once(urls: list[str
             catalog = open_catalog("lake", options, Access())
             try:
                 target = TargetTable(catalog, "a.b", f"t{number // 2}", "lake")
-                found = ensure(target, Expected(_COLUMNS, changelog=False, upsert=False), sink_id="s")
+                found = ensure_table(target, Expected(_COLUMNS, changelog=False, upsert=False), sink_id="s")
                 return str(found.metadata.table_uuid)
             finally:
                 catalog.close()

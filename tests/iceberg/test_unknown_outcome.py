@@ -37,7 +37,7 @@ def test_commit_with_a_lost_reply_counts_once(
     sink.start()
     rule.modes = [mode]
     committed = sink.put((1, "a"), (2, "b"))
-    assert committed.marker == sink.writer.load_checkpoint()
+    assert committed.checkpoint == sink.writer.load_checkpoint()
     sink.put((3, "c"))
     assert lake.rows(name) == [(1, "a"), (2, "b"), (3, "c")]
 
@@ -96,7 +96,7 @@ def test_late_request_before_the_retry_is_found(through: tuple[Lake, Rule], name
     committed = sink.finish((marker, task, results))
     assert posted.is_set()
     assert rule.late_status == [200]
-    assert committed.marker == sink.writer.refresh()
+    assert committed.checkpoint == sink.writer.refresh()
     assert lake.rows(name) == [(1, "a")]
 
 

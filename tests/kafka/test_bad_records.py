@@ -17,7 +17,7 @@ from decode.test_debezium import BAD as BAD_CHANGES
 from decode.test_debezium import change
 from kafka.pipeline import Pipeline
 from sinkql.connector_api.registry import discover
-from sinkql.connector_api.stream import RowError, Tally
+from sinkql.connector_api.stream import ReadCounts, RowError
 from sinkql.connectors.kafka.reader import KafkaReader
 from sinkql.errors import SinkqlError
 from sinkql.runtime.sink.requests import run_replay_request
@@ -92,7 +92,7 @@ def _run(
     for place in range(len(bad)):  # each of them stops a sink, by its offset
         split = {"partition": 0, "from": 2 * place + 1, "to": 2 * place + 2}
         with pytest.raises(SinkqlError) as raised:
-            list(reader.read(split, Tally()))
+            list(reader.read(split, ReadCounts()))
         assert (raised.value.code, f"at {topic}/0/{2 * place + 1}:" in raised.value.message) == ("SQ3101", True)
 
 
@@ -215,10 +215,10 @@ def test_a_bad_message_of_each_format_under_each_policy(broker: Kafka, pipeline:
             assert isinstance(reader, KafkaReader)
             split = {"partition": 0, "from": 0, "to": 3}
             with pytest.raises(SinkqlError) as stopped:
-                list(replace(reader, policy="fail").read(split, Tally()))
+                list(replace(reader, policy="fail").read(split, ReadCounts()))
             assert (stopped.value.code, f"at {topic}/0/1:" in stopped.value.message) == ("SQ3101", True), name
             letters: list[RowError] = []
-            for tally in (Tally(), Tally(letters=letters.append)):
+            for tally in (ReadCounts(), ReadCounts(letters=letters.append)):
                 tally.decoded = sum(batch.num_rows for batch in reader.read(split, tally))
                 tally.settle(name)
                 assert (tally.rows, tally.decoded, tally.failed) == (3, 2, 1), name

@@ -9,7 +9,7 @@ import pytest
 
 from kafka.pipeline import Pipeline
 from kafka.sinking import committed, topic_sink
-from sinkql.connector_api.stream import Tally
+from sinkql.connector_api.stream import ReadCounts
 from sinkql.connectors.kafka import admin, consumer
 from sinkql.connectors.kafka.options import PROGRESS_TOPIC
 from sinkql.errors import SinkqlError
@@ -96,7 +96,7 @@ def test_a_partition_without_a_leader_is_waited_for(
         hurry.setattr(admin, "_REQUEST_S", 0.5)
         hurry.setattr(admin, "_PATIENCE_S", 5.0)
         hurry.setattr(consumer, "_STILL_S", 1.0)
-        for ask in (lambda: reader.target(end), lambda: list(reader.read(split, Tally()))):
+        for ask in (lambda: reader.target(end), lambda: list(reader.read(split, ReadCounts()))):
             with pytest.raises(SinkqlError, match=f"SQ4278.*answers for {topic}/1") as caught:
                 ask()
             assert caught.value.retryable
@@ -119,7 +119,7 @@ def test_a_range_is_read_on_when_its_leader_is_killed(
     start = reader.initial(at_end=False)
     (split,) = reader.splits(start, reader.target(start))
     found: list[str] = []
-    for batch in reader.read(split, Tally()):
+    for batch in reader.read(split, ReadCounts()):
         if not found:
             second.stop()
         found += [line[:4] for line in batch.column("line").to_pylist()]

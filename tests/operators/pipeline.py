@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from expressions import vectors
 from sinkql import physical
-from sinkql.connector_api.stream import Limit, Offsets, Reader, Split, Tally, WriteResult
+from sinkql.connector_api.stream import Limit, Offsets, ReadCounts, Reader, Split, WriteResult
 from sinkql.connector_api.types import arrow_type
 from sinkql.logical.type import parse_type
 from sinkql.runtime.batch.accounting import check_account
@@ -79,7 +79,7 @@ class Listed(Reader):
     def splits(self, start: Offsets, end: Offsets) -> list[Split]:
         return [{"batch": number} for number in range(start["batch"], end["batch"])]
 
-    def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
+    def read(self, split: Split, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
         changes = self.batches[split["batch"]]
         fields = [(column.name, arrow_type(column.type)) for column in self.read_.columns]
         data: list[list[Any]] = [[unplain(row[index]) for row, _ in changes] for index in range(len(fields))]

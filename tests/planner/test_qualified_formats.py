@@ -28,7 +28,7 @@ CREATE SINK s FROM t INTO KAFKA CONNECTION k (TOPIC 'x') KEY (a)
 def test_formats_have_full_names(tmp_path: Path) -> None:
     with Session(tmp_path / "catalog.db") as session:
         session.execute(_SETUP)
-        (statement,) = parse(_SINK, session.catalog.registry.vocabulary)
+        (statement,) = parse(_SINK, session.catalog.registry.keywords)
         assert isinstance(statement, ast.CreateSink)
         full = qualify(statement, session.catalog.reader())
     text = to_sql(full)

@@ -16,7 +16,7 @@ import pytest
 from capture.child import PASSED, prepare
 from capture.pipeline import QUICK, FakeHost, Sinks, once
 from sinkql.capture.runner import CaptureRunner
-from sinkql.capture.snapshot import SnapshotReader
+from sinkql.capture.snapshot import TableSnapshotReader
 from sinkql.connectors.postgres.client import failure
 from sinkql.connectors.postgres.stream import PostgresStream
 from sinkql.errors import SinkqlError
@@ -68,7 +68,7 @@ def _count(patch: pytest.MonkeyPatch, folder: Path) -> None:
         return call
 
     folder.mkdir(exist_ok=True)
-    patch.setattr(SnapshotReader, "_add", counted("chunks", SnapshotReader._add))
+    patch.setattr(TableSnapshotReader, "_add", counted("chunks", TableSnapshotReader._add))
     patch.setattr(PostgresStream, "complete", counted("read through", PostgresStream.complete))
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from sinkql.capture.publisher import Publisher
 from sinkql.capture.session import CaptureSession
-from sinkql.capture.snapshot import SnapshotReader, SnapshotScheduler
+from sinkql.capture.snapshot import SnapshotScheduler, TableSnapshotReader
 from sinkql.capture.unchanged_values import MissingKeys
 from sinkql.connectors.postgres import slot
 from sinkql.connectors.postgres.stream import PostgresStream
@@ -30,8 +30,8 @@ def no_hold(patch: pytest.MonkeyPatch) -> None:
 
 def no_visibility_test(patch: pytest.MonkeyPatch) -> None:
     """Read a chunk with a transaction that does not see all that is in the log."""
-    start = SnapshotReader.start
-    patch.setattr(SnapshotReader, "start", lambda self, is_ready, unseen: start(self, is_ready, []))
+    start = TableSnapshotReader.start
+    patch.setattr(TableSnapshotReader, "start", lambda self, is_ready, unseen: start(self, is_ready, []))
 
 
 def no_visible_end(patch: pytest.MonkeyPatch) -> None:

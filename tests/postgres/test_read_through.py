@@ -59,8 +59,10 @@ class Several(Sinks):
     def job(self, name: str, *, max_rows: int = 300) -> physical.Job:
         table = self.of[name]
         options = table_options(source_options(self.id, "pg", {}, self.keeping), table)
-        read = physical.Read(name, "FAKE", options, table.columns, "upsert", key=table.key, holes=table.holes)
-        body = physical.Normalize(read, "rows", table.key) if table.holes else read
+        read = physical.Read(
+            name, "FAKE", options, table.columns, "upsert", key=table.key, holes=table.has_unchanged_values
+        )
+        body = physical.Normalize(read, "rows", table.key) if table.has_unchanged_values else read
         return job(body, self.folder, table=name, key=table.key, max_rows=max_rows)
 
     def subscribed_sinks(self) -> list[SubscribedSink]:

@@ -122,12 +122,12 @@ def test_a_server_that_does_not_answer_is_not_known_afterwards(session: Session,
 def test_keys_that_an_earlier_version_kept_are_used(session: Session, ssh: SshServer) -> None:
     session.execute(_tunnel(ssh))
     name = "materialize.public.t"
-    kept = TunnelKeys.of(session.access.secret(name))
+    kept = TunnelKeys.parse(session.access.secret(name))
     catalog = session.access._catalog
     catalog.pin(name, kept.text(), json.dumps(kept.keys))
     ssh.authorize(_keys(session)[0])
     session.execute("VALIDATE CONNECTION t;")
-    assert TunnelKeys.of(catalog.secret(name).reveal()) == kept
+    assert TunnelKeys.parse(catalog.secret(name).reveal()) == kept
 
 
 def test_a_tunnel_that_cannot_be_opened_says_why(session: Session, ssh: SshServer) -> None:

@@ -63,8 +63,10 @@ class ServerSinks(Sinks):
 
     def job(self, name: str, *, max_rows: int = 300) -> physical.Job:
         options = table_options(source_options(self.id, "pg", {}, self.keeping), self.of)
-        read = physical.Read("t", "FAKE", options, self.of.columns, "upsert", key=self.of.key, holes=self.of.holes)
-        body = physical.Normalize(read, "rows", self.of.key) if self.of.holes else read
+        read = physical.Read(
+            "t", "FAKE", options, self.of.columns, "upsert", key=self.of.key, holes=self.of.has_unchanged_values
+        )
+        body = physical.Normalize(read, "rows", self.of.key) if self.of.has_unchanged_values else read
         return job(body, self.folder, table=name, key=self.of.key, max_rows=max_rows)
 
     def subscribed_sinks(self) -> list[SubscribedSink]:

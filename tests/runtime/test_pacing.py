@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pyarrow as pa
 
-from sinkql.connector_api.stream import Limit, Offsets, Reader, Split, Tally
+from sinkql.connector_api.stream import Limit, Offsets, ReadCounts, Reader, Split
 from sinkql.runtime.batch.pacing import Pacer, PacingOrders
 
 
@@ -29,7 +29,7 @@ class Queue(Reader):
     def splits(self, start: Offsets, end: Offsets) -> list[Split]:
         return []
 
-    def read(self, split: Split, tally: Tally) -> pa.RecordBatchReader:
+    def read(self, split: Split, tally: ReadCounts) -> pa.RecordBatchReader:
         raise NotImplementedError
 
 

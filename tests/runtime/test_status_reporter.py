@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from sinkql.connector_api.stream import FirstSnapshot, Limit, Measure, Offsets, Reader, Split, Tally
+from sinkql.connector_api.stream import FirstSnapshot, Limit, Measure, Offsets, ReadCounts, Reader, Split
 from sinkql.errors import SinkqlError
 from sinkql.runtime.batch.events import Event, SinkSnapshotting
 from sinkql.runtime.batch.metrics import ProgressMeter
@@ -33,7 +33,7 @@ class _Reader(Reader):
     def splits(self, start: Offsets, end: Offsets) -> list[Split]:
         raise NotImplementedError
 
-    def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
+    def read(self, split: Split, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
         raise NotImplementedError
 
     def measure(self, offsets: Offsets) -> Measure:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from sinkql.connector_api.stream import JobOffsets, Limit, Offsets, Reader, Split, Tally, ViewLogReader
+from sinkql.connector_api.stream import JobOffsets, Limit, Offsets, ReadCounts, Reader, Split, ViewLogReader
 from sinkql.runtime.batch.timeline import Ticks, Timeline, TimelineInputs
 from sinkql.storage.numbered_log import FolderNumberedLog
 
@@ -19,7 +19,7 @@ class _Nothing(Reader):
     def splits(self, start: Offsets, end: Offsets) -> list[Split]:
         return []
 
-    def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
+    def read(self, split: Split, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
         return iter(())
 
     def initial(self, *, at_end: bool) -> Offsets:
@@ -62,14 +62,14 @@ class Logging(_Nothing, ViewLogReader):
     def latest(self, start: Offsets, limit: Limit, until: Offsets | None = None) -> Offsets:
         return {"at": len(self.entries)}
 
-    def below(self, offsets: Offsets) -> JobOffsets | None:
+    def positions_below(self, offsets: Offsets) -> JobOffsets | None:
         return self.entries[offsets["at"] - 1] if offsets["at"] else None
 
-    def places(self, start: Offsets) -> Iterator[tuple[Offsets, JobOffsets]]:
+    def list_positions(self, start: Offsets) -> Iterator[tuple[Offsets, JobOffsets]]:
         for number in range(len(self.entries), max(0, start["at"] - 1), -1):
             yield {"at": number}, self.entries[number - 1]
 
-    def changed(self, offsets: Offsets) -> Offsets:
+    def last_change(self, offsets: Offsets) -> Offsets:
         return offsets
 
 

@@ -142,7 +142,7 @@ def _killed_drop_of(session: Session, name: str) -> None:
     entry = session.catalog.plans.entry(name)
     assert entry is not None
     tables = [entry.facts["table_id"]]
-    session.catalog.journal.begin(
+    session.catalog.intent_log.begin(
         "drop", {"names": [name], "ids": [entry.id], "sinks": {}, "tables": tables, "captured": [], "wishes": {}}
     )
     _disown(session)

@@ -15,7 +15,7 @@ from session.script import PIPELINE, fails
 from sinkql import ast, logical, physical
 from sinkql.connector_api.planning import PlanningContext, SourcePlan
 from sinkql.connector_api.registry import Registry, discover
-from sinkql.connector_api.stream import Context, Reader, Split, Tally
+from sinkql.connector_api.stream import Context, ReadCounts, Reader, Split
 from sinkql.connectors.generator.reader import GeneratorReader
 from sinkql.session import Session
 from sinkql.session.row import inputs
@@ -88,7 +88,7 @@ def test_a_source_whose_rows_are_overwritten_shows_the_last_of_each_key(folder: 
 class _Overwriting(GeneratorReader):
     """Count, each number twice; the second time 5, 7 and 9 are gone."""
 
-    def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
+    def read(self, split: Split, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
         for batch in super().read(split, tally):
             numbers = batch.column(0).to_pylist()
             later = [-1 if number in (5, 7, 9) else 1 for number in numbers]

@@ -13,7 +13,7 @@ from session.script import fails
 from sinkql import ast
 from sinkql.catalog.catalog import ChangedError
 from sinkql.catalog.operation import redefining, rotating
-from sinkql.catalog.secret.value import Given, SecretValue
+from sinkql.catalog.secret.value import SecretInput, SecretValue
 from sinkql.errors import SinkqlError, as_data
 from sinkql.script.redaction import mask
 from sinkql.session import Session
@@ -126,7 +126,7 @@ def test_rotated_secret_has_its_new_value_and_keeps_its_users(session: Session, 
         "CREATE CONNECTION w TO AWS (ACCESS KEY ID = SECRET a, SECRET ACCESS KEY = SECRET a);"
     )
     before = session.catalog.plans
-    session.catalog.change(rotating("materialize.public.a", Given("literal", SecretValue(_OTHER))))
+    session.catalog.change(rotating("materialize.public.a", SecretInput("literal", SecretValue(_OTHER))))
     assert session.access.secret("materialize.public.a") == _OTHER
     with Session(folder) as other:
         assert other.access.secret("materialize.public.a") == _OTHER
@@ -139,10 +139,10 @@ def test_rotated_secret_has_its_new_value_and_keeps_its_users(session: Session, 
 def test_rotation_may_change_the_kind(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SINKQL_TEST_SECRET", _OTHER)
     session.execute(f"CREATE SECRET a AS '{_CANARY}';")
-    session.catalog.change(rotating("materialize.public.a", Given("env_var", arguments=("SINKQL_TEST_SECRET",))))
+    session.catalog.change(rotating("materialize.public.a", SecretInput("env_var", arguments=("SINKQL_TEST_SECRET",))))
     assert "env_var('SINKQL_TEST_SECRET')" in str(session.execute("SHOW CREATE SECRET a")[0].rows)
     assert session.access.secret("materialize.public.a") == _OTHER
-    session.catalog.change(rotating("materialize.public.a", Given("literal", SecretValue("third"))))
+    session.catalog.change(rotating("materialize.public.a", SecretInput("literal", SecretValue("third"))))
     assert "'<redacted>'" in str(session.execute("SHOW CREATE SECRET a")[0].rows)
     assert session.access.secret("materialize.public.a") == "third"
 
@@ -151,7 +151,7 @@ def test_old_value_put_back_into_the_file_does_not_open(session: Session) -> Non
     session.execute(f"CREATE SECRET a AS '{_CANARY}';")
     with session.catalog.database.read() as connection:
         old = connection.first("SELECT * FROM secrets")
-    session.catalog.change(rotating("materialize.public.a", Given("literal", SecretValue(_OTHER))))
+    session.catalog.change(rotating("materialize.public.a", SecretInput("literal", SecretValue(_OTHER))))
     with session.catalog.database.write() as connection:
         connection.update("secrets", {"nonce": old.nonce, "ciphertext": old.ciphertext}, "true")
     with pytest.raises(SinkqlError) as raised:
@@ -163,10 +163,10 @@ def test_rotation_is_refused_where_the_catalog_moved_or_the_secret_is_gone(sessi
     session.execute(f"CREATE SECRET a AS '{_CANARY}';")
     Session(folder).execute("CREATE SECRET b AS 'x';")
     with pytest.raises(ChangedError):
-        session.catalog.change(rotating("materialize.public.a", Given("literal", SecretValue(_OTHER))))
+        session.catalog.change(rotating("materialize.public.a", SecretInput("literal", SecretValue(_OTHER))))
     session.catalog.refresh()
     with pytest.raises(SinkqlError) as raised:
-        session.catalog.change(rotating("materialize.public.nope", Given("literal", SecretValue(_OTHER))))
+        session.catalog.change(rotating("materialize.public.nope", SecretInput("literal", SecretValue(_OTHER))))
     assert raised.value.code == "SQ2001"
     assert session.access.secret("materialize.public.a") == _CANARY
 

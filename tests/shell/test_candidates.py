@@ -170,7 +170,7 @@ def test_what_cannot_be_used_yet_is_not_offered(tmp_path: Path) -> None:
 )
 def test_options_of_a_format_are_its_own(session: Session, text: str, offered: set[str]) -> None:
     start = f"CREATE SOURCE s FROM FILES (PATH = 'x') {text}"
-    place = candidates(start, len(start), session.catalog.registry.vocabulary).options
+    place = candidates(start, len(start), session.catalog.registry.keywords).options
     assert place is not None
     found = {label.removesuffix(" = ") for label, _ in editor_candidates.labels(place, session)}
     assert offered <= found

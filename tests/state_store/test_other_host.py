@@ -61,7 +61,7 @@ def no_rebuild(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     def rebuild(*given: object, **named: object) -> None:
         raise AssertionError("the index is made again")
 
-    return lambda: monkeypatch.setattr(table_index, "rebuild", rebuild)
+    return lambda: monkeypatch.setattr(table_index, "build_index", rebuild)
 
 
 def _rebuilt(moving: Pipeline) -> bool:

@@ -2,4 +2,4 @@
 
 from sinkql.connector_api.registry import discover
 
-WORDS = discover().vocabulary
+WORDS = discover().keywords

@@ -19,7 +19,7 @@ import pyarrow as pa
 from sinkql import ast, logical, physical
 from sinkql.connector_api.planning import PlanningContext, SourcePlan
 from sinkql.connector_api.registry import Registry, discover
-from sinkql.connector_api.stream import Context, Limit, Offsets, Reader, SnapshotReader, Split, Tally
+from sinkql.connector_api.stream import Context, Limit, Offsets, ReadCounts, Reader, SnapshotReader, Split
 from sinkql.connector_api.types import arrow_type
 from sinkql.logical.type import parse_type
 
@@ -152,7 +152,7 @@ class LineReader(Reader, SnapshotReader):
         begin = max((at + 1 for at in range(start["line"], end["line"]) if found[at] == CLEARED), default=start["line"])
         return [{"from": at, "to": min(at + 5, end["line"])} for at in range(begin, end["line"], 5)]
 
-    def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
+    def read(self, split: Split, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
         found = []
         for each in self._lines()[split["from"] : split["to"]]:
             found += [gone(each["from"]), each] if "from" in each else [each]

@@ -10,7 +10,7 @@ import pytest
 
 from sinkql.catalog.backup import back_up_all, restore
 from sinkql.cli.main import run_command as run
-from sinkql.connector_api.stream import Limit, Tally
+from sinkql.connector_api.stream import Limit, ReadCounts
 from sinkql.errors import SinkqlError
 from sinkql.logical.type import TEXT
 from sinkql.session import Session
@@ -81,11 +81,11 @@ def test_no_part_of_a_batch_is_read_from_another_file(session: Session) -> None:
     reader = running.readers[_T]
     start = reader.initial(at_end=False)
     (split,) = reader.splits(start, reader.latest(start, Limit(10)))
-    assert sum(len(batch) for batch in reader.read(split, Tally())) == 2
+    assert sum(len(batch) for batch in reader.read(split, ReadCounts())) == 2
     shutil.copytree("older", ".sinkql/tables", dirs_exist_ok=True)
     session.execute("INSERT INTO t (id) VALUES (3)")
     with pytest.raises(SinkqlError) as refused:
-        list(reader.read(split, Tally()))
+        list(reader.read(split, ReadCounts()))
     assert refused.value.code == "SQ3421"
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import sinkql
 from sinkql.connector_api.registry import discover
-from sinkql.connector_api.stream import Context, Limit, Tally
+from sinkql.connector_api.stream import Context, Limit, ReadCounts
 from sinkql.errors import SinkqlError
 from sinkql.session import Session
 from sinkql.table import file
@@ -114,7 +114,7 @@ def test_lost_and_older_files_are_told(session: Session, tmp_path: Path) -> None
     with pytest.raises(SinkqlError) as lost:
         session.execute("SELECT * FROM t")
     with pytest.raises(SinkqlError) as closed:
-        list(reader.read({"first": 1, "last": 1, "start": 0, "end": end}, Tally()))
+        list(reader.read({"first": 1, "last": 1, "start": 0, "end": end}, ReadCounts()))
     assert (older.value.code, lost.value.code, closed.value.code) == ("SQ3421", "SQ3420", "SQ3420")
     assert not path.exists()  # reading makes none
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sinkql import logical, physical
-from sinkql.connector_api.stream import Context, Tally
+from sinkql.connector_api.stream import Context, ReadCounts
 from sinkql.connector_api.types import python_values
 from sinkql.errors import SinkqlError
 from sinkql.lowering.job import lower_relation
@@ -86,7 +86,7 @@ def replayed(session: Session) -> list[Row]:
     start = reader.initial(at_end=False)
     found: Counter[Row] = Counter()
     for split in reader.splits(start, reader.target(start)):
-        for batch in reader.read(split, Tally()):
+        for batch in reader.read(split, ReadCounts()):
             for *row, diff in zip(*map(python_values, batch.columns), strict=True):
                 found[tuple(row)] += diff
                 assert found[tuple(row)] >= 0

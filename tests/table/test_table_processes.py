@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sinkql import physical
-from sinkql.connector_api.stream import Context, Tally
+from sinkql.connector_api.stream import Context, ReadCounts
 from sinkql.errors import SinkqlError
 from sinkql.lowering.job import lower_relation
 from sinkql.session import Session
@@ -40,7 +40,7 @@ def log(session: Session) -> list[tuple[Any, ...]]:
     found: Counter[tuple[Any, ...]] = Counter()
     start = reader.initial(at_end=False)
     for split in reader.splits(start, reader.target(start)):
-        for batch in reader.read(split, Tally()):
+        for batch in reader.read(split, ReadCounts()):
             for *row, diff in zip(*batch.to_pydict().values(), strict=True):
                 found[tuple(row)] += diff
     assert all(count >= 0 for count in found.values())

@@ -105,7 +105,7 @@ def upgraded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         before.look(store.tables())
         with opened(folder, store, port) as pipeline:
             pipeline.move()
-            with patch.object(table_index, "rebuild", side_effect=AssertionError("a key index is built again")):
+            with patch.object(table_index, "build_index", side_effect=AssertionError("a key index is built again")):
                 pipeline.step(_LAST)
             yield Upgraded(pipeline, before, store.tables())
 

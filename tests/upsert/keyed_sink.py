@@ -25,7 +25,7 @@ from sinkql.connectors.iceberg.compact.upsert import UpsertCompaction
 from sinkql.connectors.iceberg.key_index.change import one_each
 from sinkql.connectors.iceberg.key_index.index import Index, IndexChange
 from sinkql.connectors.iceberg.key_index.key_hash import key_columns
-from sinkql.connectors.iceberg.key_index.rebuild import catch_up, rebuild
+from sinkql.connectors.iceberg.key_index.rebuild import build_index, catch_up
 from sinkql.connectors.iceberg.table.sql_catalog import CachingCatalog
 from sinkql.connectors.iceberg.write.upsert_task import UpsertTask
 from sinkql.state_store.directory import StateDirectory
@@ -73,7 +73,7 @@ class Sink:
         self.key = key_columns(table, tuple(key))
         self.epoch, self.buckets, self.bucketing = 1, 2, "crc"
         self.merged = 0
-        self.index = rebuild(table, self.key, folder, sink=NAME, epoch=1)
+        self.index = build_index(table, self.key, folder, sink=NAME, epoch=1)
 
     def task(self) -> UpsertTask:
         self.index.save(self.folder)
@@ -144,7 +144,7 @@ class Sink:
         return Index.load(self.folder, self.name, self.key)
 
     def rebuild(self) -> None:
-        self.index = rebuild(self.table, self.key, self.folder, sink=NAME, epoch=self.epoch)
+        self.index = build_index(self.table, self.key, self.folder, sink=NAME, epoch=self.epoch)
 
     def catch_up(self) -> None:
         self.table.refresh()

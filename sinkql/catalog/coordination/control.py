@@ -157,7 +157,7 @@ class Control:
         """Return whether the sink's lease is valid."""
         return self.holder(sink_id) is not None
 
-    def wishes(self) -> dict[str, tuple[Desired, str]]:
+    def all_desired(self) -> dict[str, tuple[Desired, str]]:
         """Return the desired state of each sink by id, and the time of its last change."""
         with self._database.read() as connection:
             return {row.sink_id: (row.desired, row.changed_at) for row in connection.all("SELECT * FROM desired")}

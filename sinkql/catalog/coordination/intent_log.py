@@ -36,7 +36,7 @@ class Intent:
         return datetime.now(UTC) - datetime.fromisoformat(self.started_at) > _LONGEST
 
 
-class Journal:
+class IntentLog:
     """The intents in the catalog: the next process finishes the statements of a killed process."""
 
     def __init__(self, database: Store) -> None:

@@ -16,7 +16,7 @@ from typing import TypeVar
 from sinkql import ast
 from sinkql.catalog.address import Address, ServerUrl
 from sinkql.catalog.secret.providers import resolve
-from sinkql.catalog.secret.value import Given, SecretValue
+from sinkql.catalog.secret.value import SecretInput, SecretValue
 from sinkql.errors import SinkqlError
 from sinkql.keywords import Keywords
 from sinkql.printer.redaction import change_literals
@@ -60,7 +60,7 @@ class Cipher:
         self._project = project
         self._catalog_id = catalog_id
 
-    def seal(self, item_id: str, secret_input: Given, *, version: int = 1) -> Sealed:
+    def seal(self, item_id: str, secret_input: SecretInput, *, version: int = 1) -> Sealed:
         """Return the stored form of a secret; create the key file if no key exists."""
         if secret_input.value is None:
             return Sealed(secret_input.kind, version, _write_reference(secret_input))
@@ -140,7 +140,7 @@ class Cipher:
             ) from None
 
 
-def _write_reference(secret_input: Given) -> str:
+def _write_reference(secret_input: SecretInput) -> str:
     """Return a reference as the catalog stores it: plain if it is always one text."""
     return secret_input.arguments[0] if secret_input.kind in _ONE_TEXT else json.dumps(secret_input.arguments)
 

@@ -43,7 +43,7 @@ class SecretValue:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class SecretInput:
     """The input of CREATE SECRET: a literal's value, or a reference's kind (env_var, vault, …) and arguments."""
 
     kind: str
@@ -56,8 +56,8 @@ class Given:
         return ast.Call(self.kind, tuple(map(ast.Text, self.arguments))) if self.value is None else ast.Text(REDACTED)
 
 
-def secret_input(value: ast.SecretValue) -> Given:
+def secret_input(value: ast.SecretValue) -> SecretInput:
     """Return the input of CREATE SECRET for its value; raises SQ2611 to SQ2614 as planning does."""
     if isinstance(value, ast.Call) and value.refers:
-        return Given(value.function, arguments=tuple(argument.value for argument in value.arguments))
-    return Given("literal", SecretValue(literal_text(value)))
+        return SecretInput(value.function, arguments=tuple(argument.value for argument in value.arguments))
+    return SecretInput("literal", SecretValue(literal_text(value)))

@@ -49,7 +49,7 @@ def plan(
     if out is not None:
         from sinkql.session.deploy.deployment import encode
 
-        files.write_atomic(out, encode(deployment, session.catalog.registry.vocabulary) + b"\n")
+        files.write_atomic(out, encode(deployment, session.catalog.registry.keywords) + b"\n")
         output.note(f"\nsaved; carry it out with sinkql apply {out}")
     refused = next((step.refused for step in deployment.steps if step.refused is not None), None)
     if refused is not None:

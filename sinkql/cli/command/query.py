@@ -86,7 +86,7 @@ def _from_script(context: click.Context, path: Path, item: str, limit: int, *, t
         tempfile.TemporaryDirectory(prefix="sinkql-preview-") as folder,
         Session(Path(folder) / "catalog.db", project=project_of(address)) as session,
     ):
-        words = session.catalog.registry.vocabulary
+        words = session.catalog.registry.keywords
         masked = mask(text, words)
         try:
             for statement in parse(text, words):

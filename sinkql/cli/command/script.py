@@ -49,7 +49,7 @@ def compile_(
     outside_facts = json.loads(facts.read_text()) if facts is not None else None
     text, paths = fill_scripts(files, output, variables)
     program = sinkql.compile(text, facts=outside_facts, path=paths)
-    shown = mask(text, discover().vocabulary).text if program.notices else None
+    shown = mask(text, discover().keywords).text if program.notices else None
     for notice in program.notices:
         output.notice(notice, path=paths, text=shown)
     if target is None:
@@ -203,7 +203,7 @@ def _formatted(text: str, path: str) -> str:
     from sinkql.connector_api.registry import discover
     from sinkql.script.format import format_script
 
-    words = discover().vocabulary
+    words = discover().keywords
     try:
         return format_script(text, words)
     except SinkqlError as error:

@@ -19,8 +19,8 @@ from sinkql.connector_api.stream.checkpoint import Offsets as Offsets
 from sinkql.connector_api.stream.checkpoint import PlanChange as PlanChange
 from sinkql.connector_api.stream.checkpoint import Split as Split
 from sinkql.connector_api.stream.checkpoint import claim_checkpoint as claim_checkpoint
+from sinkql.connector_api.stream.checkpoint import is_same as is_same
 from sinkql.connector_api.stream.checkpoint import plan_change_of as plan_change_of
-from sinkql.connector_api.stream.checkpoint import same as same
 from sinkql.connector_api.stream.context import Context as Context
 from sinkql.connector_api.stream.context import MessageDecoding as MessageDecoding
 from sinkql.connector_api.stream.context import MessageEncoding as MessageEncoding
@@ -44,11 +44,11 @@ from sinkql.connector_api.stream.reader import Reader as Reader
 from sinkql.connector_api.stream.reader import RefreshableReader as RefreshableReader
 from sinkql.connector_api.stream.reader import SnapshotReader as SnapshotReader
 from sinkql.connector_api.stream.reader import ViewLogReader as ViewLogReader
+from sinkql.connector_api.stream.row_error import ReadCounts as ReadCounts
 from sinkql.connector_api.stream.row_error import RowError as RowError
 from sinkql.connector_api.stream.row_error import RowFailure as RowFailure
-from sinkql.connector_api.stream.row_error import Tally as Tally
-from sinkql.connector_api.stream.row_error import invalid_row as invalid_row
-from sinkql.connector_api.stream.row_error import not_kept as not_kept
+from sinkql.connector_api.stream.row_error import invalid_row_error as invalid_row_error
+from sinkql.connector_api.stream.row_error import not_replayable_error as not_replayable_error
 from sinkql.connector_api.stream.write_task import WriteResult as WriteResult
 from sinkql.connector_api.stream.write_task import WriteTask as WriteTask
 from sinkql.connector_api.stream.writer import Committed as Committed

@@ -19,7 +19,7 @@ Split = Mapping[str, Any]
 """A part of a source to read, as JSON. Reading it again yields the same rows."""
 
 
-def same(left: object, right: object) -> bool:
+def is_same(left: object, right: object) -> bool:
     """Return whether offsets are equal as JSON: a reader's may have tuples where a checkpoint's have lists."""
     return left == right or json.dumps(left, sort_keys=True) == json.dumps(right, sort_keys=True)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from sinkql.connector_api.stream.checkpoint import JobOffsets, Limit, Offsets, Split
 from sinkql.connector_api.stream.decoding import DecodedMessages
-from sinkql.connector_api.stream.row_error import RowError, Tally, not_kept
+from sinkql.connector_api.stream.row_error import ReadCounts, RowError, not_replayable_error
 from sinkql.errors import SinkqlError
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class Reader(Protocol):
         """
         return end
 
-    def extended(self, end: Offsets, until: Offsets | None = None) -> Offsets:
+    def extend(self, end: Offsets, until: Offsets | None = None) -> Offsets:
         """Return where a batch that ended at `end` and had a row error may end instead: a later change may retract it.
 
         With `until`, a `target`, never after that. No limit applies. Return `end` if the source retracts nothing.
@@ -183,7 +183,7 @@ class Reader(Protocol):
         """
         return False
 
-    def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
+    def read(self, split: Split, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a split. Count its records in `tally`; records that fail follow the source's ON ERROR."""
 
     def retry_dead_letters(self, records: Sequence[RowError]) -> Iterator[DecodedMessages]:
@@ -191,7 +191,7 @@ class Reader(Protocol):
 
         Only for a source that appends rows. Raises SQ3394 if a record was not stored completely.
         """
-        raise not_kept()
+        raise not_replayable_error()
 
     # --- events in the life of a sink --------------------------------------------------------------------------------
 
@@ -304,19 +304,19 @@ class FileBackedReader(Protocol):
 class ViewLogReader(Protocol):
     """The part of a reader of a view log: its offsets have positions of the sources below the view."""
 
-    def below(self, offsets: Offsets) -> JobOffsets | None:
+    def positions_below(self, offsets: Offsets) -> JobOffsets | None:
         """Return the sources' positions at the offsets, by `Reader.comparable_position`; None if the log lost them."""
 
-    def places(self, start: Offsets) -> Iterator[tuple[Offsets, JobOffsets]]:
+    def list_positions(self, start: Offsets) -> Iterator[tuple[Offsets, JobOffsets]]:
         """Yield the offsets from `start` on and the positions below them, the last ones first.
 
         If the log no longer has the entries after `start`, yield all. The log then retains them for this reader.
         """
 
-    def changed(self, offsets: Offsets) -> Offsets:
+    def last_change(self, offsets: Offsets) -> Offsets:
         """Return the last offsets up to these at which a row changed, as a `target`."""
 
-    def state(self, offsets: Offsets) -> str | None:
+    def state_at(self, offsets: Offsets) -> str | None:
         """Return the name of a state of the view's job with the indexes at the offsets; None if they are not complete.
 
         The state is of these offsets, or of later ones without a change in between. Raises GoneError if the log lost

@@ -29,7 +29,7 @@ class RowError:
 
 
 @dataclass(slots=True)
-class Tally:
+class ReadCounts:
     """The counts of one read task: `rows` records, `failed` that did not decode, and `dropped` that have no row.
 
     The task, not the reader, counts the decoded rows in `decoded`. `errors` has the first failed records. `letters`
@@ -62,7 +62,7 @@ class Tally:
                 detail=f"{self.decoded} became rows, {self.dropped} have no row, {self.failed} failed",
             )
 
-    def add(self, other: Tally) -> None:
+    def add(self, other: ReadCounts) -> None:
         """Add the counts of another task."""
         self.rows += other.rows
         self.bytes += other.bytes
@@ -82,7 +82,7 @@ class RowFailure:
     raw: bytes
 
 
-def invalid_row(source: str, position: str, message: str, raw: bytes, *, hint: str) -> SinkqlError:
+def invalid_row_error(source: str, position: str, message: str, raw: bytes, *, hint: str) -> SinkqlError:
     """Return the error for a record that does not decode and stops the sink."""
     return SinkqlError(
         "SQ3101",
@@ -92,7 +92,7 @@ def invalid_row(source: str, position: str, message: str, raw: bytes, *, hint: s
     )
 
 
-def not_kept(why: str = "they are not stored as they were sent") -> SinkqlError:
+def not_replayable_error(why: str = "they are not stored as they were sent") -> SinkqlError:
     """Return the error for a source whose records cannot be decoded again."""
     return SinkqlError(
         "SQ3394",

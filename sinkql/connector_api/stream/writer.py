@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Committed:
     """A commit: its checkpoint and snapshot id, and the rows, bytes and files that it wrote."""
 
-    marker: Checkpoint
+    checkpoint: Checkpoint
     snapshot: int
     rows: int
     bytes: int

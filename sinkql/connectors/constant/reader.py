@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from sinkql import physical
-from sinkql.connector_api.stream import Limit, Measure, Offsets, Reader, Split, Tally
+from sinkql.connector_api.stream import Limit, Measure, Offsets, ReadCounts, Reader, Split
 from sinkql.connector_api.types import arrow_type
 from sinkql.logical import Type
 from sinkql.logical.expression import value_of
@@ -47,7 +47,7 @@ class ConstantReader(Reader):
         """Return True: the rows are in the plan."""
         return True
 
-    def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
+    def read(self, split: Split, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
         """Yield the rows."""
         arrays = []
         for index, column in enumerate(self.columns):

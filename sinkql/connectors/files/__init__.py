@@ -137,7 +137,7 @@ connector = Connector(
             OnErrorOptions,
             facts=look,
             sample=sample,
-            named=named,
+            has_named_columns=named,
             about=_ABOUT,
         ),
     ),

@@ -62,7 +62,7 @@ class Bucket:
         return cls(name, prefix, pattern, recursive, store)
 
     def __reduce__(self) -> tuple[type[Bucket], tuple[Any, ...]]:
-        return Bucket, (self.name, self.prefix, self.pattern, self.recursive, S3Credentials.of(self.store))
+        return Bucket, (self.name, self.prefix, self.pattern, self.recursive, S3Credentials.from_store(self.store))
 
     @property
     def pinned(self) -> bool:

@@ -27,10 +27,10 @@ from sinkql.connector_api.stream import (
     Limit,
     Measure,
     Offsets,
+    ReadCounts,
     Reader,
     RowError,
     Split,
-    Tally,
 )
 from sinkql.connectors.files.content import ChangedError, SeenFile, Written, from_data
 from sinkql.connectors.files.discovery import Watch
@@ -218,7 +218,7 @@ class FilesReader(Reader, FileBackedReader):
         files = [from_data(split["file"]) for split in splits]
         return sum(file.size for file in files) <= _SMALL_BYTES and all(map(self.parts.format.is_plain, files))
 
-    def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
+    def read(self, split: Split, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a split; raise SQ3101 and SQ3301 as `SplitRows.read` does."""
         yield from self._rows().read(split, tally)
 

@@ -17,12 +17,12 @@ from sinkql.connector_api.stream import (
     DecodedMessages,
     Decoder,
     QuotedDecoder,
+    ReadCounts,
     RowError,
     Split,
     StoredDecoder,
-    Tally,
     UndecodableError,
-    not_kept,
+    not_replayable_error,
 )
 from sinkql.connector_api.types import arrow_type
 from sinkql.connectors.files.content import (
@@ -58,7 +58,7 @@ class SplitRows:
     columns: tuple[physical.Column, ...]
     policy: OnError
 
-    def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
+    def read(self, split: Split, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a split, without records that do not decode; raise SQ3101 if these stop the sinks.
 
         Raises SQ3301 before it yields a row of bytes that changed after they were listed.
@@ -83,7 +83,7 @@ class SplitRows:
         return self.format.decoding.open(self.format.options, self.columns)
 
     def _read_lines(
-        self, file: SeenFile, split: Split, chunks: Iterator[bytes], tally: Tally
+        self, file: SeenFile, split: Split, chunks: Iterator[bytes], tally: ReadCounts
     ) -> Iterator[pa.RecordBatch]:
         decoder = self._decoder()
         skip, before = split["from"] - split["base"], split["lines"]
@@ -95,7 +95,7 @@ class SplitRows:
             skip = 0
 
     def _read_records(
-        self, file: SeenFile, split: Split, stream: BinaryIO, chunks: Iterator[bytes], tally: Tally
+        self, file: SeenFile, split: Split, stream: BinaryIO, chunks: Iterator[bytes], tally: ReadCounts
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a later split of a file; the head of the file tells the decoder its fields."""
         decoder = cast(QuotedDecoder, self._decoder())
@@ -109,7 +109,7 @@ class SplitRows:
         except UndecodableError as error:
             raise self._failure(file, error, source.error) from error
 
-    def _read_whole(self, file: SeenFile, chunks: Iterator[bytes], tally: Tally) -> Iterator[pa.RecordBatch]:
+    def _read_whole(self, file: SeenFile, chunks: Iterator[bytes], tally: ReadCounts) -> Iterator[pa.RecordBatch]:
         decoder = self._decoder()
         source = ListedStream(chunks)
         try:
@@ -130,7 +130,7 @@ class SplitRows:
             raise self._failure(file, error, source.error) from error
 
     def _read_stored(
-        self, file: SeenFile, split: Split, stream: BinaryIO, decoder: StoredDecoder, tally: Tally
+        self, file: SeenFile, split: Split, stream: BinaryIO, decoder: StoredDecoder, tally: ReadCounts
     ) -> Iterator[pa.RecordBatch]:
         source = ListedFile(stream, self.folder, file, split["parts"])
         try:
@@ -147,7 +147,7 @@ class SplitRows:
         return undecodable(self.folder.shown(file.name), self.format.name, error, then=_THEN)
 
     def _rows(
-        self, file: SeenFile, parts: Iterator[Decoded], tally: Tally, *, before: int = 0
+        self, file: SeenFile, parts: Iterator[Decoded], tally: ReadCounts, *, before: int = 0
     ) -> Iterator[pa.RecordBatch]:
         """Yield the decoded rows, and count them; `before` is the number of lines before the decoded ones."""
         policy = RecordErrorPolicy(self.source, self.policy)
@@ -158,7 +158,7 @@ class SplitRows:
                     policy = replace(policy, correct=self._remedy(failure.raw))
                 position = f"{file.name}:{before + failure.line}"
                 about = {"header": decoded.head.decode(errors="replace")} if decoded.head else {}
-                policy.take(tally, RowError(position, "SQ3101", failure.message, failure.raw, about=about))
+                policy.handle(tally, RowError(position, "SQ3101", failure.message, failure.raw, about=about))
             yield decoded.batch
 
     def _remedy(self, raw: bytes) -> str:
@@ -181,7 +181,7 @@ class SplitRows:
     def retry_dead_letters(self, records: Sequence[RowError]) -> Iterator[DecodedMessages]:
         """Decode lines, elements of arrays, and CSV records with the header of their file."""
         if self.format.decoding.stored is not None:
-            raise not_kept(f"files of FORMAT {self.format.name} are not cut into records")
+            raise not_replayable_error(f"files of FORMAT {self.format.name} are not cut into records")
         options = {name: value for name, value in self.format.options.items() if name != "array"}
         decoder = self.format.decoding.open(options, self.columns)
         for record in records:

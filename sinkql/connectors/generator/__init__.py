@@ -63,7 +63,7 @@ def _kind(name: str, planned: PlanSource, options: type, about: str, first: Firs
         facts=_begin,
         first=first,
         about=about,
-        common=lambda planned: True,
+        has_common_positions=lambda planned: True,
     )
 
 
@@ -78,7 +78,7 @@ connector = Connector(
             _open_reader,
             CounterOptions,
             first=_first,
-            common=lambda planned: True,
+            has_common_positions=lambda planned: True,
         ),
         _kind("KEY VALUE", plan.plan_key_value, KeyValueOptions, options.KEY_VALUE),
         _kind("MARKETING", plan.plan_marketing, TickOptions, options.MARKETING, _first_of_sparse),

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from sinkql import codec, physical
-from sinkql.connector_api.stream import Limit, Measure, Offsets, Reader, Split, Tally
+from sinkql.connector_api.stream import Limit, Measure, Offsets, ReadCounts, Reader, Split
 from sinkql.connectors.generator import auction, marketing, tpch
 from sinkql.connectors.generator.counter import Clock, Counter
 from sinkql.connectors.generator.key_value import KeyValue
@@ -83,7 +83,7 @@ class GeneratorReader(Reader):
         table = self.table
         return table.initial + table.step * self.pace.due(_now_ms() - since_ms)
 
-    def extended(self, end: Offsets, until: Offsets | None = None) -> Offsets:
+    def extend(self, end: Offsets, until: Offsets | None = None) -> Offsets:
         """Return the position that the clock has reached, or `until`, if the table retracts rows."""
         return self.latest(end, Limit(1 << 62, 1 << 62), until) if self.table.retracts else end
 
@@ -107,7 +107,7 @@ class GeneratorReader(Reader):
         rows = positions * self.table.weight
         return rows <= _SMALL_ROWS and rows * self.table.row_bytes <= _SMALL_BYTES
 
-    def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
+    def read(self, split: Split, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a range of positions, without rows that are inserted and deleted in the same batch."""
         table = self.table
         step = max(1, min(_BATCH_ROWS, _BATCH_BYTES // table.row_bytes) // table.weight)

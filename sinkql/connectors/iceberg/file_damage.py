@@ -134,7 +134,7 @@ def _avro_digest(data: bytes, at: int, path: str) -> bytes:
     return digest.hexdigest().encode()
 
 
-def sealed_parquet(data: bytes, path: str) -> bytes:
+def seal_parquet(data: bytes, path: str) -> bytes:
     """Return a Parquet file with a seal of the whole file."""
     cut = _footer_start(data)
     return data[:cut] + _WHOLE + _digest(path, data[:cut], data[cut:]) + data[cut:]
@@ -152,7 +152,7 @@ def check_parquet(data: bytes, path: str) -> None:
         raise ValueError(_CHANGED)
 
 
-def sealed_json(text: str, path: str) -> str:
+def seal_json(text: str, path: str) -> str:
     """Return a JSON text with a seal."""
     return text + _as_blanks(text.encode()) + _as_blanks(_file_name(path))[:_OF_NAME]
 

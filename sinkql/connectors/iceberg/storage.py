@@ -155,7 +155,7 @@ _GOOGLE_DENIED = ("permission_denied", "unauthenticated")
 
 
 @contextmanager
-def storing(table: str) -> Iterator[None]:
+def storage_errors(table: str) -> Iterator[None]:
     """Convert an object store's exception in the block into a coded error; other exceptions are unchanged."""
     try:
         yield
@@ -163,10 +163,10 @@ def storing(table: str) -> Iterator[None]:
         cause = f"{type(error).__name__}: {error}"
         if not any(word in cause.lower() for word in ("aws error", _OF_GOOGLE)):
             raise
-        raise of_storage(error, f'the storage of table "{table}"', cause) from error
+        raise storage_error(error, f'the storage of table "{table}"', cause) from error
 
 
-def of_storage(error: OSError, what: str, cause: str) -> SinkqlError:
+def storage_error(error: OSError, what: str, cause: str) -> SinkqlError:
     """Return the coded error for an exception of a storage, which `what` names."""
     text = cause.lower()
     remote = any(word in text for word in _STORAGE_WORDS)
@@ -219,7 +219,7 @@ def of_storage(error: OSError, what: str, cause: str) -> SinkqlError:
             "http:// if it has no TLS.",
         )
     if isinstance(error, PermissionError) or error.errno in (13, 30):
-        return closed(what, cause)
+        return not_writable_error(what, cause)
     return SinkqlError(
         "SQ4304",
         f"{what} returned an error",
@@ -228,19 +228,19 @@ def of_storage(error: OSError, what: str, cause: str) -> SinkqlError:
     )
 
 
-def refused(error: Exception) -> bool:
+def is_refused(error: Exception) -> bool:
     """Return whether a store refuses or is not trusted, so that a retry would probably fail too."""
     answer = str(error).lower().partition("aws error")[2]
     has_expired = any(word in answer for word in _EXPIRED)  # keys are renewed
     return isinstance(error, OSError) and not has_expired and any(pattern.search(answer) for pattern in _REFUSALS)
 
 
-def untrusted(error: OSError) -> bool:
+def is_untrusted(error: OSError) -> bool:
     """Return whether the certificate of a store is not trusted, which lasts as long as this process."""
     return _NO_TRUST.search(str(error).lower()) is not None
 
 
-def missing(table: str, error: FileNotFoundError) -> SinkqlError:
+def missing_file_error(table: str, error: FileNotFoundError) -> SinkqlError:
     """Return the error for a table whose metadata or catalog names a missing file."""
     return SinkqlError(
         "SQ3556",
@@ -251,7 +251,7 @@ def missing(table: str, error: FileNotFoundError) -> SinkqlError:
     )
 
 
-def closed(what: str, cause: str) -> SinkqlError:
+def not_writable_error(what: str, cause: str) -> SinkqlError:
     """Return the error for a folder that this user cannot write."""
     return SinkqlError(
         "SQ4301",

@@ -27,11 +27,11 @@ from sinkql.connector_api.stream import (
     Limit,
     Measure,
     Offsets,
+    ReadCounts,
     Reader,
     RefreshableReader,
     RowError,
     Split,
-    Tally,
 )
 from sinkql.connectors.kafka.admin import Admin, Topic, UnknownError, admin_of
 from sinkql.connectors.kafka.client import Client
@@ -255,11 +255,11 @@ class KafkaReader(Reader, RefreshableReader):
     def after_commit(self, end: Offsets) -> None:
         """Delete the accepted loss: the sink has passed it."""
         if self.store is not None:
-            requests.forget(self.store, self.offsets_name)
+            requests.clear_loss(self.store, self.offsets_name)
 
     def _after_loss(self, start: Offsets) -> Offsets:
         """Return the offsets at which a sink continues: later ones if a user accepted the loss of messages."""
-        accepted = requests.accepted(self.store, self.offsets_name, start) if self.store is not None else None
+        accepted = requests.accepted_loss(self.store, self.offsets_name, start) if self.store is not None else None
         if self.store is None or accepted is None:
             return start
         if accepted.end is not None:
@@ -277,7 +277,7 @@ class KafkaReader(Reader, RefreshableReader):
             positions = {number: max(at, self.start.get(str(number), 0)) for number, at in first.items()}
             begin = dict.fromkeys(map(str, positions), -1)  # rows of the earlier topic cannot be recomputed
         end = {**_offsets(topic, positions), "begin": begin}
-        requests.settle(self.store, self.offsets_name, accepted, end)
+        requests.set_loss_end(self.store, self.offsets_name, accepted, end)
         return end
 
     def splits(self, start: Offsets, end: Offsets) -> list[Split]:
@@ -342,7 +342,7 @@ class KafkaReader(Reader, RefreshableReader):
 
     # --- in a task ---------------------------------------------------------------------------------------------------
 
-    def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
+    def read(self, split: Split, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a range, without messages that do not decode. Raise SQ3101 if these stop the sinks."""
         wanted = Range(self.source, self.topic, split["partition"], split["from"], split["to"], self.group)
         policy = RecordErrorPolicy(self.source, self.policy)
@@ -352,7 +352,7 @@ class KafkaReader(Reader, RefreshableReader):
             tally.bytes += size
             for batch, failures, dropped in self.rows.decode(received, size):
                 for message, reason in failures:
-                    policy.take(tally, self._row_error(message, reason))
+                    policy.handle(tally, self._row_error(message, reason))
                 tally.dropped += dropped
                 yield batch
 

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sinkql.connector_api import identity
-from sinkql.connector_api.tunnel import log_in, unreached
+from sinkql.connector_api.tunnel import log_in, unreachable_error
 from sinkql.errors import SinkqlError
 
 Address = tuple[str, int]
@@ -362,7 +362,7 @@ class Proxy:
         except tunnel.failures as error:
             if tunnel.closed:
                 self._tunnels.pop(route.tunnel, None)
-            raise unreached(route.options, host, port, error) from None
+            raise unreachable_error(route.options, host, port, error) from None
         return streams if self._tls is None else await _start_tls(streams, self._tls, host)
 
     async def _open_tunnel(self, route: Route) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from sinkql import logical
-from sinkql.connector_api.database_options import encryption
+from sinkql.connector_api.database_options import encryption_check
 from sinkql.connector_api.health_check import CheckContext, HealthCheck, SourceUnderCheck
 from sinkql.connector_api.planning import OutsideAccess
 from sinkql.connectors.mysql.connection import Connection, failing, is_mariadb, rows, variables
@@ -30,7 +30,7 @@ def examine(planned: logical.Connection, examined: CheckContext, access: Outside
             maria = is_mariadb(connection)
             yield HealthCheck("version", "ok", str(rows(connection, "SELECT VERSION()")[0][0]))
             cipher = rows(connection, "SHOW STATUS LIKE 'Ssl_version'")
-            yield encryption(str(cipher[0][1]) if cipher else "", options.ssl_mode, "verify_identity")
+            yield encryption_check(str(cipher[0][1]) if cipher else "", options.ssl_mode, "verify_identity")
             for setting in settings(connection, maria=maria, where=where):
                 yield _check_setting(setting.name, setting.value, setting.problem)
             yield _check_server_id(connection)

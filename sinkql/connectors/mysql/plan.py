@@ -23,7 +23,7 @@ from sinkql.connector_api.database_options import (
 )
 from sinkql.connector_api.options import bind, secret_data
 from sinkql.connector_api.planning import OutsideAccess, PlanningContext, SourcePlan
-from sinkql.connector_api.source_options import log_elsewhere, log_retention
+from sinkql.connector_api.source_options import log_in_cluster_state, log_retention
 from sinkql.connector_api.types import parse_type
 from sinkql.connectors.mysql.facts import Column, Server, Table, listed, server_facts
 from sinkql.connectors.mysql.options import (
@@ -117,7 +117,7 @@ def plan(statement: ast.CreateSource, facts: logical.Facts, planning: PlanningCo
     planned = source_options(
         facts.get("source_id"), planning.catalog.locate(statement.name), source_specific, retention
     )
-    chosen = ColumnChoice.of(statement.options)
+    chosen = ColumnChoice.from_options(statement.options)
     tables = tuple(_source_table(table, chosen) for table in facts_found.tables)
     chosen.check(_EXAMPLE)
     return SourcePlan(planned, logical.Shape(()), tables)
@@ -142,7 +142,7 @@ def plan_table(
     span = statement.reference.span if statement.reference is not None else statement.span
     bind(statement.with_options, TableOptions, owner=TABLE_OWNER, span=span, ignore=OPTIONS)
     server = codec.convert(table.options["server"], Table, strict=False)
-    chosen = ColumnChoice.of(statement.with_options, table.name)
+    chosen = ColumnChoice.from_options(statement.with_options, table.name)
     more = chosen.of_table(table.name, [column.name for column in server.columns], server.key)
     chosen.check(_EXAMPLE)
     columns = TableColumnChoice(
@@ -234,7 +234,7 @@ def _check_statement(
     """Check a statement without the server, and return its connection, options and retention."""
     check_clauses(statement, SOURCE_OWNER)
     bind(statement.options, ColumnOptions, owner=SOURCE_OWNER, span=statement.kind_span, ignore=OPTIONS)
-    ColumnChoice.of(statement.options)
+    ColumnChoice.from_options(statement.options)
     capture_options = bind(statement.with_options, SourceOptions, owner=SOURCE_OWNER, span=statement.kind_span)
     retention = log_retention(
         capture_options,
@@ -242,6 +242,6 @@ def _check_statement(
         statement.kind_span,
         planning,
         usual="log",
-        elsewhere=log_elsewhere(statement, facts, planning),
+        elsewhere=log_in_cluster_state(statement, facts, planning),
     )
     return connection_of(statement, SOURCE_OWNER, "FROM MYSQL CONNECTION name"), capture_options, retention

@@ -118,7 +118,7 @@ def build_rows(
     rows = dict(zip((column.name for column in table.columns), arrays, strict=True))
     rows["$diff"] = pa.array(np.ones(count, np.int64))
     rows["$at"] = pa.array(np.full(count, at, np.int64)).view(AT)
-    if table.holes:
+    if table.has_unchanged_values:
         named = {column.name: column for column in table.columns}
         struct = pa.struct([(name, arrow_type(named[name].type)) for name in table.key])
         rows |= {"$hole": pa.nulls(count, pa.binary()), "$from": pa.nulls(count, struct)}

@@ -8,7 +8,7 @@ import psycopg
 
 from sinkql import logical
 from sinkql.connector_api.cdc import SKIP
-from sinkql.connector_api.database_options import encryption
+from sinkql.connector_api.database_options import encryption_check
 from sinkql.connector_api.health_check import CheckContext, HealthCheck, SourceUnderCheck
 from sinkql.connector_api.planning import OutsideAccess
 from sinkql.connectors.postgres.client import Login, failure
@@ -31,7 +31,7 @@ def examine(planned: logical.Connection, examined: CheckContext, access: Outside
         with login.connect() as connection:
             yield from _check_server_settings(connection, examined)
             tls = connection.execute("SELECT version FROM pg_stat_ssl WHERE pid = pg_backend_pid()").fetchone()
-            yield encryption(str(tls[0] or "") if tls else "", login.options.ssl_mode, "verify_full")
+            yield encryption_check(str(tls[0] or "") if tls else "", login.options.ssl_mode, "verify_full")
             yield _check_replication(login)
             yield from _check_slots(connection, examined)
             names = {name for reading in examined.readings if (name := reading.text("PUBLICATION"))}

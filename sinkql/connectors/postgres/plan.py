@@ -11,7 +11,7 @@ from sinkql.connector_api.cdc import CapturedTable, LogRetention, source_options
 from sinkql.connector_api.database_options import EXCLUDE, TEXT, ColumnChoice, check_clauses, connection_of
 from sinkql.connector_api.options import bind, option_span
 from sinkql.connector_api.planning import OutsideAccess, PlanningContext, SourcePlan
-from sinkql.connector_api.source_options import CaptureOptions, log_elsewhere, log_retention
+from sinkql.connector_api.source_options import CaptureOptions, log_in_cluster_state, log_retention
 from sinkql.connectors.postgres.connection import SOURCE_OWNER, TABLE_OWNER, PublicationOptions, TableOptions
 from sinkql.connectors.postgres.publication import Problem, PublicationFacts, publication_facts, quoted
 from sinkql.connectors.postgres.type import ServerTable, json_lists, table_json
@@ -59,7 +59,7 @@ def plan(statement: ast.CreateSource, facts: logical.Facts, planning: PlanningCo
         facts.get("source_id"), planning.catalog.locate(statement.name), source_specific, retention
     )
     _check_references(statement, publication, options.publication)
-    chosen = ColumnChoice.of(statement.options)
+    chosen = ColumnChoice.from_options(statement.options)
     tables = tuple(_choose_columns(chosen, table) for table in publication.tables)
     chosen.check("schema.table.column")
     _notice_long_values(statement, tables, planning)
@@ -83,7 +83,7 @@ def plan_table(
     if "problem" in table.options:
         problem = codec.convert(table.options["problem"], Problem)
         raise SinkqlError(problem.code, problem.message, span, hint=problem.hint)
-    chosen = ColumnChoice.of(statement.with_options, table.name)
+    chosen = ColumnChoice.from_options(statement.with_options, table.name)
     server = _choose_columns(chosen, codec.convert(table.options["server"], ServerTable))
     chosen.check("schema.table.column")
     for column in server.columns:
@@ -180,9 +180,9 @@ def _check_statement(
     )
     name = connection_of(statement, SOURCE_OWNER, "FROM POSTGRES CONNECTION name (PUBLICATION 'name')")
     planning.connection(name, "POSTGRES")
-    ColumnChoice.of(statement.options)
+    ColumnChoice.from_options(statement.options)
     capture_options = bind(statement.with_options, CaptureOptions, owner=SOURCE_OWNER, span=statement.kind_span)
-    elsewhere = log_elsewhere(statement, facts, planning)
+    elsewhere = log_in_cluster_state(statement, facts, planning)
     return (
         options,
         name,

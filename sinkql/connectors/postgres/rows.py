@@ -257,7 +257,11 @@ class _Reader:
             columns = [
                 column if number in key else _mask_values(column, forgotten) for number, column in enumerate(columns)
             ]
-        more = self._unchanged_arrays(messages, diffs, deleted, before) if self._relation.table.holes else {}
+        more = (
+            self._unchanged_arrays(messages, diffs, deleted, before)
+            if self._relation.table.has_unchanged_values
+            else {}
+        )
         return self._build_rows(columns, diffs, messages, more)
 
     def read_keyless(self) -> TableRows:
@@ -305,7 +309,7 @@ class _Reader:
         row.
         """
         forgets = np.zeros(len(self._changes.starts), bool)
-        if not self._relation.table.holes or not self._unfit.any():
+        if not self._relation.table.has_unchanged_values or not self._unfit.any():
             return forgets
         for column, cells in zip(self._relation.columns, self._new.cells, strict=True):
             if column.long:
@@ -317,7 +321,7 @@ class _Reader:
     def _check_unchanged(self) -> None:
         """Mark messages that omit a value of a key, or of a table whose values are always sent."""
         for number, cells in enumerate(self._new.cells):
-            if number in self._relation.key or not self._relation.table.holes:
+            if number in self._relation.key or not self._relation.table.has_unchanged_values:
                 missing = cells.kinds == UNCHANGED
                 if missing.any():
                     self._unfit[self._new.messages[missing]] = True
@@ -388,7 +392,7 @@ class _Reader:
                 name = self._relation.columns[place].name
                 if cells.sent is not None and not cells.sent[number]:
                     if cells.kinds[number] == UNCHANGED:
-                        must = place in self._relation.key or not self._relation.table.holes
+                        must = place in self._relation.key or not self._relation.table.has_unchanged_values
                         why = why or (self._missing_value_reason(name) if must else "")
                         continue
                     values[name] = None

@@ -82,7 +82,7 @@ def make_keys(stored: str | None) -> Keys:
         key = form.load_ssh_private_key(text.encode(), None).public_key()
         return f"{key.public_bytes(form.Encoding.OpenSSH, form.PublicFormat.OpenSSH).decode()} sinkql"
 
-    before = None if stored is None else TunnelKeys.of(stored)
+    before = None if stored is None else TunnelKeys.parse(stored)
     privates = (new_private_key() if before is None else before.keys[1], new_private_key())
     current = TunnelKeys(privates, None if before is None else before.host_key)
     return Keys({"public_keys": [public(key) for key in privates]}, current.text())
@@ -95,7 +95,7 @@ def pin(options: Mapping[str, Any], stored: str) -> str | None:
     """
     from sinkql.connector_api.tunnel import host_key_of
 
-    keys = TunnelKeys.of(stored)
+    keys = TunnelKeys.parse(stored)
     if "host_key" in options or keys.host_key is not None:
         return None
     host_key = host_key_of(options)

@@ -15,11 +15,11 @@ from sinkql.connector_api.stream import (
     Limit,
     Measure,
     Offsets,
+    ReadCounts,
     Reader,
     RefreshableReader,
     SnapshotReader,
     Split,
-    Tally,
     ViewLogReader,
 )
 from sinkql.connectors.view.log import Entry, Run, ViewLog, expired_log_error, open_log, view_state
@@ -111,12 +111,12 @@ class ViewReader(Reader, SnapshotReader, RefreshableReader, ViewLogReader):
             end = _offsets(number, entry)
         return end
 
-    def below(self, offsets: Offsets) -> JobOffsets | None:
+    def positions_below(self, offsets: Offsets) -> JobOffsets | None:
         """Return the offsets of the view's sources at an entry."""
         entry = self.log.entry(offsets["at"]) if offsets["at"] else None
         return entry.marker.below if entry is not None and entry.id == offsets["id"] else None
 
-    def places(self, start: Offsets) -> Iterator[tuple[Offsets, JobOffsets]]:
+    def list_positions(self, start: Offsets) -> Iterator[tuple[Offsets, JobOffsets]]:
         """Yield the entries from `start` on, the last one first; from the beginning, all present ones."""
         first = start["at"]
         if first == 0 or self.wants_full_refresh(start):
@@ -137,7 +137,7 @@ class ViewReader(Reader, SnapshotReader, RefreshableReader, ViewLogReader):
             elif not count and self.indexes <= set(entry.indexes):
                 return  # other readers may know an earlier position already
 
-    def state(self, offsets: Offsets) -> str | None:
+    def state_at(self, offsets: Offsets) -> str | None:
         """Return the name of the state that has the indexes as of an entry."""
         entry = self.log.entry(offsets["at"])
         if entry is None or entry.id != offsets["id"]:
@@ -156,7 +156,7 @@ class ViewReader(Reader, SnapshotReader, RefreshableReader, ViewLogReader):
         """Return whether the indexes exist as of an entry."""
         return not self.indexes or self._state(at) is not None
 
-    def changed(self, offsets: Offsets) -> Offsets:
+    def last_change(self, offsets: Offsets) -> Offsets:
         """Return the number of the last entry with changes, up to the offsets."""
         entry = self.log.entry(offsets["at"]) if offsets["at"] else None
         return {"at": entry.changed if entry is not None else 0}
@@ -189,7 +189,7 @@ class ViewReader(Reader, SnapshotReader, RefreshableReader, ViewLogReader):
                 raise expired_log_error(self.view) from None
         return [split_of(int(bucket), bucket_runs, whole=whole) for bucket, bucket_runs in runs.items() if bucket_runs]
 
-    def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
+    def read(self, split: Split, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
         """Yield the consolidated changes of a bucket."""
         runs = [Run(split["bucket"], file, 0, size, digest=digest) for file, size, digest in split["files"]]
         schema = schema_of(self.columns)
@@ -223,7 +223,7 @@ class ViewReader(Reader, SnapshotReader, RefreshableReader, ViewLogReader):
         """Return whether only this machine can read the log."""
         return not self.log.is_shared
 
-    def extended(self, end: Offsets, until: Offsets | None = None) -> Offsets:
+    def extend(self, end: Offsets, until: Offsets | None = None) -> Offsets:
         """Return the present end of the log, or `until`."""
         return until if until is not None and until["at"] >= end["at"] else self.target(end)
 

@@ -62,7 +62,7 @@ connector = Connector(
             NoOptions,
             SourceOptions,
             stream=_open_stream,
-            together=_listening,
+            open_shared=_listening,
             examine=_examine,
             about=_ABOUT,
         ),

@@ -14,7 +14,7 @@ from sinkql.connector_api.cdc import CapturedTable, LogRetention, source_options
 from sinkql.connector_api.database_options import check_certificate, check_port
 from sinkql.connector_api.options import bind, option_span, secret_data
 from sinkql.connector_api.planning import PlanningContext, SourcePlan
-from sinkql.connector_api.source_options import log_elsewhere, log_path, size
+from sinkql.connector_api.source_options import log_in_cluster_state, log_path, parse_size
 from sinkql.connector_api.types import parse_type
 from sinkql.connectors.webhook.options import SOURCE_OWNER, SourceOptions
 from sinkql.connectors.webhook.request import Filter, Header, Kind, Layout
@@ -162,7 +162,7 @@ def _tuning(
         for name, text in (("certificate", options.ssl_certificate), ("key", options.ssl_key))
         if text is not None
     }
-    max_body = size(options.max_body_size, "MAX BODY SIZE", statement.with_options, statement.kind_span)
+    max_body = parse_size(options.max_body_size, "MAX BODY SIZE", statement.with_options, statement.kind_span)
     if max_body > _MOST_BODY:
         raise SinkqlError(
             "SQ2845",
@@ -178,9 +178,9 @@ def _retention(
     statement: ast.CreateSource, options: SourceOptions, facts: logical.Facts, planning: PlanningContext
 ) -> LogRetention:
     with_options, span = statement.with_options, statement.kind_span
-    max_log = size(options.max_log_size, "MAX LOG SIZE", with_options, span)
+    max_log = parse_size(options.max_log_size, "MAX LOG SIZE", with_options, span)
     log = log_path(options.log, options.aws_connection, with_options, span, planning)
-    return LogRetention(keep="log", max_log=max_log, log=log or log_elsewhere(statement, facts, planning))
+    return LogRetention(keep="log", max_log=max_log, log=log or log_in_cluster_state(statement, facts, planning))
 
 
 def _add_notices(

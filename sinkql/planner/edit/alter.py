@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from sinkql import ast, logical
-from sinkql.connector_api.options import Tuning, option_labels, unknown
+from sinkql.connector_api.options import Tuning, option_labels, unknown_option_error
 from sinkql.connector_api.planning import ConnectionKind
 from sinkql.connector_api.registry import Registry
 from sinkql.connector_api.source_options import LOG_FACT
@@ -135,7 +135,7 @@ def _altered_statement(
             options = changed_options(
                 present.with_options, action, labels=option_labels(kind.with_options), owner=kind.owner,
                 refused=kind.fixed,
-                refusal=lambda name, span: _fixed_option_error(entry, name, span, anew=name in kind.anew),
+                refusal=lambda name, span: _fixed_option_error(entry, name, span, anew=name in kind.recreatable),
             )  # fmt: skip
             return replace(respan(present, action.span), with_options=options)
         case (
@@ -398,7 +398,7 @@ def changed_options(
     seen = set()
     for name, span in names:
         if name not in labels:
-            raise unknown(ast.Option(name, None, span, span), labels, owner=owner)
+            raise unknown_option_error(ast.Option(name, None, span, span), labels, owner=owner)
         if name in seen:
             raise SinkqlError("SQ2102", f"option {name} is specified twice", span, hint="Keep one of them.")
         seen.add(name)

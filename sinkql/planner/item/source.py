@@ -37,7 +37,10 @@ def plan_source(full_name: str, statement: ast.CreateSource, facts: logical.Fact
     if complete is not statement:
         _report_columns(complete, facts.get("notes", ()), scope)
     planned = kind.plan(complete, facts, scope)
-    tables, common = _select_tables(planned.tables, facts), kind.common(planned) or kind.stream is not None
+    tables, common = (
+        _select_tables(planned.tables, facts),
+        kind.has_common_positions(planned) or kind.stream is not None,
+    )
     source = logical.Source(full_name, kind.name, planned.options, planned.shape, connection, tables, common)
     for subsource in subsources(replace(statement, name=as_name(full_name)), source):  # raises errors in FOR
         table_of(source, subsource, kind)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from sinkql import ast, logical
-from sinkql.connector_api.options import unknown
+from sinkql.connector_api.options import unknown_option_error
 from sinkql.connector_api.types import column_type, later_type, length_hint, type_hint
 from sinkql.errors import MissingColumnError, MissingError, SinkqlError, Span, nearest
 from sinkql.logical.type import flat, shown_name
@@ -185,7 +185,7 @@ def _check_supported(statement: ast.CreateTable) -> None:
         )
     for option in statement.with_options:
         if option.name not in _LATER_OPTIONS:
-            raise unknown(option, _LATER_OPTIONS, owner="tables")
+            raise unknown_option_error(option, _LATER_OPTIONS, owner="tables")
         raise SinkqlError(
             "SQ2943", f"table option {option.name} is not supported yet", option.name_span, hint="Leave it out."
         )

@@ -14,7 +14,7 @@ from itertools import count
 from typing import Literal
 
 from sinkql import ast, logical
-from sinkql.connector_api.options import bind, option_field, option_span, unknown
+from sinkql.connector_api.options import bind, option_field, option_span, unknown_option_error
 from sinkql.connector_api.sink_options import SHORTEST_INTERVAL
 from sinkql.errors import Notice, SinkqlError, Span
 from sinkql.logical import JoinKind
@@ -243,7 +243,7 @@ def _view(statement: ast.CreateIndex, scope: Scope) -> logical.View:
 def _check_options(statement: ast.CreateIndex) -> None:
     for option in statement.with_options:
         if option.name != "RETAIN HISTORY":
-            raise unknown(option, ("RETAIN HISTORY",), owner="indexes")
+            raise unknown_option_error(option, ("RETAIN HISTORY",), owner="indexes")
         hint = "Leave it out: RETAIN HISTORY of the materialized view sets how long its changes are retained."
         raise SinkqlError("SQ2974", "RETAIN HISTORY of an index is not supported", option.span, hint=hint)
 

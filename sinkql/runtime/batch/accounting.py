@@ -1,9 +1,9 @@
 """Account for all records of a batch before it commits.
 
 read = written + removed + superseded + filtered + dropped + failed. Each task proves that a record became a row, became
-none (dropped) or failed (`Tally.settle`). The rows are then followed through the operators. Each stateful operator, and
-the write, must take all rows of the operators below, or fewer if a WHERE filters them. If an operator consolidates
-rows, as GROUP BY does, fewer are correct too.
+none (dropped) or failed (`ReadCounts.settle`). The rows are then followed through the operators. Each stateful
+operator, and the write, must take all rows of the operators below, or fewer if a WHERE filters them. If an operator
+consolidates rows, as GROUP BY does, fewer are correct too.
 
 The fate of the rows is counted only if each of them is a row of the sink. Behind a GROUP BY, for example, only their
 number is known.

@@ -14,7 +14,7 @@ from sinkql.connector_api.stream import (
     Split,
     StaleFilesError,
     WriteTask,
-    same,
+    is_same,
 )
 from sinkql.errors import LostIndexError, SinkqlError
 from sinkql.runtime.batch.accounting import check_account
@@ -141,8 +141,8 @@ class BatchAttempt:
         for _ in range(ATTEMPTS):
             checkpoint = self._table.refresh()
             failpoint.point("read-marker")
-            if not same(self.start, checkpoint.end):
-                if not same(self.end, checkpoint.end):
+            if not is_same(self.start, checkpoint.end):
+                if not is_same(self.end, checkpoint.end):
                     raise OutdatedStartError(
                         f"the table is at {checkpoint.end}, the batch goes from {self.start} to {self.end}"
                     )
@@ -198,9 +198,9 @@ class BatchAttempt:
             self.progress(SinkRecovering(computation.job.sink, error))
             return self.end
         end = self.end
-        if same(end, self._offered_end) and error.of_rows:
+        if is_same(end, self._offered_end) and error.of_rows:
             end = extend_end(computation.readers, self.timeline, end, self.targets)
-        if same(end, self.end):
+        if is_same(end, self.end):
             raise error
         return end
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sinkql import physical
-from sinkql.connector_api.stream import JobOffsets, Limit, Offsets, Reader, Split, Tally
+from sinkql.connector_api.stream import JobOffsets, Limit, Offsets, ReadCounts, Reader, Split
 from sinkql.errors import SinkqlError
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class ClockReader(Reader):
         """Return no split."""
         return []
 
-    def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
+    def read(self, split: Split, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
         """Yield nothing."""
         return iter(())
 

@@ -31,7 +31,7 @@ from sinkql.connector_api.stream import (
     Writer,
     WriteResult,
     WriteTask,
-    same,
+    is_same,
 )
 from sinkql.connector_api.types import arrow_type
 from sinkql.errors import DroppedTableError, SinkqlError, UnfitTableError
@@ -110,10 +110,10 @@ class DeadLetterTable:
     def pending_end(self, end: JobOffsets) -> JobOffsets | None:
         """Return where a batch from `end` must end because its dead letters are committed; None if they are not."""
         checkpoint = self._checkpoint
-        if checkpoint.plan == NO_PLAN or same(checkpoint.start, checkpoint.end):
+        if checkpoint.plan == NO_PLAN or is_same(checkpoint.start, checkpoint.end):
             return None
         start = {name: checkpoint.start[name] for name in end if name in checkpoint.start}
-        if not start or not same(start, {name: end[name] for name in start}):
+        if not start or not is_same(start, {name: end[name] for name in start}):
             return None
         return {**end, **{name: checkpoint.end[name] for name in start}}
 
@@ -184,7 +184,7 @@ class DeadLetterTable:
         try:
             with _dead_letter_hint():
                 checkpoint = replace(self.writer.refresh(), commit=task.commit, start=start, end=end, plan=_PLAN)
-                self._checkpoint = self.writer.commit(task, written, checkpoint).marker
+                self._checkpoint = self.writer.commit(task, written, checkpoint).checkpoint
         except DroppedTableError as error:
             self.start(start, epoch=self._checkpoint.epoch, renew=self._renew)
             raise StaleFilesError from error
@@ -217,13 +217,13 @@ def open_dead_letter_table(registry: Registry, job: physical.Job, context: Conte
     if job.view or not any(map(has_dead_letter_table, job.reads())):
         return None
     kind = registry.sinks[job.write.connector]
-    if kind.letters is None:
+    if kind.dead_letter_write is None:
         raise SinkqlError(
             "SQ3393",
             f"{kind.owner} do not support ON ERROR = DEAD LETTER",
             hint="Run ALTER SOURCE … SET (ON ERROR = SKIP), or FAIL, or write to Iceberg or Kafka.",
         )
-    write = kind.letters(job.write, DEAD_LETTER_COLUMNS)
+    write = kind.dead_letter_write(job.write, DEAD_LETTER_COLUMNS)
     dead_letter_context = replace(context, folder=context.folder / "letters", state=_state_path(context))
     return DeadLetterTable(registry.writer(write, dead_letter_context))
 

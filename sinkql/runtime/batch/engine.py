@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from sinkql import physical
-from sinkql.connector_api.stream import Reader, Split, Tally, WriteResult, WriteTask
+from sinkql.connector_api.stream import ReadCounts, Reader, Split, WriteResult, WriteTask
 from sinkql.errors import SinkqlError
 from sinkql.runtime.state.arrangement import Arrangements, InputEvents
 from sinkql.runtime.state.report import RowCounts
@@ -51,7 +51,7 @@ class Outcome:
     """
 
     results: Sequence[WriteResult]
-    tallies: Mapping[str, Tally]
+    tallies: Mapping[str, ReadCounts]
     runs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     flows: Mapping[str, RowCounts] = field(default_factory=dict)
     deduplicated: bool = False

@@ -22,7 +22,7 @@ from sinkql.connector_api.stream import (
     RefreshableWriter,
     WriteResult,
     WriteTask,
-    same,
+    is_same,
 )
 from sinkql.errors import EndlessError, GoneError, SinkqlError
 from sinkql.runtime.batch.accounting import RecordAccount, check_account
@@ -108,7 +108,7 @@ class FullRefresh:
             begin,
             state.empty(bucketing=self.engine.bucketing, buckets=self.engine.buckets, hash_key=self.home.hash_key),
         )
-        if not same(begin, ends):
+        if not is_same(begin, ends):
             try:
                 self._read(done, refresh_targets(self.readers, ends))
             except SinkqlError as error:
@@ -169,7 +169,7 @@ class FullRefresh:
         while True:
             orders = PacingOrders(done.at, timedelta(0), self._most_rows(done), target)
             end = pacer.next_end(done.at, orders, time.time_ns() // 1_000_000)
-            if same(done.at, end):
+            if is_same(done.at, end):
                 if not self._reached(done.at, target):  # the source does not show the target yet
                     time.sleep(_LOOK_SECONDS)
                     self.between(done.read)
@@ -217,7 +217,7 @@ class FullRefresh:
     ) -> JobOffsets:
         """Extend a failed part until the failing row is retracted, past the target if necessary; return the target."""
         extended_end = self._extend(end, target)
-        if error.of_rows and not same(extended_end, end):
+        if error.of_rows and not is_same(extended_end, end):
             try:
                 self._execute_part(done, extended_end)
             except SinkqlError as second_error:
@@ -225,9 +225,9 @@ class FullRefresh:
             else:
                 return target
         new_target = self._extend(target, self._target(target)) if error.of_rows else target
-        if same(new_target, target):
+        if is_same(new_target, target):
             raise error
-        moved = {name for name in new_target if not same({name: new_target[name]}, {name: target[name]})}
+        moved = {name for name in new_target if not is_same({name: new_target[name]}, {name: target[name]})}
         self._execute_part(
             done, {name: new_target[name] if name in moved else extended_end[name] for name in extended_end}
         )
@@ -238,7 +238,7 @@ class FullRefresh:
 
     def _truncated(self, done: RefreshProgress, end: JobOffsets) -> frozenset[str]:
         """Return the sources that were truncated in a part after rows of them had been read."""
-        fresh = {name for name in self.readers if same({name: done.at[name]}, {name: done.begin[name]})}
+        fresh = {name for name in self.readers if is_same({name: done.at[name]}, {name: done.begin[name]})}
         try:
             return truncated_between(self.job, self.readers, done.at, end, fresh)
         except SinkqlError:

@@ -41,7 +41,7 @@ class IndexLookup:
         if not start["at"]:
             return IndexRuns(home.for_tasks(), name, {}, 1, beginning=True)
         view_log = self.readers[index.source].view_log
-        state_name = view_log.state(end) if view_log is not None else None
+        state_name = view_log.state_at(end) if view_log is not None else None
         if state_name is None:
             raise no_index(name)
         try:

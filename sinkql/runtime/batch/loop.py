@@ -23,7 +23,7 @@ from sinkql.connector_api.stream import (
     RefreshableWriter,
     StaleFilesError,
     Writer,
-    same,
+    is_same,
 )
 from sinkql.errors import SinkqlError
 from sinkql.runtime.batch.accounting import RecordAccount, check_account, refresh_account
@@ -157,7 +157,7 @@ class BatchLoop:
         self.source_files.restore(checkpoint.end)
         if not self._needs_refresh:
             self.dead_letters.restore_pending()
-            if loaded is not None and not same(loaded.end, checkpoint.end):
+            if loaded is not None and not is_same(loaded.end, checkpoint.end):
                 self.source_files.attach(checkpoint.end)
             self.report.metrics.begin(self.state.load_or_none(checkpoint))
         self.maintenance.start(self.targets)
@@ -206,7 +206,7 @@ class BatchLoop:
                 committed = writer.commit_refresh(refreshed.results, checkpoint, comparing)
             except StaleFilesError:
                 continue
-            self.table.checkpoint = committed.marker
+            self.table.checkpoint = committed.checkpoint
             self._end_refresh(refreshed, committed)
             return committed
         raise foreign_writer_error()
@@ -298,9 +298,9 @@ class BatchLoop:
         After a row error, the batch is extended to changes that may take the row back. Raises OutdatedStartError if
         the table is at neither end of the batch, and SinkqlError for what a user can fix.
         """
-        pending = self.dead_letters.pending_end() is not None and same(start, self.checkpoint.end)
+        pending = self.dead_letters.pending_end() is not None and is_same(start, self.checkpoint.end)
         translated = self.dead_letters.translate_pending() if pending else None
-        if pending and translated is None and same(start, end) and not self.has_unread_output():
+        if pending and translated is None and is_same(start, end) and not self.has_unread_output():
             return None  # the batch had no other purpose
         attempt = BatchAttempt(
             self.computation, self.resume_point, self.timeline, self.dead_letters.table, self.report.progress,

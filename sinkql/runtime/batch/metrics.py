@@ -216,13 +216,13 @@ class CommitReport:
         in_spark: bool = False,
     ) -> None:
         """Report a commit; `more` if a limit cut the batch, so that the next one does not wait for `next_commit`."""
-        lag = self._lag(committed.marker.end)
+        lag = self._lag(committed.checkpoint.end)
         self.control.committed(
             self.job.sink_id,
             rows=committed.rows,
             size=committed.bytes,
-            offsets=committed.marker.end,
-            epoch=committed.marker.epoch,
+            offsets=committed.checkpoint.end,
+            epoch=committed.checkpoint.epoch,
             snapshot=committed.snapshot,
             lag=lag,
             counts=account.counts(),

@@ -29,11 +29,11 @@ from sinkql.connector_api.stream import (
     JobOffsets,
     Limit,
     Offsets,
+    ReadCounts,
     Reader,
     RowError,
     Split,
     StaleFilesError,
-    Tally,
     WriteResult,
 )
 from sinkql.errors import LostPositionError
@@ -304,13 +304,13 @@ class DeadLetterReader(Reader):
         """Return no split: the caller has them."""
         return []
 
-    def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
+    def read(self, split: Split, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
         """Yield the rows of records that decode, and tally their identities."""
         with pa.OSFile(str(Path(split["file"]))) as file, pa.ipc.open_file(file) as letters:
             for number in range(letters.num_record_batches):
                 yield from self._rows(pa.Table.from_batches([letters.get_batch(number)]), tally)
 
-    def _rows(self, letters: pa.Table, tally: Tally) -> Iterator[pa.RecordBatch]:
+    def _rows(self, letters: pa.Table, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
         records = [_record(row) for row in letters.to_pylist()]
         rows: list[pa.RecordBatch] = []
         for record, identity, decoded in zip(
@@ -324,7 +324,7 @@ class DeadLetterReader(Reader):
             yield from pa.Table.from_batches(rows).combine_chunks().to_batches()
 
 
-def _count_record(tally: Tally, record: RowError, identity: Identity, decoded: DecodedMessages) -> None:
+def _count_record(tally: ReadCounts, record: RowError, identity: Identity, decoded: DecodedMessages) -> None:
     tally.rows += decoded.batch.num_rows + len(decoded.rowless)
     tally.dropped += len(decoded.rowless)
     tally.bytes += len(record.raw)

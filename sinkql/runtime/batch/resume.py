@@ -67,7 +67,7 @@ class SinkTable:
     def commit(self, task: WriteTask, results: Sequence[WriteResult], checkpoint: Checkpoint) -> Committed:
         """Commit rows with a new checkpoint, which becomes the table's."""
         committed = self.writer.commit(task, results, checkpoint)
-        self.checkpoint = committed.marker
+        self.checkpoint = committed.checkpoint
         return committed
 
     def invalidate_index(self) -> bool:

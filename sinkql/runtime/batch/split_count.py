@@ -7,15 +7,15 @@ from contextlib import contextmanager
 
 from sinkql import physical
 from sinkql.connector_api.source_options import has_dead_letter_table
-from sinkql.connector_api.stream import Tally, WriteTask
+from sinkql.connector_api.stream import ReadCounts, WriteTask
 from sinkql.runtime.batch.dead_letter import DeadLetterBuffer
 
 
 @contextmanager
-def count_split(read: physical.Read, task: WriteTask | None, attempt: str) -> Iterator[Tally]:
+def count_split(read: physical.Read, task: WriteTask | None, attempt: str) -> Iterator[ReadCounts]:
     """Yield the tally of one read of a split; at the end, write its dead letters and check that all records count."""
     letters = DeadLetterBuffer(task, read.name, attempt) if task is not None and has_dead_letter_table(read) else None
-    tally = Tally(letters=letters)
+    tally = ReadCounts(letters=letters)
     yield tally
     tally.letters = None
     if letters is not None:

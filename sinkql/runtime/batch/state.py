@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from sinkql import physical
-from sinkql.connector_api.stream import Checkpoint, JobOffsets, Reader, WriteResult, same
+from sinkql.connector_api.stream import Checkpoint, JobOffsets, Reader, WriteResult, is_same
 from sinkql.errors import GoneError, LostStateError, SinkqlError
 from sinkql.runtime.batch.accounting import check_account
 from sinkql.runtime.batch.clock import step
@@ -224,9 +224,9 @@ def recover_state(
         at: JobOffsets = begin
         while True:
             end = {name: reader.step(at[name], checkpoint.end[name]) for name, reader in readers.items()}
-            fresh = frozenset(name for name in readers if same({name: at[name]}, {name: begin[name]}))
+            fresh = frozenset(name for name in readers if is_same({name: at[name]}, {name: begin[name]}))
             manifest = _advance(job, readers, engine, home, checkpoint.epoch, manifest, at, end, fresh)
-            if same(end, {name: checkpoint.end[name] for name in readers}):
+            if is_same(end, {name: checkpoint.end[name] for name in readers}):
                 return manifest
             at = end
     except SinkqlError as error:

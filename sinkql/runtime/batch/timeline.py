@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 
 from sinkql import codec, physical
-from sinkql.connector_api.stream import JobOffsets, Limit, Offsets, Reader, ViewLogReader, same
+from sinkql.connector_api.stream import JobOffsets, Limit, Offsets, Reader, ViewLogReader, is_same
 from sinkql.runtime.batch.clock import CLOCK
 from sinkql.storage.numbered_log import EntryLog, FolderNumberedLog, NumberedLog
 
@@ -158,14 +158,14 @@ class TimelineInputs:
         ambiguous = set()
         for name in self.readers:
             for source, at in self.positions_at(name, offsets[name]).items():
-                if not same(positions.setdefault(source, at), at):
+                if not is_same(positions.setdefault(source, at), at):
                     ambiguous.add(source)
         return {source: at for source, at in positions.items() if source not in ambiguous}
 
     def positions_at(self, name: str, at: Offsets) -> JobOffsets:
         """Return the known positions of the sources below a reader."""
         if name in self.logs:
-            return self.logs[name].below(at) or {}
+            return self.logs[name].positions_below(at) or {}
         position = self.readers[name].comparable_position(at)
         return {} if position is None else {name: position}
 
@@ -175,7 +175,7 @@ class TimelineInputs:
         for name, sources in self.sources_below.items():
             below = self.positions_at(name, offsets[name])
             for source in sources:
-                if source not in below or not same(positions.setdefault(source, below[source]), below[source]):
+                if source not in below or not is_same(positions.setdefault(source, below[source]), below[source]):
                     return None
         return positions
 
@@ -188,11 +188,11 @@ class TimelineInputs:
         for name, log in self.logs.items():
             if name not in self.sources_below:
                 continue
-            _, below = next(log.places(begin[name]), (None, None))
+            _, below = next(log.list_positions(begin[name]), (None, None))
             if below is None:
                 return None
             for source, at in below.items():
-                if not same(positions.setdefault(source, at), at):
+                if not is_same(positions.setdefault(source, at), at):
                     return None
         for name, reader in self.sources.items():
             position = reader.comparable_position(reader.latest(begin[name], _NO_LIMIT))
@@ -204,7 +204,7 @@ class TimelineInputs:
     def log_offsets(self, name: str, start: Offsets) -> dict[str, Offsets]:
         """Return the offsets of a view log after `start`, by the positions below it; of equal ones the last."""
         offsets: dict[str, Offsets] = {}
-        for at, below in self.logs[name].places(start):
+        for at, below in self.logs[name].list_positions(start):
             if all(source in below for source in self.sources_below[name]):
                 offsets.setdefault(_key(below, self.sources_below[name]), at)
         return offsets
@@ -217,9 +217,9 @@ class TimelineInputs:
         """Return where the sources could end now, and whether the limit cut them."""
         wider = Limit(limit.rows + limit.rows // 16 + 1, limit.bytes + limit.bytes // 16 + 1)
         available = {name: source.latest(begin[name], wider, until.get(name)) for name, source in self.sources.items()}
-        moved = {name: at for name, at in available.items() if not same(at, begin[name])}
+        moved = {name: at for name, at in available.items() if not is_same(at, begin[name])}
         ends = {**begin, **{name: self.sources[name].latest(begin[name], limit, at) for name, at in moved.items()}}
-        cut = any(not same(ends[name], at) for name, at in available.items())
+        cut = any(not is_same(ends[name], at) for name, at in available.items())
         if CLOCK in moved and not until and len(moved) == 1 and (due is None or due > moved[CLOCK]["at"]):
             ends[CLOCK] = begin[CLOCK]
         return {name: ends[name] for name in available}, cut
@@ -234,7 +234,7 @@ class TimelineInputs:
     def ends_towards(self, begin: JobOffsets, tick: Tick, limit: Limit) -> JobOffsets | None:
         """Return the ends of sources on the way to a tick; None if they have reached or passed it."""
         ends = {name: source.latest(begin[name], limit, tick.sources[name]) for name, source in self.sources.items()}
-        return None if all(same(ends[name], begin[name]) for name in ends) else ends
+        return None if all(is_same(ends[name], begin[name]) for name in ends) else ends
 
     def ends_at_tick(self, begin: JobOffsets, chosen: _Candidate) -> JobOffsets | None:
         """Return the offsets of all inputs at a tick; None if a source has passed it.
@@ -244,8 +244,8 @@ class TimelineInputs:
         positions, ends = chosen.tick.sources, dict(chosen.log_offsets)
         for name, source in self.sources.items():
             ends[name] = source.latest(begin[name], _NO_LIMIT, positions[name])
-            if not same(self.positions_at(name, ends[name]).get(name), positions[name]):
-                return None if same(ends[name], begin[name]) else {**begin, name: ends[name]}
+            if not is_same(self.positions_at(name, ends[name]).get(name), positions[name]):
+                return None if is_same(ends[name], begin[name]) else {**begin, name: ends[name]}
         return ends
 
     def has_changes(self, begin: JobOffsets, ends: JobOffsets, due: int | None) -> bool:
@@ -253,9 +253,9 @@ class TimelineInputs:
         if CLOCK in ends and due is not None and due <= ends[CLOCK]["at"]:
             return True
         return any(
-            not self.readers[name].target_reached(begin[name], log.changed(end))
+            not self.readers[name].target_reached(begin[name], log.last_change(end))
             if (log := self.logs.get(name))
-            else not same(end, begin[name])
+            else not is_same(end, begin[name])
             for name, end in ends.items()
             if name != CLOCK
         )
@@ -305,7 +305,9 @@ class Timeline:
         sources: Collection[str] = ()
         for number, tick in self.ticks.newest_first() if below else ():
             sources = sources or tick.sources.keys() & (below or {}).keys()
-            is_at = bool(sources) and all(same((below or {})[source], tick.sources.get(source)) for source in sources)
+            is_at = bool(sources) and all(
+                is_same((below or {})[source], tick.sources.get(source)) for source in sources
+            )
             if first is not None and not is_at:
                 break
             first = number if is_at else first
@@ -356,7 +358,7 @@ class Timeline:
             name: at
             for name, source in self.inputs.sources.items()
             if (at := last.sources.get(name)) is not None
-            and not same(source.latest(begin[name], _NO_LIMIT, at), begin[name])
+            and not is_same(source.latest(begin[name], _NO_LIMIT, at), begin[name])
         }
 
     def _complete_sources(self, ends: JobOffsets, until: JobOffsets) -> dict[str, int]:
@@ -382,7 +384,7 @@ class Timeline:
             if candidate is None:
                 return None
             logs = {
-                name: at if self.keeps_log else self.inputs.logs[name].changed(at)
+                name: at if self.keeps_log else self.inputs.logs[name].last_change(at)
                 for name, at in candidate.log_offsets.items()
             }
             return {**targets, **logs, **{name: candidate.tick.sources[name] for name in self.inputs.sources}}
@@ -409,7 +411,7 @@ class Timeline:
     def _has_tick(self, positions: JobOffsets) -> bool:
         """Return whether a tick has these positions; the newest may be ahead of all view logs."""
         ticks = (tick.sources for _, tick in self.ticks.newest_first())
-        return any(all(same(sources.get(name), at) for name, at in positions.items()) for sources in ticks)
+        return any(all(is_same(sources.get(name), at) for name, at in positions.items()) for sources in ticks)
 
     def extended(self, end: JobOffsets) -> JobOffsets:
         """Return where a batch after a row error may end if it goes from tick to tick; `end` if it cannot move."""
@@ -429,9 +431,9 @@ class Timeline:
             log_offsets = {name: by_key.get(_key(tick.sources, below[name])) for name, by_key in logs.items()}
             reached = {name: at for name, at in log_offsets.items() if at is not None}
             is_present = positions is not None and all(
-                same(at, tick.sources[source]) for source, at in positions.items()
+                is_same(at, tick.sources[source]) for source, at in positions.items()
             )
-            is_ahead = not is_present or any(not same(at, begin[name]) for name, at in reached.items())
+            is_ahead = not is_present or any(not is_same(at, begin[name]) for name, at in reached.items())
             if len(reached) == len(log_offsets) and (include_present or is_ahead):
                 yield _Candidate(number, tick, reached)
             if is_present:
@@ -455,7 +457,7 @@ class Timeline:
                 candidates = newer  # the older ones are behind the sources as well
                 continue
             positions = self.inputs.common_positions(ends)
-            if positions is None or any(not same(at, chosen.tick.sources[name]) for name, at in positions.items()):
+            if positions is None or any(not is_same(at, chosen.tick.sources[name]) for name, at in positions.items()):
                 return TimelineStep(ends, more=True)
             if self.keeps_log or self.inputs.has_changes(begin, ends, due):
                 return TimelineStep(ends, more=bool(newer), at=chosen.tick.at)
@@ -469,7 +471,7 @@ def extend_end(
     """Return where a batch that ended at `end` and had a row error may end instead; `until` are the run's targets."""
     joint_ends = timeline.extended(end) if timeline.is_joint else {}
     ends = {
-        name: reader.extended(end[name], until.get(name)) for name, reader in readers.items() if name not in joint_ends
+        name: reader.extend(end[name], until.get(name)) for name, reader in readers.items() if name not in joint_ends
     }
     return {**ends, **joint_ends}
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sinkql import physical
-from sinkql.connector_api.stream import Reader, Split, Tally, WriteResult
+from sinkql.connector_api.stream import ReadCounts, Reader, Split, WriteResult
 from sinkql.connector_api.types import arrow_type, python_values
 from sinkql.lowering.join_input import SidesPreparation
 from sinkql.runtime.batch.engine import Batch, Outcome
@@ -66,7 +66,7 @@ class _Work:
     batch: Batch
     buckets: int
     sent: Callable[[Any], Any]
-    tallies: dict[str, Tally] = field(default_factory=dict)
+    tallies: dict[str, ReadCounts] = field(default_factory=dict)
     words: list[object] = field(default_factory=list)
     _read: dict[str, pa.Table] = field(default_factory=dict)
     _shared: dict[str, pa.Table] = field(default_factory=dict)
@@ -99,7 +99,7 @@ class _Work:
                 break
             first += len(self.batch.splits.get(other.source, ()))
         splits = self.batch.splits.get(read.source, ())
-        tally = self.tallies.setdefault(read.source, Tally())
+        tally = self.tallies.setdefault(read.source, ReadCounts())
         schema = _schema(read)
         tables = [schema.empty_table()]
         for number, split in enumerate(splits, first):
@@ -157,7 +157,7 @@ class _Work:
 
 
 def _split_rows(
-    read: physical.Read, reader: Reader, split: Split, tally: Tally, schema: pa.Schema, number: int
+    read: physical.Read, reader: Reader, split: Split, tally: ReadCounts, schema: pa.Schema, number: int
 ) -> Iterator[pa.Table]:
     row = number << _SEQ_BITS
     for batch in reader.read(split, tally):

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from sinkql import logical, physical
-from sinkql.connector_api.stream import Reader, Split, Tally, WriteResult, WriteTask
+from sinkql.connector_api.stream import ReadCounts, Reader, Split, WriteResult, WriteTask
 from sinkql.connector_api.types import arrow_type
 from sinkql.errors import SinkqlError
 from sinkql.physical import DIFF, SEQ
@@ -68,7 +68,7 @@ class ReadTask:
             fields.append((SEQ, pa.int64()))
         return pa.schema(fields)
 
-    def _split(self, number: int, schema: pa.Schema, tally: Tally) -> Iterator[pa.RecordBatch]:
+    def _split(self, number: int, schema: pa.Schema, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
         at = (self.first + number) << _SEQ_BITS
         for batch in self.reader.read(self.splits[number], tally):
             if batch.num_rows == 0:
@@ -172,17 +172,17 @@ class SplitReport:
 
     source: str
     number: int
-    tally: Tally
+    tally: ReadCounts
 
 
 def source_tallies(
     words: Iterable[object], splits: Mapping[str, Sequence[Split]]
-) -> tuple[dict[str, Tally], list[tuple[str, int]]]:
+) -> tuple[dict[str, ReadCounts], list[tuple[str, int]]]:
     """Return the record accounting of each source, from one report per split, and the splits without a report.
 
     Raises SQ3391 if two attempts at a split counted differently: a split must return the same rows each time.
     """
-    by_split: dict[tuple[str, int], Tally] = {}
+    by_split: dict[tuple[str, int], ReadCounts] = {}
     for word in words:
         if not isinstance(word, SplitReport):
             continue
@@ -194,7 +194,7 @@ def source_tallies(
                 detail=f"First {twin.rows} rows, {twin.failed} failed; then {word.tally.rows} rows, "
                 f"{word.tally.failed} failed.",
             )
-    totals = {source: Tally() for source in splits}
+    totals = {source: ReadCounts() for source in splits}
     missing = []
     for source, parts in splits.items():
         for number in range(len(parts)):
@@ -206,7 +206,7 @@ def source_tallies(
     return totals, missing
 
 
-def _counts(tally: Tally) -> tuple[int, ...]:
+def _counts(tally: ReadCounts) -> tuple[int, ...]:
     return tally.rows, tally.failed, tally.dropped, tally.decoded
 
 

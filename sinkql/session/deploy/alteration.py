@@ -54,7 +54,7 @@ def _source_obstacle(name: str, before: MemoryCatalog, after: MemoryCatalog, reg
         return "it reads another relation"
     kind = registry.sources.get(new.connector)
     new_names = {column.name for column in new.columns}
-    by_name = kind is not None and kind.named(new.options)
+    by_name = kind is not None and kind.has_named_columns(new.options)
     remaining = [column for column in old.columns if column.name in new_names or not by_name]
     if not all(_can_widen(*pair) for pair in zip_longest(remaining, new.columns[: len(remaining)])):
         further_changes = ", wider types or removed columns" if by_name else " or wider types"

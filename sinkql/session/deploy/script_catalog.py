@@ -163,7 +163,7 @@ def read_scripts(
     for name, value in {**settings, **described.settings}.items():
         described.catalog.set(name, value)
     staying = [entry for entry in entries.values() if keep or entry.kind == "SECRET"]
-    unnamed = {entry.name: _pending_entry(entry, registry.vocabulary, needed=keep) for entry in staying}
+    unnamed = {entry.name: _pending_entry(entry, registry.keywords, needed=keep) for entry in staying}
     for kinds in _STAGES:
         current = [pending for pending in statements if isinstance(pending.statement, kinds)]
         named = set(_names(current, described)) if unnamed else set()

@@ -10,7 +10,7 @@ from typing import Any
 from sinkql import ast, logical
 from sinkql.catalog.catalog import Catalog, ChangedError
 from sinkql.catalog.operation import adding, redefining, sharing_views
-from sinkql.catalog.secret.value import Given, SecretValue, secret_input
+from sinkql.catalog.secret.value import SecretInput, SecretValue, secret_input
 from sinkql.connector_api.options import option_span
 from sinkql.connector_api.planning import Keys
 from sinkql.connector_api.registry import Registry
@@ -131,9 +131,9 @@ def _new_keys(statement: ast.Create, registry: Registry) -> Keys | None:
     return kind.keys(None) if kind is not None and kind.keys is not None else None
 
 
-def keys_secret(keys: Keys) -> Given:
+def keys_secret(keys: Keys) -> SecretInput:
     """Return the keys as the value of a secret."""
-    return Given("literal", SecretValue(keys.kept))
+    return SecretInput("literal", SecretValue(keys.secret))
 
 
 def _delete_table_file(facts: Mapping[str, Any], catalog: Catalog) -> None:

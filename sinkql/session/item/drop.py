@@ -127,7 +127,7 @@ def _stop_and_delete(
     left: list[Notice] = []
     desired_states = {sink_id: catalog.control.desired(sink_id) for sink_id in sinks.values()}
     owner = f"drop-{uuid.uuid4()}"
-    number = catalog.journal.begin(intent, content)
+    number = catalog.intent_log.begin(intent, content)
     try:
         _stop_sinks(sinks, catalog, owner=owner, wait_seconds=wait_seconds)
         left += delete_sink_tags(sinks, catalog)  # while the connections still exist
@@ -137,17 +137,17 @@ def _stop_and_delete(
         for sink_id, desired in desired_states.items():
             catalog.control.set_desired(sink_id, desired)
             catalog.control.release(sink_id, owner=owner)
-        catalog.journal.done(number)
+        catalog.intent_log.done(number)
         raise
     _delete_files(sinks, tables, catalog)
     left += delete_captured(content["captured"], catalog)
     left += delete_states(content["states"], catalog)
-    catalog.journal.done(number)
+    catalog.intent_log.done(number)
 
 
 def finish_interrupted_drop(catalog: Catalog) -> None:
     """Finish the drops that crashed processes left. Skip a drop while its sinks still run."""
-    for intent in catalog.journal.adopt():
+    for intent in catalog.intent_log.adopt():
         if intent.what == INTENT:
             _finish(intent, catalog)
         elif intent.what == COMMIT:
@@ -168,7 +168,7 @@ def _finish_commit(intent: Intent, catalog: Catalog) -> None:
     delete_captured(dropped_sources, catalog)
     states = intent.content.get("states", ())
     delete_states([state for state in states if state["sink_id"] not in present], catalog)
-    catalog.journal.done(intent.number)
+    catalog.intent_log.done(intent.number)
 
 
 def _finish(intent: Intent, catalog: Catalog) -> None:
@@ -187,12 +187,12 @@ def _finish(intent: Intent, catalog: Catalog) -> None:
             for sink_id, desired in intent.content["wishes"].items():
                 catalog.control.set_desired(sink_id, desired)
                 catalog.control.release(sink_id, owner=owner)
-            catalog.journal.done(intent.number)
+            catalog.intent_log.done(intent.number)
             return
     _delete_files(sinks, intent.content["tables"], catalog)
     delete_captured(intent.content["captured"], catalog)
     delete_states(intent.content.get("states", ()), catalog)
-    catalog.journal.done(intent.number)
+    catalog.intent_log.done(intent.number)
 
 
 def _present_names(intent: Intent, catalog: Catalog) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sinkql import ast, logical
 from sinkql.catalog.catalog import Catalog, ChangedError
 from sinkql.catalog.operation import rotating
-from sinkql.catalog.secret.value import Given, SecretValue
+from sinkql.catalog.secret.value import SecretInput, SecretValue
 from sinkql.errors import SinkqlError
 from sinkql.planner.name import as_name, find, short_name
 from sinkql.printer import clause
@@ -37,7 +37,7 @@ def set_secret(name: str, value: SecretValue, catalog: Catalog, *, create_new: b
                 raise SinkqlError(
                     "SQ2002", f'{kind.lower()} "{name}" already exists', hint="Choose another name for the secret."
                 )
-            catalog.change(rotating(full_name, Given("literal", value)))
+            catalog.change(rotating(full_name, SecretInput("literal", value)))
             return "rotated"
         except ChangedError:
             continue

@@ -87,7 +87,7 @@ def _writes(job: physical.Job, catalog: Catalog) -> Iterator[physical.Write]:
     """Yield the write of a sink, and that of its dead-letter table."""
     yield job.write
     dead_letter_write = (
-        catalog.registry.sinks[job.write.connector].letters if job.write.connector != physical.VIEW else None
+        catalog.registry.sinks[job.write.connector].dead_letter_write if job.write.connector != physical.VIEW else None
     )
     if dead_letter_write is not None and any(map(has_dead_letter_table, job.reads())):
         yield dead_letter_write(job.write, DEAD_LETTER_COLUMNS)

@@ -21,7 +21,7 @@ from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.memory import IDENTITY
 from sinkql.catalog.system.item import SystemRows
 from sinkql.connector_api.cdc import Key, OpenStream, Reveal, captured_source, captured_table
-from sinkql.connector_api.stream import Offsets, Reader, Tally, plan_change_of
+from sinkql.connector_api.stream import Offsets, ReadCounts, Reader, plan_change_of
 from sinkql.connector_api.types import arrow_type, python_values
 from sinkql.errors import EndlessError, Notice, SinkqlError, Span
 from sinkql.lowering.job import lower, lower_relation
@@ -212,7 +212,7 @@ class Inputs:
         with tempfile.TemporaryDirectory(prefix="sinkql-query-") as folder:
             context = access.context("query", "query", Path(folder))
             reader = self._catalog.registry.reader(read, context)
-            tally = Tally()
+            tally = ReadCounts()
             batches = list(self._batches(item, reader, tally))
         self._add_failed_notice(item, tally)
         schema = _schema(item)
@@ -226,7 +226,7 @@ class Inputs:
         self, item: logical.Source, open_stream: OpenStream, read: physical.Read, access: CatalogAccess
     ) -> pa.Table:
         """Return the rows of a captured table from its server."""
-        tally = Tally()
+        tally = ReadCounts()
         rows = self._limited(item, present_rows(open_stream, read, access.secret, tally, self._limit))
         self._add_failed_notice(item, tally)
         return rows
@@ -256,12 +256,12 @@ class Inputs:
             self._check_size(item.name, rows)
         return pa.Table.from_batches(read_batches, _schema(item)).slice(0, self._limit)
 
-    def _add_failed_notice(self, item: logical.Source, tally: Tally) -> None:
+    def _add_failed_notice(self, item: logical.Source, tally: ReadCounts) -> None:
         if tally.failed:
             message = f'invalid rows of source "{short_name(item.name)}" that are left out: {tally.failed}'
             self.notices.append(Notice("SQ2644", message))
 
-    def _batches(self, item: logical.Source, reader: Reader, tally: Tally) -> Iterator[pa.RecordBatch]:
+    def _batches(self, item: logical.Source, reader: Reader, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
         start = reader.initial(at_end=False)
         limit = self._limit if item.shape.change is logical.Change.APPEND else None
         rows = 0
@@ -352,7 +352,7 @@ _ROW_BYTES = 1600
 
 
 def present_rows(
-    open_stream: OpenStream, read: physical.Read, secret: Reveal, tally: Tally, limit: int | None
+    open_stream: OpenStream, read: physical.Read, secret: Reveal, tally: ReadCounts, limit: int | None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a table lazily, as one transaction of its server sees them.
 

@@ -52,7 +52,7 @@ class CatalogCaptureDirectory:
             for read in self._reads(assignment.job):
                 source, keeping = captured_source(read.connector, read.options, read.connection, read.log)
                 if source.id:
-                    is_shared = self.catalog.registry.sources[source.kind].together is not None
+                    is_shared = self.catalog.registry.sources[source.kind].open_shared is not None
                     secret_names = physical.secrets_in(source.options)
                     if source.log is not None:
                         secret_names |= physical.secrets_in(source.log.options)
@@ -97,7 +97,7 @@ class CatalogCaptureDirectory:
 
     def together(self, kind: str) -> AbstractContextManager[OpenStream]:
         """Return a context manager that opens the streams of all sources of one process."""
-        open_shared = self.catalog.registry.sources[kind].together
+        open_shared = self.catalog.registry.sources[kind].open_shared
         assert open_shared is not None, kind
         return open_shared()
 

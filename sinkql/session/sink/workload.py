@@ -34,7 +34,7 @@ class CatalogWorkload:
 
     def now(self) -> Sequence[SinkAssignment]:
         """Return the assignments of all sinks that should run."""
-        desired_states = self._catalog.control.wishes()
+        desired_states = self._catalog.control.all_desired()
         requested_at = {sink_id: at for sink_id, (desired, at) in desired_states.items() if desired == "running"}
         if self._fixed_jobs is not None:
             works = [work for sink_id in self._fixed_jobs if (work := self.assignment(sink_id)) is not None]

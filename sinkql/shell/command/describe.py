@@ -90,7 +90,7 @@ def describe(session: Session, text: str, *, with_plan: bool = False) -> Describ
     catalog.refresh()
     entry = _entry(session, text)
     stored, broken = catalog.stored(entry.name), catalog.plans.broken.get(entry.name)
-    sql = stored.redacted_sql if stored is not None else to_sql(entry.statement, redacted=catalog.registry.vocabulary)
+    sql = stored.redacted_sql if stored is not None else to_sql(entry.statement, redacted=catalog.registry.keywords)
     title = f'{entry.kind.lower()} "{_short(session, entry.name)}"'
     item = catalog.plans.item(entry.name)
     if broken is not None:

@@ -38,7 +38,7 @@ class SqlCompleter(Completer):
             yield from command_completions(command, self._session, self._settings, self._actions)
             return
         try:
-            offered = candidates(text, cursor, self._session.catalog.registry.vocabulary)
+            offered = candidates(text, cursor, self._session.catalog.registry.keywords)
             if offered.start == cursor and not complete_event.completion_requested and _quiet(text[:cursor]):
                 return
             yield from self._completions(offered, text[offered.start : cursor])

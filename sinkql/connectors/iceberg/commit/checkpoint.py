@@ -18,7 +18,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from sinkql.connector_api.stream import Checkpoint
 from sinkql.connectors.iceberg.commit.lineage import AncestorCache, has_left_main
-from sinkql.connectors.iceberg.table.branch import called
+from sinkql.connectors.iceberg.table.branch import branch_text
 from sinkql.connectors.iceberg.table.metadata_file import PREFIX, SUFFIX, metadata_path, read, write_once
 from sinkql.errors import SinkqlError, UnfitTableError
 from sinkql.keywords import qualified_name
@@ -47,7 +47,7 @@ class StoredCheckpoint:
     that carries the checkpoint, which may have expired.
     """
 
-    marker: Checkpoint
+    checkpoint: Checkpoint
     timestamp: int
     snapshot: int
     sequence: int
@@ -308,7 +308,7 @@ def rolled_back(table: Table, sink: str) -> SinkqlError:
     return UnfitTableError(
         "SQ3501",
         f'table "{qualified_name(*table.name())}" was rolled back: it no longer has the last commit of this sink',
-        detail=f"The property {property_name(sink)} names a commit that is not an ancestor of {called(table)}.",
+        detail=f"The property {property_name(sink)} names a commit that is not an ancestor of {branch_text(table)}.",
         hint="Roll the table forward again, or DROP SINK and CREATE SINK on a new table.",
     )
 

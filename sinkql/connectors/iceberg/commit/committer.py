@@ -19,10 +19,10 @@ from sinkql.connector_api.stream import Checkpoint, StaleFilesError
 from sinkql.connectors.iceberg.commit import checkpoint as checkpoints
 from sinkql.connectors.iceberg.commit.snapshot import Prepared
 from sinkql.connectors.iceberg.file.manifest import manifests_of
-from sinkql.connectors.iceberg.storage import refused
-from sinkql.connectors.iceberg.table.branch import BranchTable, called
-from sinkql.connectors.iceberg.table.failure import explain
-from sinkql.connectors.iceberg.table.table import Expected, check
+from sinkql.connectors.iceberg.storage import is_refused
+from sinkql.connectors.iceberg.table.branch import BranchTable, branch_text
+from sinkql.connectors.iceberg.table.failure import catalog_error
+from sinkql.connectors.iceberg.table.table import Expected, check_table
 from sinkql.connectors.iceberg.table.target import TargetTable
 from sinkql.errors import CrowdedError, DroppedTableError, FencedError, SinkqlError
 from sinkql.keywords import qualified_name
@@ -69,7 +69,7 @@ def commit_proposal(
         after = _commit_until_known(target, table, proposal, most_conflicts=most_conflicts)
         committed = True
     finally:
-        target.tags.done(landed=committed)
+        target.tags.record_end(landed=committed)
     proposal.stands(after)
     return after
 
@@ -94,11 +94,11 @@ def _commit_until_known(target: TargetTable, table: Table, proposal: Proposal, *
                 raise _crowded_error(target, error, over=over) from error
         else:
             failures += 1
-            limit = _REFUSALS if isinstance(error, BadRequestError) or refused(error) else target.patience.tries
+            limit = _REFUSALS if isinstance(error, BadRequestError) or is_refused(error) else target.patience.tries
             if failures >= limit and isinstance(error, FileNotFoundError):
-                raise target.lost_file(error) from error
+                raise target.lost_file_error(error) from error
             if failures >= limit:
-                raise explain(error, target.connection) from error
+                raise catalog_error(error, target.connection) from error
             target.patience.wait(failures)
         table = now
 
@@ -118,13 +118,13 @@ def _try(target: TargetTable, table: Table, proposal: Proposal) -> Table | Excep
     except Exception as error:
         return error  # the table may have been dropped with the parent's files: the next load shows it
     failpoint.point("commit-request")
-    tag = (prepared.tag,) if prepared.tag is not None and target.tags.now else ()
+    tag = (prepared.tag,) if prepared.tag is not None and target.tags.is_used else ()
     try:
         after = target.post(table, prepared.requirements, (*prepared.updates, *tag))
         failpoint.point("commit-reply")
     except Exception as error:
         if tag:
-            target.tags.failed(error)
+            target.tags.record_failure(error)
         return error
     return after
 
@@ -188,7 +188,7 @@ def fits(table: Table, mine: Checkpoint, expected: Expected, schema: Schema | No
     """
     if expected.upsert:
         _refuse_other_sink(table, mine)
-    check(table, expected, schema)
+    check_table(table, expected, schema)
 
 
 def same_table(base: Table, now: Table) -> None:
@@ -273,7 +273,7 @@ def _refuse_other_sink(table: Table, mine: Checkpoint) -> None:
 
 def _table_text(table: Table) -> str:
     name = f'table "{qualified_name(*table.name())}"'
-    return f"{called(table)} of {name}" if isinstance(table, BranchTable) else name
+    return f"{branch_text(table)} of {name}" if isinstance(table, BranchTable) else name
 
 
 def _field_ids(table: Table) -> dict[str, int]:

@@ -14,12 +14,12 @@ from sinkql import physical
 from sinkql.connector_api.stream import Context
 from sinkql.connectors.iceberg.file.reader import live_rows
 from sinkql.connectors.iceberg.plan.options import CatalogConnection, IcebergSink
-from sinkql.connectors.iceberg.storage import job_stores, storing
+from sinkql.connectors.iceberg.storage import job_stores, storage_errors
 from sinkql.connectors.iceberg.table.branch import BranchTable
 from sinkql.connectors.iceberg.table.catalog import open_catalog
-from sinkql.connectors.iceberg.table.failure import explain
+from sinkql.connectors.iceberg.table.failure import catalog_error
 from sinkql.connectors.iceberg.table.sql_catalog import CachingCatalog
-from sinkql.connectors.iceberg.table.table import CREATED_BY, rows
+from sinkql.connectors.iceberg.table.table import CREATED_BY, count_rows
 from sinkql.connectors.iceberg.table.tag import tag_name
 from sinkql.connectors.iceberg.table.target import Patience, TargetTable
 from sinkql.errors import SinkqlError
@@ -66,7 +66,7 @@ def _drop(target: TargetTable, table: Table) -> None:
     except (NoSuchTableError, SinkqlError):
         raise
     except Exception as error:
-        raise explain(error, target.connection) from error
+        raise catalog_error(error, target.connection) from error
 
 
 def _check(table: Table, sink: str) -> None:
@@ -76,9 +76,9 @@ def _check(table: Table, sink: str) -> None:
             f'table "{qualified_name(*table.name())}" was not created by this sink',
             hint="Drop the sink without WITH TABLE. Drop the table with the program that created it.",
         )
-    with storing(qualified_name(*table.name())):
+    with storage_errors(qualified_name(*table.name())):
         for branch, head in _branches(table):
-            if rows(head) and any(part.num_rows for _, part in live_rows(head)):
+            if count_rows(head) and any(part.num_rows for _, part in live_rows(head)):
                 where = "" if branch == MAIN_BRANCH else f' on branch "{branch}"'
                 raise SinkqlError(
                     "SQ3570",
@@ -140,9 +140,9 @@ def delete_sink_tag(write: physical.Write, context: Context) -> None:
             after = target.post(table, (AssertTableUUID(uuid=table.metadata.table_uuid), requirement), (removal,))
         except CommitFailedException as error:
             if attempt + 1 == _TRIES:
-                raise explain(error, connection.name) from error
+                raise catalog_error(error, connection.name) from error
         except Exception as error:
-            raise explain(error, connection.name) from error
+            raise catalog_error(error, connection.name) from error
         else:
             target.tidy(table, after)
             return

@@ -41,9 +41,16 @@ from sinkql.connectors.iceberg.commit.committer import (
 from sinkql.connectors.iceberg.commit.snapshot import FileChange, Notes, Prepared, prepare
 from sinkql.connectors.iceberg.plan.options import CatalogConnection, IcebergSink
 from sinkql.connectors.iceberg.storage import job_stores
-from sinkql.connectors.iceberg.table.branch import moved, on_top, reaches
+from sinkql.connectors.iceberg.table.branch import head_update, is_on_top, is_reachable
 from sinkql.connectors.iceberg.table.catalog import open_catalog
-from sinkql.connectors.iceberg.table.table import Expected, check, evolved, foreign_rows, own_empty, rows
+from sinkql.connectors.iceberg.table.table import (
+    Expected,
+    check_table,
+    count_rows,
+    evolved_schema,
+    foreign_rows_error,
+    is_own_and_empty,
+)
 from sinkql.connectors.iceberg.table.tag import set_tag
 from sinkql.connectors.iceberg.table.target import TargetTable
 from sinkql.errors import CrowdedError, SinkqlError
@@ -84,11 +91,11 @@ class Claim:
         """Write the claim on top of this load of the table, each time with a new epoch."""
         stored = checkpoints.find(table, self._sink)
         schema = schema_of_claim(table, self._expected, stored, sink=self._sink, switch=self._switch)
-        check(table, self._expected, schema)
-        if stored is None and not self._keep_rows and rows(table):
-            raise foreign_rows(table)
+        check_table(table, self._expected, schema)
+        if stored is None and not self._keep_rows and count_rows(table):
+            raise foreign_rows_error(table)
         marker = claim_checkpoint(
-            stored.marker if stored else None,
+            stored.checkpoint if stored else None,
             sink=self._sink,
             claim=self.id,
             initial=self._initial,
@@ -136,13 +143,13 @@ def schema_of_claim(
     switch: PlanChange | None,
 ) -> Schema | None:
     """Return the schema that a table gets with a claim of the sink; None if it stays the same."""
-    if switch is None or (stored is None and not own_empty(table, sink)):
+    if switch is None or (stored is None and not is_own_and_empty(table, sink)):
         return None
-    plan = stored.marker.plan if stored is not None else NO_PLAN
+    plan = stored.checkpoint.plan if stored is not None else NO_PLAN
     renamed = switch.follows.get(plan)
     if renamed is not None and plan == NO_PLAN and switch.empties:  # an earlier claim may have renamed columns already
         renamed = {old: new for old, new in renamed.items() if old not in expected.schema.column_names}
-    return evolved(table.metadata, expected, renamed) if renamed is not None else None
+    return evolved_schema(table.metadata, expected, renamed) if renamed is not None else None
 
 
 def take(target: TargetTable, table: Table, claim: Claim) -> Table:
@@ -159,7 +166,7 @@ class BatchCommit:
     """
 
     files: FileChange
-    marker: Checkpoint
+    checkpoint: Checkpoint
     previous: str
     timestamp: int
     expected: Expected
@@ -167,27 +174,27 @@ class BatchCommit:
 
     def prepare(self, table: Table) -> Prepared:
         """Write the snapshot's manifests."""
-        summary = checkpoints.encode(table, self.marker, timestamp=self.timestamp, attempt=self.marker.commit)
-        properties = _notes(table, self.marker.sink, summary, checkpoints.consistency(self.marker))
+        summary = checkpoints.encode(table, self.checkpoint, timestamp=self.timestamp, attempt=self.checkpoint.commit)
+        properties = _notes(table, self.checkpoint.sink, summary, checkpoints.consistency(self.checkpoint))
         try:
-            prepared = prepare(table, self.files, properties, by=_name_prefix(self.marker), schema=self.schema)
+            prepared = prepare(table, self.files, properties, by=_name_prefix(self.checkpoint), schema=self.schema)
         except FileNotFoundError as error:
             if self.expected.upsert or not self.files.remove:
                 raise
             raise StaleFilesError(str(error)) from error  # the foreign rows to replace are now in other files
-        return _with_tag(prepared, self.marker.sink)
+        return _with_tag(prepared, self.checkpoint.sink)
 
     def is_committed(self, table: Table) -> bool:
         """Return whether the table has this commit."""
-        return checkpoints.commit_succeeded(table, self.marker.sink, "commit", self.marker.commit)
+        return checkpoints.commit_succeeded(table, self.checkpoint.sink, "commit", self.checkpoint.commit)
 
     def check(self, base: Table, now: Table) -> None:
         """Raise if the batch may not be retried: fenced, another table, other columns, or outdated files."""
         same_table(base, now)
         if self.schema is not None and not _same_columns(base, now):
             raise StaleFilesError("another writer changed the table's columns")
-        owner = held(now, self.marker)
-        fits(now, self.marker, self.expected, self.schema)
+        owner = held(now, self.checkpoint)
+        fits(now, self.checkpoint, self.expected, self.schema)
         if owner.commit != self.previous:
             # An abandoned attempt arrived late: it may contain the same rows.
             raise SinkqlError(
@@ -199,7 +206,7 @@ class BatchCommit:
 
     def stands(self, table: Table) -> None:
         """Raise SQ5101 if another run has claimed the table since."""
-        held(table, self.marker)
+        held(table, self.checkpoint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +220,7 @@ class CompactionCommit:
     id: str
     files: FileChange
     deletes: frozenset[str]
-    marker: Checkpoint
+    checkpoint: Checkpoint
     timestamp: int
     expected: Expected
 
@@ -221,31 +228,33 @@ class CompactionCommit:
         """Write the snapshot's manifests; every replaced file must still be in the table."""
         if not delete_manifests(table) <= self.deletes:
             raise StaleFilesError("another writer deleted rows of the table")
-        summary = checkpoints.encode(table, self.marker, timestamp=self.timestamp, attempt=self.id, compaction=self.id)
+        summary = checkpoints.encode(
+            table, self.checkpoint, timestamp=self.timestamp, attempt=self.id, compaction=self.id
+        )
         try:
             prepared = prepare(
-                table, self.files, _notes(table, self.marker.sink, summary), by=_name_prefix(self.marker)
+                table, self.files, _notes(table, self.checkpoint.sink, summary), by=_name_prefix(self.checkpoint)
             )
         except FileNotFoundError as error:
             raise StaleFilesError(str(error)) from error
-        return _with_tag(prepared, self.marker.sink)
+        return _with_tag(prepared, self.checkpoint.sink)
 
     def is_committed(self, table: Table) -> bool:
         """Return whether the table has this compaction."""
-        return checkpoints.commit_succeeded(table, self.marker.sink, "compaction", self.id)
+        return checkpoints.commit_succeeded(table, self.checkpoint.sink, "compaction", self.id)
 
     def check(self, base: Table, now: Table) -> None:
         """Raise if it may not be retried: fenced, another table, other columns, or outdated files."""
         same_table(base, now)
-        owner = held(now, self.marker)
-        fits(now, self.marker, self.expected)
-        if owner.commit != self.marker.commit:
+        owner = held(now, self.checkpoint)
+        fits(now, self.checkpoint, self.expected)
+        if owner.commit != self.checkpoint.commit:
             raise StaleFilesError("an earlier commit of this run reached the table late")
         check_usable(base, now, upsert=self.expected.upsert)
 
     def stands(self, table: Table) -> None:
         """Raise SQ5101 if another run has claimed the table since."""
-        held(table, self.marker)
+        held(table, self.checkpoint)
 
 
 def _same_columns(base: Table, now: Table) -> bool:
@@ -294,7 +303,7 @@ class PublishCommit:
         refs = table.metadata.refs
         if self._branch not in refs:
             raise _no_branch_error(table, self._branch)
-        if not on_top(table.metadata, self._branch):
+        if not is_on_top(table.metadata, self._branch):
             raise _diverged_error(table, self._branch)
         self._head = head = refs[self._branch].snapshot_id
         heads = {name: refs[name].snapshot_id if name in refs else None for name in (MAIN_BRANCH, self._branch)}
@@ -305,12 +314,12 @@ class PublishCommit:
         return Prepared(
             head,
             (AssertTableUUID(uuid=table.metadata.table_uuid), *heads_required),
-            (moved(table.metadata, MAIN_BRANCH, head),),
+            (head_update(table.metadata, MAIN_BRANCH, head),),
         )
 
     def is_committed(self, table: Table) -> bool:
         """Return whether main has reached the head."""
-        return self._head is not None and reaches(table.metadata, MAIN_BRANCH, self._head)
+        return self._head is not None and is_reachable(table.metadata, MAIN_BRANCH, self._head)
 
     def check(self, base: Table, now: Table) -> None:
         """Raise if the table was recreated; other writers do not matter, as only main moves."""

@@ -49,7 +49,7 @@ from sinkql.connectors.iceberg.file.manifest import (
     write_list,
 )
 from sinkql.connectors.iceberg.file.partition import Partitions, parted_schema
-from sinkql.connectors.iceberg.table.branch import moved
+from sinkql.connectors.iceberg.table.branch import head_update
 from sinkql.storage.sorted_run import MergePolicy
 
 MAIN = "main"
@@ -126,7 +126,7 @@ def prepare(
     if schema is not None:
         last = {"last-assigned-field-id": table.metadata.last_column_id}
         needed = (*needed, AssertLastAssignedFieldId.model_validate(last))
-    updates += [AddSnapshotUpdate(snapshot=snapshot), moved(table.metadata, MAIN, builder.snapshot)]
+    updates += [AddSnapshotUpdate(snapshot=snapshot), head_update(table.metadata, MAIN, builder.snapshot)]
     if properties.table:
         updates.append(SetPropertiesUpdate(updates=dict(properties.table)))
     files = frozenset(builder.written_paths).union(entry.path for entry in change.add)

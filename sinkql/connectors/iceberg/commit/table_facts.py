@@ -24,7 +24,14 @@ from sinkql.connectors.iceberg.storage import stores_of
 from sinkql.connectors.iceberg.table import reader
 from sinkql.connectors.iceberg.table.catalog import open_catalog
 from sinkql.connectors.iceberg.table.schema import Layout
-from sinkql.connectors.iceberg.table.table import Expected, check, compare, foreign_rows, rows, with_schema
+from sinkql.connectors.iceberg.table.table import (
+    Expected,
+    check_table,
+    column_differences,
+    count_rows,
+    foreign_rows_error,
+    with_schema,
+)
 from sinkql.connectors.iceberg.table.target import Patience, TargetTable
 from sinkql.errors import SinkqlError
 
@@ -62,9 +69,9 @@ def find(
             layout=Layout.from_options(options),
             version=options.format_version,
         )
-        check(table, expected, _next_schema(table, expected, job))
-        if options.existing_rows is None and rows(table):
-            raise foreign_rows(table)
+        check_table(table, expected, _next_schema(table, expected, job))
+        if options.existing_rows is None and count_rows(table):
+            raise foreign_rows_error(table)
         return {"table": _describe(table)}
     except SinkqlError as error:
         error.span = error.span or statement.connection.span
@@ -73,7 +80,7 @@ def find(
 
 def _next_schema(table: Table, expected: Expected, job: physical.Job | None) -> Schema | None:
     """Return the schema that the job's next claim gives the table, if columns are missing in it."""
-    if job is None or not compare(table.schema(), expected):
+    if job is None or not column_differences(table.schema(), expected):
         return None
     return schema_of_claim(
         table, expected, checkpoints.find(table, job.sink_id), sink=job.sink_id, switch=plan_change_of(job)
@@ -111,7 +118,7 @@ def _with_claim(table: Table, write: physical.Write, sink: str, switch: PlanChan
     stored = None
     with suppress(SinkqlError):
         stored = checkpoints.find(table, sink)
-    if stored is not None and stored.marker.plan in switch.again:
+    if stored is not None and stored.checkpoint.plan in switch.again:
         return table  # the refresh changes columns together with the rows
     expected = Expected(write.columns, write.changelog, write.mode == "upsert")
     return with_schema(table, schema_of_claim(table, expected, stored, sink=sink, switch=switch))

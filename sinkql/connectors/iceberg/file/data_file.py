@@ -37,7 +37,7 @@ from sinkql.connectors.iceberg.file.arrow_types import stored
 from sinkql.connectors.iceberg.file.manifest import Vector, vector_name
 from sinkql.connectors.iceberg.file.partition import WHOLE, PartitionValue
 from sinkql.connectors.iceberg.file_damage import FooterSealer
-from sinkql.connectors.iceberg.storage import storage_properties, storing
+from sinkql.connectors.iceberg.storage import storage_errors, storage_properties
 from sinkql.errors import SinkqlError
 from sinkql.keywords import qualified_name
 
@@ -248,7 +248,7 @@ class DataFileWriter:
         self.flush()
         if self._file is None:
             return None
-        with storing(self._table.name):
+        with storage_errors(self._table.name):
             size = self._file.close()
         return self._entry(size)
 
@@ -264,7 +264,7 @@ class DataFileWriter:
 
     def _flush(self, rows: int) -> None:
         whole = pa.concat_tables(self._buffered)
-        with storing(self._table.name):
+        with storage_errors(self._table.name):
             self._write(whole.slice(0, rows))
         rest = whole.slice(rows)
         self._buffered = [rest] if rest.num_rows else []

@@ -26,8 +26,8 @@ from pyroaring import BitMap64
 from sinkql.connectors.iceberg.file.data_file import FileEntry, TaskTable
 from sinkql.connectors.iceberg.file.manifest import Vector, entries_of, manifests_of, name_of, vector_of, vector_place
 from sinkql.connectors.iceberg.file.partition import PartitionValue
-from sinkql.connectors.iceberg.file_damage import check_parquet, damage_as_error, damaged_file_error, sealed_parquet
-from sinkql.connectors.iceberg.storage import storing
+from sinkql.connectors.iceberg.file_damage import check_parquet, damage_as_error, damaged_file_error, seal_parquet
+from sinkql.connectors.iceberg.storage import storage_errors
 from sinkql.errors import SinkqlError
 from sinkql.keywords import qualified_name
 
@@ -134,7 +134,7 @@ def write_position_deletes(
     fields = [_field("file_path", column.type, PATH), _field("pos", pa.int64(), POS)]
     rows = pa.Table.from_arrays([column, pa.array(positions)], schema=pa.schema(fields))
     path = table.path(name)
-    with storing(table.name):
+    with storage_errors(table.name):
         size = _write(table.io().new_output(path), path, rows)
     return FileEntry(
         content="deletes",
@@ -162,7 +162,7 @@ def _write(output: OutputFile, path: str, rows: pa.Table) -> int:
         column_encoding={"pos": "DELTA_BINARY_PACKED"},
     ) as writer:
         writer.write_table(rows)
-    data = sealed_parquet(waiting.getvalue().to_pybytes(), path)
+    data = seal_parquet(waiting.getvalue().to_pybytes(), path)
     with output.create(overwrite=True) as stream:
         stream.write(data)
     return len(data)
@@ -212,7 +212,7 @@ def write_vectors(
     footer = json.dumps({"blobs": blobs, "properties": {"created-by": "SinkQL"}}).encode()
     data += _PUFFIN + footer + len(footer).to_bytes(4, "little") + bytes(4) + _PUFFIN
     location = table.metadata_path(f"{name}.stats")
-    with storing(table.name), table.io().new_output(location).create(overwrite=True) as stream:
+    with storage_errors(table.name), table.io().new_output(location).create(overwrite=True) as stream:
         stream.write(bytes(data))
     return tuple(
         FileEntry(

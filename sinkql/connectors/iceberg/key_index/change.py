@@ -32,7 +32,7 @@ from sinkql.connectors.iceberg.file.partition import PartitionValue
 from sinkql.connectors.iceberg.key_index.index import Index, IndexChange
 from sinkql.connectors.iceberg.key_index.key_hash import key_schema, key_text
 from sinkql.connectors.iceberg.key_index.layer import FileRecord
-from sinkql.connectors.iceberg.storage import missing
+from sinkql.connectors.iceberg.storage import missing_file_error
 from sinkql.errors import SinkqlError
 from sinkql.hash_key import HashKey
 from sinkql.row_hash import Hashes, collision_error, hash_rows
@@ -176,7 +176,7 @@ def _write_whole(
     try:
         positions = {record.path: all_dead(id_, record) for id_, record in records.items()}
     except FileNotFoundError as error:
-        raise missing(table.name, error) from error
+        raise missing_file_error(table.name, error) from error
     ids = {record.path: id_ for id_, record in records.items()}
     written = write_vectors(table, name, positions, {record.path: record.place for record in records.values()})
     return tuple((entry, (ids[entry.vector.file],)) for entry in written if entry.vector)

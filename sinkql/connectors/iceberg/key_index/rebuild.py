@@ -41,7 +41,7 @@ _PART = 1 << 21
 """Keys in memory, which take 24 bytes each, and the same again while they are sorted."""
 
 
-def rebuild(
+def build_index(
     table: Table,
     key: Sequence[KeyColumn],
     folder: Path,
@@ -134,13 +134,13 @@ def catch_up(
     """Return the index of the table's current snapshot, not yet saved; `index` itself if it is current.
 
     It compares files, not snapshots, which may have expired. If other writers only added files, the new files are read.
-    If they removed or deleted anything, the index is rebuilt. Raises as `rebuild` does; SQ3551 also if another writer
-    added an existing key. `index` must be saved; `have` is called before its runs are read.
+    If they removed or deleted anything, the index is rebuilt. Raises as `build_index` does; SQ3551 also if another
+    writer added an existing key. `index` must be saved; `have` is called before its runs are read.
     """
     live = live_files(table)
     known_paths = index.paths()
     if known_paths - live.data.keys() - live.deletes.keys() or live.deletes.keys() - known_paths:
-        return rebuild(table, index.key, folder, sink=index.sink, epoch=epoch, hash_key=index.hash_key)
+        return build_index(table, index.key, folder, sink=index.sink, epoch=epoch, hash_key=index.hash_key)
     new = sorted(live.data.keys() - known_paths)
     if not new:
         return index

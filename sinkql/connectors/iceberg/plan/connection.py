@@ -12,7 +12,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from sinkql import ast, logical
-from sinkql.connector_api.options import bind, missing, option_field, option_span, secret_data
+from sinkql.connector_api.options import bind, missing_option_error, option_field, option_span, secret_data
 from sinkql.connector_api.planning import PlanningContext
 from sinkql.errors import Notice, SinkqlError, Span, nearest
 
@@ -99,7 +99,7 @@ class _StatementCheck:
 
     def missing(self, name: str, example: str) -> SinkqlError:
         owner = f"iceberg catalog connections of type {self.type}"
-        return missing(name, owner=owner, span=self.statement.kind_span, example=example)
+        return missing_option_error(name, owner=owner, span=self.statement.kind_span, example=example)
 
 
 def plan_connection(statement: ast.CreateConnection, planning: PlanningContext) -> Mapping[str, Any]:

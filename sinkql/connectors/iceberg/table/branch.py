@@ -68,7 +68,7 @@ class BranchTable(Table):
             yield update
             return
         metadata = self.whole.metadata
-        yield moved(metadata, self.branch, update.snapshot_id)
+        yield head_update(metadata, self.branch, update.snapshot_id)
         main = _main_below(metadata, self.branch)
         if main is not None:
             base = json.dumps({"main": main, "below": update.snapshot_id})
@@ -83,19 +83,19 @@ class _AssertRef(AssertRefSnapshotId):
             super().validate(base_metadata)
 
 
-def on_top(metadata: TableMetadata, branch: str) -> bool:
+def is_on_top(metadata: TableMetadata, branch: str) -> bool:
     """Return whether main's head is the head of a branch or an ancestor of it, so that main can move there."""
     main = metadata.refs.get(MAIN_BRANCH)
     return main is None or branch not in metadata.refs or _main_below(metadata, branch) == main.snapshot_id
 
 
-def reaches(metadata: TableMetadata, ref: str, snapshot: int) -> bool:
+def is_reachable(metadata: TableMetadata, ref: str, snapshot: int) -> bool:
     """Return whether a snapshot is the head of a ref or one of its ancestors that have not expired."""
     head = metadata.refs.get(ref)
     return head is not None and snapshot in _ancestors(metadata, head.snapshot_id)
 
 
-def moved(metadata: TableMetadata, ref: str, snapshot: int) -> SetSnapshotRefUpdate:
+def head_update(metadata: TableMetadata, ref: str, snapshot: int) -> SetSnapshotRefUpdate:
     """Return the update that sets the head of a branch and keeps the branch's settings."""
     present = metadata.refs.get(ref)
     settings = present.model_dump(by_alias=True, exclude_none=True) if present is not None else {}
@@ -104,7 +104,7 @@ def moved(metadata: TableMetadata, ref: str, snapshot: int) -> SetSnapshotRefUpd
     )
 
 
-def called(table: Table) -> str:
+def branch_text(table: Table) -> str:
     """Return the name of a table's branch for messages."""
     return f'branch "{table.branch}"' if isinstance(table, BranchTable) else MAIN_BRANCH
 
@@ -136,7 +136,7 @@ def _metadata_on(metadata: TableMetadata, branch: str) -> TableMetadata:
     main = refs.get(MAIN_BRANCH)
     refs[MAIN_BRANCH] = ref
     if main is not None:
-        kind = SnapshotRefType.TAG if on_top(metadata, branch) else SnapshotRefType.BRANCH
+        kind = SnapshotRefType.TAG if is_on_top(metadata, branch) else SnapshotRefType.BRANCH
         refs[branch] = main.model_copy(update={"snapshot_ref_type": kind})
     return metadata.model_copy(update={"current_snapshot_id": ref.snapshot_id, "refs": refs})
 

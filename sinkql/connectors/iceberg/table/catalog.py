@@ -20,7 +20,7 @@ from sinkql.connector_api.options import reveal
 from sinkql.connector_api.planning import OutsideAccess
 from sinkql.connectors.iceberg.plan.options import CatalogConnection
 from sinkql.connectors.iceberg.storage import CATALOG_NAME, Stores, local_folder, stores_of
-from sinkql.connectors.iceberg.table.failure import explain
+from sinkql.connectors.iceberg.table.failure import catalog_error
 from sinkql.connectors.iceberg.table.rest_catalog import open_rest
 from sinkql.connectors.iceberg.table.sql_catalog import CachingCatalog, FileCatalog, MemoryCatalog
 from sinkql.errors import SinkqlError
@@ -63,7 +63,7 @@ def open_catalog(name: str, options: Mapping[str, Any], outside: Outside, stores
             case _:
                 return open_rest(name, connection, outside.secret, stores or Stores())
     except Exception as error:
-        raise explain(error, name) from error
+        raise catalog_error(error, name) from error
 
 
 def validate(connection: logical.Connection, access: OutsideAccess) -> None:
@@ -77,7 +77,7 @@ def validate(connection: logical.Connection, access: OutsideAccess) -> None:
         finally:
             catalog.close()
     except Exception as error:
-        coded = explain(error, connection.name)
+        coded = catalog_error(error, connection.name)
         for name, option in (("aws_connection", "AWS CONNECTION"), ("gcp_connection", "GCP CONNECTION")):
             if name in options and coded.option not in ("URL", "WAREHOUSE", "ACCESS DELEGATION"):
                 coded.option = option

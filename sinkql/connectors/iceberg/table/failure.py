@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from pyiceberg import exceptions as iceberg
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError, SQLAlchemyError
 
-from sinkql.connectors.iceberg.storage import closed, of_storage, untrusted
+from sinkql.connectors.iceberg.storage import is_untrusted, not_writable_error, storage_error
 from sinkql.errors import SinkqlError, disk_full
 
 _UNREACHABLE = (
@@ -36,18 +36,18 @@ _TOKEN = re.compile(r"(?i)(x-amz-security-token:)[^\s\\\"']+")
 _WRONG_KEYS = ("signature", "access key", "security token", *_WRONG_CODES)
 
 
-def transient(error: Exception) -> bool:
+def is_transient(error: Exception) -> bool:
     """Return whether the same request may succeed a little later."""
     if isinstance(error, requests.exceptions.SSLError):
         return False
     if isinstance(error, requests.RequestException | OperationalError):
         return not isinstance(error, requests.exceptions.InvalidURL | requests.exceptions.MissingSchema)
     if isinstance(error, OSError) and not isinstance(error, PermissionError | FileNotFoundError):
-        return not untrusted(error)
+        return not is_untrusted(error)
     return isinstance(error, _UNREACHABLE) or _is_torn(error) or _is_metastore_down(error)
 
 
-def explain(error: Exception, name: str) -> SinkqlError:
+def catalog_error(error: Exception, name: str) -> SinkqlError:
     """Return the coded error for an exception of the catalog of connection `name`, or of its storage."""
     if isinstance(error, SinkqlError):
         return error
@@ -93,7 +93,7 @@ def explain(error: Exception, name: str) -> SinkqlError:
     if isinstance(error, iceberg.ServerError) and _NO_WAREHOUSE.search(cause):
         return _no_warehouse_error(name, cause)
     if isinstance(error, OperationalError) and "readonly database" in cause:
-        return closed(f'the folder of connection "{name}"', cause)
+        return not_writable_error(f'the folder of connection "{name}"', cause)
     if isinstance(error, (*_UNREACHABLE, requests.RequestException)) or _is_metastore_down(error):
         return SinkqlError(
             "SQ4201",
@@ -103,7 +103,7 @@ def explain(error: Exception, name: str) -> SinkqlError:
             option="URL",
         )
     if isinstance(error, OSError):
-        return of_storage(error, f'the storage behind connection "{name}"', cause)
+        return storage_error(error, f'the storage behind connection "{name}"', cause)
     if type(error) is iceberg.RESTError and "notfound" in cause.lower() and "warehouse" not in cause.lower():
         return SinkqlError(
             "SQ4206",

@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, TableMetadataV3
 from pyiceberg.typedef import EMPTY_DICT, IcebergBaseModel, Identifier, Properties
 
-from sinkql.connectors.iceberg.file_damage import check_json, damage_as_error, sealed_json
+from sinkql.connectors.iceberg.file_damage import check_json, damage_as_error, seal_json
 from sinkql.connectors.iceberg.storage import sync
 
 
@@ -29,7 +29,7 @@ class _Sealed:
     path: str
 
     def model_dump_json(self, **options: Any) -> str:
-        return sealed_json(self.metadata.model_dump_json(**options), self.path)
+        return seal_json(self.metadata.model_dump_json(**options), self.path)
 
 
 def read_metadata(file: InputFile) -> TableMetadata:

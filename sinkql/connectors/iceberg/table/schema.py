@@ -90,7 +90,7 @@ class Layout:
             fields.append(PartitionField(source, _FIRST_ID + number, parse_transform(term.transform), name))
         return PartitionSpec(*fields)
 
-    def partitions(self, spec: PartitionSpec, schema: Schema) -> bool:
+    def has_spec(self, spec: PartitionSpec, schema: Schema) -> bool:
         """Return whether a table's spec is that of the sink."""
         terms = [(str(field.transform), schema.find_column_name(field.source_id)) for field in spec.fields]
         return terms == [(term.transform, term.column) for term in self.partition_by]
@@ -108,7 +108,7 @@ class Layout:
         )
         return SortOrder(*fields) if self.sort_by else UNSORTED_SORT_ORDER
 
-    def sorts(self, order: SortOrder, schema: Schema) -> bool:
+    def has_order(self, order: SortOrder, schema: Schema) -> bool:
         """Return whether a table has the sink's sort order; True if the sink has none."""
         return not self.sort_by or self.order(schema).fields == order.fields
 
@@ -118,12 +118,12 @@ class Layout:
         return f"PARTITION BY ({', '.join(term.sql for term in self.partition_by)})" if self.partition_by else ""
 
 
-def described(spec: PartitionSpec, schema: Schema) -> str:
+def describe_spec(spec: PartitionSpec, schema: Schema) -> str:
     """Return a table's spec in the syntax of PARTITION BY, as far as possible."""
     return ", ".join(_describe_field(field, schema) for field in spec.fields)
 
 
-def described_order(order: SortOrder, schema: Schema) -> str:
+def describe_order(order: SortOrder, schema: Schema) -> str:
     """Return a table's sort order in the syntax of SORT BY, as far as possible."""
     terms = []
     for field in order.fields:
@@ -132,13 +132,13 @@ def described_order(order: SortOrder, schema: Schema) -> str:
     return ", ".join(terms)
 
 
-def of_columns(order: SortOrder, schema: Schema) -> bool:
+def has_only_columns(order: SortOrder, schema: Schema) -> bool:
     """Return whether a sort order of another program uses only columns, without transforms."""
     columns = [schema.find_column_name(field.source_id) for field in order.fields]
     return None not in columns and all(isinstance(field.transform, IdentityTransform) for field in order.fields)
 
 
-def sayable(spec: PartitionSpec, schema: Schema) -> bool:
+def is_expressible(spec: PartitionSpec, schema: Schema) -> bool:
     """Return whether PARTITION BY can express a spec of another program."""
     times = [field.source_id for field in spec.fields if isinstance(field.transform, TimeTransform)]
     types = [schema.find_type(field.source_id) for field in spec.fields]

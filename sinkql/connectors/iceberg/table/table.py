@@ -20,14 +20,14 @@ from pyiceberg.types import DoubleType, FloatType, IcebergType, IntegerType, Lon
 
 from sinkql import physical
 from sinkql.connectors.iceberg.file.manifest import manifests_of, said_of
-from sinkql.connectors.iceberg.table.failure import explain
+from sinkql.connectors.iceberg.table.failure import catalog_error
 from sinkql.connectors.iceberg.table.schema import (
     Layout,
-    described,
-    described_order,
+    describe_order,
+    describe_spec,
     fits,
-    of_columns,
-    sayable,
+    has_only_columns,
+    is_expressible,
     table_schema,
 )
 from sinkql.connectors.iceberg.table.target import TargetTable
@@ -53,7 +53,7 @@ class Expected:
         return table_schema(self.columns, changelog=self.changelog)
 
 
-def ensure(target: TargetTable, expected: Expected, *, sink_id: str, claimed: bool = False) -> Table:
+def ensure_table(target: TargetTable, expected: Expected, *, sink_id: str, claimed: bool = False) -> Table:
     """Return the table, and create it with its namespace if absent; another process may do the same.
 
     Raises SQ3503 if the sink has claimed the table before: a new table would get all rows from the start.
@@ -68,7 +68,7 @@ def ensure(target: TargetTable, expected: Expected, *, sink_id: str, claimed: bo
     except SinkqlError:
         raise
     except Exception as error:
-        raise explain(error, target.connection) from error
+        raise catalog_error(error, target.connection) from error
     # If another process was first, some catalogs return its table from the creation: only a load is reliable.
     return target.load()
 
@@ -105,7 +105,7 @@ def _create_namespace(target: TargetTable, namespace: tuple[str, ...]) -> None:
         return
 
 
-def check(table: Table, expected: Expected, schema: Schema | None = None) -> None:
+def check_table(table: Table, expected: Expected, schema: Schema | None = None) -> None:
     """Raise an error if the sink cannot write to this table.
 
     SQ3504 columns, SQ3505 and SQ3510 partitions, SQ3506 equality deletes, SQ3509 order, SQ3511 default values, SQ3512
@@ -113,7 +113,7 @@ def check(table: Table, expected: Expected, schema: Schema | None = None) -> Non
     """
     name = qualified_name(*table.name())
     _check_version(table, expected)
-    differences = compare(schema or table.schema(), expected)
+    differences = column_differences(schema or table.schema(), expected)
     if differences:
         raise UnfitTableError(
             "SQ3504",
@@ -121,9 +121,9 @@ def check(table: Table, expected: Expected, schema: Schema | None = None) -> Non
             detail="; ".join(differences),
             hint="Change the view or the table so that names and types are equal, or set a different TABLE.",
         )
-    if not expected.layout.partitions(table.spec(), schema or table.schema()):
+    if not expected.layout.has_spec(table.spec(), schema or table.schema()):
         raise _partitions_error(table, expected.layout)
-    if not expected.layout.sorts(table.sort_order(), schema or table.schema()):
+    if not expected.layout.has_order(table.sort_order(), schema or table.schema()):
         raise _order_error(table, expected.layout)
     lost_fields = _lost_partitions(table)
     if lost_fields:
@@ -163,10 +163,10 @@ def _check_version(table: Table, expected: Expected) -> None:
 
 def _partitions_error(table: Table, layout: Layout) -> SinkqlError:
     spec, schema = table.spec(), table.schema()
-    clause = f"PARTITION BY ({described(spec, schema)})"
+    clause = f"PARTITION BY ({describe_spec(spec, schema)})"
     if not spec.fields:
         hint = "Leave out PARTITION BY, or set a different TABLE."
-    elif sayable(spec, schema):
+    elif is_expressible(spec, schema):
         hint = f"Write {clause}, or set a different TABLE."
     else:
         hint = "Set a different TABLE."
@@ -194,10 +194,10 @@ def _lost_partitions(table: Table) -> Sequence[str]:
 
 def _order_error(table: Table, layout: Layout) -> SinkqlError:
     order, schema = table.sort_order(), table.schema()
-    terms = described_order(order, schema)
+    terms = describe_order(order, schema)
     if not order.fields:
         present, hint = "no sort order", "Leave out SORT BY, or set a different TABLE."
-    elif of_columns(order, schema):
+    elif has_only_columns(order, schema):
         present = f"SORT BY ({terms})"
         hint = "Leave out SORT BY: files are then sorted in the table's order. Or set a different TABLE."
     else:
@@ -210,7 +210,7 @@ def _order_error(table: Table, layout: Layout) -> SinkqlError:
     )
 
 
-def compare(schema: Schema, expected: Expected) -> Sequence[str]:
+def column_differences(schema: Schema, expected: Expected) -> Sequence[str]:
     """Return how a table's columns differ from the sink's apart from order and field ids; empty if they fit."""
     fields = {field.name: field for field in schema.fields}
     types: Mapping[str, str] = {column.name: str(column.type) for column in expected.columns}
@@ -229,12 +229,12 @@ def compare(schema: Schema, expected: Expected) -> Sequence[str]:
     return differences
 
 
-def own_empty(table: Table, sink_id: str) -> bool:
+def is_own_and_empty(table: Table, sink_id: str) -> bool:
     """Return whether a sink created the table and no commit has been made to it."""
     return table.properties.get(CREATED_BY) == sink_id and table.current_snapshot() is None
 
 
-def rows(table: Table) -> int:
+def count_rows(table: Table) -> int:
     """Return the number of rows in the data files of main, including deleted ones."""
     snapshot = table.current_snapshot()
     if snapshot is None:
@@ -258,7 +258,7 @@ def has_equality_deletes(table: Table) -> bool:
     return any(entry.data_file.content == DataFileContent.EQUALITY_DELETES for entry in entries)
 
 
-def foreign_rows(table: Table) -> SinkqlError:
+def foreign_rows_error(table: Table) -> SinkqlError:
     """Return the error for a new sink on a table with rows."""
     return SinkqlError(
         "SQ3507",
@@ -268,7 +268,7 @@ def foreign_rows(table: Table) -> SinkqlError:
     )
 
 
-def evolved(metadata: TableMetadata, expected: Expected, renamed: Mapping[str, str | None]) -> Schema | None:
+def evolved_schema(metadata: TableMetadata, expected: Expected, renamed: Mapping[str, str | None]) -> Schema | None:
     """Return the schema that gives a table the sink's columns; None if it has them.
 
     `renamed` has the new name of each old column, None for deleted ones. Changes that Iceberg does not allow are left

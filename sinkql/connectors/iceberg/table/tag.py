@@ -26,22 +26,22 @@ def set_tag(sink: str, snapshot: int) -> SetSnapshotRefUpdate:
 class TagState:
     """Whether a catalog accepts tags. After a refused commit with a tag, the next attempt has no tag.
 
-    `taken` is false once an attempt without a tag has succeeded after that.
+    `is_accepted` is false once an attempt without a tag has succeeded after that.
     """
 
-    taken: bool = True
+    is_accepted: bool = True
     _doubted: bool = False
 
     @property
-    def now(self) -> bool:
+    def is_used(self) -> bool:
         """Return whether the next attempt has a tag."""
-        return self.taken and not self._doubted
+        return self.is_accepted and not self._doubted
 
-    def failed(self, error: Exception) -> None:
+    def record_failure(self, error: Exception) -> None:
         """Record a failed attempt with a tag."""
         self._doubted |= isinstance(error, BadRequestError | NotImplementedError | ValidationException)
 
-    def done(self, *, landed: bool) -> None:
+    def record_end(self, *, landed: bool) -> None:
         """Record the end of a commit, and whether it succeeded."""
-        self.taken = self.taken and not (landed and self._doubted)
+        self.is_accepted = self.is_accepted and not (landed and self._doubted)
         self._doubted = False

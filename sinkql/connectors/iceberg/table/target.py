@@ -16,9 +16,9 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
-from sinkql.connectors.iceberg.storage import local_folder, missing, of_storage, sync
+from sinkql.connectors.iceberg.storage import local_folder, missing_file_error, storage_error, sync
 from sinkql.connectors.iceberg.table.branch import BranchTable
-from sinkql.connectors.iceberg.table.failure import explain, transient
+from sinkql.connectors.iceberg.table.failure import catalog_error, is_transient
 from sinkql.connectors.iceberg.table.tag import TagState
 from sinkql.errors import DroppedTableError, SinkqlError, UnfitTableError
 from sinkql.storage import failpoint, files
@@ -64,7 +64,7 @@ class TargetTable:
             table = self.patiently(lambda: self.catalog.load_table(self.identifier))
         except SinkqlError as error:
             if isinstance(error.__cause__, FileNotFoundError):
-                raise self.lost_file(error.__cause__) from error.__cause__
+                raise self.lost_file_error(error.__cause__) from error.__cause__
             raise
         return table if self.branch is None else BranchTable(table, self.branch)
 
@@ -78,8 +78,8 @@ class TargetTable:
                 raise
             except Exception as error:
                 failures += 1
-                if failures >= self.patience.tries or not transient(error):
-                    raise explain(error, self.connection) from error
+                if failures >= self.patience.tries or not is_transient(error):
+                    raise catalog_error(error, self.connection) from error
             self.patience.wait(failures)
 
     def settle(self, locations: Iterable[str]) -> None:
@@ -90,7 +90,7 @@ class TargetTable:
             raise
         except OSError as error:
             cause = f"{type(error).__name__}: {error}"
-            raise of_storage(error, f'the storage of table "{self.namespace}.{self.table}"', cause) from error
+            raise storage_error(error, f'the storage of table "{self.namespace}.{self.table}"', cause) from error
 
     def post(self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]) -> Table:
         """Post a commit once, and return the table in the reply; after an exception the outcome is unknown."""
@@ -136,9 +136,9 @@ class TargetTable:
             "create it again.",
         )
 
-    def lost_file(self, error: FileNotFoundError) -> SinkqlError:
+    def lost_file_error(self, error: FileNotFoundError) -> SinkqlError:
         """Return the error for a table whose metadata or catalog names a missing file."""
-        return missing(f"{self.namespace}.{self.table}", error)
+        return missing_file_error(f"{self.namespace}.{self.table}", error)
 
 
 def _write_hint(metadata: Path, table_uuid: str) -> None:

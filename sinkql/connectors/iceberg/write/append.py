@@ -81,7 +81,7 @@ class AppendCompactor:
         """Combine small files of this sink."""
         if attempt.beside:  # all files of an append sink's compaction are small
             return None
-        checkpoint = stored.marker
+        checkpoint = stored.checkpoint
         if self._files is None or not self._is_listed:
             self._files, self._is_listed = OwnFiles(), False  # commits between the steps add their files
             yield from own_files(attempt.table(), checkpoint.sink, self._files)
@@ -125,7 +125,7 @@ class AppendMode:
     def refresh(self, table: Table, stored: StoredCheckpoint) -> None:
         """Find the files of other writers that the first batch replaces."""
         self._foreign = frozenset()
-        if self._replaces and stored.marker.plan == NO_PLAN:
+        if self._replaces and stored.checkpoint.plan == NO_PLAN:
             self._foreign = all_files(table)
 
     def invalidate_index(self) -> None:
@@ -137,7 +137,7 @@ class AppendMode:
         """Return the task of an attempt; all its files have the timestamp that this method sets."""
         assert not cleared, "append sinks keep their rows"
         timestamp = max(int(time.time() * 1000), stored.timestamp + 1) if self._changelog else None
-        return AppendTask(commit, stored.marker.sink, stored.marker.epoch, for_tasks(table), timestamp)
+        return AppendTask(commit, stored.checkpoint.sink, stored.checkpoint.epoch, for_tasks(table), timestamp)
 
     def stage(self, task: WriteTask, results: Sequence[WriteResult]) -> tuple[FileChange, str | None]:
         """Return the files to add and to remove."""

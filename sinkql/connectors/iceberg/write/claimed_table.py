@@ -24,7 +24,14 @@ from sinkql.connectors.iceberg.plan.options import CatalogConnection, IcebergSin
 from sinkql.connectors.iceberg.storage import job_stores
 from sinkql.connectors.iceberg.table.catalog import open_catalog
 from sinkql.connectors.iceberg.table.schema import Layout
-from sinkql.connectors.iceberg.table.table import Expected, check, ensure, foreign_rows, own_empty, rows
+from sinkql.connectors.iceberg.table.table import (
+    Expected,
+    check_table,
+    count_rows,
+    ensure_table,
+    foreign_rows_error,
+    is_own_and_empty,
+)
 from sinkql.connectors.iceberg.table.tag import TagState
 from sinkql.connectors.iceberg.table.target import TargetTable
 from sinkql.errors import CrowdedError
@@ -99,17 +106,19 @@ class ClaimedTable:
             hint_file=catalog.has_hint_file,
             branch=planned.branch,
             # S3 Tables expires no snapshots of a table with tags
-            tags=TagState(taken=catalog.catalog_type != "s3tablesrest"),
+            tags=TagState(is_accepted=catalog.catalog_type != "s3tablesrest"),
         )
         claimed_id = None if planned.letters else self._read_claim()  # a dropped dead-letter table is recreated
-        table = ensure(self._target, self.expected, sink_id=self.sink, claimed=claimed_id is not None)
+        table = ensure_table(self._target, self.expected, sink_id=self.sink, claimed=claimed_id is not None)
         stored = checkpoints.find(table, self.sink)
         if stored is None and claimed_id not in (None, str(table.metadata.table_uuid)):
             raise recreated(table)
-        if stored is None and not own_empty(table, self.sink):  # else the claim checks it, and may change its columns
-            check(table, self.expected)
-            if planned.existing_rows is None and rows(table):
-                raise foreign_rows(table)
+        if stored is None and not is_own_and_empty(
+            table, self.sink
+        ):  # else the claim checks it, and may change its columns
+            check_table(table, self.expected)
+            if planned.existing_rows is None and count_rows(table):
+                raise foreign_rows_error(table)
         self._table = table
 
     def load(self) -> Table:
@@ -126,7 +135,7 @@ class ClaimedTable:
         """Return the sink's checkpoint in the present table; raises SQ3501 if the table was rolled back."""
         stored = checkpoints.find(self.load(), self.sink)
         failpoint.point("read-marker")
-        return stored.marker if stored else None
+        return stored.checkpoint if stored else None
 
     def claim(
         self, initial: JobOffsets, *, epoch: int, switch: PlanChange | None, renew: Callable[[], None] | None
@@ -146,7 +155,7 @@ class ClaimedTable:
         stored = checkpoints.find(self._table, self.sink)
         assert stored is not None
         self._write_claim(self._table)
-        self._claim, self._stored = stored.marker, stored
+        self._claim, self._stored = stored.checkpoint, stored
         return stored
 
     def check(self, table: Table, schema: Schema | None = None) -> checkpoints.StoredCheckpoint:
@@ -162,7 +171,7 @@ class ClaimedTable:
         """Return the present table if another process has expired files of a load; else raise SQ3556."""
         now = self.load()
         if now.metadata.current_snapshot_id == table.metadata.current_snapshot_id:
-            raise self.target.lost_file(missing) from missing
+            raise self.target.lost_file_error(missing) from missing
         return now
 
     def next_schema(self, table: Table, switch: PlanChange) -> Schema | None:
@@ -188,8 +197,8 @@ class ClaimedTable:
                 delete_files(table, batch.files.add)
             raise
         # Others may have committed since: the index and the new checkpoint are true of this commit's snapshot.
-        stored = checkpoints.written_by(self._table, batch.marker.sink, batch.marker.commit)
-        self._stored = stored or checkpoints.StoredCheckpoint(batch.marker, batch.timestamp, snapshot=0, sequence=0)
+        stored = checkpoints.written_by(self._table, batch.checkpoint.sink, batch.checkpoint.commit)
+        self._stored = stored or checkpoints.StoredCheckpoint(batch.checkpoint, batch.timestamp, snapshot=0, sequence=0)
         return self._stored
 
     def continue_from(self, checkpoint: Checkpoint) -> None:

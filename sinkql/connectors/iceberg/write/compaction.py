@@ -160,7 +160,7 @@ class CompactionSchedule:
     def _commit(
         self, id_: str, compaction: Compaction, table: Table, stored: checkpoints.StoredCheckpoint
     ) -> tuple[Table, checkpoints.StoredCheckpoint]:
-        checkpoint = replace(stored.marker, index=compaction.index or stored.marker.index)
+        checkpoint = replace(stored.checkpoint, index=compaction.index or stored.checkpoint.index)
         proposal = CompactionCommit(
             id_, compaction.change, compaction.deletes, checkpoint, stored.timestamp, self._expected
         )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sinkql.connector_api.stream import Compacted, Maintainable
 from sinkql.connectors.iceberg.commit.committer import held
 from sinkql.connectors.iceberg.commit.maintenance import OrphanFiles, expire, expired
-from sinkql.connectors.iceberg.storage import storing
+from sinkql.connectors.iceberg.storage import storage_errors
 from sinkql.connectors.iceberg.write.claimed_table import ClaimedTable
 from sinkql.connectors.iceberg.write.compaction import CompactionSchedule
 from sinkql.connectors.iceberg.write.mode import WriteMode
@@ -41,9 +41,9 @@ class IcebergMaintenance(Maintainable):
         """Begin the maintenance of a new claim."""
         target, (_, stored) = self._claimed.target, self._claimed.current
         schedule = CompactionSchedule(target, mode.compactor, self._claimed.expected)
-        epoch = stored.marker.epoch
+        epoch = stored.checkpoint.epoch
         orphans = OrphanFiles(
-            self._claimed.load, schedule.running_id, sink=stored.marker.sink, epoch=epoch, sql=target.hint_file
+            self._claimed.load, schedule.running_id, sink=stored.checkpoint.sink, epoch=epoch, sql=target.hint_file
         )
         self._claim = _Claim(mode, schedule, orphans, epoch)
 
@@ -96,7 +96,7 @@ class IcebergMaintenance(Maintainable):
     def compact(self, go_on: Callable[[bool], bool], *, whole: bool = False) -> Sequence[Compacted]:
         """Run the compactions that are due, or compact the whole table, while `go_on` allows it."""
         table, stored = self._claimed.current
-        with storing(self._claimed.name):
+        with storage_errors(self._claimed.name):
             table, stored, compactions = self.schedule.compact_next(table, stored, go_on=go_on, whole=whole)
         self._claimed.adopt(table, stored)
         return compactions
@@ -104,10 +104,10 @@ class IcebergMaintenance(Maintainable):
     def tidy(self, *, whole: bool = False) -> None:
         """Expire snapshots, and from time to time sweep the files of the mode; `whole` does both now."""
         table, stored = self._claimed.current
-        held(table, stored.marker)  # no proposal checks it here: the table may be another process's by now
+        held(table, stored.checkpoint)  # no proposal checks it here: the table may be another process's by now
         snapshots = expired(table, self._planned, whole=whole)
         claim = self._present
-        with storing(self._claimed.name):
+        with storage_errors(self._claimed.name):
             if snapshots:
                 expire(self._claimed.target, table, snapshots)
             claim.batches += 1

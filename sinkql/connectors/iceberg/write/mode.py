@@ -13,7 +13,7 @@ from sinkql.connectors.iceberg.commit.checkpoint import StoredCheckpoint
 from sinkql.connectors.iceberg.commit.proposal import BatchCommit
 from sinkql.connectors.iceberg.commit.snapshot import FileChange
 from sinkql.connectors.iceberg.compact.compaction import Attempt, Compaction, Steps
-from sinkql.connectors.iceberg.storage import storing
+from sinkql.connectors.iceberg.storage import storage_errors
 from sinkql.connectors.iceberg.write.claimed_table import ClaimedTable
 
 
@@ -74,13 +74,13 @@ def commit_batch(
 ) -> Committed:
     """Commit one snapshot with the task's files, which also removes the `replaced` ones."""
     _, stored = claimed.current
-    with storing(claimed.name):
+    with storage_errors(claimed.name):
         change, index = mode.stage(task, results)
     change = replace(change, remove=change.remove | replaced)
     checkpoint = replace(checkpoint, index=index)
     timestamp = max(stored.timestamp, mode.timestamp(task))
     snapshot = claimed.commit(
-        BatchCommit(change, checkpoint, stored.marker.commit, timestamp, claimed.expected)
+        BatchCommit(change, checkpoint, stored.checkpoint.commit, timestamp, claimed.expected)
     ).snapshot
     mode.on_commit(snapshot)
     sizes = {entry.path: entry.size for entry in change.add}

@@ -23,7 +23,7 @@ from sinkql.connectors.iceberg.commit.checkpoint import StoredCheckpoint
 from sinkql.connectors.iceberg.commit.proposal import BatchCommit
 from sinkql.connectors.iceberg.compact.compaction import delete_files
 from sinkql.connectors.iceberg.file.data_file import for_tasks
-from sinkql.connectors.iceberg.storage import storing
+from sinkql.connectors.iceberg.storage import storage_errors
 from sinkql.connectors.iceberg.table.table import with_schema
 from sinkql.connectors.iceberg.write.claimed_table import ClaimedTable
 from sinkql.connectors.iceberg.write.refresh_collect import CollectTask, part_files
@@ -91,15 +91,15 @@ class RefreshWriter(RefreshableWriter):
         table, stored = self._claimed.current
         commit = uuid4().hex
         names = [result.data for result in results if result.data is not None]
-        with storing(self._claimed.name):
+        with storage_errors(self._claimed.name):
             diff = self._compare(with_schema(table, self._schema), stored, names, commit, between)
             index_name = self._claimed_index.save(diff.index)
         checkpoint = replace(checkpoint, commit=commit, index=index_name)
         batch = BatchCommit(
-            diff.change, checkpoint, stored.marker.commit, stored.timestamp, self._claimed.expected, self._schema
+            diff.change, checkpoint, stored.checkpoint.commit, stored.timestamp, self._claimed.expected, self._schema
         )
         snapshot = self._claimed.commit(batch).snapshot
-        self._claimed.continue_from(replace(checkpoint, claim=stored.marker.claim))
+        self._claimed.continue_from(replace(checkpoint, claim=stored.checkpoint.claim))
         self._schema = None
         self._claimed_index.adopt(diff.index, snapshot)
         self._staging.delete_all()
@@ -126,7 +126,7 @@ class RefreshWriter(RefreshableWriter):
             self._claimed_index.folder,
             self._staging.folder,
             attempt=commit,
-            epoch=stored.marker.epoch,
+            epoch=stored.checkpoint.epoch,
             between=between,
         )
         try:

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from sinkql.connector_api.stream import Checkpoint, ReplaceableFiles, WriteResult, WriteTask
 from sinkql.connectors.iceberg.file.reader import live_rows
-from sinkql.connectors.iceberg.storage import storing
+from sinkql.connectors.iceberg.storage import storage_errors
 from sinkql.connectors.iceberg.write.append import AppendMode
 from sinkql.connectors.iceberg.write.claimed_table import ClaimedTable
 from sinkql.connectors.iceberg.write.mode import commit_batch
@@ -23,7 +23,7 @@ class DataFiles(ReplaceableFiles):
     def rows_by_file(self) -> Iterator[tuple[str, pa.Table]]:
         """Yield the live rows of each file; raises SQ3554 for a file or a delete that SinkQL does not read."""
         table, _ = self._claimed.current
-        with storing(self._claimed.name):
+        with storage_errors(self._claimed.name):
             yield from live_rows(table)
 
     def replace_files(

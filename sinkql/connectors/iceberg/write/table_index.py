@@ -12,7 +12,7 @@ from sinkql.connectors.iceberg.file.data_file import has_rows_of
 from sinkql.connectors.iceberg.file.deletes import live_files
 from sinkql.connectors.iceberg.key_index.index import Index, fetch_runs, files, sweep
 from sinkql.connectors.iceberg.key_index.key_hash import KeyColumn, key_columns
-from sinkql.connectors.iceberg.key_index.rebuild import catch_up, rebuild
+from sinkql.connectors.iceberg.key_index.rebuild import build_index, catch_up
 from sinkql.errors import LostIndexError, SharedKeyError
 from sinkql.state_store.directory import StateDirectory
 from sinkql.storage import failpoint
@@ -49,10 +49,12 @@ class TableIndex:
             self._index = self._load(table, stored)
         head = table.metadata.current_snapshot_id
         if head != self._snapshot:
-            if stored.marker.index not in (None, self._name):  # a commit succeeded although its reply was lost
+            if stored.checkpoint.index not in (None, self._name):  # a commit succeeded although its reply was lost
                 self._index = self._load(table, stored)
             try:
-                self._index = catch_up(self._index, table, self.folder, epoch=stored.marker.epoch, have=self.fetch_runs)
+                self._index = catch_up(
+                    self._index, table, self.folder, epoch=stored.checkpoint.epoch, have=self.fetch_runs
+                )
             except LostIndexError:
                 self._is_wrong = True
             self._snapshot = head
@@ -69,7 +71,7 @@ class TableIndex:
             self.refresh(table, stored)
         except SharedKeyError:
             live = live_files(table)
-            checkpoint, key = stored.marker, key_columns(table, self._key)
+            checkpoint, key = stored.checkpoint, key_columns(table, self._key)
             self._index = Index(
                 checkpoint.sink,
                 checkpoint.epoch,
@@ -121,13 +123,13 @@ class TableIndex:
 
     def without_rows_of_sink(self, table: Table, stored: StoredCheckpoint) -> Index:
         """Return the index of the table without the rows that the sink has written."""
-        sink = stored.marker.sink
-        return rebuild(
+        sink = stored.checkpoint.sink
+        return build_index(
             table,
             self.current.key,
             self.folder,
             sink=sink,
-            epoch=stored.marker.epoch,
+            epoch=stored.checkpoint.epoch,
             leaves=lambda path: has_rows_of(path, sink),
             hash_key=self.directory.hash_key,
         )
@@ -136,18 +138,18 @@ class TableIndex:
         """Delete runs and manifests that neither the last two checkpoints nor this index need."""
         if self._index is None or not self.folder.is_dir():
             return
-        sink = stored.marker.sink
+        sink = stored.checkpoint.sink
         named = [
             values["index"]
             for snapshot in ancestry(table)
             if "index" in (values := own_checkpoint(snapshot, sink) or {})
         ]
-        recent = list(dict.fromkeys([*([stored.marker.index] if stored.marker.index else []), *named]))[:2]
-        sweep(self.directory, sink=sink, epoch=stored.marker.epoch, manifests=recent, indexes=(self._index,))
+        recent = list(dict.fromkeys([*([stored.checkpoint.index] if stored.checkpoint.index else []), *named]))[:2]
+        sweep(self.directory, sink=sink, epoch=stored.checkpoint.epoch, manifests=recent, indexes=(self._index,))
 
     def _load(self, table: Table, stored: StoredCheckpoint) -> Index:
         key = key_columns(table, self._key)
-        self._name = stored.marker.index
+        self._name = stored.checkpoint.index
         index = self._load_saved(self._name, key) if self._name else None
         if index is not None:
             return index
@@ -156,8 +158,8 @@ class TableIndex:
         return index
 
     def _rebuild(self, table: Table, stored: StoredCheckpoint, key: Sequence[KeyColumn]) -> Index:
-        checkpoint = stored.marker
-        return rebuild(
+        checkpoint = stored.checkpoint
+        return build_index(
             table,
             key,
             self.folder,

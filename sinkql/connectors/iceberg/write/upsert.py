@@ -53,7 +53,7 @@ class UpsertMode:
             table,
             base,
             directory.for_tasks(),
-            epoch=stored.marker.epoch,
+            epoch=stored.checkpoint.epoch,
             commit=commit,
             change=self._change,
             bucketing=bucketing,

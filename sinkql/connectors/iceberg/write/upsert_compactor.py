@@ -52,7 +52,7 @@ class UpsertCompactor:
         key = tuple(column.name for column in index.key)
         rewriting = UpsertCompaction(
             lambda: self._index.fetched_as_of(attempt.table()), self._index.folder, attempt, sink=index.sink, key=key,
-            epoch=stored.marker.epoch, failed=self._failures,
+            epoch=stored.checkpoint.epoch, failed=self._failures,
         )  # fmt: skip
         rewritten = yield from rewriting.rewrite(parts)
         if rewritten is None:

@@ -17,8 +17,8 @@ from sinkql.connector_api.stream import (
     WriteTask,
 )
 from sinkql.connectors.iceberg.commit.snapshot import selfcheck
-from sinkql.connectors.iceberg.storage import storing
-from sinkql.connectors.iceberg.table.table import rows
+from sinkql.connectors.iceberg.storage import storage_errors
+from sinkql.connectors.iceberg.table.table import count_rows
 from sinkql.connectors.iceberg.write.append import AppendMode
 from sinkql.connectors.iceberg.write.claimed_table import ClaimedTable
 from sinkql.connectors.iceberg.write.maintenance import IcebergMaintenance
@@ -93,7 +93,7 @@ class IcebergWriter(Writer):
 
         `initial` has the offsets of sources that the table's checkpoint does not have.
         """
-        checkpoint = self.table.claim(initial, epoch=epoch, switch=switch, renew=renew).marker
+        checkpoint = self.table.claim(initial, epoch=epoch, switch=switch, renew=renew).checkpoint
         write = self._write
         mode: AppendMode | UpsertMode
         if self._full_refresh is not None:
@@ -109,7 +109,7 @@ class IcebergWriter(Writer):
 
     def replaces_foreign_rows(self) -> bool:
         """Return whether EXISTING ROWS = REPLACE applies to rows in the table."""
-        return self.table.replaces_foreign_rows and rows(self.table.loaded) > 0
+        return self.table.replaces_foreign_rows and count_rows(self.table.loaded) > 0
 
     def refresh(self) -> Checkpoint:
         """Reload the table and return its checkpoint; raises SQ5101 (fenced), SQ3501, SQ3503, SQ3504, SQ3556."""
@@ -119,7 +119,7 @@ class IcebergWriter(Writer):
         while True:
             stored = self.table.check(table, pending.plan_schema(table) if pending is not None else None)
             try:
-                with storing(self.table.name):
+                with storage_errors(self.table.name):
                     if full_refresh is not None:
                         full_refresh.discard_earlier_claims()
                     (self._claimed_mode if pending is None else pending).refresh(table, stored)
@@ -127,7 +127,7 @@ class IcebergWriter(Writer):
             except FileNotFoundError as error:
                 table = self.table.reload_expired(table, error)
         self.table.adopt(table, stored)
-        return stored.marker
+        return stored.checkpoint
 
     def begin(self, *, bucketing: str, buckets: int, cleared: bool = False) -> WriteTask:
         """Return the task of a new attempt on the refreshed table."""

@@ -164,7 +164,7 @@ class TopicWriter(Writer):
         finally:
             self._messages.delete_unused(names)
         return Committed(
-            marker=marker,
+            checkpoint=marker,
             snapshot=progress.number,
             rows=sum(result.rows for result in results),
             bytes=size,
