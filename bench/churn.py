@@ -95,7 +95,7 @@ class Churn(Reader):
     def splits(self, start: Offsets, end: Offsets) -> list[Split]:
         return [{"batch": number} for number in range(start["batch"], end["batch"])]
 
-    def read(self, split: Split, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
+    def read(self, split: Split, read_counts: ReadCounts) -> Iterator[pa.RecordBatch]:
         batch = split["batch"]
         some = (
             self.keys
@@ -107,7 +107,7 @@ class Churn(Reader):
         if batch:
             new[: self.rows // 20] = -1
         self._values[keys] = new
-        tally.rows += len(keys)
+        read_counts.rows += len(keys)
         for values, diff in ((old, -1), (new, 1)):
             there = values >= 0
             yield self._batch(keys[there], values[there], diff)
@@ -145,16 +145,16 @@ class Direct:
     def execute(self, job: physical.Job, batch: Batch) -> Outcome:
         """Run the batch."""
         (source,) = batch.readers
-        tally = ReadCounts()
+        read_counts = ReadCounts()
         rows = pa.Table.from_batches(
-            [each for split in batch.splits[source] for each in batch.readers[source].read(split, tally)]
+            [each for split in batch.splits[source] for each in batch.readers[source].read(split, read_counts)]
         )
         bucket = rows.column("k").to_numpy() % self.buckets
         results = [
             batch.task(number, uuid.uuid4().hex, iter(rows.filter(pa.array(bucket == number)).to_batches()))
             for number in range(self.buckets)
         ]
-        return Outcome(results, {source: tally})
+        return Outcome(results, {source: read_counts})
 
 
 @dataclass(slots=True)

@@ -74,7 +74,7 @@ class Numbers(Reader):
     def splits(self, start: Offsets, end: Offsets) -> list[Split]:
         return [{"batch": number} for number in range(start["batch"], end["batch"])]
 
-    def read(self, split: Split, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
+    def read(self, split: Split, read_counts: ReadCounts) -> Iterator[pa.RecordBatch]:
         number = np.arange(split["batch"] * self.rows, (split["batch"] + 1) * self.rows, dtype=np.int64)
         if self.keys is None:
             keys = number
@@ -82,7 +82,7 @@ class Numbers(Reader):
             keys = np.random.default_rng(split["batch"]).choice(self.keys, self.rows, replace=False)
         else:
             keys = number % self.keys
-        tally.rows += len(number)
+        read_counts.rows += len(number)
         yield pa.record_batch([pa.array(keys), pa.array(number * 7919 % 1_000_003)], names=["k", "v"])
 
 

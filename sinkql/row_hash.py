@@ -173,10 +173,10 @@ class _Hasher:
 
         if not len(blocks):
             return blocks
-        found = np.empty(blocks.nbytes + _BLOCK - 1, np.uint8)
+        output = np.empty(blocks.nbytes + _BLOCK - 1, np.uint8)
         cipher = Cipher(algorithms.AES(self.secret), modes.ECB())  # `hashed` and `_chain` build the chain
-        cipher.encryptor().update_into(np.ascontiguousarray(blocks).data.cast("B"), found.data)
-        return found[: blocks.nbytes].view(np.uint64).reshape(-1, 2)
+        cipher.encryptor().update_into(np.ascontiguousarray(blocks).data.cast("B"), output.data)
+        return output[: blocks.nbytes].view(np.uint64).reshape(-1, 2)
 
 
 def is_hashable(type_: pa.DataType) -> bool:

@@ -126,16 +126,16 @@ def group_files(reader: Subscription, files: Sequence[DataFile], *, one_group: b
     return groups
 
 
-def read_split(reader: Subscription, split: Split, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
+def read_split(reader: Subscription, split: Split, read_counts: ReadCounts) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a split's files in order.
 
     Raises SQ3435 for a damaged file, and reports it to the capture.
     """
     for file in codec.convert(split["files"], list[DataFile]):
-        tally.rows += file.rows + file.failed
-        tally.bytes += file.bytes
+        read_counts.rows += file.rows + file.failed
+        read_counts.bytes += file.bytes
         for error in split_failures(reader, split["log"], file):
-            reader.error_policy.handle(tally, error)
+            reader.error_policy.handle(read_counts, error)
         try:
             for batch in read(reader.log.store, file, _column_types(reader)):
                 yield _with_columns(reader, batch)

@@ -184,12 +184,12 @@ class LogReader(Subscription, Reader, SnapshotReader, RefreshableReader):
         files = [file for split in splits for file in codec.convert(split["files"], list[DataFile])]
         return sum(file.rows for file in files) <= _SMALL_ROWS and sum(file.bytes for file in files) <= _SMALL_BYTES
 
-    def read(self, split: Split, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
+    def read(self, split: Split, read_counts: ReadCounts) -> Iterator[pa.RecordBatch]:
         """Yield the rows of data files in order.
 
         Rows that are both added and retracted within the split are left out.
         """
-        batches = data_file.read_split(self, split, tally)
+        batches = data_file.read_split(self, split, read_counts)
         if self.change != "retract":
             yield from batches
             return
@@ -198,7 +198,7 @@ class LogReader(Subscription, Reader, SnapshotReader, RefreshableReader):
         rows = list(batches)
         consolidated = consolidate(rows)
         # an added and retracted row counts as two
-        tally.dropped += sum(map(len, rows)) - sum(map(len, consolidated))
+        read_counts.dropped += sum(map(len, rows)) - sum(map(len, consolidated))
         yield from consolidated
 
     # --- losses and truncations --------------------------------------------------------------------------------------

@@ -89,11 +89,11 @@ class RecordErrorPolicy:
     policy: OnError
     correct: str = ""
 
-    def handle(self, tally: ReadCounts, error: RowError) -> None:
+    def handle(self, read_counts: ReadCounts, error: RowError) -> None:
         """Count a record, or raise SQ3101 if it stops the sink."""
         if self.policy == "fail":
             raise self.failure(error)
-        tally.fail(error)
+        read_counts.fail(error)
 
     def failure(self, error: RowError) -> SinkqlError:
         """Return the error of a record that stops the sink."""

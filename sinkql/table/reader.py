@@ -82,19 +82,19 @@ class TableReader(Reader):
             for change in range(first, last + 1, _SPLIT_ROWS)
         ]
 
-    def read(self, split: Split, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
+    def read(self, split: Split, read_counts: ReadCounts) -> Iterator[pa.RecordBatch]:
         """Yield the changes of a range, without rows inserted and deleted in the batch."""
-        tally.rows += split["last"] - split["first"] + 1
+        read_counts.rows += split["last"] - split["first"] + 1
         with self._checked_log(split["end"]):
-            for batch in self._read(split, tally):
-                tally.dropped -= batch.num_rows
+            for batch in self._read(split, read_counts):
+                read_counts.dropped -= batch.num_rows
                 yield batch
-        tally.dropped += split["last"] - split["first"] + 1
+        read_counts.dropped += split["last"] - split["first"] + 1
 
-    def _read(self, split: Split, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
+    def _read(self, split: Split, read_counts: ReadCounts) -> Iterator[pa.RecordBatch]:
         first, last, end = split["first"], split["last"], _point(split["end"])
         for changes in self.file.changes(first, last, start=split["start"], end=end, most=_BATCH_ROWS):
-            tally.bytes += sum(len(data) for _, data in changes)
+            read_counts.bytes += sum(len(data) for _, data in changes)
             try:
                 arrays = self.file.codec.arrays(self.file.codec.decode(data) for _, data in changes)
             except NarrowError as error:

@@ -136,15 +136,15 @@ class PipelineReader(Reader):
         """Return one split with all batches of the range."""
         return [{"from": start["batch"], "to": end["batch"]}]
 
-    def read(self, split: Split, tally: ReadCounts) -> Iterator[Any]:
+    def read(self, split: Split, read_counts: ReadCounts) -> Iterator[Any]:
         """Yield the rows, without rows inserted and deleted in the range, as a table's reader does."""
         changes = [change for batch in self.source.batches[split["from"] : split["to"]] for change in batch]
-        tally.rows += len(changes)
+        read_counts.rows += len(changes)
         read = self.source.read
-        rows_and_diffs = list(self._decoded(changes, tally))
+        rows_and_diffs = list(self._decoded(changes, read_counts))
         if self.source.retracts:
             rows_and_diffs = _consolidated(decoded := rows_and_diffs)
-            tally.dropped += len(decoded) - len(rows_and_diffs)
+            read_counts.dropped += len(decoded) - len(rows_and_diffs)
         rows = list(zip(*(row for row, _ in rows_and_diffs), strict=True)) or [()] * len(read.columns)
         arrays = [pa.array(values, arrow_type(column.type)) for values, column in zip(rows, read.columns, strict=True)]
         names = [column.name for column in read.columns]
@@ -159,13 +159,13 @@ class PipelineReader(Reader):
             names += ["$hole", "$from"]
         yield pa.record_batch(arrays, names=names)
 
-    def _decoded(self, changes: Iterable[Change], tally: ReadCounts) -> Iterator[tuple[Row, int]]:
+    def _decoded(self, changes: Iterable[Change], read_counts: ReadCounts) -> Iterator[tuple[Row, int]]:
         policy = RecordErrorPolicy(self.source.read.name, on_error(self.source.read.options))
         for change in changes:
             if not isinstance(change, FailedRecord):
                 yield change
             else:
-                policy.handle(tally, change.error)
+                policy.handle(read_counts, change.error)
 
 
 def _consolidated(changes: list[tuple[Row, int]]) -> list[tuple[Row, int]]:
@@ -199,6 +199,6 @@ class ConstantRows(Reader):
         """Return one split with all rows if the range has the first batch."""
         return [{}] if start["batch"] == 0 < end["batch"] else []
 
-    def read(self, split: Split, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
+    def read(self, split: Split, read_counts: ReadCounts) -> Iterator[pa.RecordBatch]:
         """Yield the rows."""
-        yield from ConstantReader.of(self.read_).read(split, tally)
+        yield from ConstantReader.of(self.read_).read(split, read_counts)

@@ -257,7 +257,7 @@ def test_tables_are_right_if_any_process_dies(tmp_path: Path, children: Children
 
 
 @pytest.fixture(scope="module")
-def tally(pytestconfig: pytest.Config) -> Iterator[Counter[str]]:
+def read_counts(pytestconfig: pytest.Config) -> Iterator[Counter[str]]:
     """Count the events of all seeds, and print them at the end."""
     found = Counter[str]()
     yield found
@@ -296,14 +296,16 @@ def test_capture_into_an_object_store_may_die_at_any_write(
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(10))
 def test_tables_are_right_after_many_deaths_with_the_log_in_an_object_store(
-    tmp_path: Path, children: Children, tally: Counter[str], bucket: Seaweed, seed: int
+    tmp_path: Path, children: Children, read_counts: Counter[str], bucket: Seaweed, seed: int
 ) -> None:
     keeping = LogRetention("log" if seed % 3 == 0 else "server")
-    tally += _check(tmp_path, children, seed, kills=20, keeping=keeping, storage=bucket.storage)
+    read_counts += _check(tmp_path, children, seed, kills=20, keeping=keeping, storage=bucket.storage)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(20))
-def test_tables_are_right_after_many_deaths(tmp_path: Path, children: Children, tally: Counter[str], seed: int) -> None:
+def test_tables_are_right_after_many_deaths(
+    tmp_path: Path, children: Children, read_counts: Counter[str], seed: int
+) -> None:
     keeping = LogRetention("log" if seed % 3 == 0 else "server", max_retained=2000 if seed % 4 == 0 else None)
-    tally += _check(tmp_path, children, seed, kills=30, keeping=keeping)
+    read_counts += _check(tmp_path, children, seed, kills=30, keeping=keeping)

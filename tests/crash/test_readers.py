@@ -57,14 +57,14 @@ class Churn(Reader):
     def splits(self, start: Offsets, end: Offsets) -> list[Split]:
         return [{"batch": number} for number in range(start["batch"], end["batch"])]
 
-    def read(self, split: Split, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
+    def read(self, split: Split, read_counts: ReadCounts) -> Iterator[pa.RecordBatch]:
         batch = split["batch"]
         some = np.random.default_rng(batch).choice(_KEYS, _CHANGES, replace=False)
         keys = [int(key) for key in (some if batch else range(_KEYS))]
         gone = [(key, *self.model.pop(key)) for key in keys if key in self.model]
         come = keys[_CHANGES // 20 :] if batch else keys
         self.model |= {key: (key * 7919 + batch, f"part {(key + batch) % 2}") for key in come}
-        tally.rows += len(gone) + len(come)
+        read_counts.rows += len(gone) + len(come)
         for rows, diff in ((gone, -1), ([(key, *self.model[key]) for key in come], 1)):
             columns = list(zip(*rows, strict=True)) or [()] * len(_COLUMNS)
             types = (pa.int64(), pa.int64(), pa.string())

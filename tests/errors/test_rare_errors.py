@@ -191,7 +191,7 @@ def test_item_that_comes_to_depend_on_what_is_dropped_stops_the_drop(
 class _Reader:
     """A source that gives one batch of text, whatever it declares."""
 
-    def read(self, _: Split, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
+    def read(self, _: Split, read_counts: ReadCounts) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch({"id": ["one"]})
 
 
@@ -207,9 +207,9 @@ def test_source_with_other_columns_than_it_declares_is_refused() -> None:
 class _LosingReader:
     """A source that reads three records, and gives a row of one, leaves one out, and says nothing of the third."""
 
-    def read(self, _: Split, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
-        tally.rows += 3
-        tally.fail(RowError("1", "SQ3101", "it is none", b"x"))
+    def read(self, _: Split, read_counts: ReadCounts) -> Iterator[pa.RecordBatch]:
+        read_counts.rows += 3
+        read_counts.fail(RowError("1", "SQ3101", "it is none", b"x"))
         yield pa.record_batch({"id": [1]})
 
 

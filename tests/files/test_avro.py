@@ -108,9 +108,9 @@ def _avro(schema: Any, rows: list[Any], **options: Any) -> bytes:
 def test_a_column_is_read_as_its_own_type_or_one_with_room_for_it(tmp_path: Path) -> None:
     row = {f"c{place}": value for place, (_, _, value, _) in enumerate(_VALUES)} | {"c24": 1}
     _put(tmp_path, "a.avro", _avro(_schema(*(type_ for type_, _, _, _ in _VALUES), "int"), [row]))
-    rows, tally = _read(tmp_path, {f"c{place}": type_ for place, (_, type_, _, _) in enumerate(_VALUES)}, "AVRO")
+    rows, read_counts = _read(tmp_path, {f"c{place}": type_ for place, (_, type_, _, _) in enumerate(_VALUES)}, "AVRO")
     assert rows == [tuple(expected for _, _, _, expected in _VALUES)]
-    assert tally.rows == 1
+    assert read_counts.rows == 1
 
 
 def test_columns_are_found_in_files_where_none_are_declared(tmp_path: Path) -> None:
@@ -214,9 +214,11 @@ def test_a_record_that_is_nested_too_deeply_is_an_invalid_row(tmp_path: Path) ->
     records = [b"\x02\x02" * levels + b"\x02\x00" for levels in (100, 3000)]  # each has 1, and a next one or none
     blocks = b"".join(b"\x02" + _long(len(record)) + record + _MARK for record in records)
     _put(tmp_path, "a.avro", _avro(_schema(_NODE), []) + blocks)
-    rows, tally = _read(tmp_path, {"c0": "jsonb"}, "AVRO", policy="skip")
-    assert (len(rows), tally.failed) == (1, 1)
-    message = tally.errors[0].message  # of the one that is met first: who plans queries has Python allow more frames
+    rows, read_counts = _read(tmp_path, {"c0": "jsonb"}, "AVRO", policy="skip")
+    assert (len(rows), read_counts.failed) == (1, 1)
+    message = read_counts.errors[
+        0
+    ].message  # of the one that is met first: who plans queries has Python allow more frames
     assert "nested too deeply" in message or "nested more than" in message
 
 
@@ -280,11 +282,11 @@ def test_values_that_do_not_fit_are_invalid_rows_of_their_numbers(tmp_path: Path
     )
     _put(tmp_path, "a.avro", _avro(told, []) + data[len(_avro(plain, [])) :])
     types = {"c0": "text", "c1": "date", "c2": "numeric(5,0)", "c3": "integer not null", "c4": "text[]", "c5": "jsonb"}
-    rows, tally = _read(tmp_path, types, "AVRO", policy="skip")
+    rows, read_counts = _read(tmp_path, types, "AVRO", policy="skip")
     assert rows == [("a", dt.date(1970, 1, 2), Decimal(1), 1, ["x"], "1")] * 6
-    assert (tally.rows, tally.failed) == (12, 6)
-    assert [each.position for each in tally.errors] == [f"a.avro:{row}" for row in range(2, 13, 2)]
-    assert [each.message.split(":")[0] for each in tally.errors] == [
+    assert (read_counts.rows, read_counts.failed) == (12, 6)
+    assert [each.position for each in read_counts.errors] == [f"a.avro:{row}" for row in range(2, 13, 2)]
+    assert [each.message.split(":")[0] for each in read_counts.errors] == [
         'column "c0"',
         'column "c1"',
         'column "c2"',

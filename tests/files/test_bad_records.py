@@ -100,15 +100,15 @@ def _reader(folder: Path, format_: str, policy: str) -> Reader:
     return discover().reader(read, contexts(folder, job))
 
 
-def _read(reader: Reader, tally: ReadCounts) -> list[tuple[object, ...]]:
+def _read(reader: Reader, read_counts: ReadCounts) -> list[tuple[object, ...]]:
     start = reader.initial(at_end=False)
     end = reader.latest(start, Limit(1000))
     rows = []
     for split in reader.splits(start, end):
-        for batch in reader.read(split, tally):
-            tally.decoded += batch.num_rows
+        for batch in reader.read(split, read_counts):
+            read_counts.decoded += batch.num_rows
             rows += [tuple(row.values()) for row in batch.to_pylist()]
-    tally.settle("s")
+    read_counts.settle("s")
     return rows
 
 

@@ -60,11 +60,13 @@ def _lines(rows: range) -> str:
     return "".join(json.dumps({"id": i, "name": f"n{i}"}) + "\n" for i in rows)
 
 
-def _rows(reader: FilesReader, start: Offsets, end: Offsets, tally: ReadCounts | None = None) -> list[dict[str, Any]]:
+def _rows(
+    reader: FilesReader, start: Offsets, end: Offsets, read_counts: ReadCounts | None = None
+) -> list[dict[str, Any]]:
     batches = [
         batch
         for split in reader.splits(start, end)
-        for batch in reader.read(split, tally or ReadCounts())
+        for batch in reader.read(split, read_counts or ReadCounts())
         if batch.num_rows
     ]
     return pa.Table.from_batches(batches).to_pylist() if batches else []
@@ -147,13 +149,13 @@ def test_ranges_of_csv_give_the_records_and_errors_of_the_whole_file(
             reader = _reader(
                 tmp_path, format=form, policy="skip", state=tmp_path / f"{step}-{limit.rows}-{limit.bytes}"
             )
-            at, found, tally = start, [], ReadCounts()
+            at, found, read_counts = start, [], ReadCounts()
             while (then := reader.latest(at, limit)) != at:
-                found += _rows(reader, at, then, tally)
+                found += _rows(reader, at, then, read_counts)
                 at = then
             assert found == expected
-            assert (tally.rows, tally.failed, tally.bytes) == (told.rows, told.failed, told.bytes)
-            assert [(each.position, each.message) for each in tally.errors] == [
+            assert (read_counts.rows, read_counts.failed, read_counts.bytes) == (told.rows, told.failed, told.bytes)
+            assert [(each.position, each.message) for each in read_counts.errors] == [
                 (each.position, each.message) for each in told.errors
             ]
         assert len(reader.splits(start, at)) > 2
@@ -168,10 +170,10 @@ def test_a_csv_file_of_carriage_returns_is_not_cut_at_newlines(
     _put(tmp_path, "a.csv", head + '1,a\n2,b\r3,"c\n"\r' * 50)
     columns = (Column("id", BIGINT), Column("name" if "name" in head else "na\nme", TEXT))
     reader = _reader(tmp_path, format=_CSV, columns=columns, policy="skip")
-    start, tally = reader.initial(at_end=False), ReadCounts()
+    start, read_counts = reader.initial(at_end=False), ReadCounts()
     end = reader.latest(start, Limit(17))
-    assert _rows(reader, start, end, tally) == [{columns[0].name: 3, columns[1].name: "c\n"}] * 50
-    assert (tally.rows, tally.failed) == (100, 50)
+    assert _rows(reader, start, end, read_counts) == [{columns[0].name: 3, columns[1].name: "c\n"}] * 50
+    assert (read_counts.rows, read_counts.failed) == (100, 50)
 
 
 def test_byte_ranges_give_each_line_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -372,14 +374,14 @@ def test_skipped_rows_are_counted_and_the_others_come(tmp_path: Path) -> None:
     _put(tmp_path, "a.csv", 'id,name\n1,x\n2,y,z\nq,w\n4,\n5,""\n')
     reader = _reader(tmp_path, format=_CSV, policy="skip")
     start = reader.initial(at_end=False)
-    tally = ReadCounts()
-    rows = _rows(reader, start, reader.latest(start, _ALL), tally)
+    read_counts = ReadCounts()
+    rows = _rows(reader, start, reader.latest(start, _ALL), read_counts)
     assert [(row["id"], row["name"]) for row in rows] == [(1, "x"), (4, None), (5, "")]
-    assert [(each.position, each.message) for each in tally.errors] == [
+    assert [(each.position, each.message) for each in read_counts.errors] == [
         ("a.csv:3", "expected 2 fields, found 3"),
         ("a.csv:4", 'column "id": "q" is not a bigint'),
     ]
-    assert (tally.rows, tally.failed) == (5, 2)
+    assert (read_counts.rows, read_counts.failed) == (5, 2)
 
 
 def test_a_csv_header_with_a_column_in_other_case_says_how_to_declare_it(tmp_path: Path) -> None:
@@ -424,19 +426,19 @@ def test_a_file_that_is_one_array_is_one_batch(tmp_path: Path) -> None:
 
 
 def _skipped(tmp_path: Path, name: str, data: bytes, **changes: Any) -> tuple[list[Any], list[str], ReadCounts]:
-    """Return the ids that are read of a file, the places that are skipped, and the tally."""
+    """Return the ids that are read of a file, the places that are skipped, and the counts."""
     _put(tmp_path, name, data)
     reader = _reader(tmp_path, policy="skip", **changes)
-    start, tally = reader.initial(at_end=False), ReadCounts()
-    rows = _rows(reader, start, reader.latest(start, _ALL), tally)
-    assert tally.rows == len(rows) + tally.failed
-    return [row["id"] for row in rows], [each.position for each in tally.errors], tally
+    start, read_counts = reader.initial(at_end=False), ReadCounts()
+    rows = _rows(reader, start, reader.latest(start, _ALL), read_counts)
+    assert read_counts.rows == len(rows) + read_counts.failed
+    return [row["id"] for row in rows], [each.position for each in read_counts.errors], read_counts
 
 
 def test_a_quote_that_is_not_closed_is_an_error_with_its_line(tmp_path: Path) -> None:
-    ids, places, tally = _skipped(tmp_path, "a.csv", b'id,name\n1,"a\nb"\n2,"x\n3,y\n4,z\n', format=_CSV)
+    ids, places, read_counts = _skipped(tmp_path, "a.csv", b'id,name\n1,"a\nb"\n2,"x\n3,y\n4,z\n', format=_CSV)
     assert (ids, places) == ([1], ["a.csv:4"])
-    assert "includes the rest of the file, 3 lines" in tally.errors[0].message
+    assert "includes the rest of the file, 3 lines" in read_counts.errors[0].message
 
 
 def test_places_are_lines_and_an_invalid_byte_fails_its_row(tmp_path: Path) -> None:

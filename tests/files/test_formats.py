@@ -35,7 +35,7 @@ class _TallyDecoder:
 
     def decode(self, stream: BinaryIO) -> Iterator[Decoded]:
         lines = stream.read().decode().splitlines()
-        if lines[0] != "tally":
+        if lines[0] != "read_counts":
             raise UndecodableError("it has no head")
         rows = [(number, line.split(self.separator)) for number, line in enumerate(lines[1:], 1)]
         good = [(int(fields[0]), fields[1]) for _, fields in rows if len(fields) == 2]
@@ -59,13 +59,13 @@ def _open(options: Mapping[str, Any], columns: Sequence[physical.Column]) -> Dec
 
 def _registry() -> Registry:
     found = discover()
-    other = register([Connector("tally", formats=(FormatKind("TALLY", _plan, Decoding(_open), _TallyOptions),))])
+    other = register([Connector("read_counts", formats=(FormatKind("TALLY", _plan, Decoding(_open), _TallyOptions),))])
     found.formats.update(other.formats)
     return found
 
 
 def _read(tmp_path: Path, text: str) -> list[dict[str, Any]]:
-    path = tmp_path / "in.tally"
+    path = tmp_path / "in.read_counts"
     path.write_text(text)
     os.utime(path, (1_700_000_000, 1_700_000_000))
     registry = _registry()
@@ -83,10 +83,10 @@ def _read(tmp_path: Path, text: str) -> list[dict[str, Any]]:
 
 
 def test_a_registered_format_is_read_with_its_options(tmp_path: Path) -> None:
-    assert _read(tmp_path, "tally\n1|one\n2|two\n") == [{"n": 1, "word": "one"}, {"n": 2, "word": "two"}]
+    assert _read(tmp_path, "read_counts\n1|one\n2|two\n") == [{"n": 1, "word": "one"}, {"n": 2, "word": "two"}]
 
 
-@pytest.mark.parametrize(("text", "code"), [("tally\n1|one\nthree\n", "SQ3101"), ("none\n", "SQ3102")])
+@pytest.mark.parametrize(("text", "code"), [("read_counts\n1|one\nthree\n", "SQ3101"), ("none\n", "SQ3102")])
 def test_what_a_registered_format_does_not_decode_is_an_error(tmp_path: Path, text: str, code: str) -> None:
     with pytest.raises(SinkqlError) as raised:
         _read(tmp_path, text)

@@ -111,11 +111,11 @@ def test_all_of_a_sample_is_read_in_the_columns_that_are_found(tmp_path: Path, s
     columns = tuple(Column(name, parse_type(type_)) for name, type_ in found.items())
     reader = FilesReader("s", folder, tmp_path / "state", "files", columns, _CSV, decoding, "fail", None)
     start = reader.initial(at_end=False)
-    tally = ReadCounts()
+    read_counts = ReadCounts()
     for split in reader.splits(start, reader.latest(start, Limit(1 << 40))):
-        for _ in reader.read(split, tally):
+        for _ in reader.read(split, read_counts):
             pass
-    assert (tally.rows, tally.failed) == (12, 0)
+    assert (read_counts.rows, read_counts.failed) == (12, 0)
 
 
 def test_compressed_files_are_sampled(tmp_path: Path) -> None:

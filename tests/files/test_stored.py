@@ -51,8 +51,8 @@ def _read(
         for name, type_ in types.items()
     )
     found = _reader(tmp_path, format={"name": format_}, columns=columns, **changes)
-    start, tally = found.initial(at_end=False), ReadCounts()
-    return [tuple(row.values()) for row in _rows(found, start, found.latest(start, _ALL), tally)], tally
+    start, read_counts = found.initial(at_end=False), ReadCounts()
+    return [tuple(row.values()) for row in _rows(found, start, found.latest(start, _ALL), read_counts)], read_counts
 
 
 _DAY, _AT = dt.date(2024, 2, 29), dt.datetime(2024, 2, 29, 1, 2, 3, 4)
@@ -118,10 +118,10 @@ def test_a_file_without_a_column_is_an_error(tmp_path: Path, columns: dict[str, 
 @pytest.mark.parametrize(("type_", "values"), [("uint2", [7, -1, 65536, 65535]), ("uint8", [7, -1, 2**63 - 1])])
 def test_unsigned_integers_of_signed_columns_are_not_below_zero(tmp_path: Path, type_: str, values: list[int]) -> None:
     _write(tmp_path, "a.parquet", {"n": pa.array(values)})
-    rows, tally = _read(tmp_path, {"n": type_}, policy="skip")
+    rows, read_counts = _read(tmp_path, {"n": type_}, policy="skip")
     assert [value for (value,) in rows] == [value for value in values if value not in (-1, 65536)]
-    assert tally.failed == len(values) - len(rows)
-    assert "-1 does not fit" in tally.errors[0].message
+    assert read_counts.failed == len(values) - len(rows)
+    assert "-1 does not fit" in read_counts.errors[0].message
 
 
 def test_values_that_do_not_fit_are_invalid_rows(tmp_path: Path) -> None:
@@ -132,10 +132,10 @@ def test_values_that_do_not_fit_are_invalid_rows(tmp_path: Path) -> None:
     day = pa.array([0, 0, 0, 0, 0, 0, 3_000_000, -800_000], pa.int32()).view(pa.date32())
     _write(tmp_path, "a.parquet", {"n": pa.array(range(8)), "t": texts, "at": at, "d": day}, row_group_size=3)
     types = {"n": "bigint", "t": "text", "at": "timestamp not null", "d": "date"}
-    rows, tally = _read(tmp_path, types, policy="skip")
+    rows, read_counts = _read(tmp_path, types, policy="skip")
     assert [row[:2] for row in rows] == [(0, "a"), (2, "c")]
-    assert (tally.rows, tally.failed) == (8, 6)
-    assert [each.position for each in tally.errors] == [f"a.parquet:{row}" for row in (2, 4, 5, 6, 7, 8)]
+    assert (read_counts.rows, read_counts.failed) == (8, 6)
+    assert [each.position for each in read_counts.errors] == [f"a.parquet:{row}" for row in (2, 4, 5, 6, 7, 8)]
     with pytest.raises(SinkqlError, match=r'a\.parquet:2: column "t": ') as error:
         _read(tmp_path, types)
     assert error.value.code == "SQ3101"
@@ -148,9 +148,11 @@ def test_documents_that_take_much_room_come_in_parts_and_too_many_of_one_row_fai
     texts = ['"%s"' % (f"{number}" * 600) for number in range(9)]
     lists = [[text, text] if number != 5 else [text] * 9 for number, text in enumerate(texts)]
     _write(tmp_path, "wide", {"v": pa.array(texts), "l": pa.array(lists)})
-    rows, tally = _read(tmp_path, {"v": "jsonb", "l": "jsonb list"}, policy="skip")
+    rows, read_counts = _read(tmp_path, {"v": "jsonb", "l": "jsonb list"}, policy="skip")
     assert rows == [(text, found) for number, (text, found) in enumerate(zip(texts, lists, strict=True)) if number != 5]
-    assert [(each.position.rpartition(":")[2], each.message) for each in tally.errors] == [("6", text_column.WIDE)]
+    assert [(each.position.rpartition(":")[2], each.message) for each in read_counts.errors] == [
+        ("6", text_column.WIDE)
+    ]
 
 
 def test_times_that_no_day_and_no_calendar_has_are_invalid_rows(tmp_path: Path) -> None:
@@ -158,9 +160,9 @@ def test_times_that_no_day_and_no_calendar_has_are_invalid_rows(tmp_path: Path) 
     at = pa.array([2**62, 0, far, 0, 0], pa.int64()).view(pa.timestamp("ms"))
     time = pa.array([0, 86_399_999, 0, 86_400_000, -1], pa.int32()).view(pa.time32("ms"))
     _write(tmp_path, "a.parquet", {"at": at, "t": time})
-    rows, tally = _read(tmp_path, {"at": "timestamp", "t": "time"}, policy="skip")
+    rows, read_counts = _read(tmp_path, {"at": "timestamp", "t": "time"}, policy="skip")
     assert rows == [(dt.datetime(1970, 1, 1), dt.time(23, 59, 59, 999000))]
-    assert [each.position for each in tally.errors] == [f"a.parquet:{row}" for row in (1, 3, 4, 5)]
+    assert [each.position for each in read_counts.errors] == [f"a.parquet:{row}" for row in (1, 3, 4, 5)]
 
 
 def _write_avro(table: pa.Table, path: Path, **options: Any) -> None:
@@ -189,13 +191,13 @@ def test_splits_of_a_file_give_each_row_once_in_any_order(
     splits = list(found.splits(start, end))
     assert len(splits) > 10
     seed.shuffle(splits)
-    tally = ReadCounts()
-    pieces = [[row for batch in found.read(split, tally) for row in batch.to_pylist()] for split in splits]
+    read_counts = ReadCounts()
+    pieces = [[row for batch in found.read(split, read_counts) for row in batch.to_pylist()] for split in splits]
     assert sum(1 for piece in pieces if piece) >= 5
     rows = [row for piece in pieces for row in piece]
     assert sorted(row["id"] for row in rows) == list(range(5000))
     assert {row["name"] for row in rows} == set(names)
-    assert tally.bytes == (tmp_path / "in" / "0.x").stat().st_size
+    assert read_counts.bytes == (tmp_path / "in" / "0.x").stat().st_size
     rest, _ = _drain(found, Limit(6000))
     assert [len(batch) for batch in rest] == [5000, 5000]
 
@@ -210,8 +212,8 @@ def test_an_invalid_row_has_its_number_in_the_file(tmp_path: Path, format_: str)
     _put(tmp_path, "a.x", b"")
     _WRITERS[format_](table, tmp_path / "in" / "a.x", **_SMALL_PIECES[format_])
     os.utime(tmp_path / "in" / "a.x", (1_700_000_000, 1_700_000_000))
-    _, tally = _read(tmp_path, {"id": "bigint not null", "name": "text"}, format_, policy="skip")
-    assert [each.position for each in tally.errors] == ["a.x:4501"]
+    _, read_counts = _read(tmp_path, {"id": "bigint not null", "name": "text"}, format_, policy="skip")
+    assert [each.position for each in read_counts.errors] == ["a.x:4501"]
 
 
 class _Counting(io.BytesIO):

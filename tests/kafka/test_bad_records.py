@@ -218,10 +218,10 @@ def test_a_bad_message_of_each_format_under_each_policy(broker: Kafka, pipeline:
                 list(replace(reader, policy="fail").read(split, ReadCounts()))
             assert (stopped.value.code, f"at {topic}/0/1:" in stopped.value.message) == ("SQ3101", True), name
             letters: list[RowError] = []
-            for tally in (ReadCounts(), ReadCounts(letters=letters.append)):
-                tally.decoded = sum(batch.num_rows for batch in reader.read(split, tally))
-                tally.settle(name)
-                assert (tally.rows, tally.decoded, tally.failed) == (3, 2, 1), name
+            for read_counts in (ReadCounts(), ReadCounts(letters=letters.append)):
+                read_counts.decoded = sum(batch.num_rows for batch in reader.read(split, read_counts))
+                read_counts.settle(name)
+                assert (read_counts.rows, read_counts.decoded, read_counts.failed) == (3, 2, 1), name
             (letter,) = letters
             kept = (letter.position, letter.code, letter.key, letter.raw, bool(letter.message))
             assert kept == (f"{topic}/0/1", "SQ3101", *sent[1], True), name

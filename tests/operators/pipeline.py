@@ -79,7 +79,7 @@ class Listed(Reader):
     def splits(self, start: Offsets, end: Offsets) -> list[Split]:
         return [{"batch": number} for number in range(start["batch"], end["batch"])]
 
-    def read(self, split: Split, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
+    def read(self, split: Split, read_counts: ReadCounts) -> Iterator[pa.RecordBatch]:
         changes = self.batches[split["batch"]]
         fields = [(column.name, arrow_type(column.type)) for column in self.read_.columns]
         data: list[list[Any]] = [[unplain(row[index]) for row, _ in changes] for index in range(len(fields))]
@@ -87,7 +87,7 @@ class Listed(Reader):
             fields.append(("$diff", pa.int64()))
             data.append([diff for _, diff in changes])
         arrays = [pa.array(values, type_) for values, (_, type_) in zip(data, fields, strict=True)]
-        tally.rows += len(changes)
+        read_counts.rows += len(changes)
         yield pa.record_batch(arrays, names=[name for name, _ in fields])
 
 

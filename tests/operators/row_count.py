@@ -16,7 +16,7 @@ from sinkql.runtime.state.operator.protocol import Arrangement, Bucket, keeps_st
 from sinkql.runtime.state.run import ints, one_chunk, unsigned
 
 
-class RowTally(physical.OneInput, frozen=True, tag="row tally"):
+class RowTally(physical.OneInput, frozen=True, tag="row read_counts"):
     """Count the rows of each key."""
 
     key: tuple[physical.Column, ...]
@@ -33,17 +33,17 @@ class RowTallyState:
     preparation: TaskInput
 
     @classmethod
-    def of(cls, tally: RowTally) -> RowTallyState:
-        keys = value_columns("k", tally.key)
+    def of(cls, read_counts: RowTally) -> RowTallyState:
+        keys = value_columns("k", read_counts.key)
         return cls(
-            tally.arrangement,
+            read_counts.arrangement,
             TaskInput(
                 hashes=identity(keys),
                 values=keys,
                 group=("$h1", "$h2", *(each.name for each in keys)),
                 measures=(Measure(COUNT, "rows", "", BIGINT),),
-                append=physical.change_of(tally.input) == "append",
-                columns=tally.columns,
+                append=physical.change_of(read_counts.input) == "append",
+                columns=read_counts.columns,
             ),
         )
 

@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 KEY = columns(g="text", n="integer")
 
 
-def tally(below: physical.Operator, name: str) -> physical.Operator:
+def read_counts(below: physical.Operator, name: str) -> physical.Operator:
     return cast(physical.Operator, RowTally(below, name, KEY))
 
 
 def run(folder: Path, engine: Engine | None = None, *, batches: int = 5) -> Pipeline:
-    """Run tallies of two sources, united, over changes that come and go."""
+    """Run counts of two sources, united, over changes that come and go."""
     change = physical.Union(
         (
-            tally(source("a", "append", g="text", n="integer"), "a1"),
-            tally(source("b", "retract", g="text", n="integer"), "a2"),
+            read_counts(source("a", "append", g="text", n="integer"), "a1"),
+            read_counts(source("b", "retract", g="text", n="integer"), "a2"),
         ),
         "retract",
     )
     pipeline = Pipeline(folder, change, engine=engine)
-    rng = random.Random("tally")
+    rng = random.Random("read_counts")
     for _ in range(batches):
         rows = [((rng.choice(["x", "y", None]), rng.choice([1, 2, None])), 1) for _ in range(20)]
         gone = [(row, -1) for row, count in pipeline.inputs["b"].items() if count and rng.random() < 0.5]

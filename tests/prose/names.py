@@ -20,7 +20,7 @@ DROPPED = {
     "landing": "commit", "landed": "committed", "lane": "worker", "lanes": "workers", "leftover": "orphan files",
     "leftovers": "orphan files", "letter": "dead letter", "letters": "dead letters", "marker": "checkpoint",
     "netted": "consolidated", "netting": "consolidation", "numeral": "number format", "roll": "registry",
-    "roster": "workload", "seat": "scheduled sink", "seats": "scheduled sinks", "tally": "task report",
+    "roster": "workload", "seat": "scheduled sink", "seats": "scheduled sinks", "read_counts": "task report",
     "trial": "dry run", "vocabulary": "keywords", "wished": "desired", "wishes": "desired state",
     "rebuild": "state recovery, full refresh", "rebuilding": "state recovery, full refresh",
 }  # fmt: skip

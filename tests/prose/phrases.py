@@ -90,5 +90,5 @@ PHRASES = (
     _phrase("marker", r"\bmarkers?\b", 0.5, "checkpoint"),
     _phrase("leftover", r"\bleftovers?\b", 0, "orphan files"),
     _phrase("judge, door", r"\b(?:judges?|doors?)\b", 0, "check evaluation, endpoint"),
-    _phrase("tally", r"\btall(?:y|ied|ies)\b", 0, "task report"),
+    _phrase("read_counts", r"\btall(?:y|ied|ies)\b", 0, "task report"),
 )

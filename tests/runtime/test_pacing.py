@@ -29,7 +29,7 @@ class Queue(Reader):
     def splits(self, start: Offsets, end: Offsets) -> list[Split]:
         return []
 
-    def read(self, split: Split, tally: ReadCounts) -> pa.RecordBatchReader:
+    def read(self, split: Split, read_counts: ReadCounts) -> pa.RecordBatchReader:
         raise NotImplementedError
 
 

@@ -33,7 +33,7 @@ class _Reader(Reader):
     def splits(self, start: Offsets, end: Offsets) -> list[Split]:
         raise NotImplementedError
 
-    def read(self, split: Split, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
+    def read(self, split: Split, read_counts: ReadCounts) -> Iterator[pa.RecordBatch]:
         raise NotImplementedError
 
     def measure(self, offsets: Offsets) -> Measure:

@@ -19,7 +19,7 @@ class _Nothing(Reader):
     def splits(self, start: Offsets, end: Offsets) -> list[Split]:
         return []
 
-    def read(self, split: Split, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
+    def read(self, split: Split, read_counts: ReadCounts) -> Iterator[pa.RecordBatch]:
         return iter(())
 
     def initial(self, *, at_end: bool) -> Offsets:

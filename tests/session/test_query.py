@@ -88,8 +88,8 @@ def test_a_source_whose_rows_are_overwritten_shows_the_last_of_each_key(folder: 
 class _Overwriting(GeneratorReader):
     """Count, each number twice; the second time 5, 7 and 9 are gone."""
 
-    def read(self, split: Split, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
-        for batch in super().read(split, tally):
+    def read(self, split: Split, read_counts: ReadCounts) -> Iterator[pa.RecordBatch]:
+        for batch in super().read(split, read_counts):
             numbers = batch.column(0).to_pylist()
             later = [-1 if number in (5, 7, 9) else 1 for number in numbers]
             yield pa.record_batch([batch.column(0), pa.array([1] * len(numbers))], names=["counter", "$diff"])

@@ -152,11 +152,11 @@ class LineReader(Reader, SnapshotReader):
         begin = max((at + 1 for at in range(start["line"], end["line"]) if found[at] == CLEARED), default=start["line"])
         return [{"from": at, "to": min(at + 5, end["line"])} for at in range(begin, end["line"], 5)]
 
-    def read(self, split: Split, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
+    def read(self, split: Split, read_counts: ReadCounts) -> Iterator[pa.RecordBatch]:
         found = []
         for each in self._lines()[split["from"] : split["to"]]:
             found += [gone(each["from"]), each] if "from" in each else [each]
-        tally.rows += len(found)
+        read_counts.rows += len(found)
         arrays = [
             pa.array([each.get(column.name) for each in found], arrow_type(column.type)) for column in self.declared
         ]

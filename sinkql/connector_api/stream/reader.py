@@ -183,8 +183,8 @@ class Reader(Protocol):
         """
         return False
 
-    def read(self, split: Split, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a split. Count its records in `tally`; records that fail follow the source's ON ERROR."""
+    def read(self, split: Split, read_counts: ReadCounts) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a split. Count its records in `read_counts`; failed ones follow the source's ON ERROR."""
 
     def retry_dead_letters(self, records: Sequence[RowError]) -> Iterator[DecodedMessages]:
         """Decode dead letters again; yield for each record, in order, its rows or its new failure.

@@ -47,7 +47,7 @@ class ConstantReader(Reader):
         """Return True: the rows are in the plan."""
         return True
 
-    def read(self, split: Split, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
+    def read(self, split: Split, read_counts: ReadCounts) -> Iterator[pa.RecordBatch]:
         """Yield the rows."""
         arrays = []
         for index, column in enumerate(self.columns):
@@ -55,7 +55,7 @@ class ConstantReader(Reader):
             texts = (row[index] for row in self.rows)
             values = [None if text is None else value_of(text, type_) for text in texts]
             arrays.append(pa.array(values, arrow_type(column.type)))
-        tally.rows += len(self.rows)
+        read_counts.rows += len(self.rows)
         yield pa.record_batch(arrays, names=[column.name for column in self.columns])
 
     def measure(self, offsets: Offsets) -> Measure:

@@ -218,9 +218,9 @@ class FilesReader(Reader, FileBackedReader):
         files = [from_data(split["file"]) for split in splits]
         return sum(file.size for file in files) <= _SMALL_BYTES and all(map(self.parts.format.is_plain, files))
 
-    def read(self, split: Split, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
+    def read(self, split: Split, read_counts: ReadCounts) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a split; raise SQ3101 and SQ3301 as `SplitRows.read` does."""
-        yield from self._rows().read(split, tally)
+        yield from self._rows().read(split, read_counts)
 
     def retry_dead_letters(self, records: Sequence[RowError]) -> Iterator[DecodedMessages]:
         """Decode records of files again."""

@@ -58,7 +58,7 @@ class SplitRows:
     columns: tuple[physical.Column, ...]
     policy: OnError
 
-    def read(self, split: Split, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
+    def read(self, split: Split, read_counts: ReadCounts) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a split, without records that do not decode; raise SQ3101 if these stop the sinks.
 
         Raises SQ3301 before it yields a row of bytes that changed after they were listed.
@@ -67,35 +67,37 @@ class SplitRows:
         stored = self.format.decoding.stored
         with self.folder.open(file) as stream:
             if stored is not None:
-                yield from self._read_stored(file, split, stream, stored(self.format.options, self.columns), tally)
+                yield from self._read_stored(
+                    file, split, stream, stored(self.format.options, self.columns), read_counts
+                )
                 return
             chunks = listed(stream, self.folder, file, split["base"], split["parts"])
             if split["from"] and split.get("head"):
-                yield from self._read_records(file, split, stream, chunks, tally)
+                yield from self._read_records(file, split, stream, chunks, read_counts)
             elif self.format.is_divisible(file) and not self.format.quote:
-                yield from self._read_lines(file, split, chunks, tally)
+                yield from self._read_lines(file, split, chunks, read_counts)
             else:
-                yield from self._read_whole(file, chunks, tally)
+                yield from self._read_whole(file, chunks, read_counts)
         if split["parts"]:
-            tally.bytes += split["parts"][-1][0] - split["from"]
+            read_counts.bytes += split["parts"][-1][0] - split["from"]
 
     def _decoder(self) -> Decoder:
         return self.format.decoding.open(self.format.options, self.columns)
 
     def _read_lines(
-        self, file: SeenFile, split: Split, chunks: Iterator[bytes], tally: ReadCounts
+        self, file: SeenFile, split: Split, chunks: Iterator[bytes], read_counts: ReadCounts
     ) -> Iterator[pa.RecordBatch]:
         decoder = self._decoder()
         skip, before = split["from"] - split["base"], split["lines"]
         for data in chunks:
             before += data.count(b"\n", 0, skip)
             for block in _blocks(data, skip):
-                yield from self._rows(file, decoder.decode(text_of(block, before)), tally, before=before)
+                yield from self._rows(file, decoder.decode(text_of(block, before)), read_counts, before=before)
                 before += block.count(b"\n")
             skip = 0
 
     def _read_records(
-        self, file: SeenFile, split: Split, stream: BinaryIO, chunks: Iterator[bytes], tally: ReadCounts
+        self, file: SeenFile, split: Split, stream: BinaryIO, chunks: Iterator[bytes], read_counts: ReadCounts
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a later split of a file; the head of the file tells the decoder its fields."""
         decoder = cast(QuotedDecoder, self._decoder())
@@ -105,11 +107,11 @@ class SplitRows:
         source = ListedStream(itertools.chain([first[skip:]], chunks))
         try:
             with BufferedReader(source, _BLOCK_BYTES) as buffered:
-                yield from self._rows(file, decoder.decode_after(head, buffered, line), tally)
+                yield from self._rows(file, decoder.decode_after(head, buffered, line), read_counts)
         except UndecodableError as error:
             raise self._failure(file, error, source.error) from error
 
-    def _read_whole(self, file: SeenFile, chunks: Iterator[bytes], tally: ReadCounts) -> Iterator[pa.RecordBatch]:
+    def _read_whole(self, file: SeenFile, chunks: Iterator[bytes], read_counts: ReadCounts) -> Iterator[pa.RecordBatch]:
         decoder = self._decoder()
         source = ListedStream(chunks)
         try:
@@ -118,11 +120,11 @@ class SplitRows:
                 self.format.written.plain(buffered, file) as stream,
             ):
                 if not self.format.lines:
-                    yield from self._rows(file, decoder.decode(stream), tally)
+                    yield from self._rows(file, decoder.decode(stream), read_counts)
                     return
                 before = 0
                 for block in whole_lines(stream):
-                    yield from self._rows(file, decoder.decode(text_of(block, before)), tally, before=before)
+                    yield from self._rows(file, decoder.decode(text_of(block, before)), read_counts, before=before)
                     before += block.count(b"\n")
         except LongLineError as error:
             raise long_line_error(self.source, file, error) from error
@@ -130,15 +132,15 @@ class SplitRows:
             raise self._failure(file, error, source.error) from error
 
     def _read_stored(
-        self, file: SeenFile, split: Split, stream: BinaryIO, decoder: StoredDecoder, tally: ReadCounts
+        self, file: SeenFile, split: Split, stream: BinaryIO, decoder: StoredDecoder, read_counts: ReadCounts
     ) -> Iterator[pa.RecordBatch]:
         source = ListedFile(stream, self.folder, file, split["parts"])
         try:
             with BufferedReader(source) as buffered:
-                yield from self._rows(file, decoder.decode_range(buffered, split["from"], split["to"]), tally)
+                yield from self._rows(file, decoder.decode_range(buffered, split["from"], split["to"]), read_counts)
         except UndecodableError as error:
             raise self._failure(file, error, source.error) from error
-        tally.bytes += split["to"] - split["from"]
+        read_counts.bytes += split["to"] - split["from"]
 
     def _failure(self, file: SeenFile, error: Exception, cause: SinkqlError | None) -> SinkqlError:
         """Return the error of a file that cannot be decoded: the `cause` if its bytes could not be read."""
@@ -147,18 +149,18 @@ class SplitRows:
         return undecodable(self.folder.shown(file.name), self.format.name, error, then=_THEN)
 
     def _rows(
-        self, file: SeenFile, parts: Iterator[Decoded], tally: ReadCounts, *, before: int = 0
+        self, file: SeenFile, parts: Iterator[Decoded], read_counts: ReadCounts, *, before: int = 0
     ) -> Iterator[pa.RecordBatch]:
         """Yield the decoded rows, and count them; `before` is the number of lines before the decoded ones."""
         policy = RecordErrorPolicy(self.source, self.policy)
         for decoded in parts:
-            tally.rows += decoded.records
+            read_counts.rows += decoded.records
             for failure in decoded.failures:
                 if self.policy == "fail":
                     policy = replace(policy, correct=self._remedy(failure.raw))
                 position = f"{file.name}:{before + failure.line}"
                 about = {"header": decoded.head.decode(errors="replace")} if decoded.head else {}
-                policy.handle(tally, RowError(position, "SQ3101", failure.message, failure.raw, about=about))
+                policy.handle(read_counts, RowError(position, "SQ3101", failure.message, failure.raw, about=about))
             yield decoded.batch
 
     def _remedy(self, raw: bytes) -> str:

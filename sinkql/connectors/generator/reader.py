@@ -107,15 +107,15 @@ class GeneratorReader(Reader):
         rows = positions * self.table.weight
         return rows <= _SMALL_ROWS and rows * self.table.row_bytes <= _SMALL_BYTES
 
-    def read(self, split: Split, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
+    def read(self, split: Split, read_counts: ReadCounts) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a range of positions, without rows that are inserted and deleted in the same batch."""
         table = self.table
         step = max(1, min(_BATCH_ROWS, _BATCH_BYTES // table.row_bytes) // table.weight)
         for at in range(split["from"], split["to"], step):
             to = min(at + step, split["to"])
             rows = table.rows(Window(at, to, split["start"], split["end"], split["since"]))
-            tally.rows += rows.num_rows
-            tally.bytes += rows.nbytes
+            read_counts.rows += rows.num_rows
+            read_counts.bytes += rows.nbytes
             yield rows
 
     def measure(self, offsets: Offsets) -> Measure:

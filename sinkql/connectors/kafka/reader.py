@@ -342,18 +342,18 @@ class KafkaReader(Reader, RefreshableReader):
 
     # --- in a task ---------------------------------------------------------------------------------------------------
 
-    def read(self, split: Split, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
+    def read(self, split: Split, read_counts: ReadCounts) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a range, without messages that do not decode. Raise SQ3101 if these stop the sinks."""
         wanted = Range(self.source, self.topic, split["partition"], split["from"], split["to"], self.group)
         policy = RecordErrorPolicy(self.source, self.policy)
         for received in messages(self.client, wanted):
             size = sum(map(len, received))
-            tally.rows += len(received)
-            tally.bytes += size
+            read_counts.rows += len(received)
+            read_counts.bytes += size
             for batch, failures, dropped in self.rows.decode(received, size):
                 for message, reason in failures:
-                    policy.handle(tally, self._row_error(message, reason))
-                tally.dropped += dropped
+                    policy.handle(read_counts, self._row_error(message, reason))
+                read_counts.dropped += dropped
                 yield batch
 
     def retry_dead_letters(self, records: Sequence[RowError]) -> Iterator[DecodedMessages]:

@@ -189,7 +189,7 @@ class ViewReader(Reader, SnapshotReader, RefreshableReader, ViewLogReader):
                 raise expired_log_error(self.view) from None
         return [split_of(int(bucket), bucket_runs, whole=whole) for bucket, bucket_runs in runs.items() if bucket_runs]
 
-    def read(self, split: Split, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
+    def read(self, split: Split, read_counts: ReadCounts) -> Iterator[pa.RecordBatch]:
         """Yield the consolidated changes of a bucket."""
         runs = [Run(split["bucket"], file, 0, size, digest=digest) for file, size, digest in split["files"]]
         schema = schema_of(self.columns)
@@ -199,14 +199,14 @@ class ViewReader(Reader, SnapshotReader, RefreshableReader, ViewLogReader):
             changes = read_runs(self.log.stored_runs(runs), schema)
         except FileNotFoundError:
             raise expired_log_error(self.view) from None
-        tally.bytes += split["bytes"]
+        read_counts.bytes += split["bytes"]
         for part in consolidated_parts(in_batches(changes), schema, self.log.spill):
             table = consolidate(part)
             if split["whole"]:
                 check_present(table, short_name(self.view))
             if self.change == "append":
                 table = expand(table)
-            tally.rows += len(table)
+            read_counts.rows += len(table)
             yield from table.to_batches(max_chunksize=_BATCH_ROWS)
 
     def with_columns(self, names: tuple[str, ...]) -> Reader:

@@ -45,7 +45,7 @@ class RecordAccount:
 
 def check_account(job: physical.Job, outcome: Outcome) -> RecordAccount:
     """Return the account of a batch; raises SQ3392 if a row is unaccounted for."""
-    tallies, results = outcome.tallies, outcome.results
+    source_counts, results = outcome.source_counts, outcome.results
     rows, removed = sum(result.rows for result in results), sum(result.removed for result in results)
     arrived, superseded = _RowFlow(job, outcome).rows_at_sink(), 0
     if all(result.superseded is not None for result in results):
@@ -54,16 +54,16 @@ def check_account(job: physical.Job, outcome: Outcome) -> RecordAccount:
     is_row_by_row = _is_row_by_row(job, outcome)
     if is_row_by_row and job.write.change == "retract":  # the deleted row and the new row of a key count once
         superseded = sum(counts.superseded for counts in outcome.flows.values())
-    decoded = sum(tallies[read.source].decoded for read in _reads(job))
+    decoded = sum(source_counts[read.source].decoded for read in _reads(job))
     return RecordAccount(
-        read=sum(tally.rows for tally in tallies.values()),
+        read=sum(read_counts.rows for read_counts in source_counts.values()),
         written=rows - removed,
         removed=removed,
         superseded=superseded if is_row_by_row else 0,
         filtered=max(0, decoded - rows - superseded) if is_row_by_row else 0,
-        dropped=sum(tally.dropped for tally in tallies.values()),
-        failed=sum(tally.failed for tally in tallies.values()),
-        stale=sum(tallies[read.source].failed for read in job.reads() if read.change == "upsert"),
+        dropped=sum(read_counts.dropped for read_counts in source_counts.values()),
+        failed=sum(read_counts.failed for read_counts in source_counts.values()),
+        stale=sum(source_counts[read.source].failed for read in job.reads() if read.change == "upsert"),
     )
 
 
@@ -117,7 +117,7 @@ class _RowFlow:
             case physical.Read():
                 if self.outcome.deduplicated and operator.key:
                     return _Rows(None, exact=False)
-                return _Rows(self.outcome.tallies[operator.source].decoded, exact=True)
+                return _Rows(self.outcome.source_counts[operator.source].decoded, exact=True)
             case physical.Map():
                 below = self._rows_of(operator.input)
                 return _Rows(below.most, below.exact and operator.where is None)

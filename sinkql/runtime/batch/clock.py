@@ -59,7 +59,7 @@ class ClockReader(Reader):
         """Return no split."""
         return []
 
-    def read(self, split: Split, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
+    def read(self, split: Split, read_counts: ReadCounts) -> Iterator[pa.RecordBatch]:
         """Yield nothing."""
         return iter(())
 

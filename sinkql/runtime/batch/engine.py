@@ -43,7 +43,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a batch: write results, a tally for each source, and the new runs by arrangement and bucket.
+    """The result of a batch: write results, the counts of each source, and the new runs by arrangement and bucket.
 
     * `flows`: row counts of each stateful operator, by arrangement.
     * `deduplicated`: rows that the batch itself overwrites were not read.
@@ -51,7 +51,7 @@ class Outcome:
     """
 
     results: Sequence[WriteResult]
-    tallies: Mapping[str, ReadCounts]
+    source_counts: Mapping[str, ReadCounts]
     runs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     flows: Mapping[str, RowCounts] = field(default_factory=dict)
     deduplicated: bool = False
@@ -59,7 +59,7 @@ class Outcome:
 
     def dead_letter_results(self) -> list[WriteResult]:
         """Return the write results of the dead letters."""
-        return [result for tally in self.tallies.values() for result in tally.written]
+        return [result for read_counts in self.source_counts.values() for result in read_counts.written]
 
 
 class Engine(Protocol):

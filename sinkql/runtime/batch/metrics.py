@@ -153,7 +153,7 @@ class SinkMetrics:
 
     def add(self, manifest: Manifest, outcome: Outcome) -> None:
         """Add a batch and set the state after it."""
-        self._read += sum(tally.decoded for tally in outcome.tallies.values())
+        self._read += sum(read_counts.decoded for read_counts in outcome.source_counts.values())
         self._written += sum(counts.written for counts in outcome.flows.values())
         self._update(manifest, outcome.flows)
 

@@ -304,13 +304,13 @@ class DeadLetterReader(Reader):
         """Return no split: the caller has them."""
         return []
 
-    def read(self, split: Split, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of records that decode, and tally their identities."""
+    def read(self, split: Split, read_counts: ReadCounts) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of records that decode, and count their identities."""
         with pa.OSFile(str(Path(split["file"]))) as file, pa.ipc.open_file(file) as letters:
             for number in range(letters.num_record_batches):
-                yield from self._rows(pa.Table.from_batches([letters.get_batch(number)]), tally)
+                yield from self._rows(pa.Table.from_batches([letters.get_batch(number)]), read_counts)
 
-    def _rows(self, letters: pa.Table, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
+    def _rows(self, letters: pa.Table, read_counts: ReadCounts) -> Iterator[pa.RecordBatch]:
         records = [_record(row) for row in letters.to_pylist()]
         rows: list[pa.RecordBatch] = []
         for record, identity, decoded in zip(
@@ -318,18 +318,18 @@ class DeadLetterReader(Reader):
         ):
             if decoded.failures:
                 continue
-            _count_record(tally, record, identity, decoded)
+            _count_record(read_counts, record, identity, decoded)
             rows.append(decoded.batch)
         if rows:
             yield from pa.Table.from_batches(rows).combine_chunks().to_batches()
 
 
-def _count_record(tally: ReadCounts, record: RowError, identity: Identity, decoded: DecodedMessages) -> None:
-    tally.rows += decoded.batch.num_rows + len(decoded.rowless)
-    tally.dropped += len(decoded.rowless)
-    tally.bytes += len(record.raw)
-    if tally.letters is not None:
-        tally.letters(RowError(record.position, "", "", b"", about={"at": identity[2]}))
+def _count_record(read_counts: ReadCounts, record: RowError, identity: Identity, decoded: DecodedMessages) -> None:
+    read_counts.rows += decoded.batch.num_rows + len(decoded.rowless)
+    read_counts.dropped += len(decoded.rowless)
+    read_counts.bytes += len(record.raw)
+    if read_counts.letters is not None:
+        read_counts.letters(RowError(record.position, "", "", b"", about={"at": identity[2]}))
 
 
 def _record(row: Mapping[str, Any]) -> RowError:

@@ -13,12 +13,12 @@ from sinkql.runtime.batch.dead_letter import DeadLetterBuffer
 
 @contextmanager
 def count_split(read: physical.Read, task: WriteTask | None, attempt: str) -> Iterator[ReadCounts]:
-    """Yield the tally of one read of a split; at the end, write its dead letters and check that all records count."""
+    """Yield the counts of one read of a split; at the end, write its dead letters and check that all records count."""
     letters = DeadLetterBuffer(task, read.name, attempt) if task is not None and has_dead_letter_table(read) else None
-    tally = ReadCounts(letters=letters)
-    yield tally
-    tally.letters = None
+    read_counts = ReadCounts(letters=letters)
+    yield read_counts
+    read_counts.letters = None
     if letters is not None:
         letters.flush()
-        tally.written = letters.written
-    tally.settle(read.name)
+        read_counts.written = letters.written
+    read_counts.settle(read.name)

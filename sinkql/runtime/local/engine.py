@@ -50,7 +50,7 @@ class LocalEngine:
         buckets = {operator.name: operator.preparation.buckets(self.buckets) for operator in operators}
         left = collect(work.words, buckets)
         batch.arrangements.home.fetched.update(left.fetched)
-        return Outcome(results, work.tallies, left.runs, left.flows)
+        return Outcome(results, work.source_counts, left.runs, left.flows)
 
     def sent(self, task: Task) -> Task:
         """Return a task after the serialization that a Spark process would receive."""
@@ -66,7 +66,7 @@ class _Work:
     batch: Batch
     buckets: int
     sent: Callable[[Any], Any]
-    tallies: dict[str, ReadCounts] = field(default_factory=dict)
+    source_counts: dict[str, ReadCounts] = field(default_factory=dict)
     words: list[object] = field(default_factory=list)
     _read: dict[str, pa.Table] = field(default_factory=dict)
     _shared: dict[str, pa.Table] = field(default_factory=dict)
@@ -99,13 +99,13 @@ class _Work:
                 break
             first += len(self.batch.splits.get(other.source, ()))
         splits = self.batch.splits.get(read.source, ())
-        tally = self.tallies.setdefault(read.source, ReadCounts())
+        read_counts = self.source_counts.setdefault(read.source, ReadCounts())
         schema = _schema(read)
         tables = [schema.empty_table()]
         for number, split in enumerate(splits, first):
             with count_split(read, self.batch.dead_letters, uuid.uuid4().hex) as split_counts:
                 tables += _split_rows(read, self.batch.readers[read.source], split, split_counts, schema, number)
-            tally.add(split_counts)
+            read_counts.add(split_counts)
         rows = pa.concat_tables(tables)
         return _last(rows, read.key) if self.batch.deduplicated and read.key and not read.holes else rows
 
@@ -157,15 +157,15 @@ class _Work:
 
 
 def _split_rows(
-    read: physical.Read, reader: Reader, split: Split, tally: ReadCounts, schema: pa.Schema, number: int
+    read: physical.Read, reader: Reader, split: Split, read_counts: ReadCounts, schema: pa.Schema, number: int
 ) -> Iterator[pa.Table]:
     row = number << _SEQ_BITS
-    for batch in reader.read(split, tally):
+    for batch in reader.read(split, read_counts):
         table = pa.Table.from_batches([without_holes(read, batch)])
         if physical.SEQ in schema.names:
             table = table.append_column("$seq", pa.array(np.arange(row, row + len(table), dtype=np.int64)))
         row += len(table)
-        tally.decoded += len(table)
+        read_counts.decoded += len(table)
         yield table.cast(schema)
 
 

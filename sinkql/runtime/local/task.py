@@ -53,10 +53,10 @@ class ReadTask:
         """Yield the rows of these splits; each split that was read to its end adds a `SplitReport`."""
         schema = self.schema()
         for number in numbers:
-            with count_split(self.what, self.letters, f"{attempt}-{number}") as tally:
-                yield from self._split(number, schema, tally)
+            with count_split(self.what, self.letters, f"{attempt}-{number}") as read_counts:
+                yield from self._split(number, schema, read_counts)
                 failpoint.point("read")
-            leave(SplitReport(self.what.source, number, tally))
+            leave(SplitReport(self.what.source, number, read_counts))
 
     def schema(self) -> pa.Schema:
         """Return the schema of the rows."""
@@ -68,12 +68,12 @@ class ReadTask:
             fields.append((SEQ, pa.int64()))
         return pa.schema(fields)
 
-    def _split(self, number: int, schema: pa.Schema, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
+    def _split(self, number: int, schema: pa.Schema, read_counts: ReadCounts) -> Iterator[pa.RecordBatch]:
         at = (self.first + number) << _SEQ_BITS
-        for batch in self.reader.read(self.splits[number], tally):
+        for batch in self.reader.read(self.splits[number], read_counts):
             if batch.num_rows == 0:
                 continue
-            tally.decoded += batch.num_rows
+            read_counts.decoded += batch.num_rows
             chosen = batch if self.places is None else batch.select(list(self.places))
             arrays = flattened(self.what, chosen).columns
             if self.sequence:
@@ -172,7 +172,7 @@ class SplitReport:
 
     source: str
     number: int
-    tally: ReadCounts
+    read_counts: ReadCounts
 
 
 def source_tallies(
@@ -186,13 +186,13 @@ def source_tallies(
     for word in words:
         if not isinstance(word, SplitReport):
             continue
-        twin = by_split.setdefault((word.source, word.number), word.tally)
-        if _counts(twin) != _counts(word.tally):
+        twin = by_split.setdefault((word.source, word.number), word.read_counts)
+        if _counts(twin) != _counts(word.read_counts):
             raise SinkqlError(
                 "SQ3391",
                 f'source "{word.source}" returned different rows when part of it was read again',
-                detail=f"First {twin.rows} rows, {twin.failed} failed; then {word.tally.rows} rows, "
-                f"{word.tally.failed} failed.",
+                detail=f"First {twin.rows} rows, {twin.failed} failed; then {word.read_counts.rows} rows, "
+                f"{word.read_counts.failed} failed.",
             )
     totals = {source: ReadCounts() for source in splits}
     missing = []
@@ -206,8 +206,8 @@ def source_tallies(
     return totals, missing
 
 
-def _counts(tally: ReadCounts) -> tuple[int, ...]:
-    return tally.rows, tally.failed, tally.dropped, tally.decoded
+def _counts(read_counts: ReadCounts) -> tuple[int, ...]:
+    return read_counts.rows, read_counts.failed, read_counts.dropped, read_counts.decoded
 
 
 def fusable(write: physical.Write) -> tuple[SourceColumns, ...] | None:

@@ -212,9 +212,9 @@ class Inputs:
         with tempfile.TemporaryDirectory(prefix="sinkql-query-") as folder:
             context = access.context("query", "query", Path(folder))
             reader = self._catalog.registry.reader(read, context)
-            tally = ReadCounts()
-            batches = list(self._batches(item, reader, tally))
-        self._add_failed_notice(item, tally)
+            read_counts = ReadCounts()
+            batches = list(self._batches(item, reader, read_counts))
+        self._add_failed_notice(item, read_counts)
         schema = _schema(item)
         if item.shape.change is logical.Change.RETRACT:
             return _consolidated(batches, schema)
@@ -226,9 +226,9 @@ class Inputs:
         self, item: logical.Source, open_stream: OpenStream, read: physical.Read, access: CatalogAccess
     ) -> pa.Table:
         """Return the rows of a captured table from its server."""
-        tally = ReadCounts()
-        rows = self._limited(item, present_rows(open_stream, read, access.secret, tally, self._limit))
-        self._add_failed_notice(item, tally)
+        read_counts = ReadCounts()
+        rows = self._limited(item, present_rows(open_stream, read, access.secret, read_counts, self._limit))
+        self._add_failed_notice(item, read_counts)
         return rows
 
     def _log_rows(self, item: logical.Source, read: physical.Read) -> pa.Table:
@@ -256,17 +256,17 @@ class Inputs:
             self._check_size(item.name, rows)
         return pa.Table.from_batches(read_batches, _schema(item)).slice(0, self._limit)
 
-    def _add_failed_notice(self, item: logical.Source, tally: ReadCounts) -> None:
-        if tally.failed:
-            message = f'invalid rows of source "{short_name(item.name)}" that are left out: {tally.failed}'
+    def _add_failed_notice(self, item: logical.Source, read_counts: ReadCounts) -> None:
+        if read_counts.failed:
+            message = f'invalid rows of source "{short_name(item.name)}" that are left out: {read_counts.failed}'
             self.notices.append(Notice("SQ2644", message))
 
-    def _batches(self, item: logical.Source, reader: Reader, tally: ReadCounts) -> Iterator[pa.RecordBatch]:
+    def _batches(self, item: logical.Source, reader: Reader, read_counts: ReadCounts) -> Iterator[pa.RecordBatch]:
         start = reader.initial(at_end=False)
         limit = self._limit if item.shape.change is logical.Change.APPEND else None
         rows = 0
         for split in reader.splits(start, self._end(item, reader, start)):
-            for batch in reader.read(split, tally):
+            for batch in reader.read(split, read_counts):
                 yield batch
                 rows += batch.num_rows
                 if limit is not None and rows >= limit:
@@ -352,7 +352,7 @@ _ROW_BYTES = 1600
 
 
 def present_rows(
-    open_stream: OpenStream, read: physical.Read, secret: Reveal, tally: ReadCounts, limit: int | None
+    open_stream: OpenStream, read: physical.Read, secret: Reveal, read_counts: ReadCounts, limit: int | None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a table lazily, as one transaction of its server sees them.
 
@@ -368,7 +368,7 @@ def present_rows(
             while True:
                 chunk = chunks.read(last, size)
                 for part in chunk.rows:
-                    tally.failed += len(part.errors)
+                    read_counts.failed += len(part.errors)
                     yield part.rows.select([column.name for column in read.columns])
                 last = chunk.last
                 if last is None:
