@@ -10,7 +10,8 @@ The capture's process:
 * `recovery`: finds the position where the log continues, for the log, its sinks and pushed rows.
 * `buffer`: receives changes, and ends an entry at the position of each sink after the log's end.
 * `unchanged_values`: fills values that the server left out of updates with a changed key.
-* `snapshot`: reads tables in chunks for initial snapshots, and decides which ones sinks may join.
+* `snapshot`: reads tables in chunks for initial snapshots, decides which ones sinks may join, and records changed
+  columns of tables.
 * `publisher`: writes the received changes to the log as its next entry.
 * `retention`: reads the sinks' positions, and decides what the server and the log may delete.
 * `metrics`: measures how far behind the sinks are, and the time left of initial snapshots.

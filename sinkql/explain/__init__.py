@@ -1,9 +1,10 @@
 """EXPLAIN: a statement's syntax, an item's meaning or a job as an indented tree or a graph.
 
-* `item`: The tree of a view, of a sink, and of any other dataclass.
-* `job`: The tree of a job, with its state.
+* `item`: The tree of a statement, a view or a sink: RAW and OPTIMIZED PLAN.
+* `job`: The tree of a job, with its state: PHYSICAL PLAN, the default.
 * `expression`: Expressions, names and options as SQL.
 * `tree`: The tree itself, and its text or graph.
+
 The output depends only on the plan, so it is the same on every machine.
 """
 

@@ -232,7 +232,7 @@ def _columns(columns: tuple[physical.Column, ...]) -> str:
 
 
 Held = Mapping[str, Mapping[str, Any]]
-"""The state of a job's arrangements by name, as `runtime.batch.figures` returns it."""
+"""The state of a job's arrangements by name, as `runtime.batch.metrics` reports it."""
 
 
 def with_state(root: Tree, job: physical.Job, held: Held) -> Tree:

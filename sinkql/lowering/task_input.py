@@ -6,7 +6,7 @@ groups by `group` and computes the `measures`. Each of the B tasks gets the rows
 rows. Rows of one group may come several times; their measures add up. Rows that overwrite each other are not grouped.
 
 An engine's hash only distributes rows. The hashes that identify rows are computed in the tasks, from the values
-(`runtime.state.identity`). So they are equal in all engines, and users cannot construct rows with equal hashes.
+(`runtime.state.row_identity`). So they are equal in all engines, and users cannot construct rows with equal hashes.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@
 * `publication_monitor`: Looks at the publication regularly, and reports gaps.
 * `gap_detection`: Compares states of the server's catalog to find changes that were not sent.
 * `pgoutput`: Decodes blocks of replication messages into capture events.
-* `relation`: Matches the layout that the stream describes with the planned table.
+* `relation`: Matches the layout that the stream describes with the planned table, and reports changed columns.
 * `rows`: Decodes the changes of one table, all rows of a block together.
 * `chunk`: Reads parts of a table in one transaction, and values that the stream omits.
 * `copy`: Decodes the binary format of COPY into rows.

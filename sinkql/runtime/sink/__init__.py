@@ -5,7 +5,7 @@
 * `runner`: Runs one sink from its lease to its outcome.
 * `incarnation`: Claims the table and runs batches under the scheduler.
 * `wait_for_views`: Waits until the views that a sink reads have all present input.
-* `control`: Watches what users want of the sink, and answers requests.
+* `control`: Watches what users want of the sink and whether it has its lease, and answers requests.
 * `requests`: Runs OPTIMIZE SINK and REPLAY ERRORS, and answers waits.
 * `retry`: Decides whether and when the sink retries after an error.
 * `status`: Reports the sink's status, events and progress.

@@ -1,8 +1,9 @@
 """Plan the aggregates of a SELECT as calls of COUNT, SUM, MIN and MAX, with expressions over their results.
 
-The type of a call depends on its argument. count returns bigint; min and max return the argument's type. sum of bigint
-returns bigint: the planner casts smallint and integer to it, and passes bigint itself as numeric(38,0). sum of
-numeric(p,s) returns numeric(38,s); sum of double precision returns double precision. NULL arguments are ignored.
+The type of a call depends on its argument. count returns bigint; min and max return the argument's type. A call
+of sum over bigint returns bigint; the planner casts smallint and integer to bigint, but bigint to numeric(38,0), so
+that SQL's sum(bigint) is numeric. sum of numeric(p,s) returns numeric(38,s); sum of double precision returns double
+precision. A sum that does not fit is SQ3211, raised in `runtime.state.operator.aggregate`. NULL arguments are ignored.
 Without other arguments, sum, min and max are NULL and count is 0.
 
 Variance is computed from a count, a sum and a sum of squares, all of them exact. Let q be an integer near sum / n and r
