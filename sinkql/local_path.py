@@ -45,7 +45,7 @@ def home_folder() -> Path | None:
 def cache_folder() -> Path:
     """Return the folder for files that a later process can use and any process can create again.
 
-    Without a home, it is a folder that cannot be created, so that writing raises OSError as on a full disk.
+    Without a home, the folder cannot be created, so that writing raises OSError as on a full disk.
     """
     named = os.environ.get("XDG_CACHE_HOME", "")
     if os.path.isabs(named):  # the XDG specification says to ignore relative paths

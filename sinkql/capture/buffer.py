@@ -142,7 +142,7 @@ class Buffer:
         }
 
     def _fill(self, table: CapturedTable, parts: Sequence[TableRows]) -> Sequence[TableRows]:
-        """Fill unchanged values from earlier rows of the buffer, also from those in its files."""
+        """Fill unchanged values from earlier rows of the buffer, including the rows in its files."""
         if not any(map(has_unchanged_from_other_key, parts)):
             return parts
         files = self.files.get(table.id, ())

@@ -3,7 +3,7 @@
 An entry is a small file that is created only if its number is free. If two captures continue one log, the second finds
 the number taken and is fenced. An entry names data files, which are complete before the entry is written.
 
-* `open`: a capture begins; `captured` are the tables that it captures, `generations` those of its initial snapshots.
+* `open`: a capture begins; `captured` are the tables that it captures, `generations` of its initial snapshots.
 * `changes`: rows of whole transactions after `start` up to `to`.
 * `begin`: a generation begins, that is, one run over a whole table for the sinks that requested it.
 * `chunk`: rows of a generation as of now; they may contain changes up to `high`.

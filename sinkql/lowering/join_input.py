@@ -68,7 +68,7 @@ class PreparedSide:
 
 @dataclass(frozen=True, slots=True)
 class SidesPreparation(TaskInput):
-    """The steps before a join's tasks: those of each side, whose rows go to the tasks together."""
+    """The steps before a join's tasks: the steps of each side, whose rows go to the tasks together."""
 
     sides: tuple[PreparedSide, ...] = ()
     appends: bool = False

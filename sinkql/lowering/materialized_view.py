@@ -351,7 +351,7 @@ def _item_text(name: str, catalog: logical.CatalogReader) -> str:
 def timeline_of(name: str, catalog: logical.CatalogReader) -> dict[str, tuple[str, ...]]:
     """Return the inputs of a sink or a view that are read at ticks, with the sources below each that are.
 
-    All names are those in offsets.
+    All names are the names in offsets.
     """
     return _timeline(logs_of(name, catalog), catalog, name if view_id(name, catalog) is not None else None)
 

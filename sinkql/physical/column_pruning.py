@@ -174,7 +174,7 @@ def _select(operator: Operator, names: Sequence[str]) -> Map:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """The collection of columns that are read; `used` has those of shared operators."""
+    """The collection of columns that are read; `used` has the columns of shared operators."""
 
     columns: dict[str, frozenset[str]] = field(default_factory=dict)
     used: dict[str, frozenset[str]] = field(default_factory=dict)

@@ -34,21 +34,21 @@ from sinkql.physical.operator import (
 )
 
 Shared = Mapping[str, Operator]
-"""Operators that are used several times, by name, each after those that it uses."""
+"""Operators that are used several times, by name, each after its inputs."""
 
 
 class Graph(msgspec.Struct, frozen=True):
-    """The operators that produce the rows of one relation: the last operator, and those that are used several times."""
+    """The operators that produce the rows of one relation: the last operator, and the operators with several uses."""
 
     root: Operator
     shared: dict[str, Operator] = {}
 
     def operators(self) -> list[Operator]:
-        """Return all operators, inputs before those that use them."""
+        """Return all operators, inputs first."""
         return [node for below in (*self.shared.values(), self.root) for node in walk(below)]
 
     def running(self) -> list[Operator]:
-        """Return the operators, without those that run inside the tasks of another operator."""
+        """Return the operators, except operators that run inside the tasks of another operator."""
         operators = self.operators()
         sides = [
             side for node in operators if isinstance(node, Join) for side in (node.left, node.right) if side.within

@@ -75,7 +75,7 @@ def arranged_as(view: str, columns: Sequence[Column], key: Sequence[Expression])
 
 
 def deciding(options: Mapping[str, Any], columns: Collection[str] | None = None) -> dict[str, Any]:
-    """Return a reader's options, also nested ones, without those that do not affect rows.
+    """Return a reader's options, also nested ones, without options that do not affect rows.
 
     Options under `by column` are limited to `columns`, and left out if none remains. Without `columns`, all are
     included.

@@ -54,7 +54,7 @@ class Job(msgspec.Struct, frozen=True):
     """One sink's work.
 
     `texts` are the CREATE statements that origins point into, by item. `follows` are the earlier plans of the sink.
-    `shared` are operators that are used several times, each after those that it uses. `state` is the place of the
+    `shared` are operators that are used several times, each after its inputs. `state` is the place of the
     sink's state, None for the catalog's folder. `buckets` is the number of hash buckets, None for the number of the
     cluster. `timeline` has the inputs that are read at ticks, by the names in offsets, and the sources below each.
     `indexes` are the arrangements that a view's job keeps of the changes in its log.
@@ -107,7 +107,7 @@ class Job(msgspec.Struct, frozen=True):
         return copartitioned(self.write.input, [column.name for column in self.write.columns], self.write.key)
 
     def operators(self) -> list[Operator]:
-        """Return all operators, inputs before those that use them."""
+        """Return all operators, inputs first."""
         return self.graph.operators()
 
     def reads(self) -> tuple[Read, ...]:
@@ -208,7 +208,7 @@ def _versions_of(node: expression.Expression) -> tuple[str, int, int | None] | N
 
 
 def secrets_in(data: Any) -> set[str]:
-    """Return the full names of the secrets in options: those in `{"secret": name}`."""
+    """Return the full names of the secrets in options, from each `{"secret": name}`."""
     match data:
         case {"secret": str(name)}:
             return {name}

@@ -277,7 +277,7 @@ class Compared(msgspec.Struct, frozen=True):
 class Join(Stateful, frozen=True, tag="join", omit_defaults=True):
     """Rows of both sides with equal keys and, by `kind`, rows without a match.
 
-    The output is the columns of the left side, then those of the right side; for semi and anti joins only the left
+    The output is the columns of the left side, then of the right side; for semi and anti joins only the left
     columns. `safe` says for each key column whether NULL equals NULL; a row with any other NULL in its key has no
     match. A semi join without a key may be `compared`. Its right side is then replicated and has at most one row, and
     left rows remain if the comparison with it is true.
@@ -454,7 +454,7 @@ class Connection(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Write(msgspec.Struct, frozen=True, tag="write"):
-    """The sink: `columns` are the table's without those of the changelog, `options` belong to the connector.
+    """The sink: `columns` are the table's, without the changelog columns, `options` belong to the connector.
 
     If `final`, written rows cannot be changed.
     """

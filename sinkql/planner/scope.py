@@ -88,7 +88,7 @@ class Scope:
         return logical.get_item(self.catalog, cluster_name(self.catalog, name, name.span), logical.Cluster)
 
     def connection_name(self, name: ast.Name, kind: str) -> str:
-        """Return the full name of a connection of any kind; the hint of SQ2001 suggests those of `kind`."""
+        """Return the full name of a connection of any kind; the hint of SQ2001 suggests names of this `kind`."""
         try:
             return find(self.catalog, name, "CONNECTION").name
         except MissingError as error:

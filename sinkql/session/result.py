@@ -43,7 +43,7 @@ class Result:
         return self.names[0] if self.tag == "CREATE SINK" else None
 
     def arrow(self) -> pa.Table:
-        """Return the rows as an Arrow table. Without `types`, the types are those of the values."""
+        """Return the rows as an Arrow table. Without `types`, the types follow from the values."""
         import pyarrow as pa
 
         columns = list(zip(*self.rows, strict=True)) or [() for _ in self.columns]

@@ -267,7 +267,7 @@ class Session:
     ) -> int:
         """Run these sinks, or all that are not stopped, including sinks that are created later, until stopped.
 
-        The other arguments are those of `run`.
+        The other arguments are as in `run`.
         """
         jobs = self.jobs(names) if names is not None else None
         self._end_queries()

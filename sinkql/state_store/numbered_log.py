@@ -68,7 +68,7 @@ class StoredNumbered:
         return [*listed, *self._newer(listed)]
 
     def _newer(self, listed: list[int]) -> list[int]:
-        """Return the local numbers after those of the store, which were made since the listing."""
+        """Return the local numbers after the store's numbers, which were made since the listing."""
         here, following = set(self._here.numbers()), max(listed, default=0) + 1
         return list(takewhile(here.__contains__, count(following)))
 

@@ -26,7 +26,7 @@ import pytest
 
 from crash.pipeline import Pipeline, write_input
 from sinkql.connector_api.stream import Context, JobOffsets
-from sinkql.connectors.files import reader
+from sinkql.connectors.files import split_rows
 from sinkql.connectors.iceberg.commit.proposal import publish
 from sinkql.errors import SinkqlError
 from sinkql.runtime.batch.attempt import OutdatedStartError
@@ -122,7 +122,7 @@ def _child(order: dict[str, Any], log: Path) -> int:
     if pipeline.hasty:
         expire_hastily(pytest.MonkeyPatch())
     if pipeline.lenient:
-        pytest.MonkeyPatch().setattr(reader, "text_of", _lenient)
+        pytest.MonkeyPatch().setattr(split_rows, "text_of", _lenient)
     told: dict[str, Any] = {"code": None, "failures": 0}
     try:
         told["failures"] = run(pipeline, again=order["again"])

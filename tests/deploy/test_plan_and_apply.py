@@ -481,7 +481,7 @@ def test_a_column_goes_through_tables_and_views_into_the_tables_of_sinks(session
     before = {job.sink: job for job in session.jobs()}
     deployment = _plan(session, _WIDER.replace("'2s'", "'3s'", 1))
     told = [(step.name.rpartition(".")[2], step.action, step.effect) for step in deployment.steps]
-    gets = 'its table gets column "c", which has NULL in rows that are there; nothing is read again'
+    gets = 'its table gets column "c", which has NULL in existing rows; nothing is read again'
     assert told == [
         ("t", "alter", 'it keeps its rows, which have NULL in column "c"'),
         ("a", "alter", "its sinks continue where they are"),

@@ -32,7 +32,7 @@ _STRANGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "link to a pipe": (_link_to_pipe, "it is a named pipe"),
     "socket": (_socket, "it is a socket"),
     "device": (lambda path: path.symlink_to("/dev/zero"), "it is a device"),
-    "dangling link": (lambda path: path.symlink_to("nowhere"), "it is a link to a file that does not exist"),
+    "dangling link": (lambda path: path.symlink_to("nowhere"), "its target does not exist"),
     "endless link": (lambda path: path.symlink_to(path.name), "Too many levels of symbolic links"),
 }
 

@@ -78,12 +78,14 @@ PHRASES = (
     _phrase("meanwhile", r"\bmeanwhile\b", 0, "during …, while …"),
     _phrase("up to there", r"\bup to (?:there|where|what)\b", 0, "up to the position"),
     _phrase("how far", r"\bhow far\b", 1, "position, progress"),
-    _phrase(", or none", r", (?:or none|or not)\b", 0, "a sentence with if"),
+    _phrase(", or none", r"(?-i:, or (?:none|not)\b)", 0, "a sentence with if"),
     _phrase("the other", r"\bthe (?:others?|former)\b", 3, "repeat the noun"),
     _phrase("it is … that", r"\bit is [^.\n]{1,30} (?:that|who)\b", 0, "subject, verb, object"),
     _phrase("who", r"(?:\A|(?<=[,.;:\n] ))who\b", 0.5, "name the process, reader or user"),
     # words that mean little to a stranger, for which the glossary has a term
-    _phrase("letters", r"\b(?<!dead )letters?\b(?! case)", 0.5, "dead letter; character", _OF_TEXT),
+    _phrase(
+        "letters", r"\b(?<!dead[ -])letters?\b(?! case|,? digits| and digits)", 0.5, "dead letter; character", _OF_TEXT
+    ),
     _phrase("conservation", r"\bconservation\b", 0, "record accounting"),
     _phrase("era", r"\beras?\b", 0.3, "capture epoch"),
     _phrase("desk, roll, seat", r"\b(?:desk|roster|seats?|lane|lanes)\b", 0, "capture, scheduled sink, worker"),

@@ -80,7 +80,7 @@ def _lowered(
             ceiling = round(rate + 0.05, 1)
             if before is not None and before < ceiling:
                 ceiling = before
-            if before is not None and ceiling > phrase.limit:
+            if before is not None and rate > phrase.limit:
                 lowered.setdefault(kind, {})[phrase.name] = ceiling
     return lowered
 

@@ -50,13 +50,13 @@ class StaleFilesError(Exception):
 
 
 class RefreshableWriter(Protocol):
-    """Replaces all rows of a table by those of a full refresh, in one commit."""
+    """Replaces all rows of a table by the rows of a full refresh, in one commit."""
 
     def begin_refresh(self, number: int, *, buckets: int) -> WriteTask:
         """Return the task that stages the rows of part `number` of a refresh, for `commit_refresh`.
 
-        Call it after `Writer.refresh`. Parts follow each other, and their rows change as those of batches do. Number 0
-        discards all staged rows.
+        Call it after `Writer.refresh`. Parts follow each other, and their rows change like the rows of batches. Number
+        0 discards all staged rows.
         """
 
     def commit_refresh(

@@ -153,7 +153,7 @@ def regular(path: Path) -> os.stat_result | None:
     except FileNotFoundError as error:
         if not path.is_symlink():
             return None
-        raise unreadable(path, "it is a link to a file that does not exist") from error
+        raise unreadable(path, "its target does not exist") from error
     except OSError as error:
         raise unreadable(path, error.strerror or str(error)) from error
     if not stat.S_ISREG(status.st_mode):

@@ -101,7 +101,7 @@ class ProcessedFilesLog:
     ) -> str:
         """Write a head with more files durably, and return its name; the same files give the same name.
 
-        The files listed `again` are among those that `seen` returned for this head.
+        The files listed `again` are among the files that `seen` returned for this head.
         """
         renamed = *renamed, *(file for file in again if file.name in self._renamed)
         again = [file for file in again if file.name not in self._renamed]

@@ -52,7 +52,7 @@ def damaged_file_error(path: str, why: str) -> SinkqlError:
 
 @contextmanager
 def damage_as_error(path: str) -> Iterator[None]:
-    """Convert exceptions of reading a file in the block into SQ3530; those of the storage are unchanged."""
+    """Convert exceptions of reading a file in the block into SQ3530; exceptions of the storage are unchanged."""
     try:
         yield
     except (SinkqlError, *_NO_TABLE):

@@ -249,7 +249,7 @@ class BinlogReader:
             return
         commit = (
             self._file.place if self._maria else group.id
-        )  # snapshots of MariaDB see places, those of MySQL transactions
+        )  # snapshots of MariaDB see places, snapshots of MySQL transactions
         before = self.position if self._stops else ""
         self._position.add(group.id)
         position = self.position

@@ -319,7 +319,7 @@ class _Member:
 def _find_problem(
     publication: str, table: ServerTable, member: _Member, missing: Sequence[str], *, via_root: bool, unlogged: bool
 ) -> str | None:
-    """Return why the changes of a table are not sent, or not as planned."""
+    """Return why the changes of a table are not sent as planned."""
     called, name = f"{quoted(table.schema)}.{quoted(table.name)}", quoted(publication)
     if not member.there:
         return f'table "{table.schema}.{table.name}" was dropped'

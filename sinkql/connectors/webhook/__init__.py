@@ -49,7 +49,7 @@ def _examine(source: logical.Source, access: OutsideAccess) -> Iterator[HealthCh
 
 
 _ABOUT = """Rows arrive as HTTP requests, `POST /api/webhook/database/schema/source`, while a sink of the source runs. A
-request is answered with status 200 once it is durable; a sender that got no answer should send it again. Without
+request is answered with status 200 once it is durable. A sender without an answer should send it again. Without
 `CHECK`, every client that reaches the port can send rows."""
 
 connector = Connector(

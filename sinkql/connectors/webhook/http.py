@@ -20,7 +20,7 @@ _REQUEST_SECONDS = 60.0
 _LINGER_SECONDS = 2.0
 _TURN = 40
 """The number of events of one connection before other connections have their turn."""
-_NOT_FOUND = Response(HTTPStatus.NOT_FOUND, "there is no such source here")
+_NOT_FOUND = Response(HTTPStatus.NOT_FOUND, "no source listens at this path")
 _NOT_ALLOWED = Response(HTTPStatus.METHOD_NOT_ALLOWED, "requests are sent with POST")
 _TOO_LONG = Response(HTTPStatus(413), "the body is too long")
 _CODED = Response(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the body must not be compressed")

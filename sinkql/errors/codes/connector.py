@@ -275,7 +275,7 @@ CODES = {
     ),
     "SQ2369": _code(
         (
-            "A notice: two columns differ only in the case of letters. Iceberg distinguishes them, but Trino and "
+            "A notice: two columns differ only in letter case. Iceberg distinguishes them, but Trino and "
             "Spark's defaults do not."
         ),
         "Rename one of them in a materialized view.",
@@ -309,7 +309,7 @@ CODES = {
         "Use one of the formats that the hint lists.",
     ),
     "SQ2412": _code(
-        "An option of FORMAT CSV has a line break, a character that is not ASCII, or not exactly one character.",
+        "An option of FORMAT CSV has a line break, a character that is not ASCII, or several characters.",
         "Use another single character, as in DELIMITED BY ';'.",
     ),
     "SQ2413": _code(
@@ -499,7 +499,7 @@ CODES = {
         "Create the source with sinkql exec, or write the schema in the statement.",
     ),
     "SQ2482": _code(
-        "A schema registry has no schema for the topic's keys or values, or none with this id.",
+        "A schema registry lacks a schema: for the topic's keys or values, or with this id.",
         "Register a schema, correct the name of the topic, or name a schema by its id.",
     ),
     "SQ2483": _code(

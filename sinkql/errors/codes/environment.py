@@ -118,7 +118,7 @@ CODES = {
         "Write it as postgres://user@host:5432/database, mysql://user@host:3306 or kafka://host:9092.",
     ),
     "SQ4040": _code(
-        "The server has no table or topic of this name, or none that the user may read.",
+        "The server has no table or topic of this name that the user may read.",
         "Correct the name, or grant the user the missing rights. `sinkql doctor` shows them.",
     ),
     "SQ4041": _code(

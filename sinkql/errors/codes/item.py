@@ -10,10 +10,7 @@ _code = partial(Code, Family.MEANING)
 
 CODES = {
     "SQ2001": _code(
-        (
-            "A statement names an item that does not exist in this catalog, or not in the schema where SinkQL "
-            "looks for it."
-        ),
+        "A statement names an item that does not exist in the schema where SinkQL looks for it.",
         "Create the item first, correct the name, or write it with its schema. DROP and ALTER accept IF EXISTS.",
     ),
     "SQ2002": _code(

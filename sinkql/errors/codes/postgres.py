@@ -183,7 +183,7 @@ CODES = {
         retryable=True,
     ),
     "SQ4412": _environment(
-        "The server accepts no more connections now.",
+        "The server accepts no further connections now.",
         "Raise the server's limits, or end connections.",
         retryable=True,
     ),

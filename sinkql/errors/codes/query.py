@@ -39,7 +39,7 @@ CODES = {
     ),
     "SQ2210": _code(
         "SinkQL has no function of this name.",
-        "Use the function that the hint names. SinkQL's functions are those of Postgres.",
+        "Use the function that the hint names. SinkQL has the functions of Postgres.",
     ),
     "SQ2211": _code(
         "A function, operator or predicate does not accept arguments of these types, or this number of arguments.",

@@ -109,7 +109,7 @@ _TRIMS = {"BOTH": "btrim", "LEADING": "ltrim", "TRAILING": "rtrim"}
 
 @contextmanager
 def refused(span: Span, **spans: Span) -> Iterator[None]:
-    """Turn an error of a pattern that is read within into SQ2214; `spans` are those of further arguments, by name."""
+    """Turn an error of a pattern that is read within into SQ2214; `spans` has the spans of further arguments."""
     try:
         yield
     except PatternError as error:

@@ -1,7 +1,7 @@
 """Plan a CREATE statement with its facts as an item, with dependencies and notices.
 
-If the item exists, return a notice if it is equal, or raise an error that shows the differences. Also decides whether
-two statements only differ in spelling.
+If the item exists, return a notice if both are equal; otherwise raise an error with the differences. Also decides
+whether two statements only differ in spelling.
 """
 
 from __future__ import annotations

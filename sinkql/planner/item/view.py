@@ -290,7 +290,7 @@ _PRESERVED: Mapping[JoinKind, Set[str]] = {
 def replicated(
     relation: logical.Relation, options: tuple[ast.Option, ...], catalog: logical.CatalogReader
 ) -> logical.Relation:
-    """Return a view's relation with replicated join sides: those that read only the named relations.
+    """Return a view's relation with replicated join sides, which read only the named relations.
 
     Raises SQ2103 for a value that is no list of names, SQ2102, SQ2247 for a name that is not a side of a join, SQ2248
     for a side whose rows appear without a match.

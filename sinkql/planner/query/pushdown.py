@@ -68,7 +68,7 @@ def _has_join(relation: logical.Relation) -> bool:
 
 
 def _split_by_safety(conditions: Sequence[Expression]) -> tuple[list[Expression], list[Expression]]:
-    """Return the conditions that cannot fail, and those that can."""
+    """Return the conditions that cannot fail, and the conditions that can."""
     safe: list[Expression] = []
     unsafe: list[Expression] = []
     for condition in conditions:

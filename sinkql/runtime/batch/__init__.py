@@ -21,5 +21,5 @@
 * `metrics`: Measures a sink and reports its commits.
 * `control`: Defines what a sink needs of the catalog.
 * `events`: Defines the events that sinks report to users.
-* `failure`: Turns errors of tasks and expressions into those that a user sees.
+* `failure`: Turns errors of tasks and expressions into errors for users.
 """

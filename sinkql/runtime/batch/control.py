@@ -55,7 +55,7 @@ class Control(CommitLog, Protocol):
         """Extend the lease by `lease_seconds`; raises SQ5202 if another owner has taken it."""
 
     def renew_all(self, owners: Mapping[str, str]) -> Mapping[str, SinkqlError]:
-        """Extend the leases of many sinks, given each sink's owner; return SQ5202 for those that others have taken.
+        """Extend the leases of many sinks, given each sink's owner; return SQ5202 for leases that others have taken.
 
         The number of catalog statements does not depend on the number of sinks.
         """

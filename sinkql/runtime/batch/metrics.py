@@ -99,7 +99,7 @@ class ProgressMeter:
 
 
 def _figures(measure: Measure) -> dict[str, Any]:
-    """Return the fields of a measure that have a value, including those of the snapshot."""
+    """Return the fields of a measure that have a value, including fields of the snapshot."""
     fields: dict[str, Any] = {"known": measure.known, "committed": measure.committed, "unit": measure.unit}
     if measure.snapshot is not None:
         fields |= asdict(measure.snapshot)
@@ -129,7 +129,7 @@ def _sum_known(numbers: Iterable[int | None]) -> int | None:
 
 
 STATE, TIMELINE = "$state", "$timeline"
-"""The names of the figures of the state and of the timeline, among those of the sources."""
+"""The names of the figures of the state and of the timeline, among the figures of the sources."""
 
 
 @dataclass(slots=True)

@@ -62,7 +62,7 @@ class Replayed:
 
 @dataclass(slots=True)
 class DeadLetterReplay:
-    """The dead letters of a running sink: those that its next batch must end with, and their replay.
+    """The dead letters of a running sink: the dead letters that its next batch must end with, and their replay.
 
     `table` is None if no source of the job keeps dead letters. `report` gets each commit of a replay.
     """

@@ -136,7 +136,7 @@ class _PooledWorker:
 
 
 class _WorkerPool:
-    """The workers of a scheduler: at most `most`, not counting those of slow batches.
+    """The workers of a scheduler: at most `most`, not counting workers with slow batches.
 
     All methods but `open` need the scheduler's lock.
     """

@@ -1,4 +1,4 @@
-"""Count the records of one read of a split, and store those that do not decode."""
+"""Count the records of one read of a split, and store the records that do not decode."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ class _Spark:
 
 @dataclass(slots=True)
 class _Application:
-    """The sinks of a cluster that run in threads; `ended` has the assignment and outcome of those that have ended."""
+    """The sinks of a cluster that run in threads; `ended` has the assignment and outcome of each ended sink."""
 
     workload: RunSpec
     stopping: threading.Event

@@ -1,8 +1,8 @@
 """Run a capture process for each source that running sinks read.
 
-A separate process, the keeper, forks the capture processes and restarts those that die. It has no threads and no Spark,
-so it can fork at any time. If one process captures all sources of a kind, each source has a thread there, and the
-threads share what their connector provides. The capture directory knows which sources to capture.
+A separate process, the keeper, forks the capture processes and restarts processes that die. It has no threads and no
+Spark, so it can fork at any time. If one process captures all sources of a kind, each source has a thread there, and
+the threads share what their connector provides. The capture directory knows which sources to capture.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class CaptureProcesses:
 def captures_running(directory: CaptureDirectory | None, *, ahead: bool = False) -> Iterator[CaptureProcesses]:
     """Run capture processes while a block lasts, if there are sources to capture.
 
-    With `ahead`, also those of later sinks: the block then has Spark and can start no keeper.
+    With `ahead`, also the captures of later sinks: the block then has Spark and can start no keeper.
     """
     captures = CaptureProcesses(directory, ahead)
     captures.look()

@@ -187,7 +187,7 @@ class EndedSinks:
     ids: set[str] = field(default_factory=set)
     """Sinks that ran here and have ended."""
     errors: dict[str, str] = field(default_factory=dict)
-    """Errors of those that failed."""
+    """Errors of failed sinks."""
     elsewhere: set[str] = field(default_factory=set)
     """Views that another process runs."""
 

@@ -111,8 +111,8 @@ def _until(end: float, stops: Callable[[], bool]) -> Callable[[], bool]:
 def run_replay_request(loop: BatchLoop, notes: KeyValueStore, batch: threading.Lock, stops: Callable[[], bool]) -> None:
     """Run the pending replays of a sink; `batch` is held while no batch may run.
 
-    Errors that may pass, and those that end the sink, are raised, and the request stays pending. Any other error is the
-    reply.
+    Errors that may pass, and errors that end the sink, are raised, and the request stays pending. Any other error is
+    the reply.
     """
     reads = {read.source: read for read in loop.job.reads() if has_dead_letter_table(read)}
     try:

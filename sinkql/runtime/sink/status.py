@@ -21,7 +21,7 @@ from sinkql.runtime.sink.workload import WorkloadFollower
 class StatusReporter:
     """Reports how one sink is, under the name that it has now.
 
-    `conflicts` is the number of keys that break the promised KEY. `loop` and `scheduled` are those of the latest
+    `conflicts` is the number of keys that break the promised KEY. `loop` and `scheduled` belong to the latest
     incarnation; its progress is measured.
     """
 

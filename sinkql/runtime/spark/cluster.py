@@ -104,7 +104,7 @@ def with_executor_settings(master: str, conf: Mapping[str, str], folder: Path) -
     if master.startswith(KUBERNETES) and not any(name.startswith(_ELSEWHERE) or _FOLDERS in name for name in conf):
         settings[f"{_VOLUMES}{_FOLDERS}1.mount.path"] = _SCRATCH
     if master.startswith(KUBERNETES):
-        settings.setdefault(_AUTHENTICATE, "true")  # Spark generates the secret; other masters have their own, or none
+        settings.setdefault(_AUTHENTICATE, "true")  # Spark generates the secret; other masters may have their own
     if master.startswith(STANDALONE):
         wanted = cores(conf)
         if wanted is not None:  # a standalone master grants all cores of a machine, and no number of executors

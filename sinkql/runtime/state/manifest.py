@@ -147,7 +147,7 @@ def sweep(
     epoch: int,
     states: Mapping[str, Collection[str]] | None = None,
 ) -> int:
-    """Delete files that no manifest in `keep` names, those of the table's last two commits; return their number.
+    """Delete files that no manifest in `keep` names (of the table's last two commits); return their number.
 
     Only files named with an epoch up to `epoch` are deleted. Call it between batches, and never while a commit's
     outcome is unknown. `states` are other manifests, each with the arrangements to retain if the manifest

@@ -177,7 +177,7 @@ def appended_run(rows: pa.Table, names: list[str]) -> pa.Table:
 
 @dataclass(slots=True)
 class AppendOnlySide:
-    """A side whose rows are only inserted, each separately: `table` has those of the batch as a run."""
+    """A side whose rows are only inserted, each separately: `table` has the batch's rows as a run."""
 
     schema: pa.Schema
     multiset: MultisetRuns

@@ -214,7 +214,7 @@ def _column_changes(change: Evolution) -> str:
     if change.added:
         columns = [f'column "{name}"' for name in change.added]
         verb = "has" if len(columns) == 1 else "have"
-        nulls = "" if change.again else f", which {verb} NULL in rows that are there"
+        nulls = "" if change.again else f", which {verb} NULL in existing rows"
         changes.append(f"gets {' and '.join(columns)}{nulls}")
     return ", ".join(changes)
 

@@ -7,7 +7,7 @@
 * `view_job`: Turn a materialized view into a job when its readers, its options or an index need one.
 * `plan_history`: Record the earlier plans of a sink, so that it continues in its table.
 * `destination`: Find the sinks that share a destination.
-* `connector_access`: Provide connectors, also those of running sinks, with access to secrets, connections and object
+* `connector_access`: Provide connectors, also for running sinks, with access to secrets, connections and object
   stores.
 * `drop`: Stop the sinks of dropped items, delete the items, and finish interrupted drops.
 * `target_table`: Drop the target tables of dropped sinks, and delete the tags in tables that stay.

@@ -1,4 +1,4 @@
-"""Provide connectors, also those of running sinks, with access to secrets, connections and object stores."""
+"""Provide connectors, also for running sinks, with access to secrets, connections and object stores."""
 
 from __future__ import annotations
 

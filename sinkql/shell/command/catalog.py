@@ -106,7 +106,7 @@ def start(shell: Shell, command: Command, _: str | None) -> None:
     """Run the named sinks, or all."""
     sinks = shell.session.start(*command.arguments)
     if not sinks:
-        raise SinkqlError("SQ4036", "there is no sink to run", hint="Create one; \\h CREATE SINK shows how.")
+        raise SinkqlError("SQ4036", "no sink to run", hint="Create one; \\h CREATE SINK shows how.")
     shell.start_sinks()
     shell.screen.line(f"told to run: {_listed(shell, sinks)}")
 

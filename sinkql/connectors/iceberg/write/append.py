@@ -151,7 +151,7 @@ class AppendMode:
         return task.timestamp or 0
 
     def on_commit(self, snapshot: int) -> None:
-        """Add the staged files to those that compaction may combine."""
+        """Add the staged files to the files that compaction may combine."""
         self.compactor.add(self._staged)
 
     def sweep(self, table: Table, stored: StoredCheckpoint) -> None:

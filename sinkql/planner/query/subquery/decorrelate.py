@@ -387,7 +387,7 @@ def decorrelate(
     equal: bool,
     always: bool = False,
 ) -> Correlated:
-    """Return a relation without outer columns, and conditions over its columns and those of `around`.
+    """Return a relation without outer columns, and conditions over its columns and the columns of `around`.
 
     `outer` holds the values of the outer columns that the relation reads. If `equal`, all conditions are equalities of
     both sides. If `always`, the row that exists even without input rows is a row of the relation.

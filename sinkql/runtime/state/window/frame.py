@@ -124,7 +124,7 @@ def moved(rows: Rows, order: Sequence[physical.Order], offset: int | str, *, end
 
 
 def _numbers(values: pa.Array, offset: str, *, end: bool, back: bool) -> tuple[Numbers, Numbers]:
-    """Return integers that sort like the values, and those of the values `offset` away; upward from them if `back`."""
+    """Return integers that sort like the values, and like the values `offset` away; upward if `back`."""
     type_ = values.type
     if pa.types.is_floating(type_):
         return _floats(values.cast(pa.float64()), -float(offset) if back else float(offset))
