@@ -262,7 +262,7 @@ class _Application:
         )
 
     def _begin(self, work: SinkAssignment, host: SinkHost) -> None:
-        # A sink that was taken over does not take over again: two processes would do so for ever.
+        # After a takeover, the sink does not take over again: two processes would do so for ever.
         takeover = self.workload.takeover and work.job.sink_id not in self.ended
         runner = SinkRunner(host, work, takeover=takeover)
         self.running[work.job.sink_id] = (runner, _in_thread(runner.run))

@@ -176,7 +176,7 @@ class WaitReplies:
             done = tuple(name for name in requests if has_all or loop.has(self._targets[name]))
             _notes(context).remove(*done)
             return done
-        except Exception:  # a source without an end, or one that does not answer: a wait must not end the sink
+        except Exception:  # a source without an end, or without an answer: a wait must not end the sink
             return ()
         finally:
             batch.release()

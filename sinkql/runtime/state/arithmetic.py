@@ -58,7 +58,7 @@ def total(values: pa.Array, index: Ints, count: int) -> pa.Array:
     if pa.types.is_floating(values.type):
         return _float_total(values.to_numpy(zero_copy_only=False), index, count)
     summands = ints(values)
-    # wraps silently if the sum of magnitudes is too great; the exact way below is taken then
+    # wraps silently if the sum of magnitudes is too great, so that the exact way below is needed
     if len(summands) and np.bincount(index, np.abs(summands.astype(np.float64))).max() > _SAFE:
         wide = _decimal_total(values.cast(pa.decimal128(19, 0)), index, count)
         return _cast(wide, pa.int64())
