@@ -25,7 +25,7 @@ def lower(text: str) -> str:
 
 
 def _upper(text: str) -> str:
-    """Return Spark SQL for a piece in upper case; in Java, all of its letters have a longer upper case, or none."""
+    """Return Spark SQL for a piece in upper case; in Java, all or none of its letters have a longer upper case."""
     greek, others = ("".join(map(chr, chars)) for chars in (_GREEK.keys(), _GREEK.values()))
     return f"IF({text} RLIKE '[{SEVERAL}]', translate({text}, '{greek}', '{others}'), upper({text}))"
 
