@@ -16,29 +16,7 @@ from sinkql.session.row.subscribe import subscribe
 from sinkql.session.show import explain, show, show_create, show_variable
 from sinkql.session.sink.error_recovery import replay, skip
 from sinkql.session.sink.maintenance import optimize, publish
-from sinkql.statement.operation import (
-    AcceptLoss,
-    AlterItem,
-    ChangeReferences,
-    ChangeRows,
-    ChangeSettings,
-    CheckConnection,
-    CompactSink,
-    CreateItem,
-    CreateSinks,
-    DropItems,
-    FollowRelation,
-    Operation,
-    PublishBranch,
-    ReadRows,
-    RenameItems,
-    ReplaceItem,
-    ReplayRecords,
-    SetComment,
-    SetOwner,
-    ShowDefinition,
-    SkipStatement,
-)
+from sinkql.statement import operation as operations
 from sinkql.statement.plan import plan_statement, run_each
 
 
@@ -55,48 +33,48 @@ def dispatch(statement: ast.Statement, workspace: Workspace) -> Result:
             continue
 
 
-def _execute(operation: Operation, workspace: Workspace) -> Result:
+def _execute(operation: operations.Operation, workspace: Workspace) -> Result:
     catalog = workspace.catalog
     match operation:
-        case SkipStatement(tag=tag, notices=notices, names=names):
+        case operations.SkipStatement(tag=tag, notices=notices, names=names):
             return Result(tag, notices, names=names, skipped=True)
-        case CreateItem():
+        case operations.CreateItem():
             return create(operation, catalog)
-        case ReplaceItem():
+        case operations.ReplaceItem():
             return replace_item(operation, catalog)
-        case CreateSinks():
+        case operations.CreateSinks():
             return _create_sinks(operation, workspace)
-        case DropItems():
+        case operations.DropItems():
             return drop(operation, catalog)
-        case AlterItem():
+        case operations.AlterItem():
             return alter(operation, catalog)
-        case ChangeReferences():
+        case operations.ChangeReferences():
             return change_references(operation, catalog)
-        case RenameItems():
+        case operations.RenameItems():
             return rename(operation, catalog)
-        case SetOwner():
+        case operations.SetOwner():
             return change_owner(operation, catalog)
-        case SetComment():
+        case operations.SetComment():
             return comment(operation, catalog)
-        case ChangeSettings():
+        case operations.ChangeSettings():
             return _change_settings(operation, catalog)
-        case CheckConnection():
+        case operations.CheckConnection():
             return validate(operation, catalog)
-        case PublishBranch():
+        case operations.PublishBranch():
             return publish(operation, workspace)
-        case AcceptLoss():
+        case operations.AcceptLoss():
             return skip(operation, workspace)
-        case CompactSink():
+        case operations.CompactSink():
             return optimize(operation, workspace)
-        case ReplayRecords():
+        case operations.ReplayRecords():
             return replay(operation, workspace)
-        case ChangeRows():
+        case operations.ChangeRows():
             return change_rows(operation, workspace)
-        case FollowRelation():
+        case operations.FollowRelation():
             return subscribe(operation, workspace)
-        case ShowDefinition():
+        case operations.ShowDefinition():
             return show_create(operation, catalog)
-        case ReadRows(statement=statement):
+        case operations.ReadRows(statement=statement):
             return _read(statement, workspace)
 
 
@@ -112,14 +90,14 @@ def _read(statement: ast.Select | ast.Show | ast.ShowVariable | ast.Explain, wor
             return explain(statement, workspace.catalog)
 
 
-def _create_sinks(operation: CreateSinks, workspace: Workspace) -> Result:
+def _create_sinks(operation: operations.CreateSinks, workspace: Workspace) -> Result:
     """Create the sinks that do not exist. The session runs the statement in a transaction."""
     results = run_each(operation, lambda statement: dispatch(statement, workspace))
     notices = tuple(notice for result in results for notice in result.notices)
     return Result("CREATE SINKS", notices, names=tuple(name for result in results for name in result.names))
 
 
-def _change_settings(operation: ChangeSettings, catalog: Catalog) -> Result:
+def _change_settings(operation: operations.ChangeSettings, catalog: Catalog) -> Result:
     for name, value in operation.values:
         if operation.system:
             catalog.change(setting(name, value))

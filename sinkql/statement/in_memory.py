@@ -18,29 +18,7 @@ from sinkql.planner.edit.qualify import qualify
 from sinkql.planner.item.secret import without_literal
 from sinkql.planner.item.statement import implied, own_name
 from sinkql.printer import to_sql
-from sinkql.statement.operation import (
-    AcceptLoss,
-    AlterItem,
-    ChangeReferences,
-    ChangeRows,
-    ChangeSettings,
-    CheckConnection,
-    CompactSink,
-    CreateItem,
-    CreateSinks,
-    DropItems,
-    FollowRelation,
-    Operation,
-    PublishBranch,
-    ReadRows,
-    RenameItems,
-    ReplaceItem,
-    ReplayRecords,
-    SetComment,
-    SetOwner,
-    ShowDefinition,
-    SkipStatement,
-)
+from sinkql.statement import operation as operations
 from sinkql.statement.plan import errors_of_rows, plan_item, plan_replacement, plan_statement, run_each
 from sinkql.statement.references import definition_without_dropped, plan_extension, tables_to_drop
 
@@ -92,50 +70,50 @@ class InMemoryItems:
         with errors_of_rows(statement):
             return self.apply(plan_statement(statement, self))
 
-    def apply(self, operation: Operation) -> tuple[Notice, ...]:
+    def apply(self, operation: operations.Operation) -> tuple[Notice, ...]:
         """Apply an operation and return its notices. Operations on rows and sinks change nothing."""
         match operation:
-            case SkipStatement(notices=notices):
+            case operations.SkipStatement(notices=notices):
                 return notices
-            case CreateItem():
+            case operations.CreateItem():
                 return self.create(operation)[0].notices
-            case ReplaceItem():
+            case operations.ReplaceItem():
                 planned, definition = plan_replacement(operation, self)
                 self._redefine({operation.stored.name: (definition, operation.stored.facts)})
                 return planned.notices
-            case CreateSinks():
+            case operations.CreateSinks():
                 with self._all_or_nothing():
                     return tuple(notice for notices in run_each(operation, self.run) for notice in notices)
-            case DropItems():
+            case operations.DropItems():
                 self.forget(operation.names)
                 return operation.notices
-            case AlterItem():
+            case operations.AlterItem():
                 self._redefine(operation.changes)
                 return operation.notices
-            case RenameItems():
+            case operations.RenameItems():
                 self._redefine(operation.changes)
-            case ChangeReferences():
+            case operations.ChangeReferences():
                 return self._change_references(operation)
-            case ChangeSettings():
+            case operations.ChangeSettings():
                 for name, value in operation.values:
                     self.plans.set(name, value)
                 return operation.notices
-            case ReadRows():
+            case operations.ReadRows():
                 from sinkql.statement.read import check_read  # loads sqlglot, which only queries need
 
                 check_read(operation, self.plans)
-            case ChangeRows(statement=statement):
+            case operations.ChangeRows(statement=statement):
                 return (RowsNotice("SQ2434", "rows change only when the script is executed", statement.span),)
             case (
-                SetOwner()
-                | SetComment()
-                | PublishBranch()
-                | AcceptLoss()
-                | CompactSink()
-                | ReplayRecords()
-                | CheckConnection()
-                | FollowRelation()
-                | ShowDefinition()
+                operations.SetOwner()
+                | operations.SetComment()
+                | operations.PublishBranch()
+                | operations.AcceptLoss()
+                | operations.CompactSink()
+                | operations.ReplayRecords()
+                | operations.CheckConnection()
+                | operations.FollowRelation()
+                | operations.ShowDefinition()
             ):
                 pass
         return ()
@@ -145,7 +123,7 @@ class InMemoryItems:
         for name in names:
             self.plans.forget(name)
 
-    def create(self, operation: CreateItem) -> tuple[Planned, tuple[ast.Create, ...]]:
+    def create(self, operation: operations.CreateItem) -> tuple[Planned, tuple[ast.Create, ...]]:
         """Create an item and the items that it implies. Return its plan and their statements."""
         statement = operation.statement
         facts = {**self._identity(statement), **self._facts_of(statement, operation.name)}
@@ -163,7 +141,7 @@ class InMemoryItems:
             return {}
         return identity(qualify(statement, self.plans), self.plans.identities())
 
-    def _change_references(self, operation: ChangeReferences) -> tuple[Notice, ...]:
+    def _change_references(self, operation: operations.ChangeReferences) -> tuple[Notice, ...]:
         action, entry = operation.action, operation.entry
         if not isinstance(action, ast.DropReferences):
             source = plan_extension(operation, action, self, None)

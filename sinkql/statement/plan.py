@@ -34,30 +34,7 @@ from sinkql.planner.item.statement import definition_diff, existing_item, is_bui
 from sinkql.planner.name import RELATION_KINDS, find, find_shown
 from sinkql.planner.unsupported import unsupported_alter
 from sinkql.printer import to_sql
-from sinkql.statement.operation import (
-    AcceptLoss,
-    AlterItem,
-    ChangeReferences,
-    ChangeRows,
-    ChangeSettings,
-    CheckConnection,
-    CompactSink,
-    CreateItem,
-    CreateSinks,
-    DropItems,
-    FollowRelation,
-    Operation,
-    PublishBranch,
-    ReadRows,
-    RenameItems,
-    ReplaceItem,
-    ReplayRecords,
-    SetComment,
-    SetOwner,
-    ShowDefinition,
-    SkipStatement,
-    SubscribeOptions,
-)
+from sinkql.statement import operation as operations
 
 T = TypeVar("T")
 
@@ -86,7 +63,7 @@ class StatementCatalog(Protocol):
         """Return the value of a secret."""
 
 
-def plan_statement(statement: ast.Statement, catalog: StatementCatalog) -> Operation:
+def plan_statement(statement: ast.Statement, catalog: StatementCatalog) -> operations.Operation:
     """Return the operation of a statement. Raise the errors that need neither rows nor other systems.
 
     BEGIN, COMMIT and ROLLBACK have no operation: see `sinkql.planner.edit.transaction`.
@@ -98,28 +75,32 @@ def plan_statement(statement: ast.Statement, catalog: StatementCatalog) -> Opera
             return _plan_alter(statement, catalog)
         case ast.CommentOn():
             entry, column = find_commented(statement, catalog.reader())
-            return SetComment(entry.name, column, statement.text.value if statement.text is not None else None)
+            return operations.SetComment(
+                entry.name, column, statement.text.value if statement.text is not None else None
+            )
         case ast.AlterSystem() | ast.SetVariable():
             setting = plan_setting(statement)
-            return ChangeSettings(setting.values, setting.notices, isinstance(statement, ast.AlterSystem))
+            return operations.ChangeSettings(setting.values, setting.notices, isinstance(statement, ast.AlterSystem))
         case ast.Transaction():
             raise AssertionError("transactions surround operations")
         case ast.CreateSinks():
-            return CreateSinks(expand(statement, catalog.plans))
+            return operations.CreateSinks(expand(statement, catalog.plans))
         case ast.OptimizeSink():
-            return CompactSink(statement, find(catalog.plans, statement.name, "SINK").name)
+            return operations.CompactSink(statement, find(catalog.plans, statement.name, "SINK").name)
         case ast.ReplayErrors():
-            return ReplayRecords(statement, find(catalog.plans, statement.name, "SOURCE"))
+            return operations.ReplayRecords(statement, find(catalog.plans, statement.name, "SOURCE"))
         case ast.Subscribe():
             return _plan_subscribe(statement, catalog)
         case ast.Insert() | ast.Update() | ast.Delete():
-            return ChangeRows(statement, plan_change(statement, catalog.plans, datetime.now(UTC).replace(tzinfo=None)))
+            return operations.ChangeRows(
+                statement, plan_change(statement, catalog.plans, datetime.now(UTC).replace(tzinfo=None))
+            )
         case ast.ValidateConnection():
-            return CheckConnection(statement, *validation(statement, catalog.plans, catalog.registry))
+            return operations.CheckConnection(statement, *validation(statement, catalog.plans, catalog.registry))
         case ast.ShowCreate():
-            return ShowDefinition(statement, find_shown(catalog.reader(), statement))
+            return operations.ShowDefinition(statement, find_shown(catalog.reader(), statement))
         case ast.Select() | ast.Show() | ast.ShowVariable() | ast.Explain():
-            return ReadRows(statement)
+            return operations.ReadRows(statement)
         case (
             ast.CreateSecret()
             | ast.CreateConnection()
@@ -140,22 +121,24 @@ def plan_statement(statement: ast.Statement, catalog: StatementCatalog) -> Opera
 # --- items that are created -----------------------------------------------------------------------------------------
 
 
-def plan_create(statement: ast.Create, catalog: StatementCatalog) -> CreateItem | ReplaceItem | SkipStatement:
+def plan_create(
+    statement: ast.Create, catalog: StatementCatalog
+) -> operations.CreateItem | operations.ReplaceItem | operations.SkipStatement:
     """Return the operation of CREATE. Raise SQ2002 or SQ2014 if the name belongs to a different item."""
     name = item_name(statement, catalog.plans)
     entry = catalog.reader().entry(name)
     stored = catalog.stored(name) if entry is not None else None
     if entry is None or stored is None:
         if not statement.if_not_exists or not is_built_in(statement, catalog.plans.entry(name)):
-            return CreateItem(statement, name)
+            return operations.CreateItem(statement, name)
         kind, difference, has_rows = kind_of(statement), "", False
     else:
         kind, has_rows = stored.kind, isinstance(entry.statement, ast.CreateTable)
         difference = _difference(statement, stored, catalog) if kind == kind_of(statement) else ""
         if difference and isinstance(statement, ast.CreateView) and statement.or_replace:
-            return ReplaceItem(statement, stored)
+            return operations.ReplaceItem(statement, stored)
     notice = existing_item(statement, name, kind, difference, catalog.reader(), rows=has_rows)
-    return SkipStatement(f"CREATE {kind_of(statement)}", (notice,), (name,))
+    return operations.SkipStatement(f"CREATE {kind_of(statement)}", (notice,), (name,))
 
 
 def plan_item(statement: ast.Create, facts: logical.Facts, catalog: StatementCatalog) -> Planned:
@@ -167,7 +150,7 @@ def plan_item(statement: ast.Create, facts: logical.Facts, catalog: StatementCat
     return planned
 
 
-def plan_replacement(operation: ReplaceItem, catalog: StatementCatalog) -> tuple[Planned, ast.Create]:
+def plan_replacement(operation: operations.ReplaceItem, catalog: StatementCatalog) -> tuple[Planned, ast.Create]:
     """Return the new plan of a view, whose errors refer to the statement's text, and its new definition."""
     name, plans = operation.stored.name, catalog.plans.copy()
     if plans.entry(name) is not None:
@@ -176,7 +159,7 @@ def plan_replacement(operation: ReplaceItem, catalog: StatementCatalog) -> tuple
     return planned, qualify(operation.statement, catalog.plans)
 
 
-def run_each(operation: CreateSinks, run: Callable[[ast.Statement], T]) -> list[T]:
+def run_each(operation: operations.CreateSinks, run: Callable[[ast.Statement], T]) -> list[T]:
     """Run the statements in order. Add a hint to the error of a table whose name does not fit."""
     results = []
     for statement in operation.statements:
@@ -216,59 +199,67 @@ def _has_other_value(statement: ast.Create, name: str, catalog: StatementCatalog
 # --- items that are changed and dropped -----------------------------------------------------------------------------
 
 
-def plan_drop(statement: ast.Drop, catalog: StatementCatalog) -> DropItems:
+def plan_drop(statement: ast.Drop, catalog: StatementCatalog) -> operations.DropItems:
     """Return the operation of DROP. Raise SQ2374 besides the errors of `sinkql.planner.plan_drop`."""
     dropping = plan_dropping(statement, catalog.reader(), catalog.dependents)
     check_targets(statement, dropping.names, catalog.plans, catalog.registry)
-    return DropItems(statement, dropping.names, dropping.notices)
+    return operations.DropItems(statement, dropping.names, dropping.notices)
 
 
-def _plan_alter(statement: ast.Alter, catalog: StatementCatalog) -> Operation:
+def _plan_alter(statement: ast.Alter, catalog: StatementCatalog) -> operations.Operation:
     action, tag, reader = statement.action, f"ALTER {statement.kind}", catalog.reader()
     match action:
         case ast.Rename() | ast.Swap():
             renaming = plan_rename(statement, reader)
-            return RenameItems(tag, renaming.changes) if renaming.changes else SkipStatement(tag, renaming.notices)
+            return (
+                operations.RenameItems(tag, renaming.changes)
+                if renaming.changes
+                else operations.SkipStatement(tag, renaming.notices)
+            )
         case ast.Publish():
             sink, notices = find_published(statement, reader)
-            return PublishBranch(statement, sink) if sink is not None else SkipStatement(tag, notices)
+            return (
+                operations.PublishBranch(statement, sink)
+                if sink is not None
+                else operations.SkipStatement(tag, notices)
+            )
         case ast.SetOwner(role=role):
-            return _on_entry(statement, reader, lambda entry: SetOwner(tag, entry.name, role.value))
+            return _on_entry(statement, reader, lambda entry: operations.SetOwner(tag, entry.name, role.value))
         case ast.Skip():
-            return _on_entry(statement, reader, lambda entry: AcceptLoss(statement, entry))
+            return _on_entry(statement, reader, lambda entry: operations.AcceptLoss(statement, entry))
         case ast.AddReferences() | ast.DropReferences() | ast.RefreshReferences():
             return _plan_references(statement, action, catalog)
         case _:
             altering = plan_alter(statement, reader, catalog.registry)
             if altering.statement is None:
-                return SkipStatement(tag, altering.notices)
-            return AlterItem(
+                return operations.SkipStatement(tag, altering.notices)
+            return operations.AlterItem(
                 statement, altering.name, altering.statement, altering.facts or {}, altering.notices, altering.follows
             )
 
 
 def _on_entry(
-    statement: ast.Alter, reader: logical.CatalogReader, operation: Callable[[logical.Entry], Operation]
-) -> Operation:
+    statement: ast.Alter, reader: logical.CatalogReader, operation: Callable[[logical.Entry], operations.Operation]
+) -> operations.Operation:
     """Return the operation on the item of ALTER, or nothing to do if IF EXISTS found no item."""
     entry, notices = find_altered(statement, reader)
-    return operation(entry) if entry is not None else SkipStatement(f"ALTER {statement.kind}", notices)
+    return operation(entry) if entry is not None else operations.SkipStatement(f"ALTER {statement.kind}", notices)
 
 
 def _plan_references(
     statement: ast.Alter,
     action: ast.AddReferences | ast.DropReferences | ast.RefreshReferences,
     catalog: StatementCatalog,
-) -> ChangeReferences | SkipStatement:
+) -> operations.ChangeReferences | operations.SkipStatement:
     """Return the operation on a source with tables. Raise SQ2983 for a source without tables."""
     if statement.if_exists and not catalog.reader().has(catalog.plans.resolve(statement.name)):
         message = f'source "{statement.name.text}" does not exist, skipped'
-        return SkipStatement("ALTER SOURCE", (Notice("SQ2010", message, statement.name.span),))
+        return operations.SkipStatement("ALTER SOURCE", (Notice("SQ2010", message, statement.name.span),))
     entry = find(catalog.plans, statement.name, "SOURCE")
     definition = entry.statement
     if not isinstance(definition, ast.CreateSource) or catalog.registry.sources[definition.kind].table is None:
         raise unsupported_alter(statement)
-    return ChangeReferences(statement, action, entry, definition)
+    return operations.ChangeReferences(statement, action, entry, definition)
 
 
 # --- rows -----------------------------------------------------------------------------------------------------------
@@ -285,8 +276,8 @@ def errors_of_rows(statement: ast.Statement) -> Iterator[None]:
         raise
 
 
-def _plan_subscribe(statement: ast.Subscribe, catalog: StatementCatalog) -> FollowRelation:
-    options = bind(statement.options, SubscribeOptions, owner="SUBSCRIBE", span=statement.span)
+def _plan_subscribe(statement: ast.Subscribe, catalog: StatementCatalog) -> operations.FollowRelation:
+    options = bind(statement.options, operations.SubscribeOptions, owner="SUBSCRIBE", span=statement.span)
     parts = {"ENVELOPE or WITHIN": statement.output, "AS OF": statement.as_of, "UP TO": statement.up_to}
     for clause, part in parts.items():
         if part is not None:
@@ -297,7 +288,7 @@ def _plan_subscribe(statement: ast.Subscribe, catalog: StatementCatalog) -> Foll
         hint = "Create a materialized view of the query WITH (COMMIT INTERVAL = '1s'), and subscribe to the view."
         raise _unsupported_subscribe("SUBSCRIBE to a query is not supported yet", statement.span, hint)
     entry = find(catalog.plans, statement.relation, *RELATION_KINDS)
-    return FollowRelation(statement, statement.relation, entry, options)
+    return operations.FollowRelation(statement, statement.relation, entry, options)
 
 
 def _unsupported_subscribe(message: str, span: Span, hint: str) -> SinkqlError:
