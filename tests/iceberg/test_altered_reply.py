@@ -65,7 +65,7 @@ def test_replies_that_are_never_a_table_are_told_and_tried_again(
         with pytest.raises(SinkqlError) as caught:
             deed()
         assert (caught.value.code, caught.value.retryable) == ("SQ4208", True)
-        assert "is not a table" in caught.value.message
+        assert "returned an invalid table" in caught.value.message
     rule.alter = None
     sink.put((1, "a"))
     assert lake.rows(name) == [(1, "a")]

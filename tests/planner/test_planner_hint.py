@@ -13,7 +13,7 @@ from sinkql.connector_api.types import column_type, type_hint
         ("bigint name text", 'Write "," after bigint: name is the next column.'),
         ("bigint auto_increment", "Leave out auto_increment."),
         ("numeric(10, 2) unsigned", "Leave out unsigned."),
-        ("bigserial", "Write bigint, and give the values yourself."),
+        ("bigserial", "Write bigint, and insert the values yourself."),
         ("varchar2(10)", "Write varchar(10)."),
         ("varchar2", "Write text."),
         ("number(10, 2)", "Write numeric(10, 2)."),

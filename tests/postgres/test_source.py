@@ -194,7 +194,7 @@ _REFUSED = [
     ("SQ2461", _source("every", "FOR TABLES (public.Capital)"), 'Write public."Capital": names keep their capitals'),
     ("SQ2002", f"CREATE TABLE odd (a bigint); {_source('several', 'FOR TABLES (odd)')}", "public.odd AS odd_2"),
     ("SQ2812", _source("several", "FOR TABLES (odd)", options=", TEXT COLUMNS (odd.q)"), "Did you mean odd."),
-    ("SQ2813", _source("several", "FOR TABLES (odd)", options=", EXCLUDE COLUMNS (public.users.id)"), "a view may"),
+    ("SQ2813", _source("several", "FOR TABLES (odd)", options=", EXCLUDE COLUMNS (public.users.id)"), "create a view"),
     ("SQ2814", _source("every", "FOR TABLES (cash)"), "Add TEXT COLUMNS (public.cash.amount) to the options"),
     (
         "SQ2814",
