@@ -39,7 +39,7 @@ completer = SqlCompleter(session, Settings(), BY_NAME)
 for text in sys.argv[1:]:
     found = completer.get_completions(Document(text, len(text)), CompleteEvent(completion_requested=True))
     print(*sorted(each.text.strip() for each in found), sep="|")
-print(may_be_kept("CREATE CONNECTION c TO LEDGER (API KEY = 'x');", session.catalog.registry.vocabulary))
+print(may_be_kept("CREATE CONNECTION c TO LEDGER (API KEY = 'x');", session.catalog.registry.keywords))
 """
 
 
