@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from sinkql import ast, logical, physical
-from sinkql.connector_api import planning as connector_api_planning
+from sinkql.connector_api import planning as plan
 from sinkql.connector_api import stream
 from sinkql.connector_api.options import bind, option_field, reveal, secret_data
 from sinkql.connector_api.sink_options import SinkOptions
@@ -43,38 +43,30 @@ class BookOptions:
     book: str = option_field("the name of the book")
 
 
-def _plan_connection(
-    statement: ast.CreateConnection, planning: connector_api_planning.PlanningContext
-) -> Mapping[str, Any]:
+def _plan_connection(statement: ast.CreateConnection, planning: plan.PlanningContext) -> Mapping[str, Any]:
     options = bind(statement.options, LedgerOptions, owner=OWNER, span=statement.kind_span, secret=planning.secret)
     return {"folder": options.folder, "api_key": secret_data(options.api_key)}
 
 
-def _plan_source(
-    statement: ast.CreateSource, facts: logical.Facts, planning: connector_api_planning.PlanningContext
-) -> connector_api_planning.SourcePlan:
+def _plan_source(statement: ast.CreateSource, facts: logical.Facts, planning: plan.PlanningContext) -> plan.SourcePlan:
     options = bind(statement.options, BookOptions, owner=OWNER, span=statement.kind_span)
     line = logical.Column("line", logical.Type("bigint"), nullable=False)
     entry = logical.Column("entry", logical.Type("text"))
-    return connector_api_planning.SourcePlan(
-        {"book": options.book}, logical.Shape((line, entry), (frozenset({"line"}),))
-    )
+    return plan.SourcePlan({"book": options.book}, logical.Shape((line, entry), (frozenset({"line"}),)))
 
 
 def _plan_sink(
     statement: ast.CreateSink,
     shape: logical.Shape,
     facts: logical.Facts,
-    planning: connector_api_planning.PlanningContext,
-) -> connector_api_planning.SinkPlan:
+    planning: plan.PlanningContext,
+) -> plan.SinkPlan:
     options = bind(statement.options, BookOptions, owner=OWNER, span=statement.kind_span)
     common = bind(statement.with_options, SinkOptions, owner=OWNER, span=statement.kind_span)
-    return connector_api_planning.SinkPlan({"book": options.book}, shape.columns, common)
+    return plan.SinkPlan({"book": options.book}, shape.columns, common)
 
 
-def _check_key(
-    ledger: logical.Connection | physical.Connection, access: connector_api_planning.OutsideAccess | Context
-) -> None:
+def _check_key(ledger: logical.Connection | physical.Connection, access: plan.OutsideAccess | Context) -> None:
     """Raise LE4001 unless the key opens the ledger."""
     key = (access.path(ledger.options["folder"]) / "key").read_text().strip()
     if key != reveal(ledger.options["api_key"], access.secret):
@@ -103,11 +95,11 @@ class LedgerReader(stream.Reader):
     def splits(self, start: Offsets, end: Offsets) -> list[stream.Split]:
         return [{"from": start["line"], "to": end["line"]}]
 
-    def read(self, split: stream.Split, tally: stream.ReadCounts) -> Iterator[pa.RecordBatch]:
+    def read(self, split: stream.Split, read_counts: stream.ReadCounts) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa  # slow, and the module is imported to learn the words
 
         lines = self._lines()[split["from"] : split["to"]]
-        tally.rows += len(lines)
+        read_counts.rows += len(lines)
         numbers = pa.array(range(split["from"] + 1, split["to"] + 1), pa.int64())
         yield pa.record_batch([numbers, pa.array(lines, pa.string())], names=["line", "entry"])
 
@@ -193,16 +185,10 @@ class LedgerWriter(stream.Writer):
         return FencedError("SQ5101", f'another run writes to book "{self._book.name}"', hint="Stop one of the two.")
 
 
-connector = connector_api_planning.Connector(
+connector = plan.Connector(
     "ledger",
-    connections=(
-        connector_api_planning.ConnectionKind("LEDGER", _plan_connection, LedgerOptions, OWNER, validate=_check_key),
-    ),
-    sources=(connector_api_planning.SourceKind("LEDGER", _plan_source, LedgerReader, BookOptions),),
-    sinks=(
-        connector_api_planning.SinkKind(
-            "LEDGER", _plan_sink, LedgerWriter, BookOptions, SinkOptions, OWNER, modes=("append",)
-        ),
-    ),
+    connections=(plan.ConnectionKind("LEDGER", _plan_connection, LedgerOptions, OWNER, validate=_check_key),),
+    sources=(plan.SourceKind("LEDGER", _plan_source, LedgerReader, BookOptions),),
+    sinks=(plan.SinkKind("LEDGER", _plan_sink, LedgerWriter, BookOptions, SinkOptions, OWNER, modes=("append",)),),
     tasks=("sinkql_ledger",),
 )
