@@ -154,7 +154,7 @@ def test_slot_that_others_drop_and_make_again_is_a_loss(server: Postgres, made: 
     _insert(server, 1)
     end, ids = _read(server, notes, first.start)
     assert ids == [1]
-    server.execute(f"SELECT pg_drop_replication_slot('{slot}')")
+    server.drop_slot(slot)
     _insert(server, 2, 3)
     if made == "again":
         server.execute(f"SELECT pg_create_logical_replication_slot('{slot}', 'pgoutput')")

@@ -185,7 +185,7 @@ def test_settings_of_a_server() -> None:
             found.begin()
         found.stream.close()
         server.settings = {"wal_level": "replica"}
-        server.execute(f"SELECT pg_drop_replication_slot('{slot}')")
+        server.drop_slot(slot)
         server.restart()
         with _raises("SQ3705"):
             PostgresStream(login(server, "postgres"), found.source, failure).check()

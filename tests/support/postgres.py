@@ -134,6 +134,13 @@ class Postgres:
         self.execute(f"SELECT pg_drop_replication_slot(slot_name) {mine}")
         self.execute(f"DROP DATABASE {database} WITH (FORCE)")
 
+    def drop_slot(self, slot: str) -> None:
+        """Drop a replication slot once its last walsender has ended, which takes a moment after its client has."""
+        deadline = Deadline()
+        while self.execute(f"SELECT 1 FROM pg_replication_slots WHERE slot_name = '{slot}' AND active_pid IS NOT NULL"):
+            deadline.check("the end of a walsender")
+        self.execute(f"SELECT pg_drop_replication_slot('{slot}')")
+
     def _answers(self) -> bool:
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S):
