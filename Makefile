@@ -15,12 +15,13 @@ PYTEST := $(BIN)/pytest -n $(WORKERS) --dist worksteal --durations 10 $(PYTEST_A
 # tests start many processes: each would compile all modules
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo java test programs kafka yarn install quick lint types contracts archive pytest cover soak test-lowest test-latest lock hooks docs clean
+.PHONY: help demo java test programs kafka yarn install quick unit lint types contracts archive pytest cover soak test-lowest test-latest lock hooks docs clean
 
 help:
 	@echo "make demo         set up and show a pipeline"
 	@echo "make test         all that CI runs: linters, types, contracts, all tests; installs what they need"
-	@echo "make quick        linters, types, contracts, and the tests without Spark and servers: two minutes"
+	@echo "make quick        linters, types, contracts, and the tests of statements and plans: a minute and a half"
+	@echo "make unit         all tests without Spark and servers: ten minutes"
 	@echo "make cover        all tests, with the lines that they run; fails where they are few"
 	@echo "make soak         the tests that take minutes each, which 'make test' leaves out"
 	@echo "make test-latest  all tests with the newest versions that pyproject.toml allows"
@@ -51,8 +52,15 @@ programs:
 
 install: $(INSTALLED_DEV)
 
+# the tests of the rooms through which every statement goes
+QUICK := $(addprefix tests/,decode errors evaluate golden language planner session)
+IN_PROCESS := -m "not spark and not server and not slow and not long and not soak"
+
 quick: lint types contracts
-	$(PYTEST) -m "not spark and not server and not slow and not long and not soak"
+	$(PYTEST) $(IN_PROCESS) $(QUICK)
+
+unit: $(INSTALLED_DEV)
+	$(PYTEST) $(IN_PROCESS)
 
 lint: $(INSTALLED_DEV)
 	$(BIN)/ruff check .
