@@ -11,7 +11,7 @@ from io import BytesIO, StringIO
 
 from sinkql.connector_api.stream import Decoder
 from sinkql.decode.csv import CsvRows
-from sinkql.decode.csv_records import Form
+from sinkql.decode.csv_options import Form
 from sinkql.decode.json_lines import JsonDecoder
 from sinkql.logical.type import BIGINT, TEXT, TIMESTAMPTZ, parse_type
 from sinkql.physical import Column

@@ -383,6 +383,10 @@ def _duration(option: ast.Option, value: ast.Text | ast.Interval) -> timedelta:
         ) from error
 
 
+PlannedSecret = Mapping[str, Any]
+"""A text with references to secrets, as `secret_data` returns it."""
+
+
 def secret_data(text: logical.SecretText) -> dict[str, Any]:
     """Return the JSON of a text: `{"secret_text": [part, {"secret": name}, …]}`."""
     parts = [part if isinstance(part, str) else {"secret": part.name} for part in text.parts]

@@ -20,8 +20,8 @@ import pyarrow.csv as pc
 
 from sinkql import physical
 from sinkql.connector_api.stream import Decoded, RowFailure, UndecodableError, WideError
-from sinkql.decode.csv_options import csv_format
-from sinkql.decode.csv_records import BOM, Form, Records, Splitter, inside
+from sinkql.decode.csv_options import Form, csv_format
+from sinkql.decode.csv_records import BOM, Records, Splitter, inside
 from sinkql.decode.json_lines import without
 from sinkql.decode.text_column import Failures, from_text
 from sinkql.errors import in_other_case
@@ -59,8 +59,7 @@ class CsvRows:
     def of(cls, options: Mapping[str, Any], columns: Sequence[physical.Column]) -> CsvRows:
         """Return the decoder of a planned format."""
         csv = csv_format(options)
-        form = Form(csv.delimiter, csv.quote, csv.escape, csv.null, csv.comment, csv.skip_blank_lines)
-        return cls(columns, form, header=csv.header, names=csv.names, by_position=csv.by_position)
+        return cls(columns, csv, header=csv.header, names=csv.names, by_position=csv.by_position)
 
     def decode(self, stream: BinaryIO) -> Iterator[Decoded]:
         """Yield the stream's rows by blocks; raise UndecodableError if its header lacks columns."""

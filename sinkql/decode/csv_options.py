@@ -36,8 +36,11 @@ class CsvFileOptions(CsvOptions):
     )
 
 
-class CsvFormat(msgspec.Struct, frozen=True):
-    """The planned options of FORMAT CSV; the plan leaves out defaults. `names` are the header fields of the columns."""
+class Form(msgspec.Struct, frozen=True):
+    """How a file is written: single characters, the text of NULL, and the first character of comment lines.
+
+    With `skip_blank_lines`, empty lines are not records.
+    """
 
     delimiter: str = ","
     quote: str = '"'
@@ -45,6 +48,11 @@ class CsvFormat(msgspec.Struct, frozen=True):
     null: str = ""
     comment: str | None = None
     skip_blank_lines: bool = False
+
+
+class CsvFormat(Form, frozen=True):
+    """The planned options of FORMAT CSV; the plan leaves out defaults. `names` are the header fields of the columns."""
+
     header: bool = False
     names: tuple[str, ...] = ()
     by_position: bool = False

@@ -11,6 +11,7 @@ from typing import BinaryIO
 import numpy as np
 
 from sinkql.connector_api.stream import UndecodableError
+from sinkql.decode.csv_options import Form
 from sinkql.regex_repeat import RepeatedPattern
 
 Places = np.ndarray | list[int]
@@ -19,21 +20,6 @@ BLOCK = 1 << 20
 _LONGEST = 128 << 20  # an unclosed quote must not exhaust memory
 BOM = b"\xef\xbb\xbf"
 _LINE = re.compile(rb"[^\r\n]*")
-
-
-@dataclass(frozen=True, slots=True)
-class Form:
-    """How a file is written: single characters, the text of NULL, and the first character of comment lines.
-
-    With `skip_blank_lines`, empty lines are not records.
-    """
-
-    delimiter: str = ","
-    quote: str = '"'
-    escape: str = '"'
-    null: str = ""
-    comment: str | None = None
-    skip_blank_lines: bool = False
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,7 @@ def _by_name(write: Write) -> dict[str, Column]:
 
 
 def can_widen_column(old: Type, new: Type) -> bool:
-    """Return whether a table may change a column's type to one that holds all its values and more."""
+    """Return whether a table may change a column's type to a wider type, which holds all its values."""
     if widens(old.name, new.name) and new != UINT8:  # tables store uint8 as a decimal
         return True
     if old.precision is None or new.precision is None:

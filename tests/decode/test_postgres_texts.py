@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from sinkql.decode.csv import CsvRows
-from sinkql.decode.csv_records import Form
+from sinkql.decode.csv_options import Form
 from sinkql.decode.text_value import value_of
 from sinkql.logical.nested import read_array, read_record
 from sinkql.logical.type import BIGINT, BYTEA, DOUBLE, TEXT

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from sinkql.decode.csv_records import Form
+from sinkql.decode.csv_options import Form
 
 Fields = list[str | None] | None
 """A record's fields, None for one that COPY refuses."""

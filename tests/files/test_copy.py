@@ -11,7 +11,7 @@ from files.copying import FORMS, copied, nasty
 from sinkql.connector_api.stream import Decoded
 from sinkql.decode import csv_records
 from sinkql.decode.csv import CsvRows
-from sinkql.decode.csv_records import Form
+from sinkql.decode.csv_options import Form
 from sinkql.decode.messages import CsvMessages
 from sinkql.logical.type import TEXT
 from sinkql.physical import Column

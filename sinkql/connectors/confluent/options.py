@@ -11,9 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sinkql import codec
-
-Secret = Mapping[str, Any]
-"""A text with references to secrets, as `sinkql.connector_api.options.secret_data` returns it."""
+from sinkql.connector_api.options import PlannedSecret
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +19,11 @@ class RegistryConnection:
     """The options of a connection to a schema registry."""
 
     url: str
-    user: Secret | None = None
-    password: Secret | None = None
-    ssl_certificate: Secret | None = None
-    ssl_certificate_authority: Secret | None = None
-    ssl_key: Secret | None = None
+    user: PlannedSecret | None = None
+    password: PlannedSecret | None = None
+    ssl_certificate: PlannedSecret | None = None
+    ssl_certificate_authority: PlannedSecret | None = None
+    ssl_key: PlannedSecret | None = None
     ssh_tunnel: Mapping[str, Any] | None = None
 
     @classmethod

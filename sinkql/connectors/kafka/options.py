@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from sinkql import codec
+from sinkql.connector_api.options import PlannedSecret
 
 PROGRESS_TOPIC = "_sinkql-progress"
 """The default topic in which sinks write their progress."""
-Secret = Mapping[str, Any]
-"""A text with references to secrets, as `sinkql.connector_api.options.secret_data` returns it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +34,11 @@ class KafkaConnection:
     progress_topic: str = PROGRESS_TOPIC
     progress_replication: int | None = None
     sasl_mechanism: str | None = None
-    sasl_username: Secret | None = None
-    sasl_password: Secret | None = None
-    ssl_certificate_authority: Secret | None = None
-    ssl_certificate: Secret | None = None
-    ssl_key: Secret | None = None
+    sasl_username: PlannedSecret | None = None
+    sasl_password: PlannedSecret | None = None
+    ssl_certificate_authority: PlannedSecret | None = None
+    ssl_certificate: PlannedSecret | None = None
+    ssl_key: PlannedSecret | None = None
     ssh_tunnels: tuple[BrokerTunnel, ...] = ()
 
     @classmethod

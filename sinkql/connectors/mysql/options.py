@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from sinkql import ast, codec
-from sinkql.connector_api.options import SecretOnly, SecretPart, option_field
+from sinkql.connector_api.options import PlannedSecret, SecretOnly, SecretPart, option_field
 from sinkql.connector_api.source_options import CaptureOptions
 from sinkql.logical import SecretText
 
@@ -40,22 +40,18 @@ class MySqlOptions:
     aws_connection: ast.Name | None = option_field("not supported yet", default=None)
 
 
-Secret = Mapping[str, Any]
-"""A text with references to secrets, as `sinkql.connector_api.options.secret_data` returns it."""
-
-
 @dataclass(frozen=True, slots=True)
 class MySqlConnection:
     """The options of a planned connection. The field names are the keys in jobs."""
 
     host: str
     port: int
-    user: Secret
+    user: PlannedSecret
     ssl_mode: str = "disabled"
-    password: Secret | None = None
-    ssl_certificate: Secret | None = None
-    ssl_key: Secret | None = None
-    ssl_certificate_authority: Secret | None = None
+    password: PlannedSecret | None = None
+    ssl_certificate: PlannedSecret | None = None
+    ssl_key: PlannedSecret | None = None
+    ssl_certificate_authority: PlannedSecret | None = None
 
     @classmethod
     def from_plan(cls, options: Mapping[str, Any]) -> MySqlConnection:

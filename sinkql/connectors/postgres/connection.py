@@ -8,7 +8,15 @@ from typing import Any, Literal
 
 from sinkql import ast, codec
 from sinkql.connector_api.database_options import check_certificate, check_encryption, check_host, check_port
-from sinkql.connector_api.options import SecretOnly, SecretPart, bind, option_field, option_span, secret_data
+from sinkql.connector_api.options import (
+    PlannedSecret,
+    SecretOnly,
+    SecretPart,
+    bind,
+    option_field,
+    option_span,
+    secret_data,
+)
 from sinkql.connector_api.planning import PlanningContext
 from sinkql.errors import SinkqlError
 from sinkql.logical import SecretText
@@ -53,10 +61,6 @@ def _check(statement: ast.CreateConnection, options: PostgresOptions) -> None:
     check_encryption(written, options.ssl_mode, off="disable", on="verify_full, or require", otherwise=otherwise)
 
 
-Secret = Mapping[str, Any]
-"""A text with references to secrets, as `sinkql.connector_api.options.secret_data` returns it."""
-
-
 @dataclass(frozen=True, slots=True)
 class PostgresConnection:
     """The options of a planned connection. The field names are the keys in jobs."""
@@ -64,12 +68,12 @@ class PostgresConnection:
     host: str
     port: int
     database: str
-    user: Secret
+    user: PlannedSecret
     ssl_mode: str
-    password: Secret | None = None
-    ssl_certificate: Secret | None = None
-    ssl_key: Secret | None = None
-    ssl_certificate_authority: Secret | None = None
+    password: PlannedSecret | None = None
+    ssl_certificate: PlannedSecret | None = None
+    ssl_key: PlannedSecret | None = None
+    ssl_certificate_authority: PlannedSecret | None = None
 
     @classmethod
     def from_plan(cls, options: Mapping[str, Any]) -> PostgresConnection:

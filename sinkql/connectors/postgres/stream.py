@@ -96,7 +96,7 @@ class PostgresStream:
     # --- the server ---------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Check that the server is the one that was read, and can send changes."""
+        """Check that the server is the same as before, and can send changes."""
         with self._translate_errors():
             self._server_timelines()
             level = self._ask("SELECT current_setting('wal_level')")

@@ -216,7 +216,7 @@ def repair(folder: Path) -> None:
 
 def _replace_lost(folder: Path) -> None:
     read = [(path, *_salvaged(path)) for path in (_path(folder, number) for number in segments(folder))]
-    begun = max((index for index, (_, anew, _) in enumerate(read) if anew), default=0)
+    begun = max((index for index, (_, restarts, _) in enumerate(read) if restarts), default=0)
     for index, (path, _, batches) in enumerate(read):
         if not batches or index < begun:
             files.write_atomic(path, b"")
@@ -236,19 +236,19 @@ _LOST = Request(0, [])
 
 def _salvaged(path: Path) -> tuple[bool, list[_Batch]]:
     """Return whether a segment starts at a later number, and its readable batches; its head becomes an empty batch."""
-    data, at, anew, batches = path.read_bytes(), 0, False, list[_Batch]()
+    data, at, restarts, batches = path.read_bytes(), 0, False, list[_Batch]()
     while (size := _size(data, at)) is not None:
         frame = _frame(data, at)
         if frame is not None:
             content = msgspec.msgpack.decode(frame)
             if isinstance(content, dict):
                 head = codec.convert(content, _Head)
-                anew |= head.anew
+                restarts |= head.anew
                 batches.append(_Batch(head.first, []))
             else:
                 batches.append(codec.convert(content, _Batch))
         at += size
-    return anew, batches
+    return restarts, batches
 
 
 def _framed(data: bytes) -> bytes:

@@ -11,9 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from sinkql import codec
-
-Secret = Mapping[str, Any]
-"""A text with references to secrets, as `sinkql.connector_api.options.secret_data` returns it."""
+from sinkql.connector_api.options import PlannedSecret
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +28,7 @@ class CatalogConnection:
     catalog_type: str
     url: str | None = None
     warehouse: str | None = None
-    credential: Secret | None = field(default=None, repr=False)
+    credential: PlannedSecret | None = field(default=None, repr=False)
     scope: str | None = None
     oauth2_server_url: str | None = None
     storage_provider: str | None = None
