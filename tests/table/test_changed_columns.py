@@ -359,7 +359,7 @@ def test_a_sink_is_altered_before_its_table_has_the_columns_to_come(session: Ses
     drain(_start(session, 1))
     wider = text.replace("n numeric(6, 2)", "n numeric(6, 2), c text").replace("SELECT id, v,", "SELECT id, c, v AS w,")
     wider = wider.replace("'1s'", "'2s'")
-    gets = 'column "c", which has NULL in rows that are there; nothing is read again'
+    gets = 'column "c", which has NULL in existing rows; nothing is read again'
     assert _apply(session, wider) == ("alter", f'its table renames column "v" to "w", gets {gets}')
     session.execute("ALTER SINK s SET (COMMIT INTERVAL = '3s');")
     assert _apply(session, wider) == ("alter", "it continues where it is")
