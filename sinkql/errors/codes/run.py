@@ -84,7 +84,7 @@ CODES = {
         "Restore the old file, and write new rows into a new file.",
     ),
     "SQ3302": _code(
-        "A file was removed before SinkQL read all of it.",
+        "A file was removed before the sink read all of it, or before it read it again for a full refresh.",
         "Restore the file.",
         retryable=True,
     ),
@@ -254,7 +254,7 @@ CODES = {
         ),
         (
             "Restore the missing data that the message names, or undo the change of the sink. Otherwise drop the "
-            "sink and create it again with a new table."
+            "sink and create it again with a new table. The new table lacks the rows that the source no longer has."
         ),
     ),
     "SQ3416": _code(
