@@ -185,8 +185,11 @@ CODES = {
         "Restore the folder, or drop the sink and create it again with a new table.",
     ),
     "SQ3403": _code(
-        "The state manifest of a sink is damaged, or another version of SinkQL wrote it.",
-        "Restore the folder, or run the version of SinkQL that wrote it.",
+        (
+            "The state manifest of a sink is damaged, or another version of SinkQL wrote it. An upsert sink first "
+            "tries to recompute its state from its sources."
+        ),
+        "If the sink stopped, restore its state folder, or run the version of SinkQL that wrote it.",
     ),
     "SQ3404": _code(
         "A state file of a sink is missing or damaged.",
@@ -222,7 +225,10 @@ CODES = {
     ),
     "SQ3410": _code(
         "The sink computes something else than at its last commit, so its state and its table no longer fit.",
-        "Drop the sink and create it again with a new table.",
+        (
+            "Drop the sink and create it again with a new table. The new table only gets the rows that the sources "
+            "still have."
+        ),
     ),
     "SQ3411": _code(
         "A file of an upsert sink's key index is damaged.",
