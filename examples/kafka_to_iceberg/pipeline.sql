@@ -1,5 +1,5 @@
--- Orders and customers in topics of Kafka → every order as it comes, the customers as they are now, and the sales of
--- each country. Run it in this folder: sinkql exec pipeline.sql
+-- Write two Kafka topics to Iceberg tables: all orders, the current customers, and the sales of each country.
+-- Run it in this folder: sinkql exec pipeline.sql
 
 CREATE CONNECTION kafka TO KAFKA (
   BROKER 'localhost:9092',
@@ -24,7 +24,7 @@ CREATE SOURCE orders (
   INCLUDE PARTITION, OFFSET, TIMESTAMP AS sent_at
   WITH (ON ERROR = SKIP);
 
--- Key c1, value {"name": "Ann", "email": "ann@example.com"}; a message without a value takes the customer away.
+-- Key c1, value {"name": "Ann", "email": "ann@example.com"}; a message without a value deletes the customer.
 CREATE SOURCE customers (
   id text,
   name text,

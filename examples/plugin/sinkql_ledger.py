@@ -21,7 +21,7 @@ from sinkql.storage import failpoint, files
 if TYPE_CHECKING:
     import pyarrow as pa
 
-OWNER = "ledgers"  # what messages call them
+OWNER = "ledgers"  # in messages
 
 error_codes.add(
     {"LE4001": Code(Family.ENVIRONMENT, "The key does not open the ledger.", "Give the connection another key.")}
@@ -96,7 +96,7 @@ class LedgerReader(stream.Reader):
         return [{"from": start["line"], "to": end["line"]}]
 
     def read(self, split: stream.Split, read_counts: stream.ReadCounts) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa  # slow, and the module is imported to learn the words
+        import pyarrow as pa  # slow, and SinkQL imports this module to read the options
 
         lines = self._lines()[split["from"] : split["to"]]
         read_counts.rows += len(lines)

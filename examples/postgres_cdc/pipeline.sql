@@ -1,4 +1,4 @@
--- Two tables of a Postgres server, and what each user has spent, as Iceberg tables.
+-- Write the current users of a Postgres database, and how much each of them has spent, to Iceberg tables.
 CREATE SECRET pg_password AS env_var('PGPASSWORD');
 CREATE CONNECTION pg_conn TO POSTGRES (
   HOST 'localhost',

@@ -1,4 +1,4 @@
--- On the Postgres server, whose wal_level is logical: a shop, who reads it, and what of it is read.
+-- For the Postgres server with wal_level = logical: the tables of a shop, a role that reads them, and a publication.
 CREATE TABLE users (id integer PRIMARY KEY, name text NOT NULL, country text);
 CREATE TABLE orders (
   id bigint PRIMARY KEY,

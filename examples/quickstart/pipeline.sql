@@ -1,4 +1,4 @@
--- Events in JSON files → every event as it comes, and a summary by user and hour, both as Iceberg tables.
+-- Write events from JSON files to Iceberg tables: all events, and a summary by user and hour.
 -- Run it in this folder: sinkql exec pipeline.sql
 
 CREATE CONNECTION lake TO ICEBERG CATALOG (

@@ -1,5 +1,5 @@
--- An append-only stream of events → an Iceberg table with each event once. New files in the folder events are read as
--- they come. Run it in this folder: sinkql exec append_events.sql
+-- Append events to an Iceberg table, each exactly once. The source reads new files in the folder events as they arrive.
+-- Run it in this folder: sinkql exec append_events.sql
 
 CREATE CONNECTION lake
   TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');

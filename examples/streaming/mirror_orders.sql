@@ -1,10 +1,10 @@
--- Orders that are made, changed and deleted → an Iceberg table with the orders as they are.
+-- Maintain an Iceberg table with the current orders, while orders are added, changed and deleted.
 -- Run it in this folder: sinkql exec mirror_orders.sql
 
 CREATE CONNECTION lake
   TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');
 
--- 1,500 orders, of which one is replaced each 10 ms, 3,000 times; without UP TO it never ends.
+-- 1,500 orders. Every 10 ms one of them is replaced, 3,000 times in total; without UP TO the source never ends.
 CREATE SOURCE shop
   FROM LOAD GENERATOR TPCH (SCALE FACTOR = 0.001, TICK INTERVAL = '10ms', UP TO = 3000)
   FOR TABLES (orders);

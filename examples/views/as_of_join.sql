@@ -1,4 +1,4 @@
--- Orders in several currencies and rates by time → each order at the rate that held when it was placed.
+-- Convert each order by the exchange rate that was valid when it was placed.
 -- Run it in this folder: sinkql exec as_of_join.sql --once
 
 CREATE CONNECTION IF NOT EXISTS lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');
@@ -25,7 +25,7 @@ INSERT INTO orders VALUES
 INSERT INTO rates VALUES
   ('CHF', '2026-03-01 00:00:00', 1.050000), ('CHF', '2026-03-02 00:00:00', 1.060000);
 
--- A rate that comes late changes the orders that it holds for. An order without a rate stays, with NULL.
+-- A rate that arrives late changes the orders that it applies to. An order without a rate has NULL.
 CREATE MATERIALIZED VIEW orders_in_euro AS
 SELECT o.order_id, o.currency, o.amount, r.rate, o.amount * r.rate AS euro
 FROM orders AS o

@@ -1,4 +1,4 @@
--- Events that may have been sent several times → each of them once, as it came first.
+-- Deduplicate events that may have been sent several times: the first delivery of each counts.
 -- Run it in this folder: sinkql exec first_delivery.sql --once
 
 CREATE CONNECTION IF NOT EXISTS lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');

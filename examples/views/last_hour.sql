@@ -1,4 +1,4 @@
--- Readings of sensors → how many came in the last hour, and their average; what is older leaves table and state.
+-- Count and average the sensor readings of the last hour. Older ones leave the table and the state.
 -- Run it in this folder: sinkql exec last_hour.sql
 
 CREATE CONNECTION IF NOT EXISTS lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');

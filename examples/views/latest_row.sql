@@ -1,4 +1,4 @@
--- A log of changes, each with the whole row → the row that each customer has now.
+-- Keep the current row of each customer from a log of changes, each of which has the whole row.
 -- Run it in this folder: sinkql exec latest_row.sql --once
 
 CREATE CONNECTION IF NOT EXISTS lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');
@@ -23,7 +23,7 @@ SELECT DISTINCT ON (customer_id) customer_id, operation, name, city
 FROM customer_log
 ORDER BY customer_id, position DESC;
 
--- What was deleted last is no row: it is left out after the latest change of each customer is known.
+-- Deletions must be removed after the latest change of each customer was found, not before.
 CREATE MATERIALIZED VIEW current_customers AS
 SELECT customer_id, name, city
 FROM latest_changes

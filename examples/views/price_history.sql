@@ -1,4 +1,4 @@
--- Prices as they were set → a slowly changing dimension: from when until when each price holds.
+-- Turn price changes into a slowly changing dimension: each price with the period in which it was valid.
 -- Run it in this folder: sinkql exec price_history.sql --once
 
 CREATE CONNECTION IF NOT EXISTS lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');
@@ -13,7 +13,7 @@ CREATE TABLE prices_set (
 INSERT INTO prices_set VALUES
   ('tea', '2026-01-01 00:00:00', 2.50), ('tea', '2026-02-15 00:00:00', 2.80), ('rice', '2026-01-01 00:00:00', 1.20);
 
--- A price that comes late gets its place: the row before it ends earlier.
+-- A price that arrives late ends the period of the price before it.
 CREATE MATERIALIZED VIEW price_history AS
 SELECT
   product,

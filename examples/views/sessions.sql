@@ -1,4 +1,4 @@
--- Page views → sessions: visits of one user with no more than 30 minutes between two pages.
+-- Group page views into sessions: visits of one user with at most 30 minutes between two pages.
 -- Run it in this folder: sinkql exec sessions.sql --once
 
 CREATE CONNECTION IF NOT EXISTS lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');

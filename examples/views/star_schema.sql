@@ -1,4 +1,4 @@
--- Lines of orders with what is known of customers and products → one wide table.
+-- Join order lines with customers and products to one wide table.
 -- Run it in this folder: sinkql exec star_schema.sql --once
 
 CREATE CONNECTION IF NOT EXISTS lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');
@@ -18,7 +18,7 @@ INSERT INTO buyers VALUES (1, 'Ann', 'NO'), (2, 'Ben', 'CH');
 INSERT INTO products VALUES (10, 'Green tea', 'tea'), (11, 'Basmati', 'rice');
 INSERT INTO lines VALUES (100, 1, 10, 2, 2.50), (101, 2, 11, 1, 1.20), (102, 1, 12, 3, 4.00);
 
--- LEFT JOIN: a line whose product is not known yet is there at once, and is completed when the product comes.
+-- LEFT JOIN: a line appears immediately, even without its product, and is completed when the product arrives.
 CREATE MATERIALIZED VIEW sales_wide AS
 SELECT
   l.line_id,

@@ -1,4 +1,4 @@
--- Sales → the three products of each category that bring in most.
+-- Find the three products with the highest revenue in each category.
 -- Run it in this folder: sinkql exec top_products.sql --once
 
 CREATE CONNECTION IF NOT EXISTS lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');

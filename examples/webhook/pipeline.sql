@@ -1,4 +1,4 @@
--- Orders that a shop sends as HTTP requests → every event as it comes, and each order as it is now.
+-- Write orders that a shop sends as HTTP requests to Iceberg tables: all events, and the current orders.
 -- Run it in this folder: WEBHOOK_KEY=secret sinkql exec pipeline.sql
 
 CREATE SECRET webhook_key AS env_var('WEBHOOK_KEY');
@@ -18,7 +18,7 @@ CREATE SOURCE events
     constant_time_eq(headers->'x-signature', 'sha256=' || encode(hmac(body, webhook_key, 'sha256'), 'hex'))
   );
 
--- A sender that gets no answer sends again: with the event's id as the key, each event is there once.
+-- A sender that gets no answer sends the event again. With its id as the key, each event is stored once.
 CREATE SINK events_sink
   FROM events
   INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'shop', TABLE = 'events')

@@ -1,4 +1,4 @@
--- All tables of a Postgres database, each as an Iceberg table of its name.
+-- Write all tables of a Postgres database to Iceberg tables of the same names.
 CREATE SECRET reader_password AS env_var('PGPASSWORD');
 CREATE CONNECTION warehouse TO POSTGRES (
   HOST 'localhost',

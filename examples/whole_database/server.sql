@@ -1,4 +1,4 @@
--- On the Postgres server, whose wal_level is logical: a database of some tables, all of which are read.
+-- For the Postgres server with wal_level = logical: a database with some tables, and a publication of all of them.
 CREATE TYPE status AS ENUM ('new', 'paid', 'sent');
 CREATE TABLE customers (id integer PRIMARY KEY, name text NOT NULL, tags text[], details jsonb);
 CREATE TABLE products (code text PRIMARY KEY, price numeric(8, 2) NOT NULL);
