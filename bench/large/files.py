@@ -25,7 +25,7 @@ from bench.common import HOME, ROOT, show
 from sinkql import compile as compile_sql
 from sinkql import physical
 from sinkql.connector_api.registry import discover
-from sinkql.connector_api.stream import Checkpoint, Context, Writer, WriteResult, WriteTask
+from sinkql.connector_api.stream import Checkpoint, ClaimRequest, Context, Writer, WriteResult, WriteTask
 
 _COLUMNS = 16
 _SCRIPT = """
@@ -66,7 +66,7 @@ def _measure(mode: str, files: int, *, profile: bool) -> Iterator[tuple[str, ...
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "state").mkdir(parents=True)
     writer, job = _open(mode, folder)
-    marker = writer.claim({"events": {}}, epoch=1)
+    marker = writer.claim(ClaimRequest({"events": {}}, epoch=1))
     rounds = ("rows",) if mode == "append" else ("new keys", "old keys", "old keys")
     for number, what in enumerate(rounds):
         marker = writer.refresh()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from sinkql import physical
 from sinkql.connector_api.stream import (
     Checkpoint,
+    ClaimRequest,
     Committed,
     Compacted,
     JobOffsets,
     Offsets,
-    PlanChange,
     Reader,
     Writer,
     WriteResult,
@@ -73,18 +73,9 @@ class MemoryWriter(Writer):
         """Return the checkpoint of the last commit."""
         return self._checkpoint
 
-    def claim(
-        self,
-        initial: JobOffsets,
-        *,
-        epoch: int,
-        switch: PlanChange | None = None,
-        renew: Callable[[], None] | None = None,
-    ) -> Checkpoint:
+    def claim(self, request: ClaimRequest) -> Checkpoint:
         """Create the first checkpoint."""
-        self._checkpoint = claim_checkpoint(
-            self._checkpoint, sink=self.sink, claim=uuid.uuid4().hex, initial=initial, epoch=epoch, switch=switch
-        )
+        self._checkpoint = claim_checkpoint(self._checkpoint, request, sink=self.sink, claim=uuid.uuid4().hex)
         return self._checkpoint
 
     def refresh(self) -> Checkpoint:

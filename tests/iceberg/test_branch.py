@@ -11,6 +11,7 @@ from pyiceberg.table.update import SetSnapshotRefUpdate
 from pyspark.sql import SparkSession
 
 from iceberg.test_expire import on_disk, reachable, removed_by_kept
+from sinkql.connector_api.stream import ClaimRequest
 from sinkql.connectors.iceberg.commit.proposal import publish
 from sinkql.connectors.iceberg.table.sql_catalog import CachingCatalog
 from sinkql.connectors.iceberg.table.target import Patience, TargetTable
@@ -253,7 +254,7 @@ def test_two_claims_of_a_new_table_do_not_both_begin_the_branch(any_lake: Lake, 
     other.start()
     other.put((2, "b"))
     sink.writer.table.load = lambda: stale  # type: ignore[method-assign]  # what it knew before main moved  # as it was before the other one's claim
-    sink.writer.claim({"numbers": {"batch": 0}}, epoch=1)
+    sink.writer.claim(ClaimRequest({"numbers": {"batch": 0}}, epoch=1))
     del sink.writer.table.load
     sink.put((1, "a"))
     assert at(any_lake.table(name), "audit") == [(1, "a"), (2, "b")]
@@ -267,7 +268,7 @@ def test_a_branch_begins_where_main_is_when_the_claim_arrives(any_lake: Lake, na
     stale = sink.writer.table.load()
     first.put((0, "main"))
     sink.writer.table.load = lambda: stale  # type: ignore[method-assign]  # what it knew before main moved
-    sink.writer.claim({"numbers": {"batch": 0}}, epoch=1)
+    sink.writer.claim(ClaimRequest({"numbers": {"batch": 0}}, epoch=1))
     assert at(any_lake.table(name), "audit") == [(0, "main")]
 
 

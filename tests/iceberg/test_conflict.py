@@ -12,7 +12,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyiceberg.types import StringType
 
-from sinkql.connector_api.stream import StaleFilesError
+from sinkql.connector_api.stream import ClaimRequest, StaleFilesError
 from sinkql.connectors.iceberg.commit import maintenance
 from sinkql.connectors.iceberg.commit.checkpoint import ancestry
 from sinkql.connectors.iceberg.table.target import Patience, TargetTable
@@ -474,7 +474,7 @@ def test_rows_that_come_before_the_first_claim_are_refused(lake: Lake, name: str
     sink.writer.open()
     strangers.append(lake.table(name), (1, "a"))
     with pytest.raises(SinkqlError) as caught:
-        sink.writer.claim({}, epoch=1)
+        sink.writer.claim(ClaimRequest({}, epoch=1))
     assert code_of(caught) == "SQ3507"
 
 

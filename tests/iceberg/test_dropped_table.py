@@ -12,7 +12,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
-from sinkql.connector_api.stream import Context
+from sinkql.connector_api.stream import ClaimRequest, Context
 from sinkql.connectors.iceberg.table.catalog import open_catalog
 from sinkql.connectors.iceberg.table.sql_catalog import CachingCatalog
 from sinkql.errors import SinkqlError
@@ -58,7 +58,7 @@ def _claimed(session: Session, name: str = _NAME) -> None:
     context = Context(name, job.sink_id, folder, access.secret, access.job_store)
     writer = session.catalog.registry.writer(job.write, context)
     writer.open()
-    writer.claim({}, epoch=epoch)
+    writer.claim(ClaimRequest({}, epoch=epoch))
     control.release(job.sink_id, owner="run")
 
 

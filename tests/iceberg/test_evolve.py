@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sinkql import physical
-from sinkql.connector_api.stream import Checkpoint, PlanChange
+from sinkql.connector_api.stream import Checkpoint, ClaimRequest, PlanChange
 from sinkql.errors import FencedError, SinkqlError
 from sinkql.logical.type import BIGINT, INTEGER, TEXT, parse_type
 from support.lake import Lake, Sink
@@ -18,7 +18,9 @@ _MANY = 1 << 40
 
 def _claim(sink: Sink, epoch: int, renamed: dict[str, str]) -> Checkpoint:
     sink.writer.open()
-    return sink.writer.claim({"numbers": {"batch": 0}}, epoch=epoch, switch=PlanChange("plan", {"plan": renamed}))
+    return sink.writer.claim(
+        ClaimRequest({"numbers": {"batch": 0}}, epoch=epoch, switch=PlanChange("plan", {"plan": renamed}))
+    )
 
 
 def test_columns_are_renamed_widened_and_added_by_claims(any_lake: Lake, name: str) -> None:
@@ -46,7 +48,7 @@ def test_another_plan_changes_no_column(lake: Lake, name: str) -> None:
     new = Sink(lake, name, columns=_WIDE)
     new.writer.open()
     with pytest.raises(SinkqlError) as refused:
-        new.writer.claim({}, epoch=2, switch=PlanChange("third", {"second": {"name": "title"}}))
+        new.writer.claim(ClaimRequest({}, epoch=2, switch=PlanChange("third", {"second": {"name": "title"}})))
     assert refused.value.code == "SQ3504"
     assert lake.table(name).schema().column_names == ["id", "name"]
 

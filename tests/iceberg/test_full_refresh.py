@@ -16,7 +16,7 @@ import pytest
 from pyiceberg.table import Table
 
 from sinkql import physical
-from sinkql.connector_api.stream import NO_PLAN, Checkpoint, Committed, PlanChange, WriteResult
+from sinkql.connector_api.stream import NO_PLAN, Checkpoint, ClaimRequest, Committed, PlanChange, WriteResult
 from sinkql.connectors.iceberg.file.deletes import live_files, read_dead
 from sinkql.connectors.iceberg.write import refresh_collect, refresh_rows
 from sinkql.connectors.iceberg.write.refresh_collect import digests
@@ -37,7 +37,7 @@ AGAIN = PlanChange("new", {"plan": {}}, again=frozenset({"plan"}))
 def rebuild(sink: Sink, parts: Sequence[Mapping[int, str | None]], *, epoch: int = 2) -> Committed:
     """Claim, and make the table have what is left of the parts."""
     sink.writer.open()
-    sink.writer.claim({"numbers": {"batch": 0}}, epoch=epoch, switch=AGAIN)
+    sink.writer.claim(ClaimRequest({"numbers": {"batch": 0}}, epoch=epoch, switch=AGAIN))
     marker = sink.writer.refresh()
     results: list[WriteResult] = []
     for number, rows in enumerate(parts):
@@ -120,7 +120,9 @@ def test_readers_see_the_old_rows_and_columns_until_the_one_snapshot(tmp_path: P
         seen.append(sink.lake.rows("t"))
 
     wider.writer.open()
-    wider.writer.claim({"numbers": {"batch": 0}}, epoch=2, switch=replace(AGAIN, follows={"plan": {"name": "title"}}))
+    wider.writer.claim(
+        ClaimRequest({"numbers": {"batch": 0}}, epoch=2, switch=replace(AGAIN, follows={"plan": {"name": "title"}}))
+    )
     marker = wider.writer.refresh()
     results = wider.write(wider.full_refresh.begin_refresh(0, buckets=2), [(2, "b"), (3, "c")])
     wider.full_refresh.commit_refresh(results, replace(marker, plan="new"), look)
@@ -141,7 +143,7 @@ def test_rows_of_others_with_one_key_are_replaced_too(tmp_path: Path) -> None:
     sink.writer.open()
     assert sink.writer.replaces_foreign_rows()
     switch = PlanChange("new", {NO_PLAN: {}}, again=frozenset({NO_PLAN}))
-    assert sink.writer.claim({"numbers": {"batch": 0}}, epoch=1, switch=switch).plan == NO_PLAN
+    assert sink.writer.claim(ClaimRequest({"numbers": {"batch": 0}}, epoch=1, switch=switch)).plan == NO_PLAN
     marker = sink.writer.refresh()
     results = sink.write(sink.full_refresh.begin_refresh(0, buckets=2), [(1, "x"), (3, "y")])
     sink.full_refresh.commit_refresh(results, replace(marker, plan="new"))
@@ -162,7 +164,7 @@ def test_another_sink_that_adds_rows_while_they_are_replaced_is_named_and_the_ne
 
     def begun(epoch: int) -> tuple[list[WriteResult], Checkpoint]:
         sink.writer.open()
-        sink.writer.claim({"numbers": {"batch": 0}}, epoch=epoch, switch=switch)
+        sink.writer.claim(ClaimRequest({"numbers": {"batch": 0}}, epoch=epoch, switch=switch))
         marker = replace(sink.writer.refresh(), plan="new")
         return sink.write(sink.full_refresh.begin_refresh(0, buckets=2), [(3, "y")]), marker
 
@@ -221,6 +223,6 @@ def test_columns_change_once_however_often_a_sink_is_claimed_before_it_replaces_
     for epoch in (2, 3):
         sink = Sink(lake, "t", columns=columns, options=options)
         sink.writer.open()
-        assert sink.writer.claim({"numbers": {"batch": 0}}, epoch=epoch, switch=switch).plan == NO_PLAN
+        assert sink.writer.claim(ClaimRequest({"numbers": {"batch": 0}}, epoch=epoch, switch=switch)).plan == NO_PLAN
         fields.append([(field.name, field.field_id) for field in lake.catalog().load_table("shop.t").schema().fields])
     assert fields == [[("id", 1), ("title", 3), ("name", 2)]] * 2

@@ -13,7 +13,7 @@ import pytest
 import requests
 from pyiceberg.table import Table
 
-from sinkql.connector_api.stream import PlanChange
+from sinkql.connector_api.stream import ClaimRequest, PlanChange
 from sinkql.connectors.iceberg.table.target import Patience, TargetTable
 from sinkql.errors import FencedError, LeaseLostError
 from support import strangers
@@ -45,7 +45,7 @@ def deeds(sink: Sink, renew: Callable[[], None]) -> Iterator[None]:
         yield
     if sink.upsert:
         again = PlanChange("new", {"plan": {}}, again=frozenset({"plan"}))
-        marker = writer.claim({"numbers": {"batch": 0}}, epoch=1, switch=again, renew=renew)
+        marker = writer.claim(ClaimRequest({"numbers": {"batch": 0}}, epoch=1, switch=again, renew=renew))
         writer.refresh()
         yield
         rows = [(number, "first") for number in range(3)]
@@ -169,7 +169,7 @@ def test_a_claim_that_was_overtaken_is_not_tried_again(
     _claim_overtaken(first, second, monkeypatch)
     first.writer.open()
     with pytest.raises(LeaseLostError if leased else FencedError):
-        first.writer.claim({"numbers": {"batch": 0}}, epoch=1, renew=renew if leased else None)
+        first.writer.claim(ClaimRequest({"numbers": {"batch": 0}}, epoch=1, renew=renew if leased else None))
     second.put((2, "second"))
     assert lake.rows("t") == [(1, "second"), (2, "second")]
 
@@ -181,7 +181,7 @@ def test_a_claim_that_a_dead_run_overtook_is_tried_again_by_who_has_the_lease(
     first, dead = (Sink(lake, "t", folder=tmp_path / each) for each in ("a", "b"))
     _claim_overtaken(first, dead, monkeypatch)
     first.writer.open()
-    marker = first.writer.claim({"numbers": {"batch": 0}}, epoch=1, renew=lambda: None)
+    marker = first.writer.claim(ClaimRequest({"numbers": {"batch": 0}}, epoch=1, renew=lambda: None))
     assert (marker.epoch, marker.end) == (3, {"numbers": {"batch": 1}})
     first.put((2, "first"))
     with pytest.raises(FencedError):

@@ -14,7 +14,7 @@ import pytest
 from runtime.test_batch import open_loop
 from sinkql import physical
 from sinkql.connector_api.registry import discover
-from sinkql.connector_api.stream import NO_PLAN, PlanChange
+from sinkql.connector_api.stream import NO_PLAN, ClaimRequest, PlanChange
 from sinkql.errors import SinkqlError
 from sinkql.runtime.batch.events import silent
 from sinkql.runtime.batch.loop import BatchLoop
@@ -218,9 +218,9 @@ def test_a_switch_goes_on_from_what_the_table_says_at_the_claim(tmp_path: Path) 
     stale = sink.start().end
     sink.put((1, "a"))
     begin = {**stale, "new": {"batch": 7}}
-    marker = sink.writer.claim(begin, epoch=2, switch=PlanChange("other", {"plan": {}}))
+    marker = sink.writer.claim(ClaimRequest(begin, epoch=2, switch=PlanChange("other", {"plan": {}})))
     assert (marker.plan, marker.end) == ("other", {"numbers": {"batch": 1}, "new": {"batch": 7}})
-    again = sink.writer.claim(begin, epoch=3, switch=PlanChange("third", {"plan": {}}))
+    again = sink.writer.claim(ClaimRequest(begin, epoch=3, switch=PlanChange("third", {"plan": {}})))
     assert (again.plan, again.end) == ("other", marker.end)
 
 

@@ -15,7 +15,7 @@ from sinkql import ast
 from sinkql.catalog.coordination.control import Control
 from sinkql.catalog.sqlite.database import Database
 from sinkql.catalog.system import LAYOUT
-from sinkql.connector_api.stream import Context
+from sinkql.connector_api.stream import ClaimRequest, Context
 from sinkql.connectors.iceberg.write.writer import IcebergWriter
 from sinkql.errors import SinkqlError
 from sinkql.parser import parse
@@ -183,7 +183,7 @@ def test_a_drop_ends_the_lease_and_takes_the_tag_of_the_table_along(session: Ses
     context = Context(NAME, id_, sink_folder(session.catalog, id_), access.secret, access.job_store)
     writer = session.catalog.registry.writer(job.write, context)
     writer.open()
-    writer.claim({}, epoch=epoch)
+    writer.claim(ClaimRequest({}, epoch=epoch))
     control.release(id_, owner="run")
     assert isinstance(writer, IcebergWriter)
     target = writer.table.target

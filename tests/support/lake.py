@@ -12,7 +12,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table
 
 from sinkql import physical
-from sinkql.connector_api.stream import Checkpoint, Committed, Context, WriteResult, WriteTask
+from sinkql.connector_api.stream import Checkpoint, ClaimRequest, Committed, Context, WriteResult, WriteTask
 from sinkql.connector_api.types import arrow_type
 from sinkql.connectors.aws.store import S3
 from sinkql.connectors.iceberg.write.refresh import RefreshWriter
@@ -156,7 +156,7 @@ class Sink:
         """Open and claim."""
         self.writer.open()
         self.writer.load_checkpoint()
-        return self.writer.claim({"numbers": {"batch": 0}}, epoch=epoch)
+        return self.writer.claim(ClaimRequest({"numbers": {"batch": 0}}, epoch=epoch))
 
     def attempt(self, rows: Pairs) -> tuple[Checkpoint, WriteTask, list[WriteResult]]:
         """Refresh, begin and write the files of one batch."""

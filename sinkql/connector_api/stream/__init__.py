@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from sinkql.connector_api.stream.checkpoint import NO_PLAN as NO_PLAN
 from sinkql.connector_api.stream.checkpoint import Checkpoint as Checkpoint
+from sinkql.connector_api.stream.checkpoint import ClaimRequest as ClaimRequest
 from sinkql.connector_api.stream.checkpoint import JobOffsets as JobOffsets
 from sinkql.connector_api.stream.checkpoint import Limit as Limit
 from sinkql.connector_api.stream.checkpoint import Offsets as Offsets

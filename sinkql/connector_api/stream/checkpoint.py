@@ -95,13 +95,33 @@ def plan_change_of(job: physical.Job) -> PlanChange | None:
     return PlanChange(job.plan, {NO_PLAN: unwritten, **earlier}, stateful=job.stateful(), again=again)
 
 
-def claim_checkpoint(
-    current: Checkpoint | None, *, sink: str, claim: str, initial: JobOffsets, epoch: int, switch: PlanChange | None
-) -> Checkpoint:
-    """Return the checkpoint of a claim on a table whose checkpoint is `current`, by the rules of `Writer.claim`.
+@dataclass(frozen=True, slots=True)
+class ClaimRequest:
+    """A claim that `Writer.claim` makes. `epoch` is the lowest epoch that it may get.
+
+    `initial` has the offsets of the job's sources that the table's checkpoint does not have.
+
+    If `switch` follows the checkpoint's plan, the claim's checkpoint has the plan of `switch`. Its sources are those of
+    `initial`, at the checkpoint's offsets where it has any; `claim_checkpoint` derives it. If the job has other columns
+    than that plan, the same commit changes the table's columns; present rows have NULL in new ones.
+
+    `renew` renews the sink's lease, and raises if another process has the lease. It is called before each attempt,
+    after the load of the table that the attempt is made on. So no claim ends the process that has the lease. Without
+    `renew`, a claim that another one has overtaken is not tried again: SQ5101.
+    """
+
+    initial: JobOffsets
+    epoch: int
+    switch: PlanChange | None = None
+    renew: Callable[[], None] | None = None
+
+
+def claim_checkpoint(current: Checkpoint | None, request: ClaimRequest, *, sink: str, claim: str) -> Checkpoint:
+    """Return the checkpoint of a claim on a table whose checkpoint is `current`, by the rules of `ClaimRequest`.
 
     Raises what `PlanChange.check` raises: another run may have written the table since this one read it.
     """
+    initial, epoch, switch = request.initial, request.epoch, request.switch
     if current is None:
         return Checkpoint(sink, max(epoch, 1), claim, claim, initial, initial, NO_PLAN, None, None)
     claimed = replace(current, epoch=max(epoch, current.epoch + 1), claim=claim)

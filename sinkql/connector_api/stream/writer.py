@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from sinkql.connector_api.stream.checkpoint import Checkpoint, JobOffsets, PlanChange, Split
+from sinkql.connector_api.stream.checkpoint import Checkpoint, ClaimRequest, Split
 from sinkql.connector_api.stream.reader import Reader
 from sinkql.connector_api.stream.write_task import WriteResult, WriteTask
 
@@ -181,24 +181,8 @@ class Writer(Protocol):
     def load_checkpoint(self) -> Checkpoint | None:
         """Reload the table and return its checkpoint; None if this sink never committed."""
 
-    def claim(
-        self,
-        initial: JobOffsets,
-        *,
-        epoch: int,
-        switch: PlanChange | None = None,
-        renew: Callable[[], None] | None = None,
-    ) -> Checkpoint:
-        """Claim the table: commit an empty snapshot with an epoch above the table's and above `epoch` - 1.
-
-        If `switch` follows the checkpoint's plan, the claim's checkpoint has the plan of `switch`. Its sources are
-        those of `initial`, at the checkpoint's offsets where it has any; `claim_checkpoint` derives it. If the job has
-        other columns than that plan, the same commit changes the table's columns; present rows have NULL in new ones.
-
-        `renew` renews the sink's lease, and raises if another process has the lease. It is called before each attempt,
-        after the load of the table that the attempt is made on. So no claim ends the process that has the lease.
-        Without `renew`, a claim that another one has overtaken is not tried again: SQ5101.
-        """
+    def claim(self, request: ClaimRequest) -> Checkpoint:
+        """Claim the table: commit an empty snapshot with an epoch above the table's and not below the request's."""
 
     def replaces_foreign_rows(self) -> bool:
         """Return whether the table has rows of other writers that this sink will replace; call it after `open`."""

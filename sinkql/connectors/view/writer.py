@@ -15,12 +15,11 @@ import pyarrow as pa
 from sinkql import physical
 from sinkql.connector_api.stream import (
     Checkpoint,
+    ClaimRequest,
     Committed,
     Compacted,
     Context,
-    JobOffsets,
     Maintainable,
-    PlanChange,
     Reader,
     RefreshableWriter,
     Split,
@@ -135,23 +134,16 @@ class ViewWriter(Writer, RefreshableWriter, Maintainable, ViewLogWriter):
             return None
         return self._last[1].marker
 
-    def claim(
-        self,
-        initial: JobOffsets,
-        *,
-        epoch: int,
-        switch: PlanChange | None = None,
-        renew: Callable[[], None] | None = None,
-    ) -> Checkpoint:
+    def claim(self, request: ClaimRequest) -> Checkpoint:
         """Publish an entry without changes under a new claim."""
         before = _claim_of(self.load_checkpoint())
         while True:
             present, claim = self.load_checkpoint(), uuid4().hex
-            if renew is not None:
-                renew()
+            if request.renew is not None:
+                request.renew()
             elif _claim_of(present) != before:
                 raise self._fenced()
-            marker = claim_checkpoint(present, sink=self.view, claim=claim, initial=initial, epoch=epoch, switch=switch)
+            marker = claim_checkpoint(present, request, sink=self.view, claim=claim)
             number, entry = entry_after(self._last, marker, claim)
             if present is None:
                 entry = msgspec.structs.replace(entry, contents={}, begins=number, indexes=())

@@ -24,6 +24,7 @@ from sinkql.connector_api.source_options import DEAD_LETTER_COLUMNS, has_dead_le
 from sinkql.connector_api.stream import (
     NO_PLAN,
     Checkpoint,
+    ClaimRequest,
     Context,
     JobOffsets,
     RowError,
@@ -100,12 +101,12 @@ class DeadLetterTable:
     def start(self, initial: JobOffsets, *, epoch: int, renew: Callable[[], None] | None = None) -> None:
         """Claim the table of a sink whose offsets are `initial`. A dropped table is created again.
 
-        `renew` is the argument of `Writer.claim`.
+        `renew` is that of `ClaimRequest`.
         """
         self._renew = renew
         with _dead_letter_hint():
             self.writer.open()
-            self._checkpoint = self.writer.claim(initial, epoch=epoch, renew=renew)
+            self._checkpoint = self.writer.claim(ClaimRequest(initial, epoch, renew=renew))
 
     def pending_end(self, end: JobOffsets) -> JobOffsets | None:
         """Return where a batch from `end` must end because its dead letters are committed; None if they are not."""

@@ -16,6 +16,7 @@ from sinkql import physical
 from sinkql.connector_api.stream import (
     NO_PLAN,
     Checkpoint,
+    ClaimRequest,
     Committed,
     JobOffsets,
     Offsets,
@@ -144,7 +145,7 @@ class BatchLoop:
         start = self.resume_point.resume(loaded)
         if once and self.targets is None:
             self.targets = self.timeline.targets(start) or start
-        checkpoint = self.table.claim(start, epoch=epoch, change=self.resume_point.plan_change, renew=self._renew)
+        checkpoint = self.table.claim(ClaimRequest(start, epoch, self.resume_point.plan_change, self._renew))
         self._needs_refresh = self.resume_point.needs_full_refresh(checkpoint)
         self.dead_letters.start(renew=self._renew)
         if not self._needs_refresh:

@@ -13,6 +13,7 @@ from sinkql import physical
 from sinkql.connector_api.stream import (
     NO_PLAN,
     Checkpoint,
+    ClaimRequest,
     Committed,
     JobOffsets,
     Offsets,
@@ -43,12 +44,10 @@ class SinkTable:
     """When the sink last claimed the table or began a commit, in seconds since 1970."""
     _reindexed_commit: str | None = field(default=None, init=False)
 
-    def claim(
-        self, start: JobOffsets, *, epoch: int, change: PlanChange | None, renew: Callable[[], None] | None
-    ) -> Checkpoint:
+    def claim(self, request: ClaimRequest) -> Checkpoint:
         """Claim the table as `Writer.claim` does; return its checkpoint."""
         self.owned_at = time.time()
-        self.checkpoint = self.writer.claim(start, epoch=epoch, switch=change, renew=renew)
+        self.checkpoint = self.writer.claim(request)
         return self.checkpoint
 
     def refresh(self) -> Checkpoint:

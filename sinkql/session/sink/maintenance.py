@@ -13,7 +13,7 @@ from typing import Self
 
 from sinkql import physical
 from sinkql.catalog.coordination.control import Control
-from sinkql.connector_api.stream import Compacted
+from sinkql.connector_api.stream import ClaimRequest, Compacted
 from sinkql.errors import LeaseHeldError, LeaseLostError, Notice, SinkqlError
 from sinkql.lowering.job import lower
 from sinkql.planner.name import short_name
@@ -112,7 +112,7 @@ def _optimize_here(job: physical.Job, workspace: Workspace) -> Compacted | None:
         maintenance = writer.maintenance
         if maintenance is None:
             return _NOTHING
-        writer.claim({}, epoch=epoch, renew=lambda: control.renew(job.sink_id, owner=owner))
+        writer.claim(ClaimRequest({}, epoch, renew=lambda: control.renew(job.sink_id, owner=owner)))
         progress, reported = OptimizeProgress(), (0, 0)
         while not progress.finished:
             if lease.lost is not None:

@@ -21,8 +21,8 @@ from sinkql import physical
 from sinkql.connector_api.stream import (
     NO_PLAN,
     Checkpoint,
+    ClaimRequest,
     Context,
-    JobOffsets,
     PlanChange,
     Published,
     StaleFilesError,
@@ -59,53 +59,33 @@ from sinkql.storage import failpoint
 
 
 class Claim:
-    """A `Proposal`: one claim of a table by a sink. `floor` is the lowest epoch that it may use.
+    """A `Proposal`: one claim of a table by a sink.
 
-    `renew` renews the sink's lease, and raises if another process holds it. It is called before each attempt, after the
-    table that the attempt is based on was loaded. So if another process gets the lease later, it claims a table that
-    makes this attempt fail. Without `renew`, a claim stops when another one has overtaken it.
+    The lease is renewed before each attempt, after the table that the attempt is based on was loaded. So if another
+    process gets the lease later, it claims a table that makes this attempt fail.
     """
 
-    def __init__(
-        self,
-        sink: str,
-        initial: JobOffsets,
-        expected: Expected,
-        *,
-        floor: int,
-        keep_rows: bool,
-        switch: PlanChange | None = None,
-        renew: Callable[[], None] | None = None,
-    ) -> None:
+    def __init__(self, sink: str, request: ClaimRequest, expected: Expected, *, keep_rows: bool) -> None:
         self.id = uuid4().hex
         self._sink = sink
-        self._initial = initial
+        self._request = request
         self._expected = expected
-        self._floor = floor
         self._keep_rows = keep_rows
-        self._switch = switch
-        self._renew = renew
         self._before: tuple[str | None] | None = None
 
     def prepare(self, table: Table) -> Prepared:
         """Write the claim on top of this load of the table, each time with a new epoch."""
-        stored = checkpoints.find(table, self._sink)
-        schema = schema_of_claim(table, self._expected, stored, sink=self._sink, switch=self._switch)
+        stored, switch = checkpoints.find(table, self._sink), self._request.switch
+        schema = schema_of_claim(table, self._expected, stored, sink=self._sink, switch=switch)
         check_table(table, self._expected, schema)
         if stored is None and not self._keep_rows and count_rows(table):
             raise foreign_rows_error(table)
-        marker = claim_checkpoint(
-            stored.checkpoint if stored else None,
-            sink=self._sink,
-            claim=self.id,
-            initial=self._initial,
-            epoch=self._floor,
-            switch=self._switch,
-        )
+        before = stored.checkpoint if stored else None
+        marker = claim_checkpoint(before, self._request, sink=self._sink, claim=self.id)
         timestamp = stored.timestamp if stored else 0
         summary = checkpoints.encode(table, marker, timestamp=timestamp, attempt=self.id)
         begins = {} if stored else checkpoints.first_epoch_property(self._sink, marker.epoch)
-        if self._switch is not None and marker.plan in self._switch.again:
+        if switch is not None and marker.plan in switch.again:
             schema = None  # the refresh commits it with the rows; readers see the old ones until then
         properties = _notes(table, self._sink, summary, begins)
         return _with_tag(prepare(table, FileChange(), properties, by=_name_prefix(marker), schema=schema), self._sink)
@@ -117,8 +97,8 @@ class Claim:
     def check(self, base: Table, now: Table) -> None:
         """Raise if the table was recreated, or if another run holds the lease or has claimed the table."""
         same_table(base, now)
-        if self._renew is not None:
-            self._renew()
+        if self._request.renew is not None:
+            self._request.renew()
             return
         owner = checkpoints.standing(now, self._sink)
         claim = owner.claim if owner is not None else None

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from sinkql import physical
-from sinkql.connector_api.stream import Checkpoint, Context, JobOffsets, PlanChange, StaleFilesError
+from sinkql.connector_api.stream import Checkpoint, ClaimRequest, Context, PlanChange, StaleFilesError
 from sinkql.connectors.iceberg.commit import checkpoint as checkpoints
 from sinkql.connectors.iceberg.commit.committer import (
     check_still_ours,
@@ -137,19 +135,9 @@ class ClaimedTable:
         failpoint.point("read-marker")
         return stored.checkpoint if stored else None
 
-    def claim(
-        self, initial: JobOffsets, *, epoch: int, switch: PlanChange | None, renew: Callable[[], None] | None
-    ) -> checkpoints.StoredCheckpoint:
-        """Claim the table with an epoch above the table's and not below `epoch`."""
-        claim = Claim(
-            self.sink,
-            initial,
-            self.expected,
-            floor=epoch,
-            keep_rows=self.planned.existing_rows is not None,
-            switch=switch,
-            renew=renew,
-        )
+    def claim(self, request: ClaimRequest) -> checkpoints.StoredCheckpoint:
+        """Claim the table; return its checkpoint after that."""
+        claim = Claim(self.sink, request, self.expected, keep_rows=self.planned.existing_rows is not None)
         self._claim = None
         self._table = take(self.target, self.load(), claim)
         stored = checkpoints.find(self._table, self.sink)

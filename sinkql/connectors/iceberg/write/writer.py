@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from uuid import uuid4
 
 from sinkql import physical
 from sinkql.connector_api.stream import (
     Checkpoint,
+    ClaimRequest,
     Committed,
     Context,
-    JobOffsets,
-    PlanChange,
     Writer,
     WriteResult,
     WriteTask,
@@ -81,24 +80,14 @@ class IcebergWriter(Writer):
         """Reload the table and return its checkpoint; raises SQ3501 if the table was rolled back."""
         return self.table.load_checkpoint()
 
-    def claim(
-        self,
-        initial: JobOffsets,
-        *,
-        epoch: int,
-        switch: PlanChange | None = None,
-        renew: Callable[[], None] | None = None,
-    ) -> Checkpoint:
-        """Claim the table with an epoch above the table's and not below `epoch`.
-
-        `initial` has the offsets of sources that the table's checkpoint does not have.
-        """
-        checkpoint = self.table.claim(initial, epoch=epoch, switch=switch, renew=renew).checkpoint
+    def claim(self, request: ClaimRequest) -> Checkpoint:
+        """Claim the table, and choose the files of the claim's batches."""
+        checkpoint = self.table.claim(request).checkpoint
         write = self._write
         mode: AppendMode | UpsertMode
         if self._full_refresh is not None:
             index = TableIndex(StateDirectory.of(self._context, "index"), write.key)
-            self._full_refresh.begin_claim(index, switch)
+            self._full_refresh.begin_claim(index, request.switch)
             mode = UpsertMode(index, write.change)
         else:
             mode = AppendMode(changelog=write.changelog, replaces=self.table.replaces_foreign_rows)

@@ -5,7 +5,7 @@ A transaction has the messages and the sink's progress. The writer never continu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -14,11 +14,10 @@ from uuid import uuid4
 from sinkql import physical
 from sinkql.connector_api.stream import (
     Checkpoint,
+    ClaimRequest,
     Committed,
     Context,
-    JobOffsets,
     MessageEncoder,
-    PlanChange,
     StaleFilesError,
     Writer,
     WriteResult,
@@ -80,17 +79,10 @@ class TopicWriter(Writer):
         progress = self._progress.find(settled=False)
         return progress.checkpoint if progress is not None else None
 
-    def claim(
-        self,
-        initial: JobOffsets,
-        *,
-        epoch: int,
-        switch: PlanChange | None = None,
-        renew: Callable[[], None] | None = None,
-    ) -> Checkpoint:
+    def claim(self, request: ClaimRequest) -> Checkpoint:
         """Fence other runs of the sink, and commit a transaction with only the new checkpoint."""
         self._encoders = self._open_encoders()
-        renew = renew or (lambda: None)
+        renew = request.renew or (lambda: None)
         renew()  # fail if the lease is lost: `_begin` aborts the transaction of its holder
         self._begin()
         progress = self._progress.find(settled=True)
@@ -99,12 +91,7 @@ class TopicWriter(Writer):
         renew()  # a later holder of the lease begins after this point, and fences this producer
         claim = uuid4().hex
         checkpoint = claim_checkpoint(
-            progress.checkpoint if progress is not None else None,
-            sink=self.context.sink_id,
-            claim=claim,
-            initial=initial,
-            epoch=epoch,
-            switch=switch,
+            progress.checkpoint if progress is not None else None, request, sink=self.context.sink_id, claim=claim
         )
         assert self._topic_id is not None, "not open"
         next_progress = (
