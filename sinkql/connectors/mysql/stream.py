@@ -158,7 +158,7 @@ class MySqlStream(Stream):
             self._matcher = TableMatcher(tables, charsets(connection, maria=self._maria), self._has_key)
             self._check_position(after)
             server = server_name(connection, maria=self._maria)
-        check_history(self._history.last(after), server, self._open_dump, where=self._where)
+            check_history(self._history.last(after), server, self._open_dump, where=self._where)
         position = read_position(after, mariadb=self._maria)
         watched = {(table.name[0], table.name[1]): table.id for table in tables}
         start = scan_start(after) or set_text(after)
