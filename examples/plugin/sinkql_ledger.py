@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -13,7 +13,7 @@ from sinkql.connector_api import planning as plan
 from sinkql.connector_api import stream
 from sinkql.connector_api.options import bind, option_field, reveal, secret_data
 from sinkql.connector_api.sink_options import SinkOptions
-from sinkql.connector_api.stream import Checkpoint, Context, JobOffsets, Offsets, WriteResult
+from sinkql.connector_api.stream import Checkpoint, Context, Offsets, WriteResult
 from sinkql.errors import FencedError, SinkqlError, error_codes
 from sinkql.errors.code import Code, Family
 from sinkql.storage import failpoint, files
@@ -76,7 +76,7 @@ def _check_key(ledger: logical.Connection | physical.Connection, access: plan.Ou
 
 
 class LedgerReader(stream.Reader):
-    """Read a book: a row for each line that has its end. Offsets: `line`, how many lines were read."""
+    """Read a book: a row for each complete line. Offsets: `line`, the number of lines that were read."""
 
     def __init__(self, read: physical.Read, context: Context) -> None:
         assert read.connection is not None
@@ -121,7 +121,7 @@ class LedgerTask:
 
 
 class LedgerWriter(stream.Writer):
-    """Write a book: a file for each commit, its first line the marker. Two runs cannot both make the next number."""
+    """Write a book: a file for each commit, whose first line is the checkpoint. Only one run can create each file."""
 
     def __init__(self, write: physical.Write, context: Context) -> None:
         self._connection, self._context = write.connection, context
@@ -131,8 +131,8 @@ class LedgerWriter(stream.Writer):
     def open(self) -> None:
         _check_key(self._connection, self._context)
         self._book.mkdir(exist_ok=True)
-        kept = self.load_checkpoint()
-        if kept is not None and kept.sink != self._context.sink_id:
+        current = self.load_checkpoint()
+        if current is not None and current.sink != self._context.sink_id:
             raise SinkqlError("SQ3507", f'another sink wrote book "{self._book.name}"', hint="Name another BOOK.")
 
     def load_checkpoint(self) -> Checkpoint | None:
@@ -140,41 +140,34 @@ class LedgerWriter(stream.Writer):
         self._number = int(last.stem) if last else 0
         return Checkpoint(**json.loads(last.read_text().partition("\n")[0])) if last else None
 
-    def claim(
-        self,
-        initial: JobOffsets,
-        *,
-        epoch: int,
-        switch: stream.PlanChange | None = None,
-        renew: Callable[[], None] | None = None,
-    ) -> Checkpoint:
-        kept, self._claim, sink = self.load_checkpoint(), uuid4().hex, self._context.sink_id
-        if renew is not None:
-            renew()
-        marker = stream.claim_checkpoint(
-            kept, sink=sink, claim=self._claim, initial=initial, epoch=epoch, switch=switch
-        )
-        self._land(marker, [])
-        return marker
+    def claim(self, request: stream.ClaimRequest) -> Checkpoint:
+        current, self._claim = self.load_checkpoint(), uuid4().hex
+        if request.renew is not None:
+            request.renew()
+        checkpoint = stream.claim_checkpoint(current, request, sink=self._context.sink_id, claim=self._claim)
+        self._publish(checkpoint, [])
+        return checkpoint
 
     def refresh(self) -> Checkpoint:
-        kept = self.load_checkpoint()
-        if kept is None or kept.claim != self._claim:
+        current = self.load_checkpoint()
+        if current is None or current.claim != self._claim:
             raise self._fenced()
-        return kept
+        return current
 
     def begin(self, *, bucketing: str, buckets: int, cleared: bool = False) -> stream.WriteTask:
         return LedgerTask(uuid4().hex)
 
-    def commit(self, task: stream.WriteTask, results: Sequence[WriteResult], marker: Checkpoint) -> stream.Committed:
+    def commit(
+        self, task: stream.WriteTask, results: Sequence[WriteResult], checkpoint: Checkpoint
+    ) -> stream.Committed:
         lines = [line for result in results for line in result.data]
         failpoint.point("ledger-commit")
-        self._land(marker, lines)
-        return stream.Committed(marker, self._number, len(lines), sum(map(len, lines)), files=1)
+        self._publish(checkpoint, lines)
+        return stream.Committed(checkpoint, self._number, len(lines), sum(map(len, lines)), files=1)
 
-    def _land(self, marker: Checkpoint, lines: list[str]) -> None:
-        """Make the file of the next commit, whole; one that another run has made is never replaced."""
-        text = "".join(f"{line}\n" for line in [json.dumps(asdict(marker)), *lines])
+    def _publish(self, checkpoint: Checkpoint, lines: list[str]) -> None:
+        """Create the file of the next commit atomically; raise SQ5101 if another run has created it."""
+        text = "".join(f"{line}\n" for line in [json.dumps(asdict(checkpoint)), *lines])
         try:
             files.create_new(self._book / f"{self._number + 1:08}.jsonl", text.encode())
         except FileExistsError:
