@@ -1,4 +1,4 @@
-"""Options of the test run."""
+"""Options, hooks and fixtures of the test run."""
 
 from __future__ import annotations
 
@@ -27,34 +27,32 @@ _REPOSITORY = Path(__file__).parents[1]
 _KINDS = ("spark", "slow", "long", "")
 _MEMORY = Path("/dev/shm")
 _SOAK_S = 1700
-"""Less than `faulthandler_timeout`."""
+"""Seconds; less than `faulthandler_timeout`."""
 _FILES = 16_384
 _FROZEN_EVERY = 300
 _finished = itertools.count(1)
 _cases: Counter[str] = Counter()
-"""How many cases of each test were collected."""
+"""The number of collected cases of each test."""
 _ROOM = 4 << 30
-"""Bytes; a run's folders hold a tenth of it, where those of tests that passed go."""
+"""Bytes of free memory to require; a run's folders need a tenth of it if pytest deletes those of passed tests."""
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     parser.addoption(
         "--rewrite",
         action="store_true",
-        help="write what the golden files' commands give into the files, instead of comparing",
+        help="write the output of the golden files' commands into the files instead of comparing it",
     )
     parser.addoption(
         "--rewrite-plans",
         action="store_true",
-        help="write the hashes that plans have into tests/planner/plans.txt, instead of comparing",
+        help="write the plan hashes into tests/planner/plans.txt instead of comparing them",
     )
-    parser.addoption(
-        "--lower", action="store_true", help="lower the ceilings of tests/prose to what the texts and names have now"
-    )
-    parser.addoption("--cover", action="store_true", help="print which lines of sinkql ran, and fail if they are few")
+    parser.addoption("--lower", action="store_true", help="lower the ceilings of tests/prose to the present counts")
+    parser.addoption("--cover", action="store_true", help="print the coverage of sinkql, and fail if it is too low")
     config = pluginmanager.get_plugin("pytestconfig")
     assert isinstance(config, pytest.Config)
-    # before the folders' own conftest.py import what is measured; a worker has its options before it reads any
+    # before the folders' conftest.py import the measured modules; a worker gets its options before it imports any
     if "--cover" in config.invocation_params.args or config.getoption("cover", False):
         from support.covered import Measured
 
@@ -62,7 +60,7 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 
 
 def pytest_configure() -> None:
-    gc.disable()  # while tests are collected: hardly anything goes then
+    gc.disable()  # during collection, which creates hardly any garbage
     _let_programs_be_interrupted()
     _let_files_be_open()
     _have_the_same_examples()
@@ -71,20 +69,20 @@ def pytest_configure() -> None:
 
 
 def _let_programs_be_interrupted() -> None:
-    """Have Ctrl-C reach what tests start also where a shell runs them in the background, which ignores it."""
+    """Make Ctrl-C reach the processes of tests even if a shell runs the tests in the background and ignores it."""
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _let_files_be_open() -> None:
-    """Have room for what tests leave open that end sinks in their midst, as if they were killed."""
+    """Raise the limit of open files, since tests that stop sinks abruptly, as a crash does, leave files open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and soft < min(hard, _FILES):
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, _FILES), hard))
 
 
 def _have_the_same_examples() -> None:
-    """Have Hypothesis make the same examples in each run; others with the profile "random", as `make soak` has it."""
+    """Make Hypothesis generate the same examples in each run; the profile "random", for `make soak`, varies them."""
     timeless = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a machine may be slow
     settings.register_profile("same", timeless, derandomize=True)
     settings.register_profile("random", timeless, derandomize=False)
@@ -92,7 +90,7 @@ def _have_the_same_examples() -> None:
 
 
 def _have_folders_in_memory() -> None:
-    """Have the tests' folders in memory, if it may be: half of their time would go by waiting for a disk to sync."""
+    """Put the tests' folders into memory if there is room: half of the run would be waiting for the disk to sync."""
     if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK):
         found = os.statvfs(_MEMORY)
         if found.f_bavail * found.f_frsize >= _ROOM and not found.f_flag & os.ST_NOEXEC:
@@ -100,13 +98,13 @@ def _have_folders_in_memory() -> None:
 
 
 def _have_spark_start_fast() -> None:
-    """Leave out what pays after minutes only; no test leaves a process that makes an archive of classes."""
+    """Disable JVM optimizations that pay only after minutes, and the background process that archives classes."""
     os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
     os.environ.setdefault("SINKQL_ARCHIVE", "off")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Leave to `make soak` all cases of a test but a share: the first, and one in so many, in turn of each value."""
+    """Mark all but a share of a test's cases for `make soak`: each block of `share` cases keeps one, in turn."""
     share = item.get_closest_marker("share")
     if share is not None:
         test = item.nodeid.partition("[")[0]
@@ -118,7 +116,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)  # after -k and -m
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Order tests for the workers; those of `make soak` have twice the time."""
+    """Order tests for the workers; tests of `make soak` have twice the time."""
     for item in items:
         if item.get_closest_marker("soak") is not None:
             item.add_marker(pytest.mark.timeout(_SOAK_S))
@@ -128,23 +126,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """Leave what all tests share out of Python's collections of garbage: a tenth of the time went by looking there."""
+    """Exempt the objects that all tests share from garbage collection, which would take a tenth of the time."""
     gc.freeze()
     gc.enable()
 
 
 def pytest_runtest_logfinish() -> None:
-    """Do so now and then with what has come since, as modules of libraries."""
+    """Exempt newer long-lived objects too, such as modules of libraries, now and then."""
     if next(_finished) % _FROZEN_EVERY == 0:
         gc.collect()
         gc.freeze()
 
 
 def _shares(items: list[pytest.Item], workers: int) -> list[list[pytest.Item]]:
-    """Order tests as `--dist worksteal` hands them out: a worker has one of equal shares, then takes of another's end.
+    """Order tests for `--dist worksteal`: workers begin with equal shares, then steal from the ends of others' shares.
 
-    The first begins with all tests of the shared Spark session, the last with all that start Spark processes, so that
-    there are never two of either; after them come long ones, and each file's tests stay together.
+    The first share begins with all tests of the shared Spark session, the last with all that start Spark processes, so
+    that neither kind runs twice at a time. Long tests come next, and the tests of a file stay together.
     """
     kinds = {item: _kind(item) for item in items}
     shares: list[list[pytest.Item]] = [[] for _ in range(workers)]
@@ -181,7 +179,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def _clients_of_stopped_brokers() -> Iterator[None]:
-    """Let go of Kafka's clients, which try to reach their brokers for as long as they are there."""
+    """Close Kafka clients: they try to reach stopped brokers as long as they exist."""
     yield
     for module, kept in (("admin", "_admin"), ("consumer", "_consumers")):
         known = sys.modules.get(f"sinkql.connectors.kafka.{module}")
@@ -192,9 +190,9 @@ def _clients_of_stopped_brokers() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def folder_of_temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Have what processes leave in the temporary folder, killed ones above all, go with the run's own folders.
+    """Put temporary files of all processes, even of killed ones, into the run's folders, which pytest deletes.
 
-    Its name is short: servers have sockets in it, whose paths have at most 107 bytes.
+    The name is short: servers put sockets into the folder, and a socket's path has at most 107 bytes.
     """
     folder = tmp_path_factory.getbasetemp() / "t"
     folder.mkdir()
@@ -206,7 +204,7 @@ def folder_of_temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Start one local Spark session, as sinks have it, for all tests that need one."""
+    """Start a local Spark session, with the settings of sinks, for all tests that need one."""
     from sinkql.runtime.spark.session import SparkSettings, start, stop
 
     folder = tmp_path_factory.mktemp("spark")
@@ -225,7 +223,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
-    """Run one Postgres server for all tests; each makes a database of its own in it."""
+    """Run one Postgres server for all tests; each test creates its own database."""
     from support.postgres import postgres
 
     with postgres() as server:
@@ -234,7 +232,7 @@ def postgres() -> Iterator[Postgres]:
 
 @pytest.fixture
 def postgres_database(postgres: Postgres) -> Iterator[str]:
-    """Make a database of this test's own, which goes with its replication slots."""
+    """Create a database for the test, and drop it afterwards with its replication slots."""
     name = postgres.database()
     yield name
     postgres.drop(name)
@@ -242,7 +240,7 @@ def postgres_database(postgres: Postgres) -> Iterator[str]:
 
 @pytest.fixture(autouse=True)
 def no_spark_left() -> Iterator[None]:
-    """Fail a test that leaves a Spark running: the shared session could not start after it."""
+    """Fail a test that leaves Spark running: the shared session could not start after it."""
     yield
     found = sys.modules.get("pyspark")
     context = None if found is None else found.SparkContext._active_spark_context
@@ -251,7 +249,7 @@ def no_spark_left() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def no_file_left() -> Iterator[None]:
-    """Fail a test that leaves a file in the repository, or a catalog: what it makes goes into its own folder."""
+    """Fail a test that leaves a file or a catalog in the repository: its files belong in its own folder."""
     before = _files()
     yield
     assert _files() == before
@@ -262,7 +260,7 @@ def _files() -> list[str]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the scores that tests give, and at last how many tests did not run, and why."""
+    """Print the scores of tests, then the number of skipped tests by reason."""
     for report in terminalreporter.stats.get("passed", []):
         for name, value in report.user_properties:
             if name == "score":

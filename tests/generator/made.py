@@ -1,4 +1,4 @@
-"""Sources of all kinds of load generators, planned from SQL: their readers, and the rows of any range of places."""
+"""Sources of all kinds of load generators, planned from SQL: their readers, and their rows of any range of ticks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Row = tuple[Any, ...]
 
 @cache
 def readers(text: str = SOURCES) -> dict[str, GeneratorReader]:
-    """Return the reader of each source that has rows, by its name; all begin at the same time."""
+    """Return the reader of each source that has rows, by name; all sources begin at the same time."""
     names = ("house", "market", "shop", "clock", "kv", "log")
     catalog = compile_text(text, facts={name: {"since": SINCE} for name in names}).catalog
     assert catalog is not None
@@ -51,18 +51,18 @@ def readers(text: str = SOURCES) -> dict[str, GeneratorReader]:
 
 
 def at(count: int) -> Offsets:
-    """Return the offsets of a place."""
+    """Return the offsets after a number of ticks."""
     return {"count": count, "since": SINCE}
 
 
 def end(reader: GeneratorReader) -> int:
-    """Return the last place."""
+    """Return the last count of ticks."""
     count: int = reader.target(at(0))["count"]
     return count
 
 
 def table(reader: GeneratorReader, start: int = 0, stop: int | None = None) -> pa.Table:
-    """Return the rows of a range of places as one batch has them; all of them without an end."""
+    """Return the rows of a range of ticks as one batch has them; `stop` defaults to the end."""
     splits = reader.splits(at(start), at(end(reader) if stop is None else stop))
     return pa.Table.from_batches(list(_batches(reader, splits)))
 
@@ -73,14 +73,14 @@ def _batches(reader: GeneratorReader, splits: list[Any]) -> Iterator[pa.RecordBa
 
 
 def rows(reader: GeneratorReader, start: int, stop: int) -> list[Row]:
-    """Return the rows of a range of places, `$diff` last where there is one."""
+    """Return the rows of a range of ticks; `$diff` is the last column if the source has it."""
     if start == stop:
         return []
     return list(zip(*(column.to_pylist() for column in table(reader, start, stop).columns), strict=True))
 
 
 def after(contents: Mapping[Row, int], changes: list[Row]) -> Counter[Row]:
-    """Return contents with changes done to them, each row with how often it is there: below 0 is a wrong deletion."""
+    """Apply changes to a multiset of rows; a negative count is a wrong deletion."""
     counts = Counter(dict(contents))
     for *row, diff in changes:
         counts[tuple(row)] += diff

@@ -1,4 +1,4 @@
-"""What the generators' rows say: references that hold at any tick, the rules of TPC-H, values and times by tick."""
+"""The rows of generators: references that hold at any tick, the rules of TPC-H, values and times by tick."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _KEYS = {"partsupp": "ps_partkey, ps_suppkey", "lineitem": "l_orderkey, l_linenu
 
 
 def _tables(text: str = made.SOURCES) -> duckdb.DuckDBPyConnection:
-    """Return a database of all tables, as they are at the end."""
+    """Return a database with all tables, after the last tick."""
     connection = duckdb.connect()
     for name, reader in made.readers(text).items():
         connection.register(name, made.table(reader))
@@ -106,7 +106,7 @@ def test_tpch_has_the_rows_and_the_rules_of_the_benchmark() -> None:
 def test_a_tick_of_tpch_replaces_one_order_with_its_items() -> None:
     made_by = made.readers()
     orders, items = made_by["orders"], made_by["lineitem"]
-    for tick in (1500, 1501, 2999, 3000, 4321):  # 1,500 orders are there first
+    for tick in (1500, 1501, 2999, 3000, 4321):  # the first 1,500 ticks insert the initial orders
         changed = made.rows(orders, tick, tick + 1)
         assert sorted(row[-1] for row in changed) == [-1, 1]
         assert len({row[0] for row in changed}) == 1
@@ -149,7 +149,7 @@ def test_leads_convert_and_impressions_are_clicked_later() -> None:
     assert 0.4 < score <= 0.5
     assert control == 0
     lead = made.rows(made.readers()["leads"], 0, 1)[0]
-    assert lead[3] is None  # what comes a tick later is not there yet
+    assert lead[3] is None  # the conversion comes a tick later
 
 
 def test_values_come_round_by_round_then_by_batches() -> None:

@@ -1,4 +1,4 @@
-"""The counter: any range of ticks gives the same rows, and the clock says how many there are."""
+"""The counter returns the same rows for any range of ticks; the clock decides how many ticks there are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table of each kind of generator, by a sink without Spark into Iceberg."""
+"""A sink without Spark writes a table of each kind of generator into Iceberg."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_generated_table_is_in_iceberg_as_the_generator_has_it(
 
 
 def run(folder: Path, text: str) -> None:
-    """Run a script's sink up to the end of its source."""
+    """Run a script's sink to the end of its source."""
     sources = ("house", "market", "shop", "clock", "few", "kv", "log")
     facts = {name: {"since": made.SINCE} for name in sources}
     (job,) = compile_sql(text, facts={**facts, "s": {"sink_id": "5f6e1c1e-0001"}}).jobs

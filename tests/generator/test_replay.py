@@ -1,4 +1,4 @@
-"""Generators give the same rows for the same places: in any parts, batches and processes."""
+"""Generators return the same rows for the same ticks, in any splits, batches and processes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_parts_put_together_are_the_whole(name: str, monkeypatch: pytest.MonkeyP
 def test_batches_take_back_just_what_is_there_and_lead_to_the_same_rows(name: str) -> None:
     reader, random = made.readers()[name], Random(name)
     last = made.end(reader)
-    crossing = last // 4  # of what is there first, to where much of it has changed
+    crossing = last // 4  # for the first batch from initial rows to a state with many changes
     cuts = sorted({0, 1, 2, 25, crossing, *random.sample(range(2 * last // 5, last), 5), last})
     contents: Counter[made.Row] = Counter()
     for start, stop in pairwise(cuts):
@@ -52,7 +52,7 @@ def test_batches_of_rows_that_only_come_are_the_whole(name: str) -> None:
 
 
 def digest() -> str:
-    """Return a digest over rows of all sources."""
+    """Return a digest of rows of all sources."""
     found = hashlib.sha256()
     for name, reader in sorted(made.readers().items()):
         rows = made.table(reader)

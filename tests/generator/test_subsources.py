@@ -1,4 +1,4 @@
-"""Subsources and tables FROM SOURCE as items of a catalog: made, read, renamed, commented, deployed and dropped."""
+"""Subsources and tables FROM SOURCE as items of a catalog: created, read, renamed, commented, deployed and dropped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Places where a secret might show → those where it does, in the clear or in another guise."""
+"""Find secrets in places where they might leak, in plain text or encoded."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from support.patience import PATIENCE_S
 from support.readers import connect
 
 Place = tuple[str, bytes]
-"""Where something stands, and what stands there."""
+"""The name and the content of a place."""
 
 _MAGIC_GZIP, _MAGIC_ZSTD, _MAGIC_PARQUET, _MAGIC_AVRO = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1", b"Obj\x01"
 
 
 @dataclass(frozen=True)
 class Canary:
-    """Hold a secret that is looked for: `core` is what no quoting, escaping or URL encoding changes of it."""
+    """A secret to search for; quoting, escaping and URL encoding do not change its `core`."""
 
     kind: str
     core: str
@@ -38,7 +38,7 @@ class Canary:
 
     @cached_property
     def forms(self) -> dict[str, bytes]:
-        """Return what to look for: as it is, in UTF-16, hexadecimal, and base64 from each of three places."""
+        """Return the encoded forms to search for: plain, UTF-16, hexadecimal, and base64 at each of three offsets."""
         core = self.core.encode()
         found = {
             "plain": core,
@@ -47,7 +47,7 @@ class Canary:
             "HEX": core.hex().upper().encode(),
         }
         for shift in range(3):
-            # what its neighbours have a part in is left out, at both ends
+            # characters at both ends that also encode neighbouring bytes are left out
             whole = base64.b64encode(b"\0" * shift + core)
             inner = whole[-(-shift * 8 // 6) : (shift + len(core)) * 8 // 6]
             found[f"base64+{shift}"] = inner
@@ -56,12 +56,12 @@ class Canary:
 
 
 def canary(kind: str) -> Canary:
-    """Return the secret of a kind: the same in each process of a test run."""
+    """Return the secret of a kind: the same one in each process of a test run."""
     return Canary(kind, f"cnry{kind}{hashlib.sha256(kind.encode()).hexdigest()[:16]}")
 
 
 def hits(places: Iterable[Place], canaries: Iterable[Canary]) -> list[tuple[str, str, str]]:
-    """Return where which canary shows, and how."""
+    """Return the places in which canaries appear, with the kind of canary and the form."""
     looked_for = [(each.kind, form, what) for each in canaries for form, what in each.forms.items()]
     return [
         (where, kind, form)
@@ -73,7 +73,7 @@ def hits(places: Iterable[Place], canaries: Iterable[Canary]) -> list[tuple[str,
 
 
 def _readings(found: bytes) -> Iterator[bytes]:
-    """Yield the bytes, and what they hold when they are packed."""
+    """Yield the bytes, and their uncompressed or decoded content."""
     yield found
     if found.startswith(_MAGIC_GZIP):
         yield gzip.decompress(found)
@@ -105,7 +105,7 @@ def text_of(where: str, *texts: object) -> Iterator[Place]:
 
 
 def files_in(folder: Path, *, but: Iterable[Path] = ()) -> Iterator[Place]:
-    """Yield all files below a folder, and their names; `but` are those where the user put a secret."""
+    """Yield all files below a folder, and their names; `but` are files with secrets of the user."""
     left_out = set(but)
     for path in sorted(folder.rglob("*")):
         yield f"name of {path}", str(path).encode()
@@ -114,13 +114,13 @@ def files_in(folder: Path, *, but: Iterable[Path] = ()) -> Iterator[Place]:
 
 
 def processes_of(root: int) -> Iterator[Place]:
-    """Yield the arguments and the environment of a process and all that come from it."""
+    """Yield the arguments and the environment of a process and all its descendants."""
     for pid in (root, *_descendants(root)):
         for name in ("cmdline", "environ"):
             try:
                 yield f"{name} of process {pid}", Path(f"/proc/{pid}/{name}").read_bytes()
             except OSError:
-                continue  # it has ended meanwhile
+                continue  # it has just ended
 
 
 def _descendants(root: int) -> list[int]:

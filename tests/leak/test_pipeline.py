@@ -1,4 +1,4 @@
-"""A pipeline with a secret of every kind, into a real catalog and store: none shows in what it leaves or opens."""
+"""A pipeline with secrets of every kind, into a real catalog and store, shows none in its files, pages or output."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ _PAGES = ("jobs", "stages", "storage", "environment", "executors", "SQL", "Strea
 
 @dataclass
 class Scene:
-    """Hold where a run takes place: `put` has the user's secrets, `seen` takes logs, `folder` is the project."""
+    """The folders and servers of a run: `put` has the user's secrets, `seen` gets logs, `folder` is the project."""
 
     root: Path
     server: Seaweed
@@ -137,7 +137,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 
 
 def _put(root: Path, secrets: dict[str, Canary], bao: Vault, amazon: Aws) -> dict[str, str]:
-    """Put secrets where users have them; return the environment that leads there."""
+    """Put secrets where users keep them; return the environment with their places."""
     (root / "put" / "secret.txt").write_text(secrets["file"].text)
     ring = PlaintextKeyring()
     ring.file_path = str(root / "put" / "ring.cfg")
@@ -158,7 +158,7 @@ def _put(root: Path, secrets: dict[str, Canary], bao: Vault, amazon: Aws) -> dic
 
 
 def _while_running(scene: Scene, running: Running, number: int, planted: str = "") -> list[Place]:
-    """Return what can be seen of it while it runs, after a text was planted everywhere."""
+    """Return what a running pipeline exposes, after planting a text in all places."""
     (scene.seen / "draft").write_text(planted)
     (scene.seen / "draft").rename(scene.seen / f"ask-{number}")
     until = time.monotonic() + PATIENCE_S
@@ -178,7 +178,7 @@ def _while_running(scene: Scene, running: Running, number: int, planted: str = "
 
 
 def _conf(folder: Path) -> list[Place]:
-    """Return Spark's files while they are there; they are the owner's alone."""
+    """Return the project's files during the run; check that only the owner can read Spark's settings."""
     found = list(folder.rglob("spark-defaults.conf"))
     assert [stat.S_IMODE(path.stat().st_mode) for path in found] == [0o600]
     assert [stat.S_IMODE(path.parent.stat().st_mode) for path in found] == [0o700]
@@ -186,7 +186,7 @@ def _conf(folder: Path) -> list[Place]:
 
 
 def _left(scene: Scene) -> list[Place]:
-    """Return what is there after it: the project's files, the logs, the tables."""
+    """Return what a run left: the project's files, the logs and the tables."""
     storage = pyarrow.fs.S3FileSystem(
         access_key=scene.server.user,
         secret_key=scene.server.secret,
@@ -246,5 +246,5 @@ def test_no_secret_of_a_pipeline_shows(scene: Scene) -> None:
 
 
 def _own(where: str, kind: str, form: str) -> bool:
-    """Tell whether it stands where the user put it: in the environment, from which Spark fills Hadoop's settings."""
+    """Return whether a hit is the user's own: in the environment, or in Hadoop's settings, a copy of it."""
     return kind in _PUT_INTO_THE_ENVIRONMENT and (where.startswith("environ of") or "/hadoop-" in where)

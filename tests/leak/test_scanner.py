@@ -1,4 +1,4 @@
-"""The search is not blind: what is planted is found, at each kind of place and in each guise."""
+"""The scanner finds a planted secret in each kind of place and in each encoded form."""
 
 from __future__ import annotations
 

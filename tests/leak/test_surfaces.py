@@ -1,4 +1,4 @@
-"""What the command line, the catalog and the shell show of secrets, without a pipeline: nothing."""
+"""The command line, the catalog and the shell show no secrets, without a pipeline."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ _MISTAKES = [
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Iterator[Path]:
-    """Work in a project, with secrets beside it, all logs at debug."""
+    """Work in a project, with secrets beside it and all logs at debug level."""
     (tmp_path / "project").mkdir()
     (tmp_path / "secret.txt").write_text(_T["file"])
     monkeypatch.chdir(tmp_path / "project")
@@ -128,7 +128,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCa
 
 
 class _Refusing(http.server.BaseHTTPRequestHandler):
-    """Refuse any credential, as a catalog does."""
+    """Refuses any credential, as a catalog does."""
 
     def do_POST(self) -> None:  # the library's name
         self.rfile.read(int(self.headers["Content-Length"]))
@@ -214,7 +214,7 @@ def test_urls_with_secrets_are_refused_without_showing_them(
 ) -> None:
     with Session() as session:
         session.execute(_ITEMS)
-    for place, mistake in enumerate(_IN_URLS[::5]):  # 5 and the number of statements have no common divisor
+    for place, mistake in enumerate(_IN_URLS[::5]):  # 5 and the number of statements are coprime
         (folder.parent / f"{place}.sql").write_text(mistake)
         run(["lint", f"../{place}.sql"])
         run(["compile", f"../{place}.sql", "-o", "../job.json"])

@@ -1,4 +1,4 @@
-"""Mutants as lines of JSON → what becomes of their tests: each has a process that imports SinkQL with its text."""
+"""Run the tests of mutants, given as lines of JSON: each in a process that imports SinkQL with the mutant's text."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _BEFOREHAND = (
     "pytest", "hypothesis", "numpy", "pyarrow", "pyarrow.compute", "duckdb", "msgspec", "lark", "sqlglot",
     "sqlglot.dialects.postgres", "xxhash",
 )  # fmt: skip
-"""What takes time to import, and knows nothing of SinkQL."""
+"""Modules that take long to import and do not import SinkQL."""
 _PATIENCE_S = 300
 _NO_PROGRAM = ("SyntaxError", "NameError", "AttributeError", "TypeError", "ImportError")
-"""What a mutant fails by that tells nothing of its tests."""
+"""Errors of a mutant that prove nothing about its tests."""
 
 
 @dataclass(frozen=True)
 class _Finder(MetaPathFinder):
-    """Find one module with another text than its file's."""
+    """Finds one module with another text than its file's."""
 
     name: str
     text: str
@@ -56,11 +56,11 @@ class _Loader(SourceFileLoader):
 
 
 class _Watching:
-    """Remember what the first test failed by."""
+    """Remembers the error of the first failed test."""
 
     said = ""
 
-    def pytest_exception_interact(self, node: Any, call: Any) -> None:  # Any: what pytest has no types for
+    def pytest_exception_interact(self, node: Any, call: Any) -> None:  # Any: pytest does not export the types
         text = (str(call.excinfo.value).splitlines() or [""])[0]
         self.said = self.said or f"{call.excinfo.type.__name__}: {node.name}: {text}"
 
@@ -77,7 +77,7 @@ def main() -> None:
 
 
 def _fate(module: str, text: str, tests: Sequence[str]) -> tuple[str, str]:
-    """Return whether a mutant is killed, survived or is broken, and what was said of it."""
+    """Return whether a mutant is killed, survived or broken, and the error of its first failed test."""
     reading, writing = os.pipe()
     child = os.fork()
     if not child:

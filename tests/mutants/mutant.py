@@ -1,10 +1,10 @@
-"""Mutants of SinkQL, each a text of a module with another one in its place, and the tests that are to see it.
+"""Mutants of SinkQL: a module with one part of its text replaced, and the tests that must fail.
 
-A family is a file here: `== module`, and below it parts of lines with `-` that the module has once, lines with `+` that
-stand there instead, and a line with `by` for each test, named as pytest does, from the tests' folder. `let name = …[]`
-gives a short name to tests, behind which the parameters stand.
+A family is a file of this folder. A line `== module` begins a module. Below it, lines with `-` are a text that the
+module has once, lines with `+` replace it, and each line with `by` names a test as pytest does, relative to the tests'
+folder. `let name = …[]` declares a short name for a test, which is followed by its parameters.
 
-`cd tests; python -m mutants.mutant planner rank` runs those of these families, and says what kills each.
+`cd tests; python -m mutants.mutant planner rank` runs the mutants of these families, and prints what kills each.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ROOT, _HERE = Path(sinkql.__file__).parent, Path(__file__).parent
 
 @dataclass(frozen=True)
 class Mutant:
-    """A module, a text that it has once, what stands there instead, and the tests that are to see it."""
+    """A module, a text that it has once, its replacement, and the tests that must fail."""
 
     module: str
     right: str
@@ -34,7 +34,7 @@ class Mutant:
         return f"{self.module}: {self.right!r} → {self.wrong!r}"
 
     def text(self) -> str:
-        """Return the module's text with the wrong part in it."""
+        """Return the module's text with the replacement."""
         text = _ROOT.joinpath(*self.module.split(".")).with_suffix(".py").read_text()
         assert text.count(self.right) == 1, f"it is there {text.count(self.right)} times: {self}"
         return text.replace(self.right, self.wrong)
@@ -42,7 +42,7 @@ class Mutant:
 
 @dataclass(frozen=True)
 class Fate:
-    """What became of a mutant: `killed`, `survived` or `broken`, and what a test said."""
+    """The outcome of a mutant: `killed`, `survived` or `broken`, and the error of a test."""
 
     mutant: Mutant
     kind: str
@@ -87,7 +87,7 @@ def _test(written: str, names: dict[str, str]) -> str:
 
 
 def fates(mutants: Sequence[Mutant]) -> Iterator[Fate]:
-    """Run the tests of each mutant in a process of its own."""
+    """Run the tests of each mutant in a separate process."""
     lines = [
         json.dumps({"module": f"sinkql.{each.module}", "text": each.text(), "tests": each.tests}) for each in mutants
     ]
@@ -103,7 +103,7 @@ def fates(mutants: Sequence[Mutant]) -> Iterator[Fate]:
 
 
 def met_by(test: str) -> list[str]:
-    """Return the parameters of a test that mutants are to be seen by, each once."""
+    """Return the parameters with which mutants name a test, without duplicates."""
     tests = {each for mutants in families().values() for mutant in mutants for each in mutant.tests}
     return sorted(each[len(test) + 1 : -1] for each in tests if each.startswith(f"{test}["))
 

@@ -1,4 +1,4 @@
-"""SinkQL with one part of the algebra of changes, or of a rule of the planner, wrong each: its tests see that."""
+"""Tests fail if one part of the algebra of changes, or of a rule of the planner, is wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One view at a time of those that tests of views hold to DuckDB all together: what mutants of the planner meet."""
+"""Single views from the tests that compare many views with DuckDB; mutants of the planner run these tests."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Changing = Callable[[Views, random.Random, int], dict[str, list[Change]]]
 
 @dataclass(frozen=True)
 class Family:
-    """Relations, views over them, and what makes the changes of a batch by its number."""
+    """Relations, views over them, and a function that makes the changes of a batch from its number."""
 
     relations: Sequence[Relation]
     views: Mapping[str, View]
@@ -89,9 +89,9 @@ _FAMILIES = {
 
 @pytest.mark.parametrize("name", met_by("mutants/test_one_view.py::test_view"))
 def test_view(name: str, tmp_path: Path) -> None:
-    """Several histories: what one view does with a mutant may not show in one."""
+    """Run several histories: one alone may not show a mutant's error."""
     family, _, view = name.partition(" ")
-    given, called = _FAMILIES[family], f"v_{view}"  # some are called as words of SQL
+    given, called = _FAMILIES[family], f"v_{view}"  # some names are SQL keywords
     for seed in range(_HISTORIES):
         random_, folder = random.Random(f"{name} {seed}"), tmp_path / str(seed)
         folder.mkdir()
@@ -105,7 +105,7 @@ def test_view(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", met_by("mutants/test_one_view.py::test_join"))
 def test_join(name: str, tmp_path: Path) -> None:
-    """Several histories; in some of them hashes collide."""
+    """Run several histories; in some of them hashes collide."""
     for seed in range(_HISTORIES):
         check(CASES[name], tmp_path / str(seed), f"{name}{seed}", (6, 12, 12, 12))
 

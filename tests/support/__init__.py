@@ -1,1 +1,1 @@
-"""Real servers and readers that tests share."""
+"""Real servers, readers and other helpers that several test folders share."""

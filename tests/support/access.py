@@ -1,4 +1,4 @@
-"""What connectors ask while a statement is planned, without a catalog."""
+"""The planning context of connectors, without a catalog."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from support.seaweed import SECRET
 
 
 class Access:
-    """Know one secret, and no connection."""
+    """A planning context with one secret and no connections."""
 
     def __init__(self, secret: str = SECRET) -> None:
         self._secret = secret

@@ -1,4 +1,4 @@
-"""Work → the most bytes that Arrow had for it at once."""
+"""Measure the peak of the memory that Arrow allocates for a call."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 _POOLS: list[pa.MemoryPool] = []
-"""They have to be there as long as what was taken from them."""
+"""A pool must outlive the buffers allocated from it."""
 
 
 def most_of(work: Callable[[], object]) -> int:

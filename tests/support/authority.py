@@ -1,4 +1,4 @@
-"""An authority that nobody trusts unless told, and what a server of this machine needs to speak TLS in its name."""
+"""Certificates of an authority outside the system's trust store, for TLS servers on this machine."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from cryptography.x509.oid import NameOID
 
 
 def authority(folder: Path, *names: str, days: int = 1) -> tuple[Path, Path]:
-    """Make an authority; return its certificate, and a file with key and certificate of a server at 127.0.0.1.
+    """Create an authority; return its certificate, and a file with key and certificate of a server at 127.0.0.1.
 
-    The server may have other names and addresses. Its certificate holds for so many days from now on.
+    `names` are other names and addresses of the server. Its certificate expires after `days` days.
     """
     root, own = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     certificate = _signed("authority of a test", root, root).sign(root, hashes.SHA256())
@@ -53,7 +53,7 @@ def _usage(*, signs: bool) -> x509.KeyUsage:
 def _signed(
     name: str, key: ec.EllipticCurvePrivateKey, by: ec.EllipticCurvePrivateKey, days: int = 1
 ) -> x509.CertificateBuilder:
-    """Return a certificate to be signed: of the authority itself where the keys are the same."""
+    """Return an unsigned certificate; if both keys are the same, that of the authority."""
     now, issuer = datetime.now(UTC), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "authority of a test")])
     return (
         x509.CertificateBuilder()
@@ -64,7 +64,7 @@ def _signed(
         .not_valid_before(now - timedelta(days=2))
         .not_valid_after(now + timedelta(days=days))
         .add_extension(x509.BasicConstraints(ca=key is by, path_length=None), critical=True)
-        # all of which Python wants from 3.13 on
+        # Python requires these extensions since 3.13
         .add_extension(_usage(signs=key is by), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(by.public_key()), critical=False)

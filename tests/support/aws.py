@@ -1,4 +1,4 @@
-"""A server of AWS's APIs, on a free port of this machine."""
+"""A server of AWS APIs on a free port of this machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KEYS = {"AWS_ACCESS_KEY_ID": "AKIATESTKEY", "AWS_SECRET_ACCESS_KEY": "aws-key-81
 
 @dataclass(frozen=True)
 class Aws:
-    """Hold a running server."""
+    """A running server."""
 
     address: str
 
@@ -35,7 +35,7 @@ class Aws:
         )
 
     def check_keys(self, *, after: float) -> None:
-        """Check keys and policies from so many requests on."""
+        """Check keys and policies after this number of requests."""
         requests.post(f"{self.address}/moto-api/reset-auth", data=str(after), timeout=PATIENCE_S).raise_for_status()
 
 

@@ -1,7 +1,7 @@
-"""A pattern and a text → how many steps a backtracking matcher takes, as Python's does them: what a clock would say.
+"""Count the steps that a backtracking matcher needs for a pattern and a text; unlike a time, the count is exact.
 
-The matcher walks over the tree that Python's own parser makes of a pattern. It has no shortcut but that of a repeat of
-one character, whose end Python finds in one step, too.
+The matcher walks over the tree that Python's parser makes of a pattern. It has the shortcut that Python has for a
+repeated single character: its end is found in one step.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Then = Callable[[int], bool]
 
 
 class TooManyError(Exception):
-    """A text took more steps than it may."""
+    """Matching took more steps than allowed."""
 
 
 def nodes(tree: Any) -> Iterator[tuple[Any, Any]]:
@@ -31,7 +31,7 @@ def nodes(tree: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def characters(tree: Any) -> list[str]:
-    """Return characters that a pattern speaks of."""
+    """Return the characters that a pattern names."""
     found: set[int] = set()
     for code, value in nodes(tree):
         if code in (op.LITERAL, op.NOT_LITERAL):
@@ -43,7 +43,7 @@ def characters(tree: Any) -> list[str]:
 
 
 def steps(pattern: re.Pattern[Any], text: str, most: int, *, whole: bool = True) -> int:
-    """Return the steps of matching at the text's beginning, and up to its end if `whole`; raises TooManyError."""
+    """Return the steps of a match at the beginning of a text, of all of it if `whole`; raise TooManyError."""
     return _Matcher(pattern, text, most).run(whole=whole)
 
 
@@ -144,7 +144,7 @@ class _Matcher:
             return any(ord(each) == value for each in forms if len(each) == 1)
         if code is op.RANGE:
             return any(value[0] <= ord(each) <= value[1] for each in forms if len(each) == 1)
-        kind = str(value).rpartition("_")[2]  # of a category, as CATEGORY_NOT_DIGIT
+        kind = str(value).rpartition("_")[2]  # value is a category, like CATEGORY_NOT_DIGIT
         found = here.isdigit() if kind == "DIGIT" else here.isspace() if kind == "SPACE" else _is_word(here)
         return found is ("_NOT_" not in str(value))
 

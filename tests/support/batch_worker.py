@@ -1,4 +1,4 @@
-"""A conductor's lane in a thread, as Spark's are in threads of Java."""
+"""A batch worker of the scheduler that runs in a Python thread; Spark's workers run in Java threads."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from support.patience import PATIENCE_S, joined
 
 
 class ThreadLane:
-    """Run a round a call; `broken` is why it does not, if a test says so."""
+    """Runs one round per call. A test sets `broken` to the error of a worker that runs no rounds."""
 
     def __init__(self, round_: Callable[[], None]) -> None:
         self.calls, self.is_worn, self.stopped = 0, False, False
@@ -28,24 +28,24 @@ class ThreadLane:
             self._played.release()
 
     def start_round(self) -> None:
-        """Begin a round; raises OSError where it is broken."""
+        """Begin a round; raise OSError if the worker is broken."""
         if self.broken is not None:
             raise OSError("no room for a tick")
         self.calls += 1
         self._called.release()
 
     def played(self, rounds: int) -> None:
-        """Wait for the end of so many rounds."""
+        """Wait for the end of this number of rounds."""
         for _ in range(rounds):
             assert self._played.acquire(timeout=PATIENCE_S)
 
     def failure(self) -> Exception | None:
-        """Return why it runs no rounds."""
+        """Return why the worker runs no rounds; None if it does."""
         self.asked.append(threading.current_thread())
         return self.broken
 
     def stop(self) -> None:
-        """Wait for the round that runs, and run no other."""
+        """Wait for the running round, and run no further rounds."""
         self.stopped = True
         self._called.release()
         joined(self._thread)

@@ -1,4 +1,4 @@
-"""A network of this machine's own, on which namespaces have an address each, and servers of 127.0.0.1 are reached."""
+"""A network on this machine that gives each namespace an address and forwards ports to 127.0.0.1."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Bridge:
         return f"{self.network}.1"
 
     def join(self, pid: int) -> str:
-        """Give the network namespace of a process a card of the network, and return its address, never given before."""
+        """Connect the network namespace of a process; return its address, which is never used twice."""
         number = next(self._numbers)
-        assert number < _LAST, "the network has no more addresses"
+        assert number < _LAST, "the network has no free addresses"
         card, address = f"{self.name}-{number}", f"{self.network}.{number}"
         _ip("link", "add", card, "type", "veth", "peer", "name", "eth0", "netns", str(pid))
         _ip("link", "set", card, "master", self.name, "up")
@@ -48,7 +48,7 @@ class Bridge:
 
 @contextmanager
 def bridge(*ports: int) -> Iterator[Bridge]:
-    """Have a network until the block ends; servers of these ports of 127.0.0.1 are at the same ones of its address."""
+    """Create a network until the block ends, and forward these ports of its address to 127.0.0.1."""
     number = os.getpid()
     found = Bridge(f"sinkql{number % 65536:x}", f"10.{64 + number // 256 % 128}.{number % 256}")
     _ip("link", "add", found.name, "type", "bridge")

@@ -1,4 +1,4 @@
-"""Places of catalogs: a file, or a schema of its own in a Postgres server."""
+"""URLs of new catalogs, each in its schema of a Postgres server."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _numbers = count(1)
 def server_url(
     server: Postgres, folder: Path, *, user: str = "postgres", database: str = "postgres", port: int | None = None
 ) -> str:
-    """Return the URL of a catalog that nobody has yet, with its folder there; `port` is that of a pooler."""
+    """Return the URL of a new catalog and its folder; `port` is the port of a pooler."""
     place = f"{user}@127.0.0.1:{port or server.port}/{database}"
     return f"postgresql+psycopg://{place}?schema=c{next(_numbers)}&folder={folder}"
 
 
 def server_address(server: Postgres, folder: Path, *, port: int | None = None) -> ServerUrl:
-    """Return the same as an address."""
+    """Return the address of a new catalog and its folder."""
     found = address_of(server_url(server, folder, port=port))
     assert isinstance(found, ServerUrl)
     return found

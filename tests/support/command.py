@@ -1,4 +1,4 @@
-"""The command line, or another program, as a process of its own, and its lines as they come; no wait is without end."""
+"""Run the command line, or another program, as a process, and read its lines as they come; every wait has a limit."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from typing import Any
 from support.patience import PATIENCE_S, Deadline
 
 _SHOWN = 50
-"""How many of the last lines a wait shows that was in vain."""
+"""Number of last lines in the message of a failed wait."""
 _AFTER_KILL_S = 5.0
 ONLY_LATE = "SQ4005"
-"""What a sink says of a machine with too much to do; it tries again by itself."""
+"""The error of a sink on an overloaded machine; the sink retries."""
 
 
 @dataclass(slots=True)
 class Running:
-    """Hold a running program; `rows` and `commits` count what its sinks committed so far, in its JSON lines."""
+    """A running program; `rows` and `commits` count what its sinks have committed, by its JSON lines."""
 
     process: subprocess.Popen[str]
     lines: queue.Queue[str | None] = field(default_factory=queue.Queue)
@@ -37,7 +37,7 @@ class Running:
     printed: list[str] = field(default_factory=list)
 
     def wait_for(self, what: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """Return the next event for which `what` holds; fails if the program ends, or it does not come for long."""
+        """Return the next event that satisfies `what`; fail if the program ends or no event comes in time."""
 
         def found(line: str) -> bool:
             event = _event(line)
@@ -47,7 +47,7 @@ class Running:
         return event
 
     def wait_for_line(self, what: Callable[[str], bool]) -> str:
-        """Return the next line for which `what` holds; fails as `wait_for` does."""
+        """Return the next line that satisfies `what`; fails as `wait_for` does."""
         deadline = Deadline()
         while (line := self._line(deadline)) is not None:
             if what(line):
@@ -55,11 +55,11 @@ class Running:
         raise self._failure(f"it ended with {self.end()}")
 
     def wait_for_end(self) -> dict[str, Any]:
-        """Return the next event of a sink that stopped or stalled; one that waits for a slow machine goes on."""
+        """Return the next event of a sink that stopped or stalled; skip sinks that wait for a slow machine."""
         return self.wait_for(lambda event: event.get("event") in ("stopped", "stalled") and not late(event))
 
     def wait_for_rows(self, wanted: Mapping[str, int]) -> None:
-        """Wait until the sinks have committed so many rows."""
+        """Wait until the sinks have committed these numbers of rows."""
 
         def there(_: str = "") -> bool:
             return all(self.rows.get(sink, 0) >= rows for sink, rows in wanted.items())
@@ -68,7 +68,7 @@ class Running:
             self.wait_for_line(there)
 
     def wait_for_commit(self, sink: str, number: int) -> None:
-        """Wait until the sink has made so many commits with rows."""
+        """Wait until the sink has made this number of commits with rows."""
 
         def there(_: str = "") -> bool:
             return self.commits.get(sink, 0) >= number
@@ -77,14 +77,14 @@ class Running:
             self.wait_for_line(there)
 
     def to_end(self) -> Iterator[dict[str, Any]]:
-        """Yield the events that come until its end."""
+        """Yield the events until the program ends."""
         deadline = Deadline()
         while (line := self._line(deadline)) is not None:
             if (event := _event(line)) is not None:
                 yield event
 
     def look(self, seconds: float) -> bool:
-        """Take in the next line if it comes so soon, and tell whether it did; fails if the program ends."""
+        """Read the next line, and return whether one came within `seconds`; fail if the program ends."""
         try:
             line = self.lines.get(timeout=seconds)
         except queue.Empty:
@@ -94,30 +94,30 @@ class Running:
         return True
 
     def rest(self) -> list[str]:
-        """Return the lines that come until its end."""
+        """Return the lines until the program ends."""
         deadline, before = Deadline(), len(self.printed)
         while self._line(deadline) is not None:
             pass
         return self.printed[before:]
 
     def interrupt(self, number: signal.Signals = signal.SIGINT) -> int:
-        """Ask the program to stop, as Ctrl-C does, and return its exit code."""
+        """Ask the program to stop, as Ctrl-C does; return its exit code."""
         self.process.send_signal(number)
         return self.end()
 
     def end(self) -> int:
-        """Wait for the program's end and return its exit code."""
+        """Wait until the program ends; return its exit code."""
         try:
             return self.process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             raise self._failure("it did not end") from None
 
     def kill(self) -> None:
-        """End the program at once, and all else of its group."""
+        """Kill the program and all other processes of its group."""
         kill(self.process)
 
     def _line(self, deadline: Deadline) -> str | None:
-        """Take in the next line; None is the end."""
+        """Read the next line; return None at the end."""
         try:
             line = self.lines.get(timeout=deadline.left())
         except queue.Empty:
@@ -126,7 +126,7 @@ class Running:
 
     def _took(self, line: str | None) -> str | None:
         if line is None:
-            self.lines.put(None)  # the end stays the end
+            self.lines.put(None)  # later reads find the end too
             return None
         self.printed.append(line)
         event = _event(line)
@@ -146,22 +146,22 @@ class Running:
 
 
 def late(event: Mapping[str, Any]) -> bool:
-    """Tell whether an event says that a sink waits for a slow machine; it tries again by itself."""
+    """Return whether an event says that a sink waits for a slow machine; the sink retries."""
     return bool(event.get("error", {}).get("code") == ONLY_LATE)
 
 
 def start(*arguments: str, folder: Path, environment: Mapping[str, str] | None = None) -> Running:
-    """Start the command line with JSON output in a folder, in a process group of its own."""
+    """Start the command line with JSON output in a folder, in a new process group."""
     return launch("-m", "sinkql", "--output", "json", *arguments, folder=folder, environment=environment)
 
 
 def launch(*arguments: str, folder: Path, environment: Mapping[str, str] | None = None) -> Running:
-    """Start Python with these arguments in a folder, in a process group of its own."""
+    """Start Python with these arguments in a folder, in a new process group."""
     return launch_program(sys.executable, *arguments, folder=folder, environment=environment)
 
 
 def launch_program(*command: str, folder: Path, environment: Mapping[str, str] | None = None) -> Running:
-    """Start a program in a folder, in a process group of its own."""
+    """Start a program in a folder, in a new process group."""
     running = Running(_popen(command, folder, environment))
     process = running.process
     for stream, take, at_end in (
@@ -175,7 +175,7 @@ def launch_program(*command: str, folder: Path, environment: Mapping[str, str] |
 def run(
     *arguments: str, folder: Path, environment: Mapping[str, str] | None = None, text: str | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command line to its end, as a user would, and return its output and exit code."""
+    """Run the command line to its end, as a user would; return its output and exit code."""
     command = [sys.executable, "-m", "sinkql", *arguments]
     process = _popen(command, folder, environment, stdin=None if text is None else subprocess.PIPE)
     try:
@@ -184,14 +184,14 @@ def run(
         kill(process)
         try:
             told, errors = process.communicate(timeout=_AFTER_KILL_S)
-        except subprocess.TimeoutExpired:  # who else has its pipes goes on
+        except subprocess.TimeoutExpired:  # another process that has the pipes still runs
             told, errors = str(late.stdout), str(late.stderr)
         raise AssertionError(f"{arguments} did not end\n{told}\n{errors}") from late
     return subprocess.CompletedProcess(command, process.returncode, told, errors)
 
 
 def kill(process: subprocess.Popen[Any]) -> None:
-    """End a process and all else of its group at once; a JVM, which has one of its own, ends by itself soon after."""
+    """Kill a process and all others of its group; a JVM has another group, and ends soon after."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait(PATIENCE_S)

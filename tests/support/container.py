@@ -1,4 +1,4 @@
-"""Containers of a pod: namespaces of this machine, in which programs of an image run."""
+"""Containers of a pod: programs of an image in Linux namespaces of this machine."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _DIES_WITH_US = ("setpriv", "--pdeathsig", "KILL")
 
 
 class Sandbox:
-    """The namespaces that containers of a pod have in common, until the block ends: network, host name."""
+    """The namespaces that the containers of a pod share until the block ends: network and host name."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        """Begin; `folder` is the pod's own."""
+        """Create the namespaces; `folder` belongs to the pod alone."""
         self.folder = folder
         folder.mkdir(parents=True)
         script = f"hostname {shlex.quote(name)} && exec sleep infinity"
@@ -44,13 +44,13 @@ class Sandbox:
 
     @property
     def pid(self) -> int:
-        """Return the id of its process."""
+        """Return the id of the process that holds the namespaces."""
         return self._process.pid
 
 
 @dataclass(slots=True)
 class Container:
-    """A program in a pod, as process 1 of a namespace of its own; `mounts` are folders by where it sees them."""
+    """A program in a pod, process 1 of a new namespace; `mounts` maps paths in the container to folders."""
 
     sandbox: Sandbox
     name: str
@@ -64,7 +64,7 @@ class Container:
     _process: subprocess.Popen[bytes] = field(init=False)
 
     def start(self) -> None:
-        """Start it, with nothing written yet where no folder is mounted."""
+        """Start the program; its root has only the image's files, apart from mounted folders."""
         pod = ("nsenter", "--target", str(self.sandbox.pid), "--net", "--uts", "--ipc")
         own = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", self._entered())
         with self.sandbox.folder.joinpath(f"{self.name}.log").open("ab") as log:
@@ -77,21 +77,21 @@ class Container:
             )
 
     def wait(self) -> int:
-        """Wait for its end, and return its exit code."""
+        """Wait until the program ends; return its exit code."""
         code = self._process.wait()
         return 128 - code if code < 0 else code
 
     def processes(self) -> list[int]:
-        """Return all of its processes, by the numbers that they have here."""
+        """Return the ids of all its processes, as this machine numbers them."""
         first = child(self._process.pid)
         return processes(first) if first is not None else []
 
     def terminate(self) -> None:
-        """Ask it to end."""
+        """Ask the program to end."""
         self._send(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Kill all of its processes."""
+        """Kill all processes of the container."""
         self._send(signal.SIGKILL)
 
     def _send(self, number: signal.Signals) -> None:
@@ -100,7 +100,7 @@ class Container:
                 os.kill(child(self._process.pid) or self._process.pid, number)
 
     def _entered(self) -> str:
-        """Return a script that fills a root folder, in a mount namespace of its own, and runs the program there."""
+        """Return a script that builds a root folder in a new mount namespace, and runs the program there."""
         scratch = self.sandbox.folder / self.name
         scratch.mkdir(exist_ok=True)
         hosts = self.sandbox.folder / f"{self.name}.hosts"
@@ -110,7 +110,7 @@ class Container:
         lines += ["cd root", "mkdir -p proc dev", "mount --rbind /dev dev", "mount -t tmpfs shm dev/shm"]
         lines += ["mount -t proc proc proc", "touch etc/hosts", f"mount --bind {_q(hosts)} etc/hosts"]
         for there, path in sorted(self.mounts.items()):
-            lines.append(f"chroot . mkdir -p {_q(there)}")  # links of the image lead to what is in it
+            lines.append(f"chroot . mkdir -p {_q(there)}")  # resolves links of the image within its root
             lines.append(f'mount --bind {_q(path)} ".$(chroot . readlink --canonicalize {_q(there)})"')
         group = self.group if self.group is not None else self.user
         variables = [f"{name}={value}" for name, value in self.environment.items()]

@@ -1,9 +1,10 @@
-"""`pytest --cover`: which lines of sinkql the tests ran, by SlipCover, in every worker of pytest-xdist.
+"""`pytest --cover`: the lines of sinkql that the tests ran, counted by SlipCover, in all workers of pytest-xdist.
 
-One process prints a table; workers, whose run is long, print a few lines, so that what failed is easy to find.
+A run in one process prints a table. A run with workers is long, so it prints only a few lines, and failures stay easy
+to find.
 
-SlipCover writes its probes into the byte code and takes them out once they were met, where a tracer is called for each
-line, which doubles the time of most tests.
+SlipCover writes probes into the byte code and removes each one that was hit. A tracer would be called for each line,
+and most tests would take twice as long.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ _WIDTH = 60
 _LISTED = 20
 _OFTEN = 200
 _FOLDER = "SINKQL_COVERAGE"
-"""The variable of the environment in which workers find where they write."""
+"""The environment variable by which workers find the folder for their files."""
 _NEVER = 1 << 30
 _HITS = 20_000
-"""After so many a probe is taken out, for which SlipCover looks through the functions of all modules and threads."""
+"""Hits after which a probe is removed; for that, SlipCover searches the functions of all modules and threads."""
 
 
 class Measured:
-    """A run that counts lines: those of this process, or, where there are workers, those that they write down."""
+    """A test run that counts lines: in this process, or in its workers, which report lines in files."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
@@ -58,7 +59,7 @@ class Measured:
             ImportManager(self.slipcover, FileMatcher(sources=[_PACKAGE])).__enter__()
 
     def pytest_runtest_logfinish(self) -> None:
-        """Write down what ran so far now and then: a worker may die, which must not make its lines seem untested."""
+        """Store the result now and then: a worker may die, and the lines that it ran must still count."""
         self.run += 1
         if self.worker is not None and self.run % _OFTEN == 0:
             self._write()
@@ -92,7 +93,7 @@ class Measured:
             for name in sorted(missing, key=lambda name: -missing[name])[:_LISTED]:
                 terminalreporter.write_line(f"{missing[name]:6} lines of {name} did not run")
         percent = self.found["summary"]["percent_covered"]
-        terminalreporter.write_line(f"{percent:.1f} % of the lines ran; at least {LEAST} % have to")
+        terminalreporter.write_line(f"{percent:.1f} % of the lines ran; at least {LEAST} % must")
 
     def _write(self) -> None:
         assert self.slipcover is not None
@@ -101,7 +102,7 @@ class Measured:
         written.replace(written.with_suffix(".json"))
 
     def _read(self) -> dict[str, Any] | None:
-        """Return what the workers wrote, if any came so far."""
+        """Return what the workers have written; None if nothing."""
         found = [json.loads(each.read_text()) for each in sorted(self.folder.glob("*.json"))]
         for other in found[1:]:
             merge_coverage(found[0], other)
@@ -113,7 +114,7 @@ class Measured:
 
 
 def _let_spark_pickle(slipcover: Slipcover) -> None:
-    """Let functions go to Spark's workers: before Python 3.12, probes are among a function's constants."""
+    """Make functions picklable for Spark's workers: before Python 3.12, probes are constants of a function."""
     if sys.version_info < (3, 12):
         from slipcover import probe
 

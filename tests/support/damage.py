@@ -1,4 +1,4 @@
-"""A file, or an answer → the same one cut off, emptied, changed in a bit, replaced by another one, or gone."""
+"""Damage a file or an answer: cut it off, empty it, flip a bit, replace it, or delete it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ WAYS = ("cut", "cut", "empty", "flip", "flip", "other", "gone")
 
 
 def damage(chance: random.Random, path: Path, others: Sequence[Path], ways: Sequence[str] = WAYS) -> str:
-    """Damage a file in one way; return how."""
+    """Damage a file in one way; return the way."""
     how = chance.choice(ways)
     match how:
         case "other":
@@ -23,7 +23,7 @@ def damage(chance: random.Random, path: Path, others: Sequence[Path], ways: Sequ
 
 
 def damaged(chance: random.Random, data: bytes, how: str) -> bytes:
-    """Return what is left of bytes that are cut off, emptied, or changed in a bit."""
+    """Return bytes cut off, emptied, or with one bit flipped."""
     match how:
         case "cut":
             return data[: chance.randrange(len(data))]

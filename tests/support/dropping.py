@@ -1,4 +1,4 @@
-"""Tables of sinks that are dropped, in a catalog of any type: what goes, and what stays."""
+"""Check which tables of dropped sinks are dropped too, for a catalog of any type."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from support.lake import NAMESPACE, Lake, Sink
 
 
 def check_dropping(lake: Lake, name: str) -> None:
-    """Assert that a sink's own empty table is dropped, and no other, of a name that is taken again afterwards."""
+    """Check that only the sink's own empty table is dropped, also if a new sink uses its name again."""
     sink, stranger = Sink(lake, name), Sink(lake, name, id="5f6e1c1e-0009")
-    assert not drop_table_if_empty(sink.planned, sink.context, dry=True)  # there is none yet
+    assert not drop_table_if_empty(sink.planned, sink.context, dry=True)  # the table does not exist yet
     sink.start()
     assert _refusal(stranger) == "SQ3571"
     assert drop_table_if_empty(sink.planned, sink.context, dry=True)

@@ -1,4 +1,4 @@
-"""Maintenance of the fewest and youngest files that there can be, so that a test sees it after a few batches."""
+"""Make maintenance due after very few files and batches, so that a short test sees it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sinkql.runtime.batch import maintenance as table_maintenance
 
 
 def compact_eagerly(patch: pytest.MonkeyPatch) -> None:
-    """Let two files of like size be one too many, fold the index each time, and wait for no left file to be old."""
+    """Compact two files of like size, compact the index each time, and delete orphan files of any age."""
     patch.setattr(maintenance, "_OLD", -10.0)
     patch.setattr(selection, "_TIERS", replace(selection._TIERS, fan=2))
     files, deletes = replace(selection._LEAST.files, fan=3), replace(selection._LEAST.deletes, fan=3)
@@ -25,7 +25,7 @@ def compact_eagerly(patch: pytest.MonkeyPatch) -> None:
 
 
 def expire_hastily(patch: pytest.MonkeyPatch) -> None:
-    """Expire snapshots when there are two too many, and sweep what nothing needs after each second batch."""
+    """Expire snapshots if there are two too many, and sweep unreferenced files after every second batch."""
     patch.setattr(maintenance, "_AT_ONCE", 2)
     patch.setattr(iceberg_maintenance, "_SWEEP_EVERY", 2)
     patch.setattr(table_maintenance, "_SWEEP_EVERY", 2)

@@ -1,4 +1,4 @@
-"""Rules of fault points → the environment of a process in which they are armed."""
+"""The environment of a process with armed failpoints."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sinkql.storage import failpoint, files
 
 
 def armed(rules: str) -> dict[str, str]:
-    """Return the variables that arm these rules, and write the file that confirms them; it goes with this process."""
+    """Return the variables that arm these rules; write the file that confirms them, deleted when this process ends."""
     path = Path(_folder().name) / hashlib.sha256(rules.encode()).hexdigest()[:16]
     files.write_atomic(path, rules.encode(), sync=False)
     return {failpoint.RULES: rules, failpoint.CONFIRMED_BY: str(path)}

@@ -1,6 +1,6 @@
-"""A program that forks for each order, and who gives it orders: processes that begin at once, and may be killed.
+"""A program that forks for each order, and its client: processes that start fast and may be killed.
 
-What is slow, the imports, is done once; the forked process dies as one of its own. Orders are lines of JSON.
+The slow imports run once, before the forks. A forked process can be killed like any other. Orders are lines of JSON.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Children:
     program: subprocess.Popen[str]
 
     def order(self, **order: Any) -> Any:
-        """Give an order, and return the answer."""
+        """Send an order; return the answer."""
         assert self.program.stdin is not None
         assert self.program.stdout is not None
         self.program.stdin.write(json.dumps(order) + "\n")
@@ -41,7 +41,7 @@ class Children:
 
 @contextmanager
 def children_of(module: str) -> Iterator[Children]:
-    """Run a module of the tests that serves orders."""
+    """Run a module of the tests that calls `serve`."""
     tests = Path(__file__).parents[1]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tests), *sys.path])}
     with subprocess.Popen(
@@ -53,12 +53,12 @@ def children_of(module: str) -> Iterator[Children]:
 
 
 def serve(run: Callable[[dict[str, Any]], int]) -> None:
-    """Fork for each order to start and tell the process id; tell how one ended that is waited for.
+    """Fork for each order to start, and print the process id; poll, kill or signal a process for other orders.
 
-    `run` takes the order and returns how the process ends; what it raises goes to the file that the order calls `log`,
-    and where its threads are to the one of the same name with ".<process id>", where it is ordered to tell.
+    `run` takes the order and returns the exit code. The traceback of its exception goes to the file that the order
+    names as `log`. On a `tell` order, the stacks of its threads go to a file with that name and ".<process id>".
     """
-    assert threading.active_count() == 1, "threads are in no fork"
+    assert threading.active_count() == 1, "a fork has no other threads"
     gc.freeze()
     living = set[int]()
     for line in sys.stdin:
@@ -72,13 +72,13 @@ def serve(run: Callable[[dict[str, Any]], int]) -> None:
                 answer: int | None = pid
             case "poll":
                 answer = _ended(living, order["pid"], os.WNOHANG)
-            case "kill":  # unless it was seen to end
+            case "kill":  # unless the process has already been reaped
                 answer = _killed(living, order["pid"]) if order["pid"] in living else None
             case what:
                 os.kill(order["pid"], _SIGNALS[what])
                 answer = None
         print(json.dumps(answer), flush=True)
-    for pid in living:  # of a test that failed
+    for pid in living:  # left over from a test that failed
         os.kill(pid, signal.SIGKILL)
 
 

@@ -1,4 +1,4 @@
-"""What stands between SinkQL and a server of this machine, and may lose it: every connection goes through it."""
+"""A TCP proxy in front of a server of this machine, which can drop, delay or reset connections."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ _RESET = struct.pack("ii", 1, 0)
 
 @dataclass
 class Front:
-    """A port that leads to a server's.
+    """A proxy whose port forwards to a server's port.
 
-    Connections of before stay lost when it is `open` again, as those that a router has forgotten: nothing tells their
-    ends so.
+    A lost connection stays lost after `open`, as if a router had forgotten it: neither end learns of it.
     """
 
     port: int
@@ -35,7 +34,7 @@ class Front:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def listen(self, host: str | None = None) -> None:
-        """Take connections, at another address of this machine if it is given."""
+        """Accept connections, at this address of the machine if there is one."""
         self.host = host or self.host
         self._listener = socket.socket()
         self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -45,16 +44,16 @@ class Front:
         threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
 
     def open(self) -> None:
-        """Let connections through that come from now on."""
+        """Forward new connections."""
         self._state, self.late_s = "open", 0.0
 
     def mute(self) -> None:
-        """Take connections, and never answer; those that are there get nothing more."""
+        """Accept connections but never answer; existing ones receive nothing more."""
         self._state = "mute"
         self._lose()
 
     def reset(self) -> None:
-        """Break connections, and each one that comes."""
+        """Reset all existing and new connections."""
         self._state = "reset"
         with self._lock:
             pairs, self._pairs = self._pairs, []
@@ -62,11 +61,11 @@ class Front:
             each.reset()
 
     def late(self, seconds: float) -> None:
-        """Have each answer come so many seconds later."""
+        """Delay each answer by this time."""
         self.late_s = seconds
 
     def leave(self) -> None:
-        """Listen no longer; connections that are there get nothing more."""
+        """Stop listening; existing connections receive nothing more."""
         self._lose()
         self._stop()
 
@@ -83,7 +82,7 @@ class Front:
                 each.lost = True
 
     def close(self) -> None:
-        """End it, and all connections."""
+        """Stop listening, and close all connections."""
         self._stop()
         with self._lock:
             pairs, self._pairs = self._pairs, []
@@ -150,7 +149,7 @@ class _Pair:
 
 
 def noting(connection: Any) -> list[bool]:
-    """Return what a server will say, each time that it is asked whether it works on what a connection wants."""
+    """Record each answer to the check whether the server still works on a request; return the growing list."""
     found: ResponseWatch = connection.silence
     said, alive = list[bool](), found.alive
 
@@ -164,7 +163,7 @@ def noting(connection: Any) -> list[bool]:
 
 @contextmanager
 def front(upstream: int, *, host: str = "127.0.0.1", port: int = 0) -> Iterator[Front]:
-    """Stand before a port of this machine until the block ends, at a free port if none is given."""
+    """Forward a port of this machine until the block ends; port 0 stands for a free one."""
     found = Front(port, upstream, host)
     found.listen()
     try:

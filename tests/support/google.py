@@ -1,4 +1,4 @@
-"""Google's tokens, BigLake's catalog and Cloud Storage, played by a process of this machine; keys of accounts."""
+"""Google's tokens, BigLake's catalog and Cloud Storage, simulated by a process on this machine; keys of accounts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from support.patience import PATIENCE_S
 
 @dataclass
 class Google:
-    """Hold a running server, and the private key of its one account."""
+    """A running server, and the private key of its one account."""
 
     port: int
     private: rsa.RSAPrivateKey
@@ -44,11 +44,11 @@ class Google:
 
     @cached_property
     def key(self) -> str:
-        """Return the account's key as Google gives it out."""
+        """Return the account's key in Google's format."""
         return self.key_of(self.private)
 
     def key_of(self, private: rsa.RSAPrivateKey) -> str:
-        """Return a key that says to be the account's."""
+        """Return a key file that names the account but has this private key."""
         pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
         return json.dumps(
             {
@@ -63,7 +63,7 @@ class Google:
         )
 
     def files(self) -> Any:  # pyarrow has no types
-        """Return Cloud Storage, to which a token of the account lets in for an hour."""
+        """Return Cloud Storage, accessed with a token of the account that lasts an hour."""
         from pyarrow.fs import GcsFileSystem
 
         return GcsFileSystem(
@@ -74,7 +74,7 @@ class Google:
         )
 
     def token(self) -> str:
-        """Return a token as any program gets one."""
+        """Request a token as any program does."""
         info = json.loads(self.key)
         account = service_account.Credentials.from_service_account_info(
             info, scopes=["https://www.googleapis.com/auth/cloud-platform"]
@@ -84,11 +84,11 @@ class Google:
         return found
 
     def asked(self) -> dict[str, Any]:
-        """Return the tokens that it gave, and the requests that it got: method, path and token."""
+        """Return the tokens that the server issued, and its requests: method, path and token."""
         return self._control(None)
 
     def rule(self, **rules: Any) -> None:
-        """Change `RULES`; `revoke` takes all tokens back that it gave."""
+        """Change `RULES`; `revoke` revokes all issued tokens."""
         self._control(json.dumps(rules).encode())
 
     def _control(self, body: bytes | None) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def google() -> Iterator[Google]:
     """Run a server until the block ends."""
     private = new_key()
     public = private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
-    # a process of its own: pyarrow waits for Cloud Storage without letting other threads of Python run
+    # a separate process: pyarrow waits for Cloud Storage without releasing Python's lock
     command = [sys.executable, "-m", "support.google_server", public]
     process = subprocess.Popen(command, cwd=Path(__file__).parents[1], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None

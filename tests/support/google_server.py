@@ -1,8 +1,8 @@
-"""A stand-in for Google, in a process of its own: tokens of service accounts, BigLake's catalog, and Cloud Storage.
+"""Simulate Google in a separate process: tokens of service accounts, BigLake's catalog, and Cloud Storage.
 
-Cloud Storage is that of gcp-storage-emulator, before which a token is asked for. The catalog keeps its tables in memory
-and writes their metadata to the bucket. It runs as a program, whose argument is the public key of the account; it
-prints its port. `/control` changes what it does, and tells what it was asked.
+Cloud Storage is gcp-storage-emulator behind a check of tokens. The catalog keeps its tables in memory and writes their
+metadata to the bucket. The program's argument is the public key of the account. It prints its port. `/control` changes
+the rules, and returns the tokens and requests.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ RULES: dict[str, Any] = {
     "life": 3600,
     "expiry": "gcs.oauth2.token-expires-at",
 }
-"""What tests change: whether tokens are refused, whether those for files are given, whether the catalog asks for none,
-what is in each of them, how many seconds they are valid, and what a catalog calls their end."""
+"""Settings that tests change: refuse to issue tokens, issue tokens for files, let requests to the catalog pass without
+a token, a text in each token, seconds of validity, and the property by which the catalog names the expiry."""
 
 
 @dataclass
 class State:
-    """What the server knows and was asked; `rules` are what tests change."""
+    """The state of the server; tests change `rules`."""
 
     key: RSAPublicKey
     storage: Storage
@@ -69,7 +69,7 @@ class State:
 
 
 class RefusedError(Exception):
-    """An answer that is an error: its status, its type, and what it says."""
+    """An error response: its status, type and message."""
 
 
 class Handler(RequestHandler):  # type: ignore[misc]  # the emulator has no types
@@ -91,7 +91,7 @@ class Handler(RequestHandler):  # type: ignore[misc]  # the emulator has no type
         known = state.valid if catalog else state.valid | state.vended
         if token not in known and not (catalog and state.rules["open"]):
             self._body()
-            # as Google says it, which is not as Iceberg does
+            # Google's format of errors, which is not Iceberg's
             error = {"code": 401, "message": "Request had invalid credentials.", "status": "UNAUTHENTICATED"}
             return self._reply(401, {"error": error})
         if not catalog:
@@ -131,7 +131,7 @@ class Handler(RequestHandler):  # type: ignore[misc]  # the emulator has no type
     # --- tokens --------------------------------------------------------------------------------------------------
 
     def _token(self) -> tuple[int, Any]:
-        """Give a token for an assertion that the account's key has signed, as RFC 7523 has it."""
+        """Issue a token for an assertion signed with the account's key, as in RFC 7523."""
         state = self.state
         signed, _, signature = parse_qs(self._body().decode())["assertion"][0].rpartition(".")
         claims = json.loads(_decode(signed.partition(".")[2]))
@@ -236,7 +236,7 @@ class Handler(RequestHandler):  # type: ignore[misc]  # the emulator has no type
 
 
 def _resource(name: str, size: int) -> dict[str, Any]:
-    """Return what Cloud Storage says of an object."""
+    """Return the metadata of an object in Cloud Storage."""
     stamp = str(time.time_ns() // 1000)
     moment = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime())
     return {

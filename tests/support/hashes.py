@@ -1,4 +1,4 @@
-"""Hashes of rows that are not what they would be: of a few values, or those that a test counts on."""
+"""Replace the hashes of rows: with collisions, or with values that a test expects."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,12 +10,12 @@ from sinkql.row_hash import Hashes, hash_rows
 from sinkql.runtime.state import row_identity
 
 KEY = 1
-"""The domain of what tells keys apart."""
+"""The hash domain of keys."""
 
 
 @contextmanager
 def hashes_as(of: Callable[[int, list[Any], Hashes, Hashes], tuple[Hashes, Hashes]]) -> Iterator[None]:
-    """Have the halves of hashes be what `of` makes of their domain, the columns, and both halves as they would be."""
+    """Replace the halves of hashes by the result of `of`, which gets domain, columns and both original halves."""
 
     def other(key: HashKey, columns: Any, *, domain: int = 0, count: int = 0) -> tuple[Hashes, Hashes]:
         return of(domain, list(columns), *hash_rows(key, columns, domain=domain, count=count))

@@ -1,4 +1,4 @@
-"""Images of containers: a folder with the files, and what runs in it; `build` has buildah make one of a Dockerfile."""
+"""Images of containers as folders of files, with their program; `build` makes one from a Dockerfile with buildah."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SOURCE, _STORE = "/srv/source", "/srv/store"
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """What a node knows of an image; nothing is written to `root`."""
+    """An image on a node; nothing writes to `root`."""
 
     root: Path
     entrypoint: tuple[str, ...] = ()
@@ -28,7 +28,7 @@ class Image:
 
 
 def build(source: Path, dockerfile: str, *, home: Path) -> Image:
-    """Build the image of a Dockerfile in `source`, with what `kubernetes_programs` made in `home`."""
+    """Build the image of a Dockerfile in `source` with the programs that `kubernetes_programs` put into `home`."""
     tools, base, store = home / "tools", home / "base.tar", home / "store"
     shutil.rmtree(store, ignore_errors=True)
     store.mkdir()
@@ -39,7 +39,7 @@ def build(source: Path, dockerfile: str, *, home: Path) -> Image:
     buildah.run("add", first, f"{_STORE}/base.tar", "/")
     buildah.run("commit", "--rm", first, _BASE)
     file = f"{_SOURCE}/{dockerfile}"
-    ignored = ("--ignorefile", f"{file}.dockerignore")  # which Docker finds by its name
+    ignored = ("--ignorefile", f"{file}.dockerignore")  # Docker finds this file by its name
     buildah.run("build", "--pull-never", "--no-cache", "--file", file, *ignored, "--tag", "made", _SOURCE)
     config: dict[str, Any] = json.loads(buildah.run("inspect", "--type", "image", "made"))["OCIv1"]["config"]
     container = buildah.run("from", "--pull-never", "made").strip()
@@ -60,9 +60,9 @@ class _Buildah:
     shown: Mapping[Path, str]
 
     def run(self, *arguments: str) -> str:
-        """Run a command of buildah, whose containers have the network of this machine, and return what it prints."""
+        """Run buildah, whose containers use the network of this machine; return its output."""
         root = shlex.quote(str(self.tools))
-        lines = ["set -e", f"mount --bind {root} {root}", f"cd {root}"]  # buildah mounts its root anew
+        lines = ["set -e", f"mount --bind {root} {root}", f"cd {root}"]  # buildah remounts its root
         for path, there in self.shown.items():
             lines += [f"mkdir -p .{there}", f"mount --bind {shlex.quote(str(path))} .{there}"]
         lines += ["mount --rbind /dev dev", "mount -t proc proc proc", "mount --rbind /sys sys"]

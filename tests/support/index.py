@@ -1,4 +1,4 @@
-"""What a key index knows, all of it at once."""
+"""Read all entries of a key index."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from sinkql.connectors.iceberg.key_index.run import Entries, merge, open_run
 
 
 def live_entries(index: Index, folder: Path) -> Entries:
-    """Return every live key, sorted, from all runs."""
+    """Return all live keys of all runs, sorted."""
     return merge([Entries.none(), *(open_run(folder / run.name) for run in index.runs)], keep_tombstones=False)

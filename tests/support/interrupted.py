@@ -1,4 +1,4 @@
-"""Starts of Spark that are interrupted at each stage, in each way, a process each: python interrupted.py FOLDER."""
+"""Interrupt starts of Spark at each stage, in each way, one process per case: python interrupted.py FOLDER."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ CASES = [*((stage, way) for way in ("cancel", "interrupt", "kill") for stage in 
 
 
 def main(folder: Path) -> int:
-    """Run the cases one after the other; return how many did not end as they should."""
+    """Run all cases in sequence; return how many failed."""
     return sum(_forked(stage, way, folder / str(number)) for number, (stage, way) in enumerate(CASES))
 
 
 def _forked(stage: str, way: str, folder: Path) -> bool:
-    """Run a case in a fork; tell whether it failed."""
+    """Run a case in a fork; return whether it failed."""
     pid = os.fork()
     if pid == 0:
         os._exit(_interrupted(stage, way, folder))
@@ -65,7 +65,7 @@ def _interrupted(stage: str, way: str, folder: Path) -> int:
 
 
 def _wait(stage: str, folder: Path, owner: SparkStart | AdhocSpark) -> None:
-    """Wait until a start has come to a stage."""
+    """Wait until a start reaches a stage."""
 
     def command() -> str:
         starting = owner if isinstance(owner, SparkStart) else owner._starting
@@ -89,5 +89,5 @@ def _wait(stage: str, folder: Path, owner: SparkStart | AdhocSpark) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # what is started in the background ignores it
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # shells make background processes ignore SIGINT
     sys.exit(main(Path(sys.argv[1])))

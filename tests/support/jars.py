@@ -1,7 +1,7 @@
-"""Names of Maven's central repository → jars in a folder, by the Ivy that Spark has: no Maven is needed.
+"""Fetch jars from Maven's central repository into a folder, with Spark's copy of Ivy: Maven is not needed.
 
-As a script, `jars.py POM FOLDER`, it does nothing where the folder is newer than the project, and never fails: tests
-that need the jars are left out.
+The script `jars.py POM FOLDER` does nothing if the folder is newer than the project, and never fails: tests that need
+missing jars are skipped.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _PASSWORD = "changeit"
 
 
 class JarsError(Exception):
-    """Say that jars could not be fetched."""
+    """Jars could not be fetched."""
 
 
 def fetch(pom: Path, folder: Path, *, transitive: bool = True) -> None:
-    """Put the jars that a project needs to run into a folder, or only those that it names; raises JarsError."""
+    """Put the jars that a project needs at run time, or only those it names, into a folder; raise JarsError."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".jars-", dir=folder.parent) as work:
         made = Path(work, "jars")
@@ -61,8 +61,8 @@ def fetch(pom: Path, folder: Path, *, transitive: bool = True) -> None:
 
 
 def named(*names: str, transitive: bool = True) -> list[Path]:
-    """Return jars by their names, `group:artifact:version`, and what they need; tests are left out that cannot be."""
-    import pytest  # which fetches nothing by itself
+    """Return jars by their names, `group:artifact:version`, with dependencies; skip the test if the fetch fails."""
+    import pytest  # the script runs without it
 
     folder = _FETCHED / "+".join(name.partition(":")[2].replace(":", "-") for name in names)
     with _alone(), tempfile.TemporaryDirectory(prefix="jars-") as work:
@@ -87,7 +87,7 @@ def _pom(names: Sequence[str]) -> str:
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """Let one process after the other look for jars."""
+    """Lock the folder of jars, so that one process at a time uses it."""
     _FETCHED.mkdir(exist_ok=True)
     with (_FETCHED / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -95,12 +95,12 @@ def _alone() -> Iterator[None]:
 
 
 def _trusting(folder: Path) -> list[str]:
-    """Return Java's options to trust whom this machine, or its user, lets Python and pip trust."""
+    """Return options by which Java trusts the same authorities as Python and pip do here."""
     paths = [*(os.environ.get(name) for name in _VARIABLES), ssl.get_default_verify_paths().cafile]
     bundle = next((Path(path) for path in paths if path and Path(path).is_file()), None)
     if bundle is None:
-        return []  # Java has its own
-    with warnings.catch_warnings(action="ignore"):  # of serial numbers of old authorities
+        return []  # Java uses its own list
+    with warnings.catch_warnings(action="ignore"):  # about serial numbers of old authorities
         found = x509.load_pem_x509_certificates(bundle.read_bytes())
         certificates = [PKCS12Certificate(each, str(number).encode()) for number, each in enumerate(found)]
         store = serialize_java_truststore(certificates, BestAvailableEncryption(_PASSWORD.encode()))

@@ -1,4 +1,4 @@
-"""A real Kafka broker on free ports of this machine: without a password, with one, with TLS, and with both."""
+"""A real Kafka broker on free ports of this machine; its listeners are with and without SASL and TLS."""
 
 from __future__ import annotations
 
@@ -56,17 +56,17 @@ _TELLING = (
     ),
 )
 USER, PASSWORD = "ann", "open sesame"
-"""Who may come in by SASL, with any mechanism."""
+"""The user of SASL, with any mechanism."""
 
 
 class _Silent:
-    """Keep what the client library would write to the standard error while a broker is not there."""
+    """A logger that keeps the last lines of the client library, which would go to stderr while a broker is down."""
 
     def __init__(self) -> None:
         self.last: deque[str] = deque(maxlen=20)
 
     def log(self, level: int, text: str, *args: object) -> None:
-        """Take a line."""
+        """Keep a line."""
         self.last.append(f"{time.strftime('%H:%M:%S', time.gmtime())} {text % args}")
 
     debug = info = warning = error = critical = log
@@ -74,11 +74,12 @@ class _Silent:
 
 @dataclass
 class Kafka:
-    """Hold a broker that may be stopped, killed and started again: it keeps its ports and its topics.
+    """A broker that can be stopped, killed and restarted, with the same ports and topics.
 
-    `trusted` is the certificate of the authority that signed its own, `identity` has its key and its certificate. The
-    first of a cluster is its controller; others have the controller's port. With a `domain` it names itself
-    `broker-1.domain` to clients that do not speak plain text. `more` are settings of its own.
+    `trusted` is the certificate of the authority that signed the broker's; `identity` has the broker's key and
+    certificate. The first broker of a cluster is its controller; later ones have the controller's port. With a
+    `domain`, clients of all listeners but plain text see the broker as `broker-1.domain`. `more` are additional
+    settings.
     """
 
     folder: Path
@@ -97,35 +98,35 @@ class Kafka:
 
     @property
     def address(self) -> str:
-        """Where it answers in plain text, without a password."""
+        """The address for plain text without a user."""
         return f"127.0.0.1:{self.ports[0]}"
 
     @property
     def sasl_address(self) -> str:
-        """Where it answers in plain text, and asks for a user."""
+        """The address for plain text with a user."""
         return f"127.0.0.1:{self.ports[2]}"
 
     @property
     def ssl_address(self) -> str:
-        """Where it answers by TLS; a client may show a certificate."""
+        """The address for TLS; a client certificate is optional."""
         return f"127.0.0.1:{self.ports[3]}"
 
     @property
     def sasl_ssl_address(self) -> str:
-        """Where it answers by TLS, and asks for a user."""
+        """The address for TLS with a user."""
         return f"127.0.0.1:{self.ports[4]}"
 
     @property
     def log(self) -> Path:
-        """What the broker says."""
+        """The broker's log."""
         return self.folder / "log"
 
     def account(self) -> str:
-        """Say what it does, to whom waits for it in vain."""
+        """Return the state of the broker, for the message of a wait that failed."""
         return "\n".join([*self._clients.last, account(self._process, self.admin, self.address, self.log)])
 
     def initialize(self) -> None:
-        """Make the folder of a new broker; its tests are left out where `make test` could not fetch its jars."""
+        """Create the folder of a new broker; skip the test if `make test` could not fetch Kafka's jars."""
         if not _JARS.is_dir():
             pytest.skip("the jars of Kafka could not be fetched from Maven's repository: run make kafka")
         (self.folder / "server.properties").write_text(
@@ -151,21 +152,21 @@ class Kafka:
                     return
 
     def stop(self, how: signal.Signals = signal.SIGKILL) -> None:
-        """End the broker: SIGTERM is a shutdown, SIGKILL a crash."""
-        self._producer = None  # which would try in vain, and then wait
+        """Stop the broker; SIGTERM shuts it down, SIGKILL crashes it."""
+        self._producer = None  # it would retry in vain and then wait
         if self._process is not None:
             self._process.send_signal(how)
             self._process.wait(PATIENCE_S)
             self._process = None
 
     def restart(self, how: signal.Signals = signal.SIGKILL) -> None:
-        """End the broker and start it again."""
+        """Stop the broker and start it again."""
         self.stop(how)
         self.start()
 
     @property
     def admin(self) -> Any:
-        """A client that may do all."""
+        """A client with all rights."""
         if self._admin is None:
             self._admin = AdminClient({"bootstrap.servers": self.address, "logger": _Silent(), "log_level": 0})
         return self._admin
@@ -173,7 +174,7 @@ class Kafka:
     def topic(
         self, partitions: int = 1, name: str | None = None, brokers: Sequence[Sequence[int]] = (), **config: str
     ) -> str:
-        """Make a topic, and return its name; `brokers` says for each partition which ones have it, its leader first."""
+        """Create a topic; return its name. `brokers` lists the replicas of each partition, the leader first."""
         named = name or f"t{next(self._numbers)}"
         dotted = {label.replace("_", "."): value for label, value in config.items()}
         new = NewTopic(named, partitions, 1, config=dotted)
@@ -187,25 +188,25 @@ class Kafka:
         return named
 
     def delete(self, topic: str) -> None:
-        """Delete a topic, and wait until it is gone."""
+        """Delete a topic, and wait until the brokers no longer list it."""
         self.admin.delete_topics([topic])[topic].result()
         deadline = Deadline()
         while topic in self.admin.list_topics(timeout=PATIENCE_S).topics:
             deadline.check("the end of a topic")
 
     def grow(self, topic: str, partitions: int) -> None:
-        """Give a topic more partitions."""
+        """Increase the number of a topic's partitions."""
         self.admin.create_partitions([NewPartitions(topic, partitions)])[topic].result()
         self._settled(topic, partitions)
 
     def elect(self, topic: str) -> None:
-        """Have the first brokers of partitions lead them again."""
+        """Make the preferred broker of each partition its leader again."""
         places = [TopicPartition(topic, each) for each in self.ends(topic, committed=False)]
         for error in self.admin.elect_leaders(ElectionType.PREFERRED, places).result().values():
             assert error is None or error.code() == KafkaError.ELECTION_NOT_NEEDED, error
 
     def follow(self, topic: str) -> None:
-        """Wait until all brokers that have a topic have all of it."""
+        """Wait until all replicas of a topic are in sync."""
         deadline = Deadline()
         while any(len(each.isrs) < len(each.replicas) for each in self._partitions(topic)):
             deadline.check("the followers of a topic")
@@ -229,23 +230,23 @@ class Kafka:
             found = self.admin.list_offsets(asked, isolation_level=level)
             try:
                 return {place.partition: future.result().offset for place, future in found.items()}
-            except KafkaException as error:  # the client knows a leader that was before
+            except KafkaException as error:  # the client still knows the previous leader
                 if error.args[0].code() not in (KafkaError.FENCED_LEADER_EPOCH, KafkaError.NOT_LEADER_FOR_PARTITION):
                     raise
             deadline.check("the leaders of a topic")
             self.admin.list_topics(topic, timeout=PATIENCE_S)
 
     def settle(self, topic: str) -> None:
-        """Wait until no transaction is open: brokers write the marks at their ends a little later."""
+        """Wait until no transaction is open: brokers write their end markers with a delay."""
         deadline = Deadline()
         while self.ends(topic) != self.ends(topic, committed=False):
             deadline.check("the end of transactions")
 
     def committed(self, topic: str, ends: Mapping[int, int]) -> list[Any]:
-        """Return the committed messages of partitions before some offsets, a partition after the other."""
+        """Return the committed messages before these offsets, ordered by partition."""
         found: dict[int, list[Any]] = {partition: [] for partition in ends}
         left = {partition: end for partition, end in ends.items() if end}
-        # what commits no offsets does not wait for that, for minutes at times, when it closes
+        # without offsets to commit, the consumer closes fast; else it may wait for minutes
         settings: dict[str, Any] = {"bootstrap.servers": self.address, "group.id": "check", "fetch.wait.max.ms": 10}
         settings |= {"isolation.level": "read_committed", "enable.partition.eof": True, "enable.auto.commit": False}
         consumer = Consumer(settings | {"auto.offset.reset": "error"})
@@ -268,9 +269,9 @@ class Kafka:
         return [message for partition in ends for message in found[partition]]
 
     def producer(self, **config: Any) -> Any:
-        """Return a producer, the same one to all who want none of their own.
+        """Return the shared producer, or a new one if there are settings.
 
-        With `transactional_id` its transactions are begun already.
+        With `transactional_id`, its transactions are initialized.
         """
         if config:
             return self._new_producer(**config)
@@ -280,11 +281,11 @@ class Kafka:
 
     def _new_producer(self, **config: Any) -> Any:
         dotted = {label.replace("_", "."): value for label, value in config.items()}
-        # what is sent again comes in order, and once
+        # idempotence: messages that are sent again arrive in order, and once
         settings = {"bootstrap.servers": self.address, "linger.ms": 1, "enable.idempotence": True}
         settings |= {"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100}
         made = Producer({**settings, "logger": self._clients, **dotted})
-        # without a connection it waits half a second before it asks for its number
+        # an unconnected producer waits half a second before it asks for its id
         made.list_topics(timeout=PATIENCE_S)
         if "transactional_id" in config:
             made.init_transactions(PATIENCE_S)
@@ -293,7 +294,7 @@ class Kafka:
     def send(self, topic: str, *values: bytes | str | None, partition: int = 0, **more: Any) -> None:
         """Append messages to a partition, and wait until the broker has them."""
         producer, found = self.producer(), []
-        producer.list_topics(topic, timeout=PATIENCE_S)  # it may know fewer partitions
+        producer.list_topics(topic, timeout=PATIENCE_S)  # the producer may know fewer partitions
         for value in values:
             more["on_delivery"] = lambda error, _: found.append(error)
             producer.produce(topic, value, partition=partition, **more)
@@ -301,7 +302,7 @@ class Kafka:
         assert not any(found), found
 
     def send_raw(self, topic: str, header: bytes) -> None:
-        """Append a message with a header of any name, as clients in C may, whose library is that of Python's."""
+        """Append a message with any bytes as the header's name, with the C library inside Python's client."""
         library = next((Path(confluent_kafka.__file__).parents[1] / "confluent_kafka.libs").glob("librdkafka-*"))
         c = ctypes.CDLL(str(library))
         for name in ("rd_kafka_conf_new", "rd_kafka_new", "rd_kafka_headers_new"):
@@ -324,14 +325,14 @@ class Kafka:
         c.rd_kafka_destroy(producer)
 
     def add_scram_user(self, user: str, password: str) -> None:
-        """Let a user in by SCRAM, with either hash."""
+        """Add a SCRAM user, for both hashes."""
         for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
             info = ScramCredentialInfo(mechanism, 4096)
             change = UserScramCredentialUpsertion(user, info, password.encode())
             self.admin.alter_user_scram_credentials([change])[user].result()
 
     def reserve_group(self, group: str, user: str) -> None:
-        """Let one user alone use a group of consumers."""
+        """Allow only one user to use a consumer group."""
         who = (f"User:{user}", "*", AclOperation.READ, AclPermissionType.ALLOW)
         binding = AclBinding(ResourceType.GROUP, group, ResourcePatternType.LITERAL, *who)
         self.admin.create_acls([binding])[binding].result()
@@ -396,7 +397,7 @@ class Kafka:
 
 @contextmanager
 def another(first: Kafka, number: int = 2) -> Iterator[Kafka]:
-    """Run one more broker of a cluster until the block ends."""
+    """Run another broker of a cluster until the block ends."""
     with tempfile.TemporaryDirectory(prefix="kafka-") as folder, held_ports(5) as ports:
         server = Kafka(Path(folder), ports, first.trusted, first.identity, number, first.ports[1], first.domain)
         server.initialize()
@@ -409,7 +410,7 @@ def another(first: Kafka, number: int = 2) -> Iterator[Kafka]:
 
 @contextmanager
 def kafka(domain: str = "", more: Mapping[str, str] = MappingProxyType({})) -> Iterator[Kafka]:
-    """Run a new broker, with some settings of its own, until the block ends."""
+    """Run a new broker, with additional settings, until the block ends."""
     with tempfile.TemporaryDirectory(prefix="kafka-") as folder, held_ports(5) as ports:
         names = [f"*.{domain}"] if domain else []
         server = Kafka(Path(folder), ports, *authority(Path(folder), *names), domain=domain, more=more)

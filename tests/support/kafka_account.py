@@ -1,4 +1,4 @@
-"""A broker that a test waits for in vain → what it does: its process, leaders, transactions, threads, and its log."""
+"""Describe a broker that a test waits for in vain: process, leaders, transactions, threads and log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LINES = 60
 
 
 def account(process: subprocess.Popen[bytes] | None, admin: Any, address: str, log: Path) -> str:
-    """Say how a broker is, whatever state it is in; takes half a minute at most."""
+    """Describe a broker in any state, within half a minute."""
     lines = log.read_text(errors="replace").splitlines()[-_LINES:]
     if process is None or process.poll() is not None:
         return "\n".join(["no process", *lines])
@@ -38,7 +38,7 @@ def _leaders(admin: Any) -> list[str]:
 
 
 def _transactions(address: str) -> list[str]:
-    """Return the newest states of transactional ids, as their log has them."""
+    """Return the last states of transactional ids in their log."""
     settings = {"bootstrap.servers": address, "group.id": "account", "enable.auto.commit": False, "log_level": 0}
     consumer = Consumer({**settings, "enable.partition.eof": True, "auto.offset.reset": "earliest"})
     found: dict[str, str] = {}
@@ -71,7 +71,7 @@ def _state(message: Any) -> tuple[str, str]:
 
 
 def _threads(process: subprocess.Popen[bytes], log: Path) -> list[str]:
-    """Return what threads do that wait for a lock, or that end transactions."""
+    """Return the stacks of threads that wait for a lock or end transactions."""
     begin = log.stat().st_size
     process.send_signal(signal.SIGQUIT)
     dump, until = "", time.monotonic() + _PATIENCE_S

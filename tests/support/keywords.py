@@ -1,4 +1,4 @@
-"""The words of the connectors that are installed."""
+"""The keywords of the installed connectors."""
 
 from sinkql.connector_api.registry import discover
 

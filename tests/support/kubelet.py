@@ -1,7 +1,7 @@
-"""A node of a Kubernetes cluster: what a kubelet does with pods, as far as those of SinkQL need it.
+"""A node of a Kubernetes cluster: the work of a kubelet on pods, as far as the pods of SinkQL need it.
 
-It runs what is bound to it, restarts containers, tells the API server of them, ends pods that are to go, and gives them
-names, as the DNS of a cluster does. It pulls no image, has no probes and no limits of memory and cores.
+It runs the pods bound to it, restarts containers, reports them to the API server, ends deleted pods, and resolves
+names as the cluster's DNS does. It pulls no image, and has no probes and no limits of memory and cores.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from support.patience import PATIENCE_S
 NODE = "node"
 _LOOK_S = 0.2
 _PAUSE_S = 1.0
-"""Before a container begins again; a kubelet pauses for longer each time."""
+"""Seconds until a container restarts; a real kubelet increases the pause."""
 _PATCH = {"content-type": "application/strategic-merge-patch+json"}
 _GONE = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY)
-"""What the API server says of a pod that has gone, and of one in whose place another is, by a name with another uid."""
+"""The API server's answers about a deleted pod, and about a new pod of the same name with another uid."""
 Json = dict[str, Any]
 _Tell = Callable[[Json, Json], None]
-"""What is called with what a container is to be, and with its new state."""
+"""A callback that reports the new state of a container; the arguments are its specification and the state."""
 
 
 @dataclass(slots=True)
 class Kubelet:
-    """A node with these images; what containers print is in `folder`, in `<pod>/<container>.log`."""
+    """A node with these images; it writes the output of containers to `<folder>/<pod>/<container>.log`."""
 
     folder: Path
     network: Bridge
@@ -50,7 +50,7 @@ class Kubelet:
         self._thread = threading.Thread(target=self._work, name="kubelet", daemon=True)
 
     def start(self) -> None:
-        """Let the API server know the node, and begin to look at pods."""
+        """Register the node with the API server, and begin to watch pods."""
         created = self.api.post("/api/v1/nodes", json={"kind": "Node", "metadata": {"name": NODE}})
         assert created.is_success, created.text
         room = {"cpu": "64", "memory": "256Gi", "pods": "110", "ephemeral-storage": "1Ti"}
@@ -69,12 +69,12 @@ class Kubelet:
             pod.kill()
 
     def container(self, pod: str, name: str) -> Container:
-        """Return the last container of that name, of the last pod of its own."""
+        """Return the latest container of the latest pod, by their names."""
         found = [each for each in self._pods.values() if each.name == pod]
         return found[-1].containers[name]
 
     def logs(self, pod: str) -> str:
-        """Return what containers of pods of that name printed."""
+        """Return the output of all pods of a name."""
         found = sorted(self.folder.glob(f"{pod}-*/*.log"))
         return "\n".join(f"{path.name}: {path.read_text(errors='replace')}" for path in found)
 
@@ -94,7 +94,7 @@ class Kubelet:
 
 
 class _Pod:
-    """A pod on the node, in a thread of its own."""
+    """A pod on the node, in its thread."""
 
     def __init__(self, node: Kubelet, told: Json) -> None:
         self.name: str = told["metadata"]["name"]
@@ -110,11 +110,11 @@ class _Pod:
         self._thread = threading.Thread(target=self._live, name=self.name, daemon=True)
 
     def begin(self) -> None:
-        """Run it."""
+        """Start the pod."""
         self._thread.start()
 
     def end(self, grace: float) -> None:
-        """Ask it to end; it is killed after so many seconds."""
+        """Ask the pod to end; kill it after `grace` seconds."""
         if not self._ending.is_set():
             self._grace = grace
             self._ending.set()
@@ -123,7 +123,7 @@ class _Pod:
             threading.Timer(grace, self._kill_containers).start()
 
     def kill(self) -> None:
-        """Kill it."""
+        """Kill the pod, and wait for its thread."""
         self._ending.set()
         self._kill_containers()
         self._thread.join(PATIENCE_S)
@@ -152,7 +152,7 @@ class _Pod:
         assert done.is_success or done.status_code in _GONE, done.text
 
     def _volumes(self) -> dict[str, Path]:
-        """Return the folders of volumes, once all that they are made of is there, which may come after the pod."""
+        """Return the folders of volumes; wait for their config maps and secrets, which may come after the pod."""
         found: dict[str, Path] = {}
         for each in self._spec.get("volumes", []):
             while (path := self._volume(each)) is None and not self._ending.wait(_LOOK_S):
@@ -174,7 +174,7 @@ class _Pod:
         return not self._ending.is_set()
 
     def _keep(self, sandbox: Sandbox, told: Json, volumes: Mapping[str, Path]) -> None:
-        """Run a container again and again, as its pod says."""
+        """Run a container, and restart it as the pod's policy says."""
         policy = self._spec["restartPolicy"]
         while not self._ending.is_set():
             code = self._run(sandbox, told, volumes, self._told_running)
@@ -203,7 +203,7 @@ class _Pod:
         self._tell("Running")
 
     def _tell(self, phase: str) -> None:
-        """Let the API server know how it is."""
+        """Report the pod's state to the API server."""
         whole = len(self._statuses) == len(self._spec["containers"])
         ready = whole and all(each["ready"] for each in self._statuses.values())
         conditions = {"Initialized": phase != "Pending", "ContainersReady": ready, "Ready": ready}
@@ -273,7 +273,7 @@ class _Pod:
         return str(value)
 
     def _volume(self, told: Json) -> Path | None:
-        """Return the folder of a volume, if what it is made of is there."""
+        """Return the folder of a volume; None if its config map or secret does not exist yet."""
         path: Path = self._folder / "volumes" / str(told["name"])
         match told:
             case {"persistentVolumeClaim": claim}:
@@ -313,7 +313,7 @@ class _Pod:
         return {each: value.encode() for each, value in found.get("data", {}).items()}
 
     def _hosts(self) -> str:
-        """Return what the DNS of a cluster would: the addresses behind services, and those of pods in them."""
+        """Return a hosts file in place of the cluster's DNS: the addresses of services and of their pods."""
         lines = ["127.0.0.1 localhost", f"{self._address} {self.name}"]
         endpoints = self._get("/api/v1/endpoints")
         assert endpoints is not None
@@ -326,7 +326,7 @@ class _Pod:
         return "".join(f"{line}\n" for line in lines)
 
     def _get(self, place: str) -> Json | None:
-        """Return an object, if it is there."""
+        """Return an object; None if it does not exist."""
         found = self._api.get(place)
         if found.status_code == HTTPStatus.NOT_FOUND:
             return None
@@ -336,7 +336,7 @@ class _Pod:
 
 
 def _filled(path: Path, data: Mapping[str, bytes] | None, options: Json) -> Path | None:
-    """Fill a folder with what a volume has of these data."""
+    """Fill a folder with the files of a config map or secret that its volume selects."""
     if data is None:
         return None
     path.mkdir(parents=True)

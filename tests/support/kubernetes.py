@@ -1,6 +1,6 @@
-"""Kubernetes: its own API server, controllers and scheduler, etcd, and a node (`kubelet`).
+"""A Kubernetes cluster: the real API server, controllers and scheduler, etcd, and a node (`kubelet`).
 
-The programs are those that `kubernetes_programs` makes. All requests are authorized by RBAC.
+`kubernetes_programs` builds the programs. RBAC authorizes all requests.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from support.patience import PATIENCE_S, Deadline
 from support.port import held_ports
 
 HOME = Path(__file__).parents[2] / ".kubernetes"
-"""Where the programs are."""
+"""The folder of the programs."""
 _PORT = 443
 _SERVICES = "10.63.0.0/24"
-"""Addresses of services, which nobody reaches: there is no kube-proxy."""
+"""Addresses of services. They are unreachable, since no kube-proxy runs."""
 _CONTROLLERS = (
     "endpoint",
     "garbagecollector",
@@ -46,7 +46,7 @@ _LOG_BYTES = 4000
 
 @dataclass(slots=True)
 class Kubernetes:
-    """A cluster of one node; `kubectl` may do all."""
+    """A cluster of one node; `kubectl` has all rights."""
 
     folder: Path
     network: Bridge
@@ -61,11 +61,11 @@ class Kubernetes:
 
     @property
     def authority(self) -> Path:
-        """Return the file with the certificate of who signed that of the API server."""
+        """Return the file with the certificate of the API server's authority."""
         return self.folder / "authority.pem"
 
     def kubectl(self, *arguments: str, text: str | None = None) -> str:
-        """Run kubectl, and return what it prints."""
+        """Run kubectl; return its output."""
         command: list[str | Path] = [HOME / "tools/usr/bin/kubectl", "--kubeconfig", self._config, *arguments]
         done = subprocess.run(
             command, input=text, capture_output=True, encoding="utf-8", timeout=PATIENCE_S, check=False
@@ -74,12 +74,12 @@ class Kubernetes:
         return done.stdout
 
     def objects(self, kind: str, *selected: str) -> list[dict[str, Any]]:
-        """Return the objects of a kind, with options of kubectl."""
+        """Return the objects of a kind; `selected` are options of kubectl."""
         found: list[dict[str, Any]] = json.loads(self.kubectl("get", kind, "-o", "json", *selected))["items"]
         return found
 
     def client(self) -> httpx.Client:
-        """Return a client of the API that may do all."""
+        """Return a client of the API with all rights."""
         return httpx.Client(
             base_url=self.url,
             verify=ssl.create_default_context(cafile=str(self.authority)),
@@ -89,7 +89,7 @@ class Kubernetes:
         )
 
     def start(self, images: Mapping[str, Image]) -> None:
-        """Start all servers and the node, and wait until there may be pods."""
+        """Start all servers and the node, and wait until pods can be created."""
         _, identity = authority(self.folder, self.network.address, "kubernetes.default.svc")
         self._write_settings()
         with held_ports(2) as (clients, peers):
@@ -111,7 +111,7 @@ class Kubernetes:
                     *(f"--service-account-key-file={identity}", f"--service-account-signing-key-file={identity}"),
                     f"--service-account-issuer={self.url}",
                     f"--cert-dir={self.folder / 'certificates'}",
-                    "--disable-admission-plugins=TaintNodesByCondition",  # which nobody takes away again
+                    "--disable-admission-plugins=TaintNodesByCondition",  # no controller removes its taint here
                 ]
             )
             self._wait_for_api()
@@ -128,7 +128,7 @@ class Kubernetes:
         self._wait_for_account()
 
     def stop(self) -> None:
-        """Kill all."""
+        """Kill all servers."""
         if hasattr(self, "kubelet"):
             self.kubelet.stop()
         for server in self._servers:
@@ -178,7 +178,7 @@ class Kubernetes:
                 self._look(deadline)
 
     def _wait_for_account(self) -> None:
-        """Wait until pods are given the token of an account."""
+        """Wait until the service account has a token for pods."""
         deadline = Deadline()
         while not any(each.get("secrets") for each in self.objects("serviceaccounts")):
             self._look(deadline)
@@ -195,7 +195,7 @@ class Kubernetes:
 
 @contextmanager
 def kubernetes(folder: Path, network: Bridge, images: Mapping[str, Image]) -> Iterator[Kubernetes]:
-    """Run a cluster until the block ends, whose node has these images."""
+    """Run a cluster, whose node has these images, until the block ends."""
     folder.mkdir(parents=True)
     found = Kubernetes(folder, network)
     try:

@@ -1,8 +1,8 @@
-"""What tests of Kubernetes run: `python tests/support/kubernetes_programs.py FOLDER` makes it, as root on Debian 12.
+"""Install programs for tests of Kubernetes; run `tests/support/kubernetes_programs.py FOLDER` as root on Debian 12.
 
-FOLDER/tools is a root folder with Debian's etcd, kubectl, buildah and Go. FOLDER/bin has the servers, built from the
-source of Debian's package, which leaves them out. FOLDER/base.tar stands for the image that deploy/Dockerfile begins
-with: Debian with its Python, and what this machine is told about reaching PyPI.
+FOLDER/tools is a root folder with Debian's etcd, kubectl, buildah and Go. FOLDER/bin has the servers, which Debian's
+package lacks, built from its source. FOLDER/base.tar stands for the base image of deploy/Dockerfile: Debian with its
+Python, and this machine's settings for PyPI.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 _SUITE = "bookworm"
 _SOURCES = (Path("/etc/apt/sources.list.d/debian.sources"), Path("/etc/apt/sources.list"))
-"""The one or the other is there."""
+"""One of these files exists."""
 _TOOLS = ("buildah", "ca-certificates", "etcd-server", "golang-1.19-go", "kubernetes-client")
 _PYTHON = ("ca-certificates", "python3.11-venv", "python-is-python3")
 _ARCHIVE = "kubernetes_1.20.5+really1.20.2.orig.tar.gz"
@@ -36,7 +36,7 @@ _CERTIFICATES = "etc/ssl/certs/ca-certificates.crt"
 
 
 def make(folder: Path) -> None:
-    """Put all of it into a folder."""
+    """Put all programs into a folder."""
     tools, work = folder / "tools", folder / "work"
     for each in (tools, work):
         shutil.rmtree(each, ignore_errors=True)
@@ -44,7 +44,7 @@ def make(folder: Path) -> None:
     _debian(tools, _TOOLS, work)
     base = work / "base"
     _debian(base, _PYTHON, work)
-    shutil.copy(f"/{_CERTIFICATES}", base / _CERTIFICATES)  # an authority of this network's own may be in it
+    shutil.copy(f"/{_CERTIFICATES}", base / _CERTIFICATES)  # may contain an authority of the local network
     base.joinpath("etc/pip.conf").write_text(f"[global]\ncert = /{_CERTIFICATES}\n")
     with tarfile.open(folder / "base.tar", "w") as packed:
         packed.add(base, ".")
@@ -53,7 +53,7 @@ def make(folder: Path) -> None:
 
 
 def _debian(root: Path, packages: tuple[str, ...], work: Path) -> None:
-    """Make a root folder with these packages and what they need, from where this machine has its own."""
+    """Create a root folder with these packages and their dependencies, from this machine's package sources."""
     found = work / "mmdebstrap"
     if not found.exists():
         found.mkdir()
@@ -66,7 +66,7 @@ def _debian(root: Path, packages: tuple[str, ...], work: Path) -> None:
 
 
 def _unpacked(work: Path) -> Path:
-    """Return the folder of the source, which lies beside the packages that were built of it."""
+    """Return the folder of the source, downloaded from the same mirror as the package."""
     asked = subprocess.run([*_APT_GET, "download", "--print-uris", "kubernetes-client"], check=True, **_TEXT)
     found = re.search(r"'(\S+/)[^/']+\.deb'", asked.stdout)
     assert found is not None, asked.stdout
@@ -83,7 +83,7 @@ def _unpacked(work: Path) -> Path:
 
 
 def _build(source: Path, go_root: Path, target: Path, work: Path) -> None:
-    """Build the servers, after the one file that the source leaves to be generated."""
+    """Build the servers; first generate the one file that the source lacks."""
     environment = {
         "GOCACHE": str(work / "cache"),
         **os.environ,
@@ -109,7 +109,7 @@ def _build(source: Path, go_root: Path, target: Path, work: Path) -> None:
 
 
 def _tagged(source: Path) -> list[str]:
-    """Return the folders of the packages whose types are described, as the source's own Makefile finds them."""
+    """Return the folders of the packages to describe, by the rule of the source's Makefile."""
     found = set()
     for top, there in (("pkg", "pkg"), ("staging/src", "vendor")):
         for path in source.joinpath(top).rglob("*.go"):

@@ -1,4 +1,4 @@
-"""An Iceberg catalog, and sinks on its tables that are driven by hand: one row batch, one commit."""
+"""An Iceberg catalog, and sinks that tests drive by hand, one batch and commit at a time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Pairs = Sequence[tuple[int, str | None]]
 
 @dataclass
 class Lake:
-    """Hold a catalog: local SQLite, or a REST server's; `port` may be a proxy's before it."""
+    """A catalog, in local SQLite or on a REST server; `port` may be a proxy in front of the server."""
 
     folder: Path
     server: Seaweed | None = None
@@ -38,7 +38,7 @@ class Lake:
 
     @property
     def using(self) -> physical.Connection | None:
-        """Return the connection that sinks name for their files."""
+        """Return the connection that sinks use for their files."""
         return physical.Connection("aws", "AWS", {}) if self.server else None
 
     def store(self, connection: physical.Connection) -> ObjectStore:
@@ -64,7 +64,7 @@ class Lake:
         return physical.Connection("lake", "ICEBERG CATALOG", options)
 
     def catalog(self) -> Catalog:
-        """Return the catalog as another program opens it."""
+        """Return the catalog, opened as another program opens it."""
         if self.server is None:
             return load_catalog(
                 "default",
@@ -86,7 +86,7 @@ class Lake:
         return self.catalog().load_table((NAMESPACE, name))
 
     def rows(self, name: str, columns: tuple[str, ...] = ("id", "name")) -> Rows:
-        """Return what DuckDB and PyIceberg read, having asserted that it is the same."""
+        """Return the rows as read by DuckDB and by PyIceberg, and check that both are the same."""
         table = self.table(name)
         found = pyiceberg_rows(table, columns)
         wanted = ", ".join(columns)
@@ -106,7 +106,7 @@ class Lake:
 
 @dataclass
 class Sink:
-    """Drive one sink: rows are (id, name) pairs, offsets count batches."""
+    """A sink that a test drives; rows are (id, name) pairs, offsets count batches."""
 
     lake: Lake
     table: str
@@ -153,7 +153,7 @@ class Sink:
         return data_files
 
     def start(self, *, epoch: int = 1) -> Checkpoint:
-        """Open and claim."""
+        """Open and claim the table."""
         self.writer.open()
         self.writer.load_checkpoint()
         return self.writer.claim(ClaimRequest({"numbers": {"batch": 0}}, epoch=epoch))
@@ -165,7 +165,7 @@ class Sink:
         return marker, task, self.write(task, rows)
 
     def write(self, task: WriteTask, rows: Pairs) -> list[WriteResult]:
-        """Run the task over rows, spread over its buckets by id."""
+        """Run the task over rows, distributed to its buckets by id."""
         results = []
         for bucket in range(2):
             mine = [row for row in rows if row[0] % 2 == bucket]
@@ -173,7 +173,7 @@ class Sink:
         return results
 
     def finish(self, attempt: tuple[Checkpoint, WriteTask, list[WriteResult]]) -> Committed:
-        """Commit what `attempt` wrote."""
+        """Commit the files of an attempt."""
         marker, task, results = attempt
         end = {"numbers": {"batch": marker.end["numbers"]["batch"] + 1}}
         new = replace(marker, commit=task.commit, start=marker.end, end=end, plan="plan")
@@ -185,7 +185,7 @@ class Sink:
 
 
 def maintain_with(sink: Sink, **options: Any) -> None:
-    """Change options of maintenance while the sink runs."""
+    """Change the maintenance options of a running sink."""
     sink.writer.maintenance._planned = replace(sink.writer.maintenance._planned, **options)
 
 

@@ -1,4 +1,4 @@
-"""Which processes are there of those that a test started, and of all that these started."""
+"""Find the processes that a test started, directly or indirectly, and that still run."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _BETWEEN_LOOKS_S = 0.1
 
 
 def marked() -> dict[str, str]:
-    """Return a variable for the environment of a process, by which it and all that it starts are found."""
+    """Return an environment variable that marks a process and all processes that it starts."""
     return {_VARIABLE: uuid.uuid4().hex}
 
 
 def processes(mark: Mapping[str, str]) -> dict[int, str]:
-    """Return the processes that have the mark, with their commands."""
+    """Return the marked processes with their commands."""
     variable = f"{_VARIABLE}={mark[_VARIABLE]}".encode()
     found = {}
     for process in Path("/proc").glob("[0-9]*"):
@@ -28,12 +28,12 @@ def processes(mark: Mapping[str, str]) -> dict[int, str]:
             if variable in (process / "environ").read_bytes().split(b"\0"):
                 found[int(process.name)] = (process / "cmdline").read_text().replace("\0", " ")
         except OSError:
-            continue  # it has just ended, or is another user's
+            continue  # it has just ended, or belongs to another user
     return found
 
 
 def left(mark: Mapping[str, str]) -> list[str]:
-    """Return the commands of the processes that have the mark, once there are none or nobody can expect any to end."""
+    """Wait until the marked processes have ended; return the commands of those left after the time limit."""
     until = time.monotonic() + PATIENCE_S
     looks = threading.Event()
     while (found := processes(mark)) and time.monotonic() < until:

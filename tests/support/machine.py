@@ -1,8 +1,8 @@
-"""A machine of its own for a program: process 1 of a PID namespace, with a root folder in which little is.
+"""A separate machine for a program: process 1 of a PID namespace, with a nearly empty root folder.
 
-It sees the system's programs, Java, the Python below the virtual environment and the jars of pyspark, all of which can
-only be read, and folders in memory. Neither SinkQL nor its dependencies, nor any other folder of this machine, are
-there. Where it is killed, all that the program started ends with it.
+The program has read-only access to the system's programs, Java, the Python below the virtual environment and the jars
+of pyspark; it can write to folders in memory. SinkQL, its dependencies and all other folders of this machine are
+hidden. If the program is killed, all processes that it started end with it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SPARK = Path(pyspark.__file__).parent
 SPARK_THERE = "/opt/spark"
 _JAVA_THERE = "/opt/java"
 WORK = "/var/spark"
-"""A folder that the program may fill."""
+"""A folder in which the program can write."""
 _REPOSITORY = Path(__file__).parents[2]
 _SYSTEM = ("bin", "etc", "lib", "lib32", "lib64", "sbin", "usr")
 _HOME, _PRIVATE = "/home/spark", ("tmp", "run", "home/spark", "var/spark")
@@ -37,14 +37,14 @@ _HOME, _PRIVATE = "/home/spark", ("tmp", "run", "home/spark", "var/spark")
 
 @dataclass(slots=True)
 class Machine:
-    """Hold it, as long as its program runs; what it printed is beside `folder`, in which nothing is seen from here."""
+    """A machine that runs one program at a time; `folder` looks empty from outside, and the log is beside it."""
 
     folder: Path
     _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     @property
     def first(self) -> int:
-        """Return the id of its first process, of which the others come."""
+        """Return the id of its first process, the ancestor of all others."""
         assert self._process is not None
         found = child(self._process.pid)
         assert found is not None, self.log
@@ -52,17 +52,17 @@ class Machine:
 
     @property
     def alive(self) -> bool:
-        """Tell whether it was started, and was not killed since."""
+        """Return whether it was started and has not been killed since."""
         return self._process is not None
 
     @property
     def root(self) -> Path:
-        """Return its root folder, as long as it runs."""
+        """Return its root folder, which exists while it runs."""
         return Path(f"/proc/{self.first}/root")
 
     @property
     def log(self) -> str:
-        """Return what it printed."""
+        """Return the program's output."""
         return self.folder.with_suffix(".log").read_text(errors="replace")
 
     def run(
@@ -71,7 +71,7 @@ class Machine:
         environment: Mapping[str, str],
         shown: Mapping[Path, str] = MappingProxyType({}),
     ) -> None:
-        """Run a program there; the folders `shown` can be read at these places."""
+        """Run a program; the folders `shown` are readable at these paths."""
         assert self._process is None
         self.folder.mkdir(parents=True, exist_ok=True)
         variables = {
@@ -97,12 +97,12 @@ class Machine:
             )
 
     def _java(self) -> dict[str, str]:
-        """Return the variables with which Spark there starts a Java that lacks what it names."""
+        """Return the variables for Spark if its Java lacks the vector module; none otherwise."""
         found = check_java().environment
         return {**found, "JAVA_HOME": _JAVA_THERE} if "SINKQL_JAVA" in found else {}
 
     def kill(self) -> None:
-        """Kill all of its processes, and wait until none is left."""
+        """Kill all its processes, and wait until they have ended."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -111,11 +111,11 @@ class Machine:
         process.wait(PATIENCE_S)
 
     def processes(self) -> list[int]:
-        """Return all of its processes, by the numbers that they have here."""
+        """Return the ids of all its processes, as seen from outside."""
         return processes(self.first)
 
     def executors(self) -> list[int]:
-        """Return the processes of its executors, without those of Python that they have."""
+        """Return the processes of its executors, without their Python workers."""
         found = []
         for pid in self.processes():
             with suppress(OSError):
@@ -125,7 +125,7 @@ class Machine:
 
 
 def _entered(root: Path, environment: Mapping[str, str], command: Sequence[str], shown: Mapping[Path, str]) -> str:
-    """Return a script that fills a root folder, in a mount namespace of its own, and runs a command there."""
+    """Return a script that fills a root folder in a new mount namespace, and runs a command there."""
     lines = ["set -e", f"mount -t tmpfs -o mode=755 root {_q(root)}", f"cd {_q(root)}"]
     lines += [f"mkdir -p {name}" for name in ("proc", "dev", *_PRIVATE)]
     for name in _SYSTEM:
@@ -134,7 +134,7 @@ def _entered(root: Path, environment: Mapping[str, str], command: Sequence[str],
             lines.append(f"ln -s {_q(os.readlink(path))} {name}")
         elif path.is_dir():
             lines += _shown(path, path)
-    # a Python, or a Java, that is not the system's
+    # a Python or a Java outside the system's folders
     for path in (Path(sys.base_prefix), Path(java()).parents[1]):
         if not path.is_relative_to("/usr"):
             lines += _shown(path, path)
@@ -150,7 +150,7 @@ def _entered(root: Path, environment: Mapping[str, str], command: Sequence[str],
 
 
 def _shown(path: Path, there: Path) -> list[str]:
-    """Return what lets a folder of this machine be read below the root folder."""
+    """Return the commands that make a folder of this machine readable below the root folder."""
     place = f".{_q(there)}"
     return [f"mkdir -p {place}", f"mount -o bind,ro {_q(path)} {place}"]
 

@@ -1,7 +1,7 @@
-"""Somebody else who maintains a sink's table while the sink writes to it, as Spark's procedures and PyIceberg do.
+"""Maintain a sink's table while the sink writes to it, like Spark's procedures and PyIceberg.
 
-Files are rewritten in two steps, a look at the table and a commit some time later, which is given up where rows of the
-files have died in between: Spark checks the same.
+A rewrite reads the table first and commits later. It is abandoned if rows of its files have been deleted in between;
+Spark checks the same.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ _COMMITS = 20
 
 
 class MaintenanceError(Exception):
-    """Maintenance was given up: the sink has changed what it had read."""
+    """Maintenance was abandoned: the sink has changed the table since it was read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """Files written in place of others, as the table was at the snapshot `start`; `data` tells of data files."""
+    """Files that replace others of the snapshot `start`; `data` is whether they are data files."""
 
     start: int
     added: tuple[FileEntry, ...]
@@ -60,7 +60,7 @@ class Rewritten:
 
 @dataclass
 class Maintainer:
-    """Maintain the table that `load` opens, a step at a time and by chance; `done` counts what it did."""
+    """Maintains the table that `load` opens, in random steps; `done` counts the steps of each kind."""
 
     load: Callable[[], Table]
     chance: random.Random
@@ -71,7 +71,7 @@ class Maintainer:
     _at_work: bool = False
 
     def step(self) -> None:
-        """Do one thing, unless this is called while one is being done."""
+        """Run a random step, unless one is running."""
         if self._at_work:
             return
         self._at_work = True
@@ -88,7 +88,7 @@ class Maintainer:
             self._at_work = False
 
     def between(self, patch: pytest.MonkeyPatch, *, often: float) -> None:
-        """Take a step or some now and then wherever a sink may be interrupted."""
+        """Run some steps, at random, at the failpoints of the sink."""
 
         def point(name: str) -> None:
             if not self._at_work and self.chance.random() < often:
@@ -98,17 +98,17 @@ class Maintainer:
         patch.setattr(failpoint, "point", point)
 
     def rewrite_data(self) -> None:
-        """Write data files of one partition again, or commit what was written before."""
+        """Rewrite data files of one partition, or commit the pending rewrite."""
         if not self._commit_begun():
             self._begin_data()
 
     def rewrite_deletes(self) -> None:
-        """Write the delete files of one partition again, or commit what was written before."""
+        """Rewrite the delete files of one partition, or commit the pending rewrite."""
         if not self._commit_begun():
             self._begin_deletes()
 
     def rewrite_manifests(self) -> None:
-        """Put the files of all manifests into one a kind and spec."""
+        """Merge the manifests of each kind and partition spec."""
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(
@@ -118,7 +118,7 @@ class Maintainer:
         self.done["rewrite manifests"] += 1
 
     def expire(self, *, keep: int | None = None) -> None:
-        """Expire all snapshots but main's newest few, and delete what only they reached."""
+        """Expire all snapshots but main's newest few, and delete the files that only they reach."""
         table = self.load()
         count = keep or self.chance.randrange(1, 4)
         kept = {each.snapshot_id for each in islice(ancestry(table), count)}
@@ -137,7 +137,7 @@ class Maintainer:
         self.done["expire"] += 1
 
     def remove_orphans(self) -> None:
-        """Delete what nothing reaches of the table's folder, but hidden files, as all do; nothing is under way then."""
+        """Delete orphan files of the table, except hidden ones, as all tools do; no write may be in progress."""
         self._begun = None
         table = self.load()
         known = set(reached(table)) | {each.metadata_file for each in table.metadata.metadata_log}
@@ -164,7 +164,7 @@ class Maintainer:
         name = self._name("data")
         added = (write_data_file(for_tasks(table), name, rows.take(pa.array(order, pa.int64())), place),)
         paths = frozenset(file.file_path for file in files)
-        # a deletion vector goes with its file
+        # a deletion vector is removed with its data file
         removed = paths | {vectors[path] for path in paths & vectors.keys()}
         self._begin(table, added if order else (), removed, data=True)
 
@@ -180,7 +180,7 @@ class Maintainer:
             place = self.chance.choice(list(groups))
             dead = read_position_deletes(table.io, groups[place])
         left = {path: positions for path, positions in dead.items() if path in live.data}
-        # one for each data file, as Spark writes them, or one for all
+        # one delete file for each data file, as Spark writes them, or one for all
         parts = [{path: each} for path, each in left.items()] if self.chance.random() < 0.5 else [left] if left else []
         tasks = for_tasks(table)
         added = tuple(write_position_deletes(tasks, self._name("deletes"), part, place) for part in parts)
@@ -194,7 +194,7 @@ class Maintainer:
             self._commit_begun()
 
     def _commit_begun(self) -> bool:
-        """Commit what was begun; tell whether there was anything."""
+        """Commit the pending rewrite; return whether there was one."""
         begun, self._begun = self._begun, None
         if begun is None:
             return False
@@ -237,7 +237,7 @@ def reached(table: Table) -> Iterator[str]:
 
 
 def _check(table: Table, begun: Rewritten) -> None:
-    """Raise as Spark does where the files are gone, or rows of data files have died since."""
+    """Raise MaintenanceError if files are gone, or rows of data files were deleted, as Spark does."""
     live = live_files(table)
     if not begun.removed <= live.data.keys() | live.deletes.keys():
         raise MaintenanceError("files that were rewritten are gone")
@@ -254,7 +254,7 @@ def _check(table: Table, begun: Rewritten) -> None:
 
 
 def _killed(table: Table, since: Iterable[int]) -> set[str]:
-    """Return the data files that delete files and deletion vectors of these snapshots name."""
+    """Return the data files named by new delete files and deletion vectors of these snapshots."""
     found: set[str] = set()
     known = {each.snapshot_id: each for each in table.metadata.snapshots}
     for snapshot in (known[each] for each in since):
@@ -267,7 +267,7 @@ def _killed(table: Table, since: Iterable[int]) -> set[str]:
 
 
 def _dead(table: Table, live: LiveFiles) -> tuple[dict[str, Positions], dict[str, str]]:
-    """Return the dead positions of each data file, and the name of its deletion vector if it has one."""
+    """Return the dead rows of each data file, and the names of the deletion vectors by data file."""
     dead: dict[str, Positions] = {}
     vectors = {}
     for name, file in live.deletes.items():
@@ -289,7 +289,7 @@ def _alive(file: DataFile, dead: Mapping[str, Positions], table: Table) -> pa.Ta
 
 @contextmanager
 def _unstable() -> Iterator[None]:
-    """Give up where the sink has deleted a file meanwhile."""
+    """Abandon the step if the sink deletes a file during the block."""
     try:
         yield
     except FileNotFoundError as error:

@@ -1,4 +1,4 @@
-"""A real MariaDB server with a row log, in a process of its own; or a MySQL server, where `SINKQL_MYSQLD` names one."""
+"""A real MariaDB server with a row-based binary log, or a MySQL server if `SINKQL_MYSQLD` names one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from support.programs import need
 
 PASSWORD = "pass word's"
 MYSQLD = os.environ.get("SINKQL_MYSQLD")
-"""The program of a MySQL server that tests run on, if not on MariaDB."""
+"""The program of a MySQL server, for test runs on MySQL instead of MariaDB."""
 
 _SETTINGS = (
     "--bind-address=127.0.0.1", "--server-id=1", "--log-bin=binlog", "--binlog-row-image=FULL",
@@ -34,7 +34,7 @@ _OF_MYSQL = ("--gtid-mode=ON", "--enforce-gtid-consistency=ON", "--mysqlx=OFF", 
 
 @dataclass
 class MariaDb:
-    """A server at a port of this machine: `root` has no password, `reader` has what a capture needs and `PASSWORD`."""
+    """A server on a port of this machine. `root` has no password; `reader` has `PASSWORD` and a capture's rights."""
 
     folder: Path
     port: int
@@ -43,12 +43,12 @@ class MariaDb:
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     def connect(self, **options: Any) -> Any:
-        """Return a connection of PyMySQL, which commits by itself unless told otherwise."""
+        """Return a connection of PyMySQL, by default with autocommit."""
         given = {"user": "root", "autocommit": True, "charset": "utf8mb4", "ssl_disabled": True, **options}
         return pymysql.connect(host="127.0.0.1", port=self.port, **given)
 
     def run(self, *statements: str) -> None:
-        """Run statements, each a transaction of its own unless they say otherwise."""
+        """Run statements, by default each in a transaction."""
         with self.connect() as connection, connection.cursor() as cursor:
             for each in statements:
                 cursor.execute(each)
@@ -61,7 +61,7 @@ class MariaDb:
             return found
 
     def start(self) -> bool:
-        """Start the server; false where its port was taken meanwhile."""
+        """Start the server; return False if another process took its port."""
         identity = self.trusted.with_name("server.pem")
         own = _OF_MYSQL if MYSQLD else _OF_MARIADB
         arguments = [
@@ -83,7 +83,7 @@ class MariaDb:
         return False
 
     def stop(self) -> None:
-        """Kill the server, as a crash does."""
+        """Kill the server, like a crash."""
         if self.process is not None:
             self.process.kill()
             self.process.wait(PATIENCE_S)
@@ -92,7 +92,7 @@ class MariaDb:
 
 @contextmanager
 def mariadb(folder: Path, *settings: str) -> Iterator[MariaDb]:
-    """Run a server that keeps its data in `folder`, until the block ends."""
+    """Run a server with its data in `folder` until the block ends."""
     program = "mariadb-install-db" if MYSQLD else need("mariadbd") and need("mariadb-install-db")
     more = ["--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"]
     if MYSQLD:

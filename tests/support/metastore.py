@@ -1,4 +1,4 @@
-"""A Hive metastore on a free port of this machine, of the jars that Maven gets."""
+"""A Hive metastore on a free port of this machine, from Maven's jars."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _JARS = (
     "org.apache.hadoop:hadoop-mapreduce-client-core:3.3.6",
     "org.apache.hadoop:hadoop-hdfs:3.3.6",
     "org.apache.hadoop:hadoop-hdfs-client:3.3.6",
-    "org.apache.logging.log4j:log4j-api:2.18.0",  # which Ivy leaves out where a newer one is in its cache
+    "org.apache.logging.log4j:log4j-api:2.18.0",  # Ivy omits it if a newer one is in its cache
 )
 _OPENS = ("java.lang", "java.net", "java.nio", "java.util")
 
 
 @contextmanager
 def metastore(folder: Path) -> Iterator[int]:
-    """Run a metastore until the block ends; yield its port. Tables lie in `folder`/warehouse."""
+    """Run a metastore until the block ends; yield its port. Tables are in `folder`/warehouse."""
     with closing(socket.socket()) as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -71,7 +71,7 @@ def _write(folder: Path, settings: Mapping[str, str]) -> None:
 
 
 def _jars(folder: Path) -> Path:
-    """Return a folder of the server's jars, and of no logger but log4j's second version."""
+    """Return a folder with the server's jars; its only logger is log4j 2."""
     jars = folder / "jars"
     jars.mkdir()
     for jar in named(*_JARS):

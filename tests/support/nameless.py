@@ -5,11 +5,11 @@ from __future__ import annotations
 import subprocess
 
 NAMELESS = ("unshare", "--user", "--map-user=54321", "--map-group=54321")
-"""What stands before a command that such a user runs."""
+"""The prefix of a command that runs as this user."""
 
 
 def can_be_nameless() -> bool:
-    """Tell whether the machine lets a process be that."""
+    """Return whether the machine allows user namespaces with this user id."""
     try:
         return subprocess.run([*NAMELESS, "true"], capture_output=True, check=False).returncode == 0
     except OSError:

@@ -1,4 +1,4 @@
-"""Processes that have a PID namespace of their own, by the numbers that they have here."""
+"""Processes in other PID namespaces, by their ids in this one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _STOPPED = "T"
 
 
 def child(pid: int) -> int | None:
-    """Return the first process that one has begun, if there is any."""
+    """Return the first child of a process; None if it has none."""
     with suppress(OSError):
         found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         return int(found[0]) if found else None
@@ -19,7 +19,7 @@ def child(pid: int) -> int | None:
 
 
 def processes(first: int) -> list[int]:
-    """Return all processes of the namespace of which that one is."""
+    """Return all processes in the PID namespace of a process."""
     mine, found = os.readlink(f"/proc/{first}/ns/pid"), []
     for each in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -29,7 +29,7 @@ def processes(first: int) -> list[int]:
 
 
 def stopped(first: int) -> list[int]:
-    """Return those of them that wait for SIGCONT."""
+    """Return the stopped processes of the namespace, which wait for SIGCONT."""
     found = []
     for pid in processes(first):
         with suppress(OSError):
@@ -40,7 +40,7 @@ def stopped(first: int) -> list[int]:
 
 
 def send(pids: list[int], number: signal.Signals) -> None:
-    """Send a signal to those that have not ended."""
+    """Send a signal to processes that still run."""
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, number)

@@ -1,4 +1,4 @@
-"""A Nessie server on a free port of this machine, of the jar that Maven gets, with its tables in a real S3."""
+"""A Nessie server on a free port of this machine, from Maven's jar, with its tables in a real S3."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _S3 = "nessie.catalog.service.s3.default-options"
 
 @contextmanager
 def nessie(folder: Path, store: Seaweed) -> Iterator[str]:
-    """Run a server until the block ends; yield the address of its catalog, whose warehouse is `lake`."""
+    """Run a server until the block ends; yield the address of its catalog with the warehouse `lake`."""
     jars = folder / "jars"
     subprocess.run(["mvn", "-q", "-B", _COPY, f"-Dartifact={_JAR}", f"-DoutputDirectory={jars}"], check=True)
     with held_ports(2) as ports:

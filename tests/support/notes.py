@@ -1,4 +1,4 @@
-"""Notes of a log, in memory."""
+"""A key-value store in memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class MemoryNotes:
-    """Keep notes as those beside a log are kept (`sinkql.connector_api.cdc.LogFiles`)."""
+    """A key-value store like the one beside a capture log (`sinkql.connector_api.cdc.LogFiles`)."""
 
     files: dict[str, bytes] = field(default_factory=dict)
 

@@ -1,6 +1,6 @@
-"""A program of `.venv-readers`: what Daft or DataFusion, or both, read of an Iceberg table, by where its metadata is.
+"""Read an Iceberg table with Daft or DataFusion: a program of `.venv-readers`, called with a metadata location.
 
-They want other versions of what SinkQL itself uses. It prints a line of JSON, the rows of each by its name.
+Both need other versions of SinkQL's dependencies. The program prints the rows by reader, in one line of JSON.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pyiceberg.table import StaticTable
 
 
 def main(location: str, *names: str) -> None:
-    """Read the table with each."""
+    """Print the table's rows as each reader returns them."""
     table = StaticTable.from_metadata(location)
     found = {name: {"daft": _daft, "datafusion": _datafusion}[name](table) for name in names}
     rows = {name: [list(row.values()) for row in each] for name, each in found.items()}
-    print(json.dumps(rows, default=int))  # decimals are whole numbers in what tests compare
+    print(json.dumps(rows, default=int))  # tests compare decimals as integers
 
 
 def _daft(table: StaticTable) -> Any:

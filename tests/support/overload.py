@@ -1,4 +1,4 @@
-"""A machine without time for a process and all that it starts: they run for a slice of each turn, and stand else."""
+"""Overload a machine for some processes: they run for a slice of each period, and are stopped for the rest."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TURN_S = 0.8
 
 @contextmanager
 def overloaded(mark: Mapping[str, str], *, times: int) -> Iterator[None]:
-    """Let the processes that have the mark run for one turn's part in so many `times`, until the block ends."""
+    """Slow the marked processes down by a factor until the block ends."""
     over = threading.Event()
     helper = threading.Thread(target=_turns, args=(mark, times, over), daemon=True)
     helper.start()

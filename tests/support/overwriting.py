@@ -1,8 +1,8 @@
-"""A source whose rows overwrite each other by key, read from a file of lines, and a registry that has it.
+"""A source whose rows overwrite each other by key, read from a file of lines, and its registry.
 
-`CREATE SOURCE … FROM LOAD GENERATOR COUNTER` is such a source there, of one file. A line is a
-row, a key that is gone, or says that all rows are. A row may lack values, which are those of the row from before, and
-that may have had another key.
+In that registry, `CREATE SOURCE … FROM LOAD GENERATOR COUNTER` creates the source, of one file. A line is a row, the
+deletion of a key, or the deletion of all rows. A row may omit unchanged values: the
+previous row has them, perhaps under another key.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ COLUMNS = {"k": "integer not null", "x": "bigint", "t": "text not null"}
 CLEARED = {"$": "cleared"}
 Line = Mapping[str, Any]
 HIGH = "high"
-"""The file beside a stream that says before which line a first snapshot goes on."""
+"""The file beside a stream with the line at which the initial snapshot ends."""
 
 
 def row(k: int, x: int | None, t: str) -> Line:
@@ -36,29 +36,29 @@ def row(k: int, x: int | None, t: str) -> Line:
 
 
 def lacking(line: Line, *holes: str, had: int | None = None) -> Line:
-    """Return the line of a row without some values, whose key was another one before where `had` says which."""
+    """Return the line of a row with unchanged values; `had` is its previous key, if it changes."""
     found = {name: value for name, value in line.items() if name not in holes}
     return {**found, "holes": list(holes), **({"from": had} if had is not None else {})}
 
 
 def gone(k: int) -> Line:
-    """Return the line of a key that has no row any more."""
+    """Return the line that deletes a key."""
     return {"$": "gone", "k": k}
 
 
 def add(path: Path, new: Iterable[Line]) -> None:
-    """Write lines to a stream's file, which has others already."""
+    """Append lines to a stream's file."""
     with path.open("a") as file:
         file.writelines(json.dumps(each) + "\n" for each in new)
 
 
 def lines(path: Path) -> list[Line]:
-    """Return what a stream's file has."""
+    """Return the lines of a stream's file."""
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def fold(changes: Iterable[Line]) -> dict[int, tuple[int, int | None, str]]:
-    """Return the rows that are there after these lines, by key."""
+    """Return the rows after these lines, by key."""
     found: dict[int, tuple[int, int | None, str]] = {}
     for each in changes:
         match each.get("$"):
@@ -74,7 +74,7 @@ def fold(changes: Iterable[Line]) -> dict[int, tuple[int, int | None, str]]:
 
 
 def arrow(changes: Iterable[Line]) -> pa.Table:
-    """Return the rows that are there after these lines."""
+    """Return the rows after these lines as a table."""
     schema = pa.schema(
         [(name, arrow_type(parse_type(text.removesuffix(" not null")))) for name, text in COLUMNS.items()]
     )
@@ -82,7 +82,7 @@ def arrow(changes: Iterable[Line]) -> pa.Table:
 
 
 def some(rng: random.Random, size: int) -> list[Line]:
-    """Return changes of few keys; now and then all rows go, also twice."""
+    """Return random changes of few keys; some delete all rows, a few of them twice."""
     found: list[Line] = []
     for _ in range(size):
         chance = rng.random()
@@ -96,7 +96,7 @@ def some(rng: random.Random, size: int) -> list[Line]:
 
 
 def lacking_some(rng: random.Random, before: list[Line], size: int) -> list[Line]:
-    """Return changes of which some lack values, and some are of other keys than they were."""
+    """Return random changes; some have unchanged values, some change keys."""
     found: list[Line] = []
     for _ in range(size):
         there = list(fold([*before, *found]))
@@ -115,9 +115,9 @@ def lacking_some(rng: random.Random, before: list[Line], size: int) -> list[Line
 
 @dataclass(frozen=True)
 class LineReader(Reader, SnapshotReader):
-    """Read a stream's file. Offsets: `line`, how many lines were read.
+    """Reads a stream's file; the offset `line` is the number of lines read.
 
-    What clears all begins a batch, and so do rows in a row that lack values and had other keys.
+    A batch begins at a line that deletes all rows, and at the first of adjacent lines that change keys.
     """
 
     path: Path
@@ -184,7 +184,7 @@ def _begins(before: Line, line: Line) -> bool:
 
 
 def registry(path: Path, *, holes: bool = False) -> Registry:
-    """Return a registry that has the source of a file, whose rows may lack values with `holes`."""
+    """Return a registry with the source of a file; with `holes`, its rows may have unchanged values."""
     found = discover()
     counter = found.sources["LOAD GENERATOR COUNTER"]
     columns = tuple(

@@ -1,4 +1,4 @@
-"""How long tests wait for what must come: far longer than it takes on a slow machine under load."""
+"""The time limit of tests' waits: far longer than anything takes on a slow machine under load."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from multiprocessing.process import BaseProcess
 from threading import Thread
 
 PATIENCE_S = 600.0
-"""Seconds. It only decides when a test that hangs is given up."""
+"""Seconds; they only decide when a hanging test fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """The end of one whole wait, however many small ones it is made of."""
+    """The time limit of a wait that consists of several shorter ones."""
 
     at: float = field(default_factory=lambda: time.monotonic() + PATIENCE_S)
 
     def left(self) -> float:
-        """Return the seconds until then, as a timeout; none are left afterwards."""
+        """Return the remaining seconds, as a timeout; 0 after the end."""
         return max(0.0, self.at - time.monotonic())
 
     def check(self, what: str) -> None:
-        """Fail once it is over, saying what did not come."""
+        """Fail after the end, and name what did not come."""
         assert self.left(), f"{what} did not come in {PATIENCE_S:.0f} seconds"
 
 
 def source_of(holds: Callable[[], object]) -> str:
-    """Return the text of a condition, for the message of a wait for it that was given up."""
+    """Return the source text of a condition, for the message of a failed wait."""
     try:
         return " ".join(inspect.getsource(holds).split())
     except OSError:
@@ -37,7 +37,7 @@ def source_of(holds: Callable[[], object]) -> str:
 
 
 def ended(*processes: BaseProcess) -> list[int | None]:
-    """Wait for the end of all processes, and return their exit codes; kills them and fails if one does not end."""
+    """Wait until all processes end, and return their exit codes; kill them and fail if one does not end."""
     deadline = Deadline()
     for process in processes:
         process.join(deadline.left())
@@ -49,7 +49,7 @@ def ended(*processes: BaseProcess) -> list[int | None]:
 
 
 def joined(*threads: Thread) -> None:
-    """Wait for the end of all threads, which are daemons; fails if one does not end."""
+    """Wait until all threads, which must be daemons, end; fail if one does not."""
     deadline = Deadline()
     for thread in threads:
         assert thread.daemon, f"{thread} would keep the test's process from ending"

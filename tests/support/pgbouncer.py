@@ -1,4 +1,4 @@
-"""A real PgBouncer before a Postgres server of the tests: Debian's package `pgbouncer`."""
+"""A real PgBouncer in front of a test's Postgres server, from Debian's package `pgbouncer`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ max_client_conn = 200
 
 @contextmanager
 def pgbouncer(server: Postgres, mode: str, *, size: int) -> Iterator[int]:
-    """Yield the port of one that gives a database so many connections, each for a `session` or a `transaction`."""
+    """Run a PgBouncer; yield its port. `size` is the number of connections, `mode` is `session` or `transaction`."""
     program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
     assert program is not None, "this test needs PgBouncer: apt-get install pgbouncer"
     with tempfile.TemporaryDirectory(dir=server.folder) as name, held_ports(1) as (port,):
@@ -55,7 +55,7 @@ def pgbouncer(server: Postgres, mode: str, *, size: int) -> Iterator[int]:
 
 
 def _answers(port: int) -> bool:
-    """Tell whether it listens; in the mode `statement`, which allows no transactions, too."""
+    """Return whether it accepts connections, also in the mode `statement`, which allows no transactions."""
     with suppress(psycopg.Error):
         psycopg.connect(host="127.0.0.1", port=port, user="postgres", dbname="postgres", autocommit=True).close()
         return True

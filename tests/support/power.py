@@ -1,7 +1,7 @@
-"""A trace of what a process did to files → the disk as it is if the power fails, at any moment: what was synced, alone.
+"""Trace the file operations of a process, and simulate power failures at any moment: only synced data survives.
 
-The strictest disk: bytes, names, and names that are gone are there once their file or their folder was synced, never
-earlier. Its order is that of `strace`, which has each call as it returns.
+The simulated disk is the strictest: bytes, new names and removed names become durable when their file or folder is
+synced, and not before. Calls are ordered by their return, as in the output of `strace`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HANDLE = re.compile(r"(-?\d+|AT_FDCWD)<([^>]*)>")
 
 
 def record(command: Sequence[str], log: Path, *, environment: Mapping[str, str]) -> None:
-    """Run a command and write down what it, and those that it starts, do to files."""
+    """Run a command, and record the file operations of all its processes."""
     options = ["-f", "--seccomp-bpf", "-y", "-xx", "-s", "100000000", "-e", f"trace={_CALLS}", "-e", "signal=none"]
     subprocess.run(["strace", *options, "-o", str(log), *command], env=environment, check=True)
 
@@ -45,20 +45,20 @@ class _Folder:
 
 @dataclass
 class Disk:
-    """Hold a folder as processes see it, and as it is after the power failed."""
+    """A folder as processes see it, and as a power failure would leave it."""
 
     root: Path
     top: _Folder = field(default_factory=_Folder)
     _at: dict[int, int] = field(default_factory=dict)
 
     def play(self, log: Path) -> Iterator[str]:
-        """Do what the log says; yield the path of what was synced, or written to a file "acknowledged", after each."""
+        """Replay a log; yield the path after each sync, and after each write to a file "acknowledged"."""
         for name, arguments, result in _calls(log):
             if result >= 0:
                 yield from self._do(name, arguments, result)
 
     def after_failure(self) -> dict[Path, bytes]:
-        """Return the files that there are if the power fails now."""
+        """Return the files that would remain if the power failed now."""
         return dict(_kept(self.top, self.root))
 
     def _do(self, name: str, arguments: str, result: int) -> Iterator[str]:
@@ -103,7 +103,7 @@ class Disk:
                 if folder is not None:
                     folder.names[last] = _Folder()
             case "sync" | "syncfs" | "sync_file_range":
-                return  # what is to be durable is synced by itself, too
+                return  # durable files are also synced one by one
             case _:
                 assert str(self.root) not in _decoded(arguments), f"a call that this model lacks: {name}"
 
@@ -120,7 +120,7 @@ class Disk:
             found.data.clear()
 
     def _write(self, path: str, at: int, data: bytes) -> bool:
-        """Write; tell whether that is a file of acknowledgements."""
+        """Write data; return whether the file holds acknowledgements."""
         found = self._find(path)
         if not isinstance(found, _File):
             return False
@@ -136,7 +136,7 @@ class Disk:
         return folder.names.get(last) if folder is not None else None
 
     def _parent(self, path: str) -> tuple[_Folder | None, str]:
-        """Return the folder that lists a path, None for one that is elsewhere, and the path's last part."""
+        """Return the folder that contains a path, None if it is elsewhere, and the path's last part."""
         try:
             *above, last = Path(path).relative_to(self.root).parts
         except ValueError:
@@ -161,7 +161,7 @@ def _kept(folder: _Folder, path: Path) -> Iterator[tuple[Path, bytes]]:
 
 
 def _calls(log: Path) -> Iterator[tuple[str, str, int]]:
-    """Yield each call that returned: its name, arguments and result."""
+    """Yield each completed call: its name, arguments and result."""
     waiting: dict[str, str] = {}
     with log.open() as lines:
         for line in lines:
@@ -190,7 +190,7 @@ def _text(arguments: str) -> bytes:
 
 
 def _paths(arguments: str) -> list[str]:
-    """Return the paths of a call, each below the folder handle before it, if it has one."""
+    """Return the paths of a call, relative to the preceding folder handle if there is one."""
     found = []
     for match in re.finditer(rf"(?:{_HANDLE.pattern}, )?{_TEXT.pattern}", arguments):
         path = os.fsdecode(_bytes(match[3]))

@@ -1,9 +1,9 @@
-"""The programs of the system that tests need; as a script, it installs those that are missing, as far as it may.
+"""The system programs that tests need; as a script, it installs the missing ones if it has the rights.
 
     python3 tests/support/programs.py
 
-It runs before anything is installed, and needs nothing but Python. It never fails: tests whose programs are missing are
-left out, and `pytest` lists them at its end.
+It runs before anything is installed, and needs only Python. It never fails: tests whose programs are missing are
+skipped, and `pytest` lists them at its end.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PACKAGES = {
     "tmux": "tmux",
     "unshare": "util-linux",
 }
-"""The packages of Debian that have the programs."""
+"""Debian's packages, by program."""
 _OTHERS = {
     "dnf": ("dnf install", {}),
     "zypper": ("zypper install", {"mariadb-server": "mariadb"}),
@@ -29,23 +29,23 @@ _OTHERS = {
     "apk": ("apk add", {"mariadb-server": "mariadb"}),
     "brew": ("brew install", {"mariadb-server": "mariadb"}),
 }
-"""How other systems install them, and what they call them."""
+"""The install commands of other systems, and their different names of packages."""
 _APT = ("apt-get", "-qq", "-o", "Acquire::Retries=1", "-o", "Acquire::http::Timeout=30")
 _INSTALL = (*_APT, "install", "--yes", "--no-install-recommends")
 _ADMINISTRATION = "/usr/local/sbin:/usr/sbin:/sbin"
-"""Not on every user's path."""
+"""Folders that are missing from some users' PATH."""
 
 
 def path(program: str) -> str | None:
-    """Return where a program is, None if it is not installed."""
+    """Return the path of a program; None if it is not installed."""
     return shutil.which(program, path=f"{os.environ.get('PATH', os.defpath)}:{_ADMINISTRATION}")
 
 
 def need(program: str) -> str:
-    """Return where a program is; the test, or all tests of a fixture, are left out if it is not installed."""
+    """Return the path of a program; skip the test, or all tests of a fixture, if it is not installed."""
     found = path(program)
     if found is None:
-        import pytest  # which this script has not
+        import pytest  # the script runs without it
 
         package = PACKAGES.get(program, program)
         pytest.skip(f"{program} is not installed: Debian's package {package} has it")
@@ -72,7 +72,7 @@ def _missing() -> list[str]:
 
 
 def _command(packages: list[str]) -> str:
-    """Return how a user of another system installs what Debian's packages have."""
+    """Return the command that installs Debian's packages on another system."""
     for program, (command, names) in _OTHERS.items():
         if shutil.which(program) is not None:
             return " ".join([command, *(names.get(each, each) for each in packages)])
@@ -80,13 +80,13 @@ def _command(packages: list[str]) -> str:
 
 
 def _install(packages: list[str]) -> None:
-    """Install Debian's packages, or say how."""
+    """Install Debian's packages, or print how to."""
     rights = _rights()
     if rights is None:
         print(f"install them as root with: apt-get install {' '.join(packages)}")
         return
     print(f"installing {', '.join(packages)} with apt-get", flush=True)
-    _run([*rights, *_APT, "update"])  # what is known of the archive may do where it does not answer
+    _run([*rights, *_APT, "update"])  # if this fails, the lists on this machine may suffice
     problem = _run([*rights, *_INSTALL, *packages])
     if problem and len(packages) > 1:
         problem = "".join(_run([*rights, *_INSTALL, each]) for each in packages)
@@ -95,7 +95,7 @@ def _install(packages: list[str]) -> None:
 
 
 def _rights() -> list[str] | None:
-    """Return what gives a command the rights of root; None if nothing does without a password that nobody types."""
+    """Return a prefix that runs a command as root; None if that needs a password and no terminal can ask."""
     if os.geteuid() == 0:
         return []
     if shutil.which("sudo") is None:
@@ -107,7 +107,7 @@ def _rights() -> list[str] | None:
 
 
 def _run(command: list[str]) -> str:
-    """Run a command of apt; return the last lines of what it says if it fails."""
+    """Run a command of apt; return the last lines of its output if it fails."""
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     done = subprocess.run(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, check=False

@@ -1,4 +1,4 @@
-"""An HTTP proxy before an Iceberg REST catalog or S3: it loses, delays or refuses requests and replies."""
+"""An HTTP proxy in front of an Iceberg REST catalog or S3, which drops, delays or refuses requests and replies."""
 
 from __future__ import annotations
 
@@ -25,46 +25,46 @@ Reply = tuple[int, list[tuple[str, str]], bytes]
 
 @dataclass
 class Rule:
-    """Say what happens to the next commits; each `mode` is used once, in order.
+    """The faults of the next commits; each `mode` is used once, in order.
 
     drop: applied, then the connection closes. before: the connection closes, nothing applied. truncate: applied, the
-    reply cut in its middle. late: answered with 504 at once, applied when `release` is called. A number: applied, then
+    reply cut in its middle. late: answered with 504, applied after `release` is called. A number: applied, then
     answered with that status. refuse-…: answered with that status, nothing applied.
     """
 
     modes: list[str] = field(default_factory=list)
     statuses: list[int] = field(default_factory=list)
-    """What the next requests are answered with, whatever they are, except those for tokens; none is applied."""
+    """Statuses of the replies to the next requests, except those for tokens; none of them is applied."""
     expired: set[str] = field(default_factory=set)
-    """Keys of AWS whose requests are refused as S3 does when they have run out."""
+    """AWS keys whose requests get S3's error for expired keys."""
     down: bool = False
     """Whether every connection is closed without an answer."""
     denied: bool = False
-    """Whether the bucket is closed to everybody."""
+    """Whether the bucket denies all access."""
     slow: float = 0.0
-    """Seconds that each request waits."""
+    """Seconds by which each request is delayed."""
     waiting: int = 0
     most_waiting: int = 0
-    """How many requests waited at once, at most."""
+    """The highest number of requests that waited at the same time."""
     cut: int = 0
-    """How many of the next replies with objects are cut off in their middle."""
+    """How many of the next replies with objects are truncated."""
     paths: list[str] = field(default_factory=list)
     delegations: set[str | None] = field(default_factory=set)
-    """How requests ask a catalog for keys to its files; None where one does not."""
+    """The access-delegation headers of requests to a catalog; None for a request without one."""
     deaf: bool = False
-    """Whether the catalog does not hear that it is asked for keys."""
+    """Whether the proxy removes the access-delegation header from requests."""
     keys: list[str] = field(default_factory=list)
-    """The keys that requests were signed with, in their order."""
+    """The keys that signed the requests, in order."""
     between: Callable[[], None] | None = None
     alter: Callable[[bytes], bytes] | None = None
-    """What makes another reply of each that has a table."""
+    """A function that changes each reply with a table."""
     commits: int = 0
     late: list[threading.Thread] = field(default_factory=list)
     late_status: list[int] = field(default_factory=list)
     gate: threading.Event = field(default_factory=threading.Event)
 
     def release(self) -> None:
-        """Let late requests through, and wait until the catalog has answered them."""
+        """Forward the late requests, and wait until the catalog has answered them."""
         self.gate.set()
         for thread in self.late:
             thread.join(PATIENCE_S)
@@ -125,7 +125,7 @@ class _Handler(BaseHTTPRequestHandler):
         return self.rfile.read(length) if length else None
 
     def _refuses(self) -> bool:
-        """Answer a request that is not to go through."""
+        """Answer a request that the rule blocks; return whether it did."""
         self.rule.paths.append(self.path)
         if self.rule.slow:
             self._wait()
@@ -157,7 +157,7 @@ class _Handler(BaseHTTPRequestHandler):
         return self._request(body)()
 
     def _request(self, body: bytes | None) -> Callable[[], Reply]:
-        """Return this request, to be sent when called: by then the handler may be at the connection's next one."""
+        """Return a function that sends this request: when called, the handler may already serve the next one."""
         method, path, port = self.command, self.path, self.upstream
         headers = {name: value for name, value in self.headers.items() if name.lower() not in _HOP}
         if self.rule.deaf:
@@ -221,9 +221,9 @@ def _error(status: int) -> Reply:
 
 @contextmanager
 def proxy(upstream: int, *, identity: Path | None = None) -> Iterator[tuple[int, Rule]]:
-    """Run a proxy before a local port; yield its own port, and the rule that tests change.
+    """Run a proxy in front of a local port; yield its port, and the rule that tests change.
 
-    It speaks TLS where it has an identity, a file with its key and certificate.
+    With an identity, a file with key and certificate, it speaks TLS.
     """
     rule = Rule()
     handler = type("Handler", (_Handler,), {"upstream": upstream, "rule": rule})

@@ -1,4 +1,4 @@
-"""What DuckDB, by folder or through a REST catalog, PyIceberg, Polars, Spark, Daft and DataFusion find in a table."""
+"""Read tables with DuckDB, by folder or through a REST catalog, PyIceberg, Polars, Spark, Daft and DataFusion."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _BUNDLE = "org.apache.iceberg:iceberg-aws-bundle:1.11.0"
 
 
 def connect() -> duckdb.DuckDBPyConnection:
-    """Return a DuckDB with its Iceberg extension, loaded from packages: no network."""
+    """Return a DuckDB with its Iceberg extension, loaded from Python packages without network."""
     connection = duckdb.connect(config={"allow_unsigned_extensions": "true"})
     for name in ("avro", "httpfs", "iceberg"):
         connection.execute(f"LOAD '{_extension(name)}'")
@@ -37,7 +37,7 @@ def connect() -> duckdb.DuckDBPyConnection:
 
 
 def installing(folder: Path) -> duckdb.DuckDBPyConnection:
-    """Return a DuckDB whose INSTALL finds the extensions of packages, and keeps what it installs in `folder`."""
+    """Return a DuckDB whose INSTALL finds the extensions of Python packages, and installs them in `folder`."""
     place = str(folder / "repository")
     connection = duckdb.connect(
         config={
@@ -57,7 +57,7 @@ def installing(folder: Path) -> duckdb.DuckDBPyConnection:
 
 
 def duckdb_folder(folder: str | Path, columns: str = "*", *, snapshot: int | None = None) -> Rows:
-    """Return the sorted rows of a local table, opened by its folder alone, as a user would; or at a snapshot."""
+    """Return the sorted rows of a local table, opened by its folder as a user would; `snapshot` is optional."""
     path = str(folder).removeprefix("file://")
     place = f"'{path}'" if snapshot is None else f"'{path}', snapshot_from_id = {snapshot}"
     with _opened(os.getpid()).cursor() as connection:
@@ -66,7 +66,7 @@ def duckdb_folder(folder: str | Path, columns: str = "*", *, snapshot: int | Non
 
 @cache
 def _opened(_process: int) -> duckdb.DuckDBPyConnection:
-    """Return a DuckDB that a process keeps, and which keeps nothing of files: to open one takes longer than to read."""
+    """Return a DuckDB that this process keeps, since opening takes longer than reading; it caches no files."""
     connection = connect()
     connection.execute("SET enable_external_file_cache = false")
     return connection
@@ -91,7 +91,7 @@ def duckdb_rest(table: str, *, rest_port: int, s3_port: int, secret: str, column
 
 
 def open_table(lake: Path, name: str) -> Table:
-    """Return a table of a catalog of type `sql` below a folder, opened by PyIceberg anew."""
+    """Return a table of a catalog of type `sql` in a folder, newly loaded by PyIceberg."""
     return load_catalog("default", type="sql", uri=f"sqlite:///{lake.resolve()}/catalog.db").load_table(name)
 
 
@@ -103,13 +103,13 @@ def pyiceberg_rows(table: Table, columns: tuple[str, ...] = ("*",)) -> Rows:
 
 
 def polars_rows(table: Table, columns: tuple[str, ...]) -> Rows:
-    """Return the sorted rows that Polars reads: by itself where each delete file is of one data file."""
-    os.environ["POLARS_ICEBERG_PLANNER"] = "pyiceberg"  # which else warns that its own planner is not installed
+    """Return the sorted rows that Polars reads, natively if each delete file is of one data file."""
+    os.environ["POLARS_ICEBERG_PLANNER"] = "pyiceberg"  # avoids a warning that Polars' planner is not installed
     return sorted_rows(pl.scan_iceberg(table).select(columns).collect().rows())
 
 
 def other_rows(table: Table) -> dict[str, Rows]:
-    """Return the sorted rows that Daft and DataFusion read, by their names, in a process of their own.
+    """Return the sorted rows that Daft and DataFusion read, by reader, in a separate process.
 
     Daft reads no deletion vectors.
     """
@@ -120,24 +120,24 @@ def other_rows(table: Table) -> dict[str, Rows]:
 
 
 def spark_rows(spark: SparkSession, table: Table, *, branch: str = "main") -> Rows:
-    """Return the sorted rows that Spark reads with Iceberg's own runtime, which comes from Maven's repository."""
+    """Return the sorted rows that Spark reads with Iceberg's runtime from Maven's repository."""
     java = spark.sparkContext._jvm
     assert java is not None
     (jar,) = iceberg_jars()
-    # Not by ADD JAR: driver and executor, which are one process here, would have each their own of its classes.
+    # not by ADD JAR: driver and executor share a process here, and each would load the classes once more
     java.Thread.currentThread().getContextClassLoader().addURL(java.java.io.File(str(jar)).toURI().toURL())
     found = spark.read.format("iceberg").option("branch", branch).load(table.metadata_location).collect()
     return sorted_rows([tuple(row) for row in found])
 
 
 def iceberg_jars(*, aws: bool = False) -> list[Path]:
-    """Return Iceberg's runtime for the Spark that is here, and what it reads S3 with."""
+    """Return Iceberg's runtime for the installed Spark, with `aws` also the bundle for S3."""
     version = ".".join(pyspark.__version__.split(".")[:2])
     return named(_ICEBERG.format(version), *([_BUNDLE] if aws else []), transitive=False)
 
 
 def sorted_rows(rows: Rows) -> Rows:
-    """Return rows in an order that all readers have in common."""
+    """Return rows in an order that does not depend on the reader."""
     return sorted(rows, key=lambda row: tuple((value is not None, _comparable(value)) for value in row))
 
 

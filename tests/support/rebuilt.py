@@ -1,4 +1,4 @@
-"""Random histories of a source, and views over it that keep state → state computed again is the state that was."""
+"""Check that recovered state equals the lost state, with random histories of a source and stateful views over it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ VIEWS = {
                "AS rank FROM {t}) AS x WHERE rank < 3"),
     "windows": ("id", "SELECT id, sum(v) OVER (PARTITION BY k ORDER BY id) AS so_far FROM {t}"),
 }  # fmt: skip
-"""By name: key, and query over a relation `t` with bigint columns id (unique), k and v."""
+"""By name: the key, and a query over a relation `t` with bigint columns id (unique), k and v."""
 _SINK = """
 CREATE MATERIALIZED VIEW {name} AS {sql};
 CREATE SINK {name}_sink FROM {name} INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = '{name}')
@@ -44,7 +44,7 @@ CREATE SINK {name}_sink FROM {name} INTO ICEBERG CATALOG CONNECTION lake (NAMESP
 
 
 class Rows:
-    """Make rows at random; no id twice."""
+    """A generator of random rows with unique ids."""
 
     def __init__(self, dice: random.Random) -> None:
         self.dice, self.next = dice, 0
@@ -62,7 +62,7 @@ class Rows:
 
 
 def contents(manifest: state.Manifest, folder: Path) -> dict[str, Counter[str]]:
-    """Return what state has, by arrangement and bucket: rows, however they are put into runs."""
+    """Return the rows of state by arrangement and bucket, regardless of their distribution over runs."""
     found = {}
     for name, buckets in manifest["arrangements"].items():
         for bucket, entries in buckets.items():
@@ -85,7 +85,7 @@ def _added_up(rows: list[dict[str, Any]]) -> Counter[str]:
 
 
 def check_rebuilt(loop: BatchLoop) -> int:
-    """Compare the state that a sink keeps with that which is computed again; return how many rows it has."""
+    """Check that the state of a sink equals its recovered state; return the number of its rows."""
     home = loop.state.directory
     kept = contents(state.load(loop.folder, str(loop.checkpoint.state)), loop.folder)
     lost = LostStateError("SQ3402", "it is lost")
@@ -97,7 +97,7 @@ def check_rebuilt(loop: BatchLoop) -> int:
 
 
 def sink_views(session: Session, dice: random.Random, relation: str = "t") -> list[str]:
-    """Make sinks of two views over a relation; return their names."""
+    """Create sinks of two views over a relation; return their names."""
     names = dice.sample(sorted(VIEWS), 2)
     for name in names:
         key, sql = VIEWS[name]
@@ -108,9 +108,9 @@ def sink_views(session: Session, dice: random.Random, relation: str = "t") -> li
 def run_history(
     session: Session, dice: random.Random, names: list[str], change: Callable[[], object], *, turns: int = 4
 ) -> None:
-    """Change a source, run the sinks of views, compare their state after batches, and lose it now and then.
+    """Change a source and run the sinks of views in turns; compare their state after batches, and lose it at random.
 
-    What comes out of the views is kept in memory.
+    The output of the views stays in memory.
     """
     rows = 0
     writers: dict[str, MemoryWriter] = {}
@@ -135,5 +135,5 @@ def run_history(
                 loop = drained(partial(loop_of, job, session.context(job), registry, engine=engine, writer=writer))
                 rows += check_rebuilt(loop)
                 if dice.random() < 0.3:
-                    shutil.rmtree(loop.folder / "state", ignore_errors=True)  # a view without rows has none
+                    shutil.rmtree(loop.folder / "state", ignore_errors=True)  # absent for a view without rows
     assert rows

@@ -1,4 +1,4 @@
-"""A stub of a schema registry: it answers over HTTP as Confluent's does, for what SinkQL asks, and is no real one."""
+"""A stub of a schema registry, which answers SinkQL's requests over HTTP as Confluent's does."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from urllib.parse import unquote
 
 @dataclass
 class StubRegistry:
-    """What the stub has, and how it behaves: all of it may be changed while it runs."""
+    """The contents and settings of the stub, which may change while it runs."""
 
     url: str = ""
     subjects: dict[str, list[int]] = field(default_factory=dict)
     schemas: dict[int, dict[str, Any]] = field(default_factory=dict)
     login: tuple[str, str] | None = None
     statuses: list[int] = field(default_factory=list)
-    """What the next requests are answered with."""
+    """Error statuses of the next replies."""
     hang_up: int = 0
-    """How many of the next requests get no answer."""
+    """How many of the next requests get no reply."""
     asked: list[str] = field(default_factory=list)
     refused: set[str] = field(default_factory=set)
-    """Subjects that take no schema more."""
+    """Subjects that refuse new schemas."""
     levels: dict[str, str] = field(default_factory=dict)
-    """How the schemas of subjects may change."""
+    """The compatibility levels of subjects."""
 
     def register(
         self,
@@ -81,7 +81,7 @@ class _Handler(BaseHTTPRequestHandler):
     stub: StubRegistry
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the base class's name
-        """Say nothing."""
+        """Log nothing."""
 
     def do_GET(self) -> None:
         stub = self.stub
@@ -131,12 +131,12 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of connections that are cut."""
+        """Ignore closed connections."""
 
 
 @contextmanager
 def stub_registry(identity: Path | None = None, clients: Path | None = None) -> Iterator[StubRegistry]:
-    """Start a stub; with the key and certificate of a server it speaks TLS, and may ask who its clients are."""
+    """Run a stub until the block ends. `identity` enables TLS; with `clients`, it requires client certificates."""
     stub = StubRegistry()
     handler = type("Handler", (_Handler,), {"stub": stub})
     with _Server(("127.0.0.1", 0), handler) as server:

@@ -1,4 +1,4 @@
-"""Jobs by hand, a catalog's control in memory, and what readers find in a table."""
+"""Build jobs and batch loops without a catalog, with control tables in memory, and read the tables of their sinks."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def counter(
 
 
 def csv_files(folder: Path) -> physical.Read:
-    """Return a source of the CSV files in `folder`/in, of one column."""
+    """Return a source of the CSV files in `folder`/in, which have one column."""
     options = {
         "path": str(folder / "in"),
         "glob": "*.csv",
@@ -75,7 +75,7 @@ def csv_files(folder: Path) -> physical.Read:
 
 
 def output(name: str, sql: str, type_: str = "bigint", *, origin: physical.Origin | None = None) -> physical.Output:
-    """Return a column of a Map; names in backticks are columns of the type."""
+    """Return a column of a Map; names in backticks are columns of type bigint."""
     names = re.findall(r"`(.+?)`", sql)
     found = vectors.expression(sql.replace("`", '"'), dict.fromkeys(names, "bigint"))
     assert str(found.type) == type_
@@ -94,7 +94,7 @@ def job(
     cluster: str = "quickstart",
     master: str = "local[2]",
 ) -> physical.Job:
-    """Return the job of a sink of `body` into table `n.<table>` of the SQLite catalog in `folder`; a key: upsert."""
+    """Return the job of a sink into table `n.<table>` of the SQLite catalog in `folder`; with a key it is an upsert."""
     change = physical.change_of(body)
     columns = physical.columns_of(body)
     connection = physical.Connection(
@@ -134,16 +134,16 @@ def job(
 
 @dataclass(frozen=True, slots=True)
 class FixedRoster:
-    """Keep jobs as they are given; a `Workload`."""
+    """A fixed workload of jobs; a `Workload`."""
 
     jobs: Sequence[physical.Job]
 
     def now(self) -> Sequence[SinkAssignment]:
-        """Return all of them."""
+        """Return all jobs."""
         return [SinkAssignment(job) for job in self.jobs]
 
     def assignment(self, sink_id: str) -> SinkAssignment | None:
-        """Return the job of that id."""
+        """Return the job of a sink."""
         return next((SinkAssignment(job) for job in self.jobs if job.sink_id == sink_id), None)
 
 
@@ -159,7 +159,7 @@ def loop_of(
     now_ms: Callable[[], int] = machine_ms,
     since_ms: int = 0,
 ) -> BatchLoop:
-    """Return the batch loop of a job with its connectors, not started; without Spark, and in memory, if not told."""
+    """Return the batch loop of a job with its connectors, not started; by default without Spark and in memory."""
     readers = with_clock(job, {read.source: registry.reader(read, context) for read in job.reads()}, now_ms)
     writer = writer or registry.writer(job.write, context)
     letters = open_dead_letter_table(registry, job, context)
@@ -170,7 +170,7 @@ def loop_of(
 
 
 def use_engine(loop: BatchLoop, engine: Engine) -> None:
-    """Give all parts of a loop that has not started another engine."""
+    """Set the engine of all parts of a loop that has not started."""
     computation = loop.computation
     computation.engine = loop.state.engine = engine
     computation.indexes = replace(computation.indexes, engine=engine)
@@ -178,7 +178,7 @@ def use_engine(loop: BatchLoop, engine: Engine) -> None:
 
 
 def drain(loop: BatchLoop) -> int:
-    """Commit all that there is now, or up to the loop's targets; return how many batches. `start` came before."""
+    """Commit all available data, or up to the loop's targets; return the number of batches. `start` comes first."""
     pacer = Pacer(loop.readers, next_temporal_change=lambda: loop.next_temporal_change, timeline=loop.timeline)
     orders = PacingOrders(loop.checkpoint.end, timedelta(0), loop.job.max_rows_per_commit, loop.targets)
     batches = 0
@@ -199,7 +199,7 @@ def drain(loop: BatchLoop) -> int:
 
 
 def catch_up(loop: BatchLoop, *, patience: float = PATIENCE_S) -> None:
-    """Commit up to the loop's targets, waiting for what captures have not handed over yet. `start` came before."""
+    """Commit up to the loop's targets; wait for captures that have not delivered yet. `start` comes first."""
     if loop.needs_full_refresh():
         loop.full_refresh()
     pacer = Pacer(loop.readers, next_temporal_change=lambda: loop.next_temporal_change, timeline=loop.timeline)
@@ -231,7 +231,7 @@ def contexts(folder: Path, each: physical.Job) -> Context:
 
 @dataclass
 class MemoryControl:
-    """Keep in memory what the catalog keeps in its file."""
+    """The catalog's control tables in memory."""
 
     lease_seconds: float = 30.0
     wanted: dict[str, Desired] = field(default_factory=dict)
@@ -329,7 +329,7 @@ class MemoryControl:
 
 
 def rows(folder: Path, table: str = "t") -> Rows:
-    """Return the sorted rows of a table; DuckDB's and PyIceberg's are asserted equal first."""
+    """Return the sorted rows of a table, and check that DuckDB and PyIceberg read the same."""
     catalog = load_catalog("default", type="sql", uri=f"sqlite:///{folder}/lake.db", warehouse=f"file://{folder}/lake")
     loaded = catalog.load_table(f"n.{table}")
     found = pyiceberg_rows(loaded)

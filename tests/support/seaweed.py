@@ -1,4 +1,4 @@
-"""A real S3 store with an Iceberg REST catalog, in a process of its own."""
+"""A real S3 store with an Iceberg REST catalog, as a separate process."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _ATTEMPTS = 4
 
 @dataclass(frozen=True)
 class Seaweed:
-    """Hold the ports of a running server; its warehouse is `lake`, its only user may do all, as may `ROLE`.
+    """The ports of a running server with the warehouse `lake`; its only user and `ROLE` have all rights.
 
-    Its catalog gives keys to those who ask for them.
+    Its catalog vends credentials on request.
     """
 
     s3: int
@@ -50,7 +50,7 @@ class Seaweed:
 
 @contextmanager
 def seaweed(folder: Path, *, user: str = "admin", secret: str = SECRET) -> Iterator[Seaweed]:
-    """Run a server that keeps its data in `folder`, until the block ends."""
+    """Run a server with its data in `folder` until the block ends."""
     for attempt in range(_ATTEMPTS):
         data = folder / f"data{attempt}"
         data.mkdir(parents=True)
@@ -62,7 +62,7 @@ def seaweed(folder: Path, *, user: str = "admin", secret: str = SECRET) -> Itera
                     yield server
                     return
             finally:
-                process.kill()  # its data is thrown away with the folder
+                process.kill()  # its data is deleted with the folder
                 process.wait(PATIENCE_S)
     raise RuntimeError((folder / f"data{_ATTEMPTS - 1}.log").read_text())
 
@@ -83,7 +83,7 @@ def _start(data: Path, ports: list[int], server: Seaweed) -> subprocess.Popen[by
 
 
 def _policies(file: Path) -> Path:
-    """Write who may do what: anybody with keys may assume the one role, and so may the catalog to give keys away."""
+    """Write the policies: any user with keys may assume the one role, and so may the catalog to vend credentials."""
     everything = {"Effect": "Allow", "Action": ["*"], "Resource": ["*"]}
     actions = ["sts:AssumeRole", "sts:AssumeRoleWithCredentials"]
     trust = [
@@ -114,7 +114,7 @@ def _policies(file: Path) -> Path:
 
 
 def _ready(process: subprocess.Popen[bytes], server: Seaweed) -> bool:
-    """Wait for the warehouse to answer; false where the process ended, as on a port that was taken meanwhile."""
+    """Wait until the warehouse answers; return False if the process ended, as with a port in use."""
     deadline = Deadline()
     while process.poll() is None:
         deadline.check("an answer")
@@ -128,7 +128,7 @@ def _ready(process: subprocess.Popen[bytes], server: Seaweed) -> bool:
 
 
 def _list_namespaces(server: Seaweed) -> None:
-    """Ask for the warehouse's namespaces; raises OSError while the server, or the warehouse, is not there."""
+    """List the warehouse's namespaces; raise OSError while the server or the warehouse is missing."""
     endpoint = f"http://127.0.0.1:{server.rest}"
     form = {"grant_type": "client_credentials", "client_id": server.user, "client_secret": server.secret}
     with urllib.request.urlopen(f"{endpoint}/v1/oauth/tokens", urlencode(form).encode(), timeout=PATIENCE_S) as reply:
@@ -140,7 +140,7 @@ def _list_namespaces(server: Seaweed) -> None:
 
 @contextmanager
 def _held_ports(count: int) -> Iterator[list[int]]:
-    """Give ports until the block ends, as `held_ports` does, and those 10,000 higher, for gRPC."""
+    """Reserve ports until the block ends, as `held_ports` does, together with those 10,000 higher, for gRPC."""
     with ExitStack() as stack:
         found: list[int] = []
         while len(found) < count:

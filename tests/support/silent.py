@@ -1,4 +1,4 @@
-"""A server that takes connections and never says a word."""
+"""A server that accepts connections and never answers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def silent() -> Iterator[tuple[str, queue.Queue[bytes]]]:
-    """Start one; give its URL, and what each connection asked first, as it comes."""
+    """Start a server; yield its URL and a queue with the first request of each connection."""
     asked: queue.Queue[bytes] = queue.Queue()
     connections: list[socket.socket] = []
     with socket.create_server(("127.0.0.1", 0)) as server:

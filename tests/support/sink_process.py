@@ -1,6 +1,6 @@
-"""A sink in a process of its own: six batches that depend on their number alone, from wherever the table says.
+"""Run a sink as a separate process: six batches that depend only on their number, from the table's checkpoint.
 
-One of mode `branch` is an upsert sink on a branch, which is published after each batch.
+The mode `branch` is an upsert sink on a branch, which is published after each batch.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BATCHES = 6
 
 
 def rows_of(batch: int, *, upsert: bool) -> Pairs:
-    """Return a batch's rows; upserts overwrite half of the batch before."""
+    """Return a batch's rows; upserts overwrite half of the previous batch."""
     first = batch * 2 if upsert else batch * 4
     return [(first + each, f"{batch}.{each}") for each in range(4)]
 
@@ -32,9 +32,9 @@ def expected(*, upsert: bool) -> list[tuple[int, str | None]]:
 
 
 def main(folder: Path, name: str, *, mode: str, faults: str) -> None:
-    """Run to the end, with these fault points."""
+    """Run the sink to its end with these failpoints armed."""
     os.environ.update(armed(faults))
-    compact_eagerly(pytest.MonkeyPatch())  # for this process, which does nothing else
+    compact_eagerly(pytest.MonkeyPatch())  # never undone: the process runs nothing else
     upsert = mode != "append"
     branch = {"branch": "audit"} if mode == "branch" else {}
     sink = Sink(Lake(folder), name, upsert=upsert, options={"retain_snapshots": 3, **branch})
@@ -50,4 +50,4 @@ def main(folder: Path, name: str, *, mode: str, faults: str) -> None:
         except StaleFilesError:
             continue
         questions = iter([True, True])
-        sink.writer.maintenance.maintain(lambda begun: mode != "steps" or next(questions, False))  # noqa: B023  # it is called at once
+        sink.writer.maintenance.maintain(lambda begun: mode != "steps" or next(questions, False))  # noqa: B023  # called immediately

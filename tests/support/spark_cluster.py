@@ -1,6 +1,6 @@
-"""A Spark standalone cluster of a master and workers that share nothing but the network with whoever drives it.
+"""A Spark standalone cluster of a master and workers, which share only the network with the driver.
 
-Executors unpack the archive of a driver, or, as `INSTALLED` tells them, find what was unpacked for all tests.
+Executors unpack the driver's archive. With the settings `INSTALLED`, they use packages unpacked once for all tests.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from support.port import held_ports
 _LOCALHOST = "127.0.0.1"
 _JAVA = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 SECRET_VARIABLE = "_SPARK_AUTH_SECRET"
-"""The variable in which Spark's own programs hand on the secret of `spark.authenticate`."""
+"""The variable by which Spark's own programs pass on the secret of `spark.authenticate`."""
 _PACKAGES = "/opt/sinkql"
 INSTALLED = {"spark.archives": "", "spark.executorEnv.PYTHONPATH": _PACKAGES}
-"""Settings of an application whose executors need not unpack an archive."""
+"""Settings of an application whose executors do not unpack an archive."""
 _LOOK_S = 0.05
 _CLASS = "org.apache.spark.deploy.{}"
 
 
 @dataclass(slots=True)
 class Worker(Machine):
-    """A worker with its executors; `start` begins a new one of the same place, `kill` ends it as a power cut does."""
+    """A worker with its executors; `start` begins a new one at its address, `kill` ends it like a power cut."""
 
     number: int
     master: str
@@ -47,11 +47,11 @@ class Worker(Machine):
 
     @property
     def host(self) -> str:
-        """Return its address, which no other one has: Spark reads blocks of the same host from its folders."""
+        """Return its unique address: Spark reads blocks of the same host from its folders."""
         return f"127.0.0.{self.number + 2}"
 
     def start(self) -> None:
-        """Start it, with nothing in its folders."""
+        """Start the worker with empty folders."""
         self.run(
             [
                 *(java(), *_JAVA, "-Dspark.decommission.enabled=true", *_settings(self.secret)),
@@ -77,18 +77,18 @@ class Worker(Machine):
         )
 
     def decommission(self) -> None:
-        """Tell it that it will go: it takes no more work, and its executors hand on what they have, and end."""
+        """Decommission the worker: it accepts no new work, and its executors migrate their blocks and end."""
         os.kill(self.first, signal.SIGPWR)
 
     def executor_logs(self) -> str:
-        """Return what its executors printed, for a test that fails."""
+        """Return the output of its executors, for the message of a failed test."""
         found = self.root.glob(f"{WORK[1:]}/work/*/*/stderr")
         return "\n".join(path.read_text(errors="replace") for path in found)
 
 
 @dataclass(frozen=True, slots=True)
 class SparkCluster:
-    """A master with its workers; `port` is that of its own web pages."""
+    """A master with its workers; `port` is the port of its web pages."""
 
     url: str
     port: int
@@ -98,7 +98,7 @@ class SparkCluster:
     _master: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def start_master(self, *options: str) -> None:
-        """Start the master, with options of Java."""
+        """Start the master with these options of Java."""
         _, _, port = self.url.rpartition(":")
         jvm = [java(), *_JAVA, *options, "-Dspark.port.maxRetries=0", *_settings(self.secret)]
         jvm += ["-cp", f"{SPARK}/jars/*", _CLASS.format("master.Master")]
@@ -122,27 +122,27 @@ class SparkCluster:
             process.wait(PATIENCE_S)
 
     def restart_master(self, *options: str) -> None:
-        """Kill the master, and start another one, which all workers that live find."""
+        """Kill the master, start a new one, and wait until all live workers have found it."""
         self.kill_master()
         self.start_master(*options)
         self.wait_for_workers(sum(worker.alive for worker in self.workers))
 
     def applications(self) -> list[str]:
-        """Return the ids of the applications that the master knows and that have not ended."""
+        """Return the ids of the running applications, as the master knows them."""
         return [each["id"] for each in self.state()["activeapps"]]
 
     def state(self) -> dict[str, Any]:
-        """Return what the master knows; raises OSError."""
+        """Return the state of the master; raise OSError if it does not answer."""
         with urllib.request.urlopen(f"http://{_LOCALHOST}:{self.port}/json/", timeout=PATIENCE_S) as reply:
             found: dict[str, Any] = json.load(reply)
         return found
 
     def wait_for_workers(self, number: int) -> None:
-        """Wait until the master knows so many workers that live."""
+        """Wait until the master knows this number of live workers."""
         self._wait(lambda: self._alive() == number, f"{number} workers")
 
     def wait_for_cores(self, number: int) -> None:
-        """Wait until executors have so many cores."""
+        """Wait until executors have this number of cores."""
         self._wait(lambda: self.state()["coresused"] == number, f"{number} cores in use")
 
     def _wait(self, until: Callable[[], bool], what: str) -> None:
@@ -155,7 +155,7 @@ class SparkCluster:
                 raise AssertionError(f"the master ended with {code}\n{(self.folder / 'master.log').read_text()}")
 
     def stop(self) -> None:
-        """Kill all."""
+        """Kill the workers and the master."""
         for worker in self.workers:
             worker.kill()
         self.kill_master()
@@ -171,9 +171,9 @@ class SparkCluster:
 def spark_cluster(
     folder: Path, *, workers: int = 2, cores: int = 1, memory: str = "2g", secret: str = ""
 ) -> Iterator[SparkCluster]:
-    """Run a cluster until the block ends; `cores` and `memory` are what a worker gives to executors.
+    """Run a cluster until the block ends; each worker offers `cores` and `memory` to executors.
 
-    With a `secret` only those take part who have it, and what goes between them is encrypted.
+    With a `secret`, all participants must have it, and their traffic is encrypted.
     """
     packages = folder / "packages"
     packages.mkdir(parents=True)

@@ -1,8 +1,8 @@
-"""A program: Spark maintains tables of catalogs of type `sql` by Iceberg's own actions, one after the other.
+"""A program in which Spark maintains tables of `sql` catalogs with Iceberg's own actions, in sequence.
 
-It takes the folder of each catalog, `lake.db` and table `n.t` in it, and as first argument a number of rounds. For each
-action it prints a line of JSON, with why the action was given up. Then it takes lines with locations of metadata, and
-prints the rows that Spark reads there.
+Its arguments are a number of rounds and the folders of the catalogs, each with `lake.db` and table `n.t`. For each
+action it prints a line of JSON, with the reason if the action was abandoned. Then it reads lines with metadata
+locations, and prints the rows that Spark reads at each.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 _JARS = "org.apache.iceberg:iceberg-spark-runtime-{}_2.13:1.11.0,org.xerial:sqlite-jdbc:3.50.3.0"
 _OLD_MS = 20_000
-"""Nothing that a sink has under way is older."""
+"""Files of a sink's unfinished work are younger."""
 _ACTIONS = (
     "rewrite_data_files",
     "rewrite_position_delete_files",
@@ -31,7 +31,7 @@ _GIVEN_UP = ("CommitFailedException", "ValidationException", "NotFoundException"
 
 
 def main(rounds: int, folders: list[str]) -> None:
-    """Maintain the tables; anything but a conflict with the sink is an error."""
+    """Maintain the tables; any error but a conflict with the sink ends the program."""
     spark = _session()
     tables = [_opened(spark, folder) for folder in folders]
     chance = random.Random(rounds)
@@ -65,7 +65,7 @@ def _session() -> SparkSession:
 
 
 def _opened(spark: SparkSession, folder: str) -> Callable[[], Any]:
-    """Return what loads the table of a folder anew."""
+    """Return a function that loads the table of a folder again at each call."""
     java: Any = spark._jvm
     catalog = java.org.apache.iceberg.jdbc.JdbcCatalog()
     catalog.setConf(spark._jsc.hadoopConfiguration())

@@ -1,4 +1,4 @@
-"""A real SSH server on a free port of this machine, which lets keys in and forwards ports."""
+"""A real SSH server on a free port of this machine, with public-key authentication and port forwarding."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from support.patience import PATIENCE_S
 
 @dataclass
 class SshServer:
-    """Hold the server's port and public key, and the public keys that it lets in.
+    """The server's port, its public key and the public keys that it accepts.
 
-    All hosts of a `domain` are this machine.
+    All hosts of a `domain` resolve to this machine.
     """
 
     port: int = 0
@@ -30,11 +30,11 @@ class SshServer:
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
 
     def authorize(self, line: str) -> None:
-        """Let whoever has the private key of a line of authorized_keys in, and nobody else."""
+        """Accept only the public key in a line of authorized_keys."""
         self.authorized = {asyncssh.import_public_key(line).get_fingerprint()}
 
     def hang_up(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         for each in self.connections:
             self._loop.call_soon_threadsafe(each.abort)
 
@@ -77,7 +77,7 @@ def ssh_server(domain: str = "") -> Iterator[SshServer]:
 
     async def close(server: asyncssh.SSHAcceptor) -> None:
         server.close()
-        for each in found.connections:  # for which newer Pythons wait below
+        for each in found.connections:  # since 3.12, Python waits for them below
             each.abort()
         await server.wait_closed()
 

@@ -1,4 +1,4 @@
-"""What other programs do to a sink's table, done with PyIceberg."""
+"""Changes by other programs to a sink's table, made with PyIceberg."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from sinkql.connectors.iceberg.file.data_file import for_tasks, write_data_file
 from sinkql.connectors.iceberg.file.deletes import live_files
 
 REWRITTEN = {"entries-processed": "0"}
-"""What Spark says of a snapshot for which it has rewritten manifests, and no files."""
+"""The summary of a Spark snapshot that rewrote manifests but no files."""
 Pairs = Sequence[tuple[int, str | None]]
 
 
 def rows_of(pairs: Pairs) -> pa.Table:
-    """Return rows as PyIceberg takes them for the tests' tables."""
+    """Return rows as a table with the schema of the tests' tables."""
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
     return pa.Table.from_pylist([{"id": id_, "name": name} for id_, name in pairs], schema)
 
 
 def append(table: Table, *pairs: tuple[int, str | None]) -> None:
-    """Add rows."""
+    """Append rows."""
     table.append(rows_of(pairs))
 
 
 def add(table: Table, *pairs: tuple[int, str | None]) -> None:
-    """Add rows to a table of a version that PyIceberg does not write."""
+    """Append rows to a table of a format version that PyIceberg does not write."""
     entry = write_data_file(for_tasks(table), f"added-{table.metadata.current_snapshot_id}.parquet", rows_of(pairs))
     prepared = prepare(table, FileChange((entry,)), lambda snapshot, sequence: Notes({}, {}))
     table.catalog.commit_table(table, prepared.requirements, prepared.updates)
@@ -44,7 +44,7 @@ def delete(table: Table, condition: str) -> None:
 
 
 def compact(table: Table, *, by: str = "id") -> None:
-    """Put all rows, if there are some, in descending order of a column into one new file, as a replace."""
+    """Replace all data files by one, sorted by a column in descending order; do nothing if the table is empty."""
     table = table.refresh()
     head = table.current_snapshot()
     assert head is not None
@@ -59,7 +59,7 @@ def compact(table: Table, *, by: str = "id") -> None:
 
 
 def rewrite_manifests(table: Table) -> None:
-    """Put the files of all manifests into one a kind and spec, and say so as Iceberg does."""
+    """Merge the manifests of each kind and partition spec, with the snapshot summary that Spark writes."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(snapshots, "_manifests_to_merge", lambda manifests: {each.manifest_path for each in manifests})
         prepared = prepare(
@@ -69,14 +69,14 @@ def rewrite_manifests(table: Table) -> None:
 
 
 def set_main(table: Table, snapshot_id: int) -> None:
-    """Roll main back, or forward, to a snapshot."""
+    """Roll main back or forward to a snapshot."""
     head = {"ref-name": "main", "type": "branch", "snapshot-id": snapshot_id}
     requirements = (AssertTableUUID(uuid=table.metadata.table_uuid),)
     table.catalog.commit_table(table, requirements, (SetSnapshotRefUpdate.model_validate(head),))
 
 
 def forget_tags(table: Table) -> None:
-    """Remove all tags, as a catalog has them that knows none."""
+    """Remove all tags, like a catalog that does not support them."""
     table = table.refresh()
     for name, ref in table.metadata.refs.items():
         if ref.snapshot_ref_type == "tag":
@@ -84,7 +84,7 @@ def forget_tags(table: Table) -> None:
 
 
 def expire_all_but_head(table: Table) -> None:
-    """Expire every snapshot but the one that main is at, and those of other branches."""
+    """Expire every snapshot but the heads of branches."""
     table = table.refresh()
     heads = {each.snapshot_id for each in table.metadata.refs.values()}
     ids = [each.snapshot_id for each in table.metadata.snapshots if each.snapshot_id not in heads]

@@ -1,4 +1,4 @@
-"""A process of its own that runs counters into tables: python supervised.py FOLDER|URL CLUSTER…"""
+"""A program that runs sinks of counters: python supervised.py FOLDER|URL CLUSTER…"""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from support.running import FixedRoster, MemoryControl, contexts, counter, job
 
 
 def main(place: str, clusters: list[str]) -> int:
-    """Run a sink a cluster, into the table of its name; print events' names, return the last exit code.
+    """Run one sink per cluster, into a table of the cluster's name; print event names, return the highest exit code.
 
-    Without a folder the tables are those of a REST catalog, and all else is in the working folder.
+    With a URL, the tables are in that REST catalog, and all else is in the working folder.
     """
     url = place if place.startswith("http") else None
     folder = Path.cwd() if url is not None else Path(place)
@@ -52,5 +52,5 @@ def main(place: str, clusters: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # who runs the tests may ignore it, as nohup does
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the caller may ignore it, as nohup does
     sys.exit(main(sys.argv[1], sys.argv[2:]))

@@ -1,4 +1,4 @@
-"""TLS before a Postgres server that has none: it answers the request for SSL, and hands on what is within."""
+"""A TLS proxy in front of a Postgres server without TLS: it accepts the SSL request, and forwards decrypted bytes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _REQUEST = 8
 
 @contextmanager
 def tls_front(port: int, identity: Path) -> Iterator[int]:
-    """Listen on a port of this machine with a certificate and its key, before the server on `port`.
+    """Listen with TLS until the block ends, in front of the server on `port`; yield the proxy's port.
 
-    The file of both is read for each connection.
+    The file with certificate and key is read for each connection.
     """
     with socket.create_server(("127.0.0.1", 0)) as listener:
         accepting = threading.Thread(target=_accept, args=(listener, identity, port))

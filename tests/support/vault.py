@@ -1,4 +1,4 @@
-"""A real OpenBao server in development mode, in a process of its own, with TLS."""
+"""A real OpenBao server in development mode, with TLS."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ATTEMPTS = 4
 
 @dataclass(frozen=True)
 class Vault:
-    """Hold a running server: its address, and the file of the authority that signed its certificate."""
+    """A running server: its address, and the file of the authority that signed its certificate."""
 
     address: str
     authority: str
@@ -36,13 +36,13 @@ class Vault:
         return hvac.Client(url=self.address, token=ROOT, verify=self.authority, namespace=namespace)
 
     def put(self, path: str, **fields: object) -> None:
-        """Write a secret into the store `secret`, which has versions."""
+        """Write a secret to the versioned store `secret`."""
         self.client().secrets.kv.v2.create_or_update_secret(path, fields)
 
 
 @contextmanager
 def vault(folder: Path) -> Iterator[Vault]:
-    """Run a server that keeps its certificates in `folder`, until the block ends."""
+    """Run a server with its certificates in `folder` until the block ends."""
     for attempt in range(_ATTEMPTS):
         own = folder / f"vault{attempt}"
         own.mkdir(parents=True)
@@ -56,7 +56,7 @@ def vault(folder: Path) -> Iterator[Vault]:
                 yield server
                 return
         finally:
-            process.kill()  # all it has is in its memory
+            process.kill()  # its data is only in memory
             process.wait(PATIENCE_S)
     raise RuntimeError((folder / f"vault{_ATTEMPTS - 1}" / "log").read_text())
 
@@ -79,7 +79,7 @@ def _without_settings() -> Mapping[str, str]:
 
 
 def _ready(process: subprocess.Popen[bytes], server: Vault) -> bool:
-    """Wait for the server's store to answer; false where the process ended, as on a port that was taken meanwhile."""
+    """Wait until the server's store answers; return False if the process ended, as with a port in use."""
     deadline = Deadline()
     while process.poll() is None:
         deadline.check("an answer")

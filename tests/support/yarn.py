@@ -1,6 +1,6 @@
-"""YARN and HDFS: a resource manager, a node on a machine of its own, and files that both and the driver reach.
+"""YARN and HDFS: a resource manager, a node on a separate machine, and files that node and driver both reach.
 
-The servers are Hadoop's own, each a process; only the network is common to the node and whoever drives it.
+The servers are Hadoop's own, one process each. The node shares only the network with the driver.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _JAVA = (
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
     "-XX:-UsePerfData",
-    "--add-opens=java.base/java.lang=ALL-UNNAMED",  # as Hadoop's own scripts say
+    "--add-opens=java.base/java.lang=ALL-UNNAMED",  # as in Hadoop's own scripts
 )
 _CLASS = "org.apache.hadoop.{}"
 _NAMES, _DATA = "hdfs.server.namenode.NameNode", "hdfs.server.datanode.DataNode"
@@ -51,7 +51,7 @@ _LOG_BYTES = 4000
 
 @dataclass(slots=True)
 class Yarn:
-    """`conf` is the folder for HADOOP_CONF_DIR; `node` is where applications run."""
+    """A running YARN; `conf` is the folder for HADOOP_CONF_DIR, `node` runs the applications."""
 
     folder: Path
     pages: int
@@ -60,16 +60,16 @@ class Yarn:
 
     @property
     def conf(self) -> Path:
-        """Return the folder that HADOOP_CONF_DIR names."""
+        """Return the folder for HADOOP_CONF_DIR."""
         return self.folder / "conf"
 
     def counts(self) -> dict[str, int]:
-        """Return how many applications ended how; raises OSError."""
+        """Return the numbers of applications by outcome; raise OSError if the manager does not answer."""
         found = self._asked("metrics")
         return {name: found[f"apps{name}"] for name in ("Submitted", "Completed", "Failed", "Killed")}
 
     def logs(self) -> str:
-        """Return the ends of what containers printed, for a test that fails."""
+        """Return the ends of the logs of containers, for the message of a failed test."""
         found = sorted(self.node.root.glob(f"{WORK[1:]}/logs/*/*/*"))
         return "\n".join(f"{path.name}: {path.read_text(errors='replace')[-_LOG_BYTES:]}" for path in found)
 
@@ -89,7 +89,7 @@ class Yarn:
                     raise AssertionError((self.folder / "servers.log").read_text()[-_LOG_BYTES:])
 
     def stop(self) -> None:
-        """Kill all."""
+        """Kill all servers."""
         self.node.kill()
         for server in self._servers:
             server.kill()
@@ -121,7 +121,7 @@ class Yarn:
 
 @contextmanager
 def yarn(folder: Path, *, memory: int = 6144, cores: int = 4) -> Iterator[Yarn]:
-    """Run YARN until the block ends, whose one node gives applications so many megabytes and cores."""
+    """Run YARN until the block ends; its one node offers `memory` megabytes and `cores` to applications."""
     with held_ports(14) as ports:
         at = [f"{_LOCALHOST}:{port}" for port in ports]
         conf = folder / "conf"

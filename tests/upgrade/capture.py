@@ -1,4 +1,4 @@
-"""A captured table of the fake server of `tests/capture`, with a sink into the lake of the pipeline."""
+"""A captured table of the fake server of `tests/capture`, with a sink into the pipeline's Iceberg catalog."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KEYS = 40
 
 @dataclass(frozen=True)
 class CapturedTable(Sinks):
-    """The sink of one table; its folder has the server's file, too. `lake` is the connection that it writes to."""
+    """The sink of one table; its folder also has the server's file. `lake` is the connection of the sink's table."""
 
     names: tuple[str, ...] = (TABLE,)
     session: Session | None = None
@@ -44,7 +44,7 @@ class CapturedTable(Sinks):
         return replace(super().context(made), secret=access.secret, store=access.job_store)
 
     def step(self, number: int, run: Callable[[physical.Job, BatchLoop], None] | None, progress: Progress) -> None:
-        """Commit a step's changes on the server, and capture them; `run` runs the sink, if it is to run."""
+        """Commit a step's changes on the server, and capture them; with `run`, run the sink too."""
         if not self.server.path.exists():
             self.folder.mkdir(exist_ok=True)
             Server.make(self.server.path)
@@ -60,12 +60,12 @@ class CapturedTable(Sinks):
                 running.until(lambda: running.captured() >= end)
 
     def rows(self, name: str = "t") -> dict[int, str]:
-        """Return the rows that the server's table has now."""
+        """Return the present rows of the server's table."""
         return self.server.rows(name)
 
 
 def captured(folder: Path, session: Session, lake: physical.Connection, namespace: str) -> CapturedTable:
-    """Return the captured table in a project's folder."""
+    """Return the captured table of a project's folder."""
     return CapturedTable(folder / "server", session=session, lake=lake, namespace=namespace)
 
 

@@ -1,7 +1,7 @@
-"""A pipeline of many kinds of sources, views and sinks, whose tables lie in S3 and Glue of a server on this machine.
+"""A pipeline of many kinds of sources, views and sinks, with tables in simulated S3 and Glue on this machine.
 
-All that it reads lies in its folder, a step at a time, so that DuckDB can read the same. Two sources generate their
-rows, all with the first step. Without Spark.
+Its input is in its folder, one step at a time, so that DuckDB can read it too. Two sources generate all their rows in
+the first step. It runs without Spark.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _SCRIPT = Path(__file__).with_name("pipeline.sql")
 _FOLDERS = ("orders", "events", "lines", "objects", "requests", "statements")
 _OWNER = "upgrade"
 _BUSY = "SQ3431"
-"""A capture that is busy does not answer; a run of the product asks again, too."""
+"""The error of a capture that is too busy to answer; the product retries as well."""
 _EPOCH = datetime(2024, 1, 1)
 _REGIONS = ("north", "south", "west")
 _PRODUCTS = ("apple", "bread", "cheese", "dates")
@@ -55,7 +55,7 @@ _PRODUCTS = ("apple", "bread", "cheese", "dates")
 
 @dataclass(frozen=True)
 class Store:
-    """Hold the address of a server that stands in for S3 and Glue."""
+    """The address of a server that simulates S3 and Glue."""
 
     address: str
 
@@ -96,17 +96,17 @@ class Store:
 
 @contextmanager
 def stored() -> Iterator[Store]:
-    """Run an empty server, and have the environment name it for Glue."""
-    logging.getLogger("werkzeug").setLevel(logging.WARNING)  # one line for each request
+    """Run an empty server, and set the environment that makes Glue's clients use it."""
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)  # silences one line per request
     with aws() as running, patch.dict("os.environ", {**KEYS, "AWS_ENDPOINT_URL": running.address}):
         yield Store(running.address)
 
 
 @dataclass
 class Pipeline:
-    """Hold a session in a project's folder.
+    """A session in a project's folder.
 
-    By the names of jobs, `events` are what they reported, and `plans` the hashes that were in their first checkpoints.
+    By job name, `events` has the reported events, and `plans` the plan hashes of the first checkpoints.
     """
 
     folder: Path
@@ -124,21 +124,21 @@ class Pipeline:
         self.session.execute(script.replace("PORT = 1)", f"PORT = {self.port})"))
 
     def move(self) -> None:
-        """Have requests come to this run's port, and not to that of the run before."""
+        """Change the port of the webhook source to this run's port."""
         self.session.execute(f"ALTER SOURCE {HOOKS} SET (PORT = {self.port})")
 
     def jobs(self) -> list[physical.Job]:
-        """Return all jobs of the catalog, those of views first."""
+        """Return all jobs of the catalog, views first."""
         return sorted(self.session.jobs(), key=lambda job: not job.view)
 
     @property
     def captured(self) -> CapturedTable:
-        """Return the captured table of a server, whose sink is not in the catalog."""
+        """Return the captured table, whose sink is not in the catalog."""
         lake = next(job.write.connection for job in self.jobs() if not job.view)
         return captured(self.folder, self.session, lake, NAMESPACE)
 
     def step(self, number: int, *, ahead: bool = False) -> None:
-        """Let the input of a step come, and run all jobs to its end; `ahead`, captures and views alone."""
+        """Write the input of a step, and run all jobs to its end; with `ahead`, only captures and views."""
         write_input(self.folder, number)
         for path in sorted((self.folder / "objects").glob(f"{number}-*")):
             self.store.client("s3").put_object(Bucket=BUCKET, Key=f"objects/{path.name}", Body=path.read_bytes())
@@ -147,7 +147,7 @@ class Pipeline:
         with capturing(self.session):
             self._send(number)
             deadline = Deadline()
-            while ahead and self._newest() == newest:  # what sinks read they ask the capture for
+            while ahead and self._newest() == newest:  # sinks request rows from the capture; no sink runs here
                 deadline.check("an entry of the capture log")
                 time.sleep(0.01)
             self.run([job for job in self.jobs() if job.view or not ahead])
@@ -156,7 +156,7 @@ class Pipeline:
         captured.step(number, None if ahead else self._drain_captured, progress)
 
     def _newest(self) -> str:
-        """Return the name of the newest entry of the capture log, which says its number."""
+        """Return the name of the newest entry of the capture log; it contains the entry's number."""
         return max((each.name for each in self.folder.glob(".sinkql/capture/*/log/*.json")), default="")
 
     def _send(self, number: int) -> None:
@@ -168,7 +168,7 @@ class Pipeline:
             assert answered.status == 200, answered
 
     def run(self, jobs: Sequence[physical.Job]) -> None:
-        """Run jobs to the end of what there is."""
+        """Run jobs until they have read all available data."""
         since_ms = time.time_ns() // 1_000_000
         for job in jobs:
             deadline = Deadline()
@@ -202,9 +202,9 @@ class Pipeline:
 
     def _drain(self, job: physical.Job, loop: BatchLoop, epoch: int) -> None:
         self.plans.setdefault(job.sink, loop.start(epoch=epoch, once=True).plan)
-        assert not loop.needs_full_refresh(), f"{job.sink} computes all rows again"
+        assert not loop.needs_full_refresh(), f"{job.sink} needs a full refresh"
         if loop.has_unread_output():
-            assert loop.checkpoint.plan == NO_PLAN, f"{job.sink} lacks what it had"
+            assert loop.checkpoint.plan == NO_PLAN, f"{job.sink} needs a commit without new rows"
             loop.commit_batch(loop.checkpoint.end, loop.checkpoint.end)
         catch_up(loop)
 
@@ -217,7 +217,7 @@ def opened(folder: Path, store: Store, port: int) -> Iterator[Pipeline]:
 
 
 def write_input(folder: Path, step: int) -> None:
-    """Write what comes with a step; it follows from the step's number."""
+    """Write the input files of a step, which depend only on its number."""
     chance = random.Random(step)
     orders = ["id,customer,amount,ordered_at", f"none,1,2.50,{_EPOCH}"]
     for number in range(20):
@@ -261,7 +261,7 @@ def _line(step: int, number: int, chance: random.Random) -> dict[str, Any]:
 
 
 def _statements(step: int) -> str:
-    """Return what a step does to the table of customers; DuckDB runs it as well."""
+    """Return the statements by which a step changes the customers; DuckDB runs them too."""
     new = [(step * 10 + each, f"name {step}-{each}", _REGIONS[(step + each) % 3]) for each in range(1, 8)]
     statements = [f"INSERT INTO customers VALUES {', '.join(map(str, new))};"]
     if step > 1:

@@ -1,7 +1,7 @@
-"""Save what a version writes, for the tests of later versions: cd tests; python -m upgrade.save VERSION.
+"""Save the files of a version for the upgrade tests of later versions: cd tests; python -m upgrade.save VERSION.
 
-An archive has the project's folder below `project`, the objects of the bucket below `objects`, and `glue.json`, the
-address of the server, and the database and the tables of Glue.
+An archive has the project's folder below `project`, the objects of the bucket below `objects`, and `glue.json` with
+the address of the server, and the database and the tables of Glue.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from upgrade.pipeline import BUCKET, NAMESPACE, Store, opened, stored
 
 SAVED = Path(__file__).with_name("saved")
 STEPS = 3
-"""How many steps of input all jobs of an archive have read; the next one only captures and views have."""
+"""The steps of input that all jobs of an archive have read; captures and views have read one more."""
 _CATALOG = ".sinkql/catalog.db"
 _GLUE = "glue.json"
 """The last file of an archive."""
@@ -46,7 +46,7 @@ def save(path: Path) -> None:
 
 
 def restore(path: Path, folder: Path, store: Store) -> None:
-    """Put an archive's project into a folder, and all else into an empty server."""
+    """Restore an archive: the project into a folder, all else into an empty server."""
     store.create()
     objects, glue = store.client("s3"), store.client("glue")
     with tarfile.open(path) as archive:
@@ -67,14 +67,14 @@ def restore(path: Path, folder: Path, store: Store) -> None:
 
 
 def _redirect(catalog: Path, before: str, after: str) -> None:
-    """Have a catalog's connection lead to another server: users cannot change an ENDPOINT, as their data stays."""
+    """Redirect a catalog's connection to another server; users cannot change an ENDPOINT, since their data stays."""
     with closing(sqlite3.connect(catalog)) as database, database:
         for column in ("create_sql", "redacted_sql", "details"):
             database.execute(f"UPDATE items SET {column} = replace({column}, ?, ?)", (before, after))
 
 
 def _write(path: Path, mode: int, data: bytes) -> None:
-    """Write a file of a project, whose folders are open to nobody else."""
+    """Write a file of a project; only the owner can enter its folders."""
     for folder in reversed(path.parents):
         folder.mkdir(mode=0o700, exist_ok=True)
     path.write_bytes(data)

@@ -1,4 +1,4 @@
-"""What earlier versions wrote → pipelines that continue where they stopped, with tables as DuckDB computes them."""
+"""Pipelines of earlier versions continue from their checkpoints, and their tables equal DuckDB's results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from upgrade.save import SAVED, STEPS, restore
 pytestmark = [pytest.mark.server, pytest.mark.long]
 
 _LAST = STEPS + 2
-"""The last step of input: all before it come with an archive, one of them for captures and views alone."""
+"""The last step of input: an archive has all before it, the one before only for captures and views."""
 _INPUTS = """
 CREATE VIEW orders AS FROM read_csv('orders/*.csv', ignore_errors = true, columns = {
   'id': 'BIGINT', 'customer': 'BIGINT', 'amount': 'DECIMAL(10, 2)', 'ordered_at': 'TIMESTAMP'});
@@ -61,17 +61,17 @@ _EXPECTED = {
     "hooks": 'SELECT DISTINCT printf(\'{"n": %d, "step": %d}\', body.n, body.step), key FROM requests',
     "orders__errors": "SELECT NULL LIMIT 0",
 }
-"""What each table has, as DuckDB's SQL over the input."""
+"""The expected rows of each table, as DuckDB's SQL over the input."""
 _UNCHANGED = ("orders", "sales", "named")
 _GENERATED = ("keys", "numbers")
-"""Tables of sources that have given all their rows when an archive is made."""
+"""Tables of sources that have produced all their rows before the archive is written."""
 _DEAD_LETTERS = "letters"
-"""What a checkpoint of a table of dead letters has as its plan."""
+"""The plan in the checkpoints of a dead-letter table."""
 
 
 @dataclass
 class Before:
-    """What an archive has of its tables: the ids of snapshots, and the hash of the plan in the last checkpoint."""
+    """The archived tables: their snapshot ids, and the plan hash in their last checkpoint."""
 
     snapshots: dict[str, set[int]] = field(default_factory=dict)
     plans: dict[str, str] = field(default_factory=dict)
@@ -98,7 +98,7 @@ class Upgraded:
 
 @pytest.fixture(scope="module", params=sorted(SAVED.glob("*.tar.xz")), ids=lambda path: path.name[: -len(".tar.xz")])
 def upgraded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Upgraded]:
-    """Continue an archive's pipeline: first with what its sinks have not read yet, then with more."""
+    """Continue an archive's pipeline: first its sinks' unread input, then a new step."""
     folder, before = tmp_path_factory.mktemp("upgraded"), Before()
     with stored() as store, held_ports(1) as (port,):
         restore(request.param, folder, store)
@@ -195,7 +195,7 @@ def _by_pyiceberg(table: Table) -> Counter[Any]:
 
 
 def _rows(found: pa.Table) -> Counter[Any]:
-    """Return rows without the columns that an append sink adds, which say that each row has come once."""
+    """Return rows without the columns that an append sink adds; check that each row was inserted once."""
     names = [name for name in found.column_names if not name.startswith("_mz_")]
     if "_mz_diff" in found.column_names:
         assert set(found.column("_mz_diff").to_pylist()) == {1}

@@ -1,7 +1,7 @@
-"""Imported by every Python process of a run: all loggers at debug into a file; what Spark knows, each time it is asked.
+"""Log all loggers of every Python process of a run at debug level, and dump Spark's settings on request.
 
-`LEAK_FOLDER` takes the files: `log-….txt`; `spark-0.txt` and `hadoop-0.txt` after a file `ask-0` is there, and so on.
-What stands in `ask-…` is first planted everywhere, so that it can be found.
+`LEAK_FOLDER` receives the files: `log-….txt`, and for each file `ask-<n>`, `spark-<n>.txt` and `hadoop-<n>.txt`. The
+text in `ask-<n>` is first planted in all places, so that the scanner must find it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _answer(folder: Path) -> None:
         number += 1
 
 
-def _plant(session: Any, text: str) -> None:  # pyspark's types are those of two kinds of session
+def _plant(session: Any, text: str) -> None:  # Any: pyspark has two types of session
     session.conf.set("spark.sql.leak", text)
     session.sparkContext.setJobDescription(text)
     session.sparkContext.parallelize([1]).count()
