@@ -1,4 +1,4 @@
-"""Avro messages, read all at once, are what fastavro reads of each: generated schemas and values, and with damage."""
+"""Batches of Avro messages decode to fastavro's rows, for generated schemas and values and for damaged messages."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ Schema = Any
 HEAD = b"\0\0\0\0\1"
 _STRICTER = ("more than 32 bits", "neither true nor false", "more than 64 bits", "continues after", "negative length",
              "invalid symbol", "invalid branch of a union")  # fmt: skip
-"""What fastavro takes, and does not say."""
+"""Errors of the decoder for messages that fastavro accepts."""
 
 
 def columns(schema: Schema) -> tuple[physical.Column, ...]:
-    """Return the columns of a schema as jobs have them."""
+    """Return the physical columns of a schema."""
     found = columns_of(parse(json.dumps(schema)))
     return tuple(physical.Column(each.name, each.type, each.nullable) for each in found)
 
 
 def decoder(schema: Schema, declared: tuple[physical.Column, ...] | None = None) -> AvroMessages:
-    """Return the decoder of messages of one schema."""
+    """Return a decoder for messages of one schema."""
     writers = WriterSchemas((json.dumps(schema),), wire=True, name="data", registry=None)
     return AvroMessages(columns(schema) if declared is None else declared, writers)
 
 
 def plain(schema: Schema) -> Schema:
-    """Return a schema without logical types, as values of numbers and bytes are written by."""
+    """Return a schema without logical types, so that fastavro writes plain numbers and bytes."""
     if isinstance(schema, dict):
         return {key: plain(each) for key, each in schema.items() if key != "logicalType"}
     return [plain(each) for each in schema] if isinstance(schema, list) else schema
 
 
 def written(schema: Schema, rows: list[dict[str, Any]]) -> list[bytes]:
-    """Return messages of rows."""
+    """Encode rows as messages."""
     parsed, found = fastavro.parse_schema(plain(schema)), []
     for row in rows:
         stream = BytesIO()
@@ -58,7 +58,7 @@ def written(schema: Schema, rows: list[dict[str, Any]]) -> list[bytes]:
 
 
 def by_fastavro(schema: Schema, message: bytes) -> dict[str, Any] | str:
-    """Return a message's row, a column at a time, as files of Avro have it; or why there is none."""
+    """Decode a message with fastavro; return an array of one value for each column, or the error."""
     held = avro_schema.columns_of(fastavro.parse_schema(json.loads(json.dumps(schema))))
     read = fastavro.parse_schema(avro_schema.read_schema(held))
     stream = BytesIO(message[len(HEAD) :])
@@ -92,7 +92,7 @@ _SCALARS = st.sampled_from([
 
 @st.composite
 def types(draw: st.DrawFn, depth: int = 2) -> Schema:
-    """Draw a type; names are made unique afterwards."""
+    """Draw a type with empty names; `named` fills them in."""
     kinds = ["scalar", "scalar", "optional", "enum", "fixed", "uuid", "decimal"]
     kind = draw(st.sampled_from([*kinds, "record", "array", "map", "union"] if depth else kinds))
     match kind:
@@ -123,7 +123,7 @@ def types(draw: st.DrawFn, depth: int = 2) -> Schema:
 
 
 def named(schema: Schema, numbers: list[int]) -> Schema:
-    """Return a schema in which each name is another one."""
+    """Return a schema in which each named type has a unique name."""
     if isinstance(schema, list):
         return [named(each, numbers) for each in schema]
     if not isinstance(schema, dict):
@@ -136,7 +136,7 @@ def named(schema: Schema, numbers: list[int]) -> Schema:
 
 
 def value(draw: st.DrawFn, schema: Schema) -> Any:
-    """Draw a value, most of them of dates that there are."""
+    """Draw a value; most of its dates and times are valid."""
     if isinstance(schema, list):
         return value(draw, draw(st.sampled_from(schema)))
     kind, logical = (schema, None) if isinstance(schema, str) else (schema["type"], schema.get("logicalType"))
@@ -171,7 +171,7 @@ def value(draw: st.DrawFn, schema: Schema) -> Any:
 
 @st.composite
 def topics(draw: st.DrawFn) -> tuple[Schema, list[bytes]]:
-    """Draw a schema, and messages of it."""
+    """Draw a schema and messages of it."""
     drawn = draw(st.lists(types(), min_size=1, max_size=4))
     fields = [{"name": f"f{place}", "type": each} for place, each in enumerate(drawn)]
     schema = named({"type": "record", "name": "row", "fields": fields}, [])
@@ -181,7 +181,7 @@ def topics(draw: st.DrawFn) -> tuple[Schema, list[bytes]]:
 
 @st.composite
 def damage(draw: st.DrawFn) -> tuple[Schema, list[bytes]]:
-    """Draw messages some of which are cut off, go on, or have other bytes."""
+    """Draw messages and damage one: cut it off, extend it, or change a byte."""
     schema, messages = draw(topics())
     place = draw(st.integers(0, len(messages) - 1))
     broken = bytearray(messages[place])
@@ -199,7 +199,7 @@ def damage(draw: st.DrawFn) -> tuple[Schema, list[bytes]]:
 
 
 def compare(schema: Schema, messages: list[bytes]) -> None:
-    """Hold the rows of messages against fastavro's, one by one."""
+    """Compare the decoded rows of messages with fastavro's, one by one."""
     found = decoder(schema).decode(messages)
     assert found.batch.num_rows == len(messages)
     for place, message in enumerate(messages):

@@ -1,4 +1,4 @@
-"""Kinds of bad Avro records: each fails at its place, says why, and leaves its neighbours as they are."""
+"""A bad Avro record fails alone: the error has its position and the reason, and its neighbours are decoded."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _FAR = b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01"  # the greatest long
 _LEAST = b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"
 
 VALUES: list[tuple[Any, bytes, bytes, str]] = [
-    # a type, bytes of a good value, bytes of a bad one, why it is
+    # type, encoding of a good value, encoding of a bad value, reason
     ("boolean", b"\1", b"\2", "neither true nor false"),
     ("boolean", b"\1", b"", "cut off"),
     ("int", b"\2", b"", "cut off"),
@@ -105,7 +105,7 @@ VALUES: list[tuple[Any, bytes, bytes, str]] = [
 
 
 def opened(schema: Any, registry: StubRegistry | None = None) -> AvroMessages:
-    """Return a decoder as it comes to a task."""
+    """Return a pickled and unpickled decoder, as a task gets it."""
     text = json.dumps(schema)
     columns = [physical.Column(each.name, each.type, each.nullable) for each in columns_of(parse(text))]
     access = None if registry is None else (f"m.p.{uuid4()}", (("url", registry.url),))
@@ -115,7 +115,7 @@ def opened(schema: Any, registry: StubRegistry | None = None) -> AvroMessages:
 
 
 def row(type_: Any) -> Any:
-    """Return the schema of rows with a field of that type."""
+    """Return the schema of records with one field of a type."""
     return {"type": "record", "name": "row", "fields": [{"name": "v", "type": type_}]}
 
 
@@ -134,7 +134,7 @@ def test_a_bad_value_fails_alone(type_: Any, good: bytes, bad: bytes, why: str) 
 
 @pytest.fixture
 def registry() -> Iterator[StubRegistry]:
-    """Yield a stub with schemas of three kinds: what is read, what has no such field, and no Avro."""
+    """Yield a registry with three kinds of schemas: readable, without the field that is read, and not Avro."""
     with stub_registry() as stub:
         stub.register("t-value", row("long"))
         stub.register("t-value", {"type": "record", "name": "row", "fields": [{"name": "w", "type": "long"}]})

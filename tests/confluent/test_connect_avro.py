@@ -1,4 +1,4 @@
-"""Debezium's messages in Avro: dates and times as Kafka Connect names them, arrays, and what was not sent."""
+"""Debezium's messages in Avro: Kafka Connect's dates and times, arrays, and unchanged values that were not sent."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _ZONED = "2026-01-02T03:04:05.678Z"
 
 
 def connect(base: str, name: str) -> dict[str, Any]:
-    """Return a type as Connect's converter writes it."""
+    """Return a type with the name that Kafka Connect's converter gives it."""
     return {"type": base, "connect.version": 1, "connect.name": f"io.debezium.time.{name}"}
 
 
 _DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}
 _VALUES: list[tuple[Any, Any, str, Any]] = [
-    # the type in Avro, the value in it, the type of the column, the value
+    # Avro type, encoded value, column type, decoded value
     (connect("int", "Date"), 20455, "date", date(2026, 1, 2)),
     (connect("int", "Time"), 3_600_001, "time", time(1, 0, 0, 1000)),
     (connect("long", "MicroTime"), 3_600_000_001, "time", time(1, 0, 0, 1)),
@@ -48,7 +48,7 @@ _VALUES: list[tuple[Any, Any, str, Any]] = [
 
 
 def envelope(type_: Any) -> Any:
-    """Return the schema of changes of rows with a value of a type."""
+    """Return the schema of changes to rows with one value of a type."""
     fields = [{"name": "id", "type": "long"}, {"name": "v", "type": ["null", type_], "default": None}]
     row = {"type": "record", "name": "Value", "fields": fields}
     changed = [{"name": "before", "type": ["null", row]}, {"name": "after", "type": ["null", "Value"]}]
@@ -56,7 +56,7 @@ def envelope(type_: Any) -> Any:
 
 
 def decoded(type_: Any, values: list[Any], declared: str | None = None) -> DecodedMessages:
-    """Return the rows of messages with these values; of the column's own type, or a declared one."""
+    """Decode messages with these values; `declared` replaces the column's inferred type."""
     schema = envelope(type_)
     own = [(each.name, str(each.type), each.nullable) for each in columns_of(rows_of(parse(json.dumps(schema))))]
     columns = tuple(

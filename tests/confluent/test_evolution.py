@@ -1,4 +1,4 @@
-"""Avro messages of other schemas than the one a source was planned with, in one topic, through a stub of a registry."""
+"""Avro messages in one topic with other schemas than the planned one, read through a stub of a registry."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Schema = Any
 
 @pytest.fixture
 def registry() -> Iterator[StubRegistry]:
-    """Yield a stub."""
+    """Yield a stub of a registry."""
     with stub_registry() as stub:
         yield stub
 
@@ -39,7 +39,7 @@ def record(*fields: tuple[str, Any] | dict[str, Any], name: str = "row") -> Sche
 
 
 def message(registry: StubRegistry, schema: Schema, value: Any) -> bytes:
-    """Return a message, whose schema is registered."""
+    """Register a schema and encode a value as a message of it."""
     id_ = registry.register("t-value", json.dumps(schema))
     stream = BytesIO()
     fastavro.schemaless_writer(stream, fastavro.parse_schema(plain(schema)), value)
@@ -47,13 +47,13 @@ def message(registry: StubRegistry, schema: Schema, value: Any) -> bytes:
 
 
 def writers(registry: StubRegistry, schema: Schema, references: tuple[str, ...] = ()) -> WriterSchemas:
-    """Return the schemas of a topic that was planned with one."""
-    access = (f"m.p.{uuid4()}", (("url", registry.url),))  # a port may have been that of another stub
+    """Return the writer schemas of a topic that was planned with one schema."""
+    access = (f"m.p.{uuid4()}", (("url", registry.url),))  # another stub may have had the same port
     return WriterSchemas((json.dumps(schema), *references), wire=True, name="data", registry=access)
 
 
 def decoder(registry: StubRegistry, schema: Schema, references: tuple[str, ...] = ()) -> AvroMessages:
-    """Return a decoder as it comes to a task, with the columns of a schema."""
+    """Return a decoder with the columns of a schema, as a task gets it."""
     found = columns_of(parse(json.dumps(schema), references).as_record("data"))
     columns = tuple(physical.Column(each.name, each.type, each.nullable) for each in found)
     made: AvroMessages = pickle.loads(pickle.dumps(AvroMessages(columns, writers(registry, schema, references))))
@@ -69,7 +69,7 @@ _FURTHER = record(
     {"name": "z", "type": "string", "default": "none"}, {"name": "ex", "aliases": ["x"], "type": "int"}, name="point"
 )
 _PAIRS = [
-    # what is read, what was written, its value, the value that is read
+    # reader's type, writer's type, written value, decoded value
     ("long", "int", 7, 7),
     ("double", "int", 7, 7.0),
     ("float", "int", 7, 7.0),
@@ -198,7 +198,7 @@ def envelope(row: Schema) -> Schema:
 
 
 def changed(op: str, after: Any = None, before: Any = None) -> dict[str, Any]:
-    """Return what a message says."""
+    """Return a change as Debezium encodes it."""
     return {"before": before, "after": after, "source": {"db": "d", "lsn": 7}, "op": op, "ts_ms": 1}
 
 
@@ -206,7 +206,7 @@ _ROW = record(("id", "long"), ("name", ["null", "string"]), name="Value")
 
 
 def change_decoder(registry: StubRegistry) -> AvroChanges:
-    """Return a decoder as it comes to a task."""
+    """Return a decoder of changes, as a task gets it."""
     schema = envelope(_ROW)
     found = columns_of(rows_of(parse(json.dumps(schema))))
     columns = tuple(physical.Column(each.name, each.type, each.nullable) for each in found)

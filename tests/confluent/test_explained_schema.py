@@ -1,4 +1,4 @@
-"""EXPLAIN KEY SCHEMA and VALUE SCHEMA: what a sink registers, with what DOC ON says; fastavro takes it."""
+"""EXPLAIN KEY SCHEMA and VALUE SCHEMA show a sink's schemas as it registers them, with DOC ON; fastavro parses them."""
 
 from __future__ import annotations
 

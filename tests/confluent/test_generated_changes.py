@@ -1,4 +1,4 @@
-"""Debezium's messages in Avro, read all at once, are what fastavro reads of each: generated rows, and with damage."""
+"""Batches of Debezium's Avro messages decode to fastavro's rows, for generated rows and for damaged messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ALIVE = ("c", "r", "u")
 
 @st.composite
 def _topic(draw: st.DrawFn) -> tuple[Schema, Schema, list[bytes]]:
-    """Draw the schema of rows, that of messages, and messages, of which one may have another byte or none."""
+    """Draw the schema of rows, the schema of messages, and messages; one byte may be changed or missing."""
     fields = [{"name": f"f{place}", "type": each} for place, each in enumerate(draw(st.lists(types(), max_size=3)))]
     own = [{"name": "id", "type": "long"}, *fields]
     row = named({"type": "record", "name": "Value", "fields": draw(st.permutations(own))}, [])
@@ -47,7 +47,10 @@ def _topic(draw: st.DrawFn) -> tuple[Schema, Schema, list[bytes]]:
 
 
 def _by_fastavro(row: Schema, schema: Schema, message: bytes) -> tuple[int, dict[str, Any]] | str:
-    """Return how a message's row changes, and the row; why there is none, which begins with "?" where that may be."""
+    """Return the row's change and the row, or the reason why the message has no row.
+
+    If the reason begins with "?", the decoder under test may accept the message.
+    """
     held = avro_schema.columns_of(fastavro.parse_schema(json.loads(json.dumps(row))))
     kept = {**schema, "fields": list(schema["fields"])}
     for place, (name, type_) in enumerate((("before", avro_schema.read_schema(held)), ("after", "row"))):
@@ -95,5 +98,5 @@ def test_changes_are_what_fastavro_reads(topic: tuple[Schema, Schema, list[bytes
             assert found.batch.column("$diff")[at].as_py() == expected[0]
             for name, array in expected[1].items():
                 assert found.batch.column(name).slice(at, 1).equals(array), (message, name)
-        else:  # it is damaged in what fastavro lets pass, or does not look at
+        else:  # fastavro accepts the damage, or does not read the damaged part
             assert place in found.failures

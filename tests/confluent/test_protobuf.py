@@ -1,4 +1,4 @@
-"""Protobuf messages by schemas that are compiled here: values of all types, what stands before them, and bad ones."""
+"""Protobuf messages of schemas compiled by the tests: values of all types, headers, and bad messages."""
 
 from __future__ import annotations
 
@@ -78,14 +78,14 @@ def types() -> Types:
 
 
 def columns(found: Any) -> tuple[physical.Column, ...]:
-    """Return the columns of a type as jobs have them."""
+    """Return the physical columns of a type."""
     return tuple(physical.Column(each.name, each.type, each.nullable) for each in columns_of(found))
 
 
 def decoder(
     text: str, references: dict[str, str], message: str, registry: StubRegistry | None = None
 ) -> ProtobufMessages:
-    """Return a decoder as it comes to a task."""
+    """Return a pickled and unpickled decoder, as a task gets it."""
     descriptors = compile_schema(text, references)
     access = None if registry is None else (f"m.p.{uuid4()}", (("url", registry.url),))
     found = columns(Types(descriptors).find(message))
@@ -95,7 +95,7 @@ def decoder(
 
 
 def written(found: Any, **values: Any) -> bytes:
-    """Return a message of a type."""
+    """Encode a message of a type."""
     data: bytes = GetMessageClass(found)(**values).SerializeToString()
     return data
 
@@ -117,7 +117,7 @@ def test_values_of_all_types(types: Types) -> None:
 
 @pytest.fixture
 def registry() -> Iterator[StubRegistry]:
-    """Yield a stub with two schemas of a topic: in the second one another message stands first."""
+    """Yield a registry with two Protobuf schemas of a topic; the second one begins with another message."""
     with stub_registry() as stub:
         stub.register("point", _POINT, "PROTOBUF")
         stub.register("t-value", _ALL, "PROTOBUF", references=(("other/point.proto", "point", 1),))

@@ -27,14 +27,14 @@ def stub() -> Iterator[StubRegistry]:
 
 @pytest.fixture
 def session(tmp_path: Path) -> Iterator[Session]:
-    """Yield a session with a password that is right."""
+    """Yield a session with a correct and a wrong password."""
     with Session(tmp_path / "c.db") as session:
         session.execute("CREATE SECRET good AS 'opensesame'; CREATE SECRET bad AS 'wrong-wrong'")
         yield session
 
 
 def refusal(session: Session, options: str) -> tuple[str, str]:
-    """Return the code of the error that a connection with these options ends in, and the text under its caret."""
+    """Return the error code of a connection with these options, and the text under the error's caret."""
     statement = f"{_CREATE}{options})"
     with pytest.raises(SinkqlError) as caught:
         session.execute(statement)
@@ -77,7 +77,7 @@ def test_certificates_are_verified(tmp_path: Path, session: Session) -> None:
         whole = f"URL '{stub.url}', SSL CERTIFICATE AUTHORITY SECRET authority"
         pair = "SSL CERTIFICATE SECRET own, SSL KEY SECRET key"
         assert refusal(session, f"URL '{stub.url}'") == ("SQ4263", "URL")
-        assert refusal(session, whole)[0] in ("SQ4260", "SQ4263")  # by what of the goodbye arrives
+        assert refusal(session, whole)[0] in ("SQ4260", "SQ4263")  # depends on how much of the TLS close arrives
         wrong = refusal(session, f"{whole}, SSL CERTIFICATE SECRET own, SSL KEY SECRET bad")
         assert wrong == ("SQ4264", "SSL")
         assert refusal(session, f"URL '{stub.url}', SSL CERTIFICATE AUTHORITY SECRET bad") == ("SQ4264", "SSL")

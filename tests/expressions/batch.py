@@ -1,4 +1,4 @@
-"""A planned relation → one Spark SQL query that evaluates it over a table t at once."""
+"""Translate a planned relation into one Spark SQL query over a table t."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sinkql.lowering.spark.expression import spark_sql
 from sinkql.lowering.spark.sql import spark_type
 from sinkql.lowering.spark.window import collect_sql
 
-# how the wire text of a value becomes a value
+# how the wire text of a value is decoded
 _DECODED = {
     "time": "unix_micros(CAST(concat('1970-01-01 ', {0}) AS TIMESTAMP))",
     "bytea": "unhex(substring({0}, 3))",
@@ -21,7 +21,7 @@ _DECODED = {
 
 
 def sql(relation: logical.Relation, table: str) -> str:
-    """Return the query; `table` stands for every source."""
+    """Return the query; every source reads `table`."""
     match relation:
         case logical.Get():
             return f"SELECT * FROM {table}"
@@ -49,14 +49,14 @@ def _named(output: logical.Output) -> str:
 
 
 def _call(call: logical.AggregateCall) -> str:
-    """Compute an aggregate as the contract says: the sum of a numeric(p,s) is a numeric(38,s)."""
+    """Return a call of an aggregate; the sum of a numeric(p,s) is a numeric(38,s), as the contract says."""
     argument = "*" if call.argument is None else spark_sql(call.argument)
     found = f"{call.function}({'DISTINCT ' if call.distinct else ''}{argument})"
     return f"CAST({found} AS {spark_type(call.type)})" if call.function == "sum" else found
 
 
 def rows(columns: dict[str, str], values: Sequence[Sequence[str | None]]) -> str:
-    """Return a table of rows given as wire text, under the columns' types."""
+    """Return a table of rows in wire text, with the columns' types."""
     names = list(columns)
     lines = ", ".join(f"({', '.join(_literal(value) for value in row)})" for row in values)
     decoded = ", ".join(f"{_decoded(f'`${name}`', columns[name])} AS `{name}`" for name in names)
@@ -71,7 +71,7 @@ def _decoded(name: str, type_: str) -> str:
 
 
 def _wire(type_: str) -> str:
-    """Return the type of what stands for a value: an array of the texts of its elements for an array."""
+    """Return the SQL type of a wire value: for an array, an array of its elements' texts."""
     return "STRING" if parse_type(type_).element is None else "ARRAY<STRING>"
 
 
@@ -85,7 +85,7 @@ def _literal(value: str | Sequence[str | None] | None) -> str:
 
 
 def shown(type_: str, name: str) -> str:
-    """Return a column as what is compared: text for times, which Python's have not the range of."""
+    """Return the SQL of a column for comparison; times are shown as text, because Python has a smaller range."""
     if type_ == "time":
         return f"substring(CAST(timestamp_micros(`{name}`) AS STRING), 12)"
     return f"CAST(`{name}` AS STRING)" if type_ in ("timestamp", "timestamptz", "date") else f"`{name}`"

@@ -1,4 +1,4 @@
-"""A value that Spark gave and the text that Postgres printed: are they equal under a vector's rule?"""
+"""Compare a value from Spark with the text that Postgres printed, under a vector's rule."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sinkql.logical.nested import read_array
 
 
 def equal(got: Any, expected: str | None, type_: str, rule: str | None) -> bool:
-    """Compare one value; `type_` is the planned SQL type's name, `rule` the vector's `compare`."""
+    """Return whether a value equals the expected text; `type_` names its SQL type, `rule` is the vector's `compare`."""
     if got is None or expected is None:
         return got is None and expected is None
     match type_:

@@ -1,4 +1,4 @@
-"""Forms inside forms: precedence, repeated operands and constants come through Spark's parser and code as meant."""
+"""Nested expressions keep their meaning in Spark: precedence, repeated operands and constants."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _CASES = (
 @pytest.mark.parametrize("local", [True, False], ids=["folded", "compiled"])
 def test_composed_expressions_mean_what_they_say(spark: SparkSession, local: bool) -> None:
     rows = batch.rows(_COLUMNS, [_ROW])
-    if not local:  # a relation of Spark's own is not evaluated while planning
+    if not local:  # Spark evaluates this relation at run time, not while it plans
         rows = f"(SELECT v.* FROM range(1) CROSS JOIN {rows} AS v)"
     select = ", ".join(f"{text} AS x{place}" for place, (text, _) in enumerate(_CASES))
     relation = vectors.query(f"SELECT {select} FROM t", vectors.table(_COLUMNS)).relation

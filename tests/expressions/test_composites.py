@@ -1,4 +1,4 @@
-"""Maps and records: what the evaluator and Spark give of generated values is the same, and what a model says."""
+"""Maps and records: the evaluator, Spark and a model compute the same from generated values."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _value(random_: random.Random, type_: str) -> Any:
 def _rows() -> list[tuple[Any, ...]]:
     random_ = random.Random("composites")
     found = [tuple(_value(random_, type_) for type_ in _COLUMNS.values()) for _ in range(150)]
-    return [row for row in found if row[0] is not None]  # a key that is NULL is an error
+    return [row for row in found if row[0] is not None]  # a NULL key is an error
 
 
 def _evaluated() -> list[list[Any]]:

@@ -1,4 +1,4 @@
-"""Arrays of two dimensions: what Postgres reads, writes and gives of them, in the evaluator, in files and in Spark."""
+"""Arrays of two dimensions are read, written and computed as in Postgres: in the evaluator, in files and in Spark."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _ANSWERS = Path(__file__).with_name("postgres_arrays.jsonl")
-"""A type, a text, and Postgres's text of it and what `_CALLS` give; null for an error, and for one dimension."""
+"""A type, a text, and Postgres's text of the array and results of `_CALLS`; null for errors and for one dimension."""
 _CALLS = (
     "x[1][1]", "x[2][1]", "x[2][3]", "cardinality(x)", "array_length(x, 1)", "array_length(x, 2)", "{} = ANY (x)",
     "{} < ANY (x)", "{} <> ALL (x)", "x @> ARRAY[ARRAY[{}]]", "x && ARRAY[ARRAY[{}]]", "cardinality(x[2:2])",
@@ -56,7 +56,7 @@ def _read(type_: str) -> list[tuple[Any, list[Any]]]:
 def test_texts_are_read_as_in_postgres(type_: str) -> None:
     for text, answer in _answers(type_):
         if answer is None and _value(text, type_) == ():
-            continue  # arrays without elements in an array, which Postgres reads since its version 17
+            continue  # empty arrays within an array, which Postgres accepts since version 17
         failures: Failures = {}
         found = from_text(pa.array([text]), parse_type(_TYPES[type_]), failures)[0].as_py()
         value = _value(text, type_)

@@ -1,4 +1,4 @@
-"""The list of functions, the planner and the lowerings agree: every entry is planned by some call and has its forms."""
+"""The list of functions, the planner and the lowerings agree: each entry is planned by some call and has its forms."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _CALLS = (
     "jsonb_build_array()",
     "to_jsonb(h)", "to_jsonb(l)", "to_jsonb(p)", "to_jsonb(s)", "to_jsonb(n)",
 )  # fmt: skip
-# a number of intervals has no value of its own in Spark: it is a part of the sum that it is in
+# Spark has no value for a number times an interval: it is computed within the sum around it
 _WITHIN = {f"*({type_},interval)" for type_ in ("smallint", "integer", "bigint")}
 _GUARDS = {
     "$sum(double precision,double precision)",
@@ -51,7 +51,7 @@ _GUARDS = {
     "$key(text)",
 }
 
-# what functions in FROM are; tests/views and tests/operators run them
+# set-returning functions, which tests/views and tests/operators run
 _OF_ROWS = {each for each in FUNCTIONS if each.startswith(("$flat(", "$series(", "$jsonb_"))}
 
 

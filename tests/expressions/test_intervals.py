@@ -1,4 +1,4 @@
-"""Intervals in columns: what Postgres 15 reads, writes, compares and adds, in the evaluator, in files and in Spark."""
+"""Interval columns are read, written, compared and added as in Postgres 15: in the evaluator, in files and in Spark."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _ANSWERS = Path(__file__).with_name("postgres_intervals.jsonl")
-"""A text, and i::text, i > '1 mon', t + i and t - i of the interval that it is; null for an error."""
+"""A text, and the results of i::text, i > '1 mon', t + i and t - i for its interval; null for an error."""
 _COLUMNS = {"t": "timestamp", "i": "interval"}
 _CALLS = ("i::text", "i > '1 mon'", "(t + i)::text", "(t - i)::text")
 _AT = datetime(2024, 1, 31, 10)
@@ -32,7 +32,7 @@ def _answers() -> list[tuple[str, list[str] | None]]:
 
 
 def _read() -> list[tuple[str, list[str] | None]]:
-    """Return the intervals that are read, as columns have them, and what Postgres gives for them."""
+    """Return the intervals that a column accepts, with Postgres's results for them."""
     failures: Failures = {}
     texts = from_text(pa.array([text for text, _ in _answers()]), INTERVAL, failures).to_pylist()
     return [(text, answer) for text, (_, answer) in zip(texts, _answers(), strict=True) if text is not None]
@@ -52,7 +52,7 @@ def test_what_is_read_is_read_and_computed_as_in_postgres() -> None:
             try:
                 assert _shown(function((_AT, text))) == expected, text
             except evaluate.NotEvaluableError:
-                years += 1  # beyond Python's
+                years += 1  # later than Python's last year
     assert years < 10
     assert len(_read()) > 120
 

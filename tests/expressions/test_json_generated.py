@@ -1,4 +1,4 @@
-"""Random documents of JSON through functions of jsonb: evaluated, in Spark and in Postgres they are the same texts."""
+"""Functions of jsonb return the same texts for random JSON documents in the evaluator, in Spark and in Postgres."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _NUMBERS = (
 
 
 def document(random: Random, depth: int = 3) -> str:
-    """Return a text of JSON, with blanks, names that come twice and characters that are escaped."""
+    """Return a JSON text with spaces, duplicate names and escaped characters."""
     blank = random.choice(("", "", " ", "\n\t"))
     match random.randrange(8 if depth else 4):
         case 0:

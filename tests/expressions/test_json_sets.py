@@ -1,4 +1,4 @@
-"""Functions that make rows of a jsonb: what Postgres 18 gives, in the evaluator and in Spark."""
+"""Set-returning functions of jsonb return Postgres 18's rows, in the evaluator and in Spark."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _ANSWERS = Path(__file__).with_name("postgres_json_sets.jsonl")
-"""A function, a document, and the rows in their order, or the message of an error."""
+"""A function, a document, and its rows in order or the error's message."""
 _CATALOG = vectors.table({})
 Run = Callable[[OneShotQuery], Sequence[tuple[Any, ...]]]
 

@@ -1,4 +1,4 @@
-"""Upper and lower case, words and patterns of any case, of every character: as in Postgres, in both engines."""
+"""Case conversion, words and case-insensitive patterns are as in Postgres for every character, in both engines."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _TRIED = (
     "regexp_replace(s, '[iǆ]', 'x', 'gi')",
 )
 _SHARE, _ALL = "i < 131072 AND (i < 12288 OR i % 11 = 0)", "true"
-"""Behind the first ones most letters are in long rows without cases."""
+"""After the first 12,288 characters, most are in long runs without upper and lower case."""
 _LATER = {*map(chr, range(0x363, 0x370)), "\u0f82", "\u0f83"}
-"""Marks that are parts of words since Unicode 14 or later."""
+"""Combining marks that are parts of words since Unicode 14 or later."""
 
 
 @pytest.fixture(scope="module")
 def judge(postgres: Postgres) -> Iterator[psycopg.Connection[Any]]:
-    """Make a database with Unicode's letters and the order of bytes."""
+    """Create a database with Unicode's case mappings and the order of bytes."""
     with postgres.connect() as server:
         server.execute("DROP DATABASE IF EXISTS letters")
         server.execute(
@@ -75,7 +75,7 @@ def test_letters_are_those_of_postgres_here(judge: psycopg.Connection[Any]) -> N
 
 
 def _java_knows(character: str) -> bool:
-    """Tell whether a character is of a version of Unicode that each Java has."""
+    """Return whether every supported Java knows the character from its version of Unicode."""
     return ucd_3_2_0.category(character) != "Cn" and letter_case.is_known_letter(character) and character not in _LATER
 
 

@@ -1,4 +1,4 @@
-"""to_char() of numbers gives what Postgres 18 gives, in the evaluator and in Spark."""
+"""to_char() of numbers returns Postgres 18's text, in the evaluator and in Spark."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _ANSWERS = Path(__file__).with_name("number_formats.jsonl")
-"""A type, a pattern, values of the type, and what `SELECT to_char(value, pattern)` gave for each, a line.
+"""One line each: a type, a pattern, values of the type, and the results of `SELECT to_char(value, pattern)`.
 
-An integer that V makes too large is an error, as Postgres has it for bigint; of integer it writes what is left of it.
+An integer that V makes too large is an error here, as for bigint in Postgres, which truncates it for type integer.
 """
 _ERROR = {"error": True}
 
@@ -66,7 +66,7 @@ def test_spark_writes_numbers_as_postgres_does(spark: SparkSession) -> None:
         values = cases[0][1]
         assert all(each == values for _, each, _ in cases)
         columns = {"id": "integer", "n": type_}
-        # as one query; a value that fails by one of the patterns is NULL there, and asked for alone
+        # all patterns in one query; a value that fails in a pattern is NULL in it, and is queried alone
         patterns = [(pattern, {n for n, each in enumerate(answers) if each == _ERROR}) for pattern, _, answers in cases]
         shown = []
         for number, (pattern, failing) in enumerate(patterns):

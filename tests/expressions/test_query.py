@@ -1,4 +1,4 @@
-"""Queries become relations with the right columns, keys, change kinds, spans and errors."""
+"""Queries are planned as relations with the right columns, keys, change kinds, spans and errors."""
 
 from __future__ import annotations
 

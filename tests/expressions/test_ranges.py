@@ -1,4 +1,4 @@
-"""Ranges: what Postgres 15 reads, writes, makes and compares, in the evaluator, in files and in Spark."""
+"""Ranges are read, written, built and compared as in Postgres 15: in the evaluator, in files and in Spark."""
 
 from __future__ import annotations
 
@@ -28,11 +28,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _ANSWERS = Path(__file__).with_name("postgres_ranges.jsonl")
-"""What was asked, and Postgres's answer, null for an error.
+"""A question and Postgres's answer, null for an error.
 
-`text`: a type and a text; its range's text, bounds, and whether it is empty, has and is without each of them.
-`pair`: a type and two ranges; =, <, <=, @>, && and <@ of them. `value`: a type, a range and a value; whether it has it.
-`made`: a type, two bounds and which of them are in it; the text of the range.
+`text`: a type and a text → the range's text, its bounds, and whether it is empty, includes and lacks each bound.
+`pair`: a type and two ranges → the results of =, <, <=, @>, && and <@.
+`value`: a type, a range and a value → whether the range contains the value.
+`made`: a type, two bounds and which bounds are included → the text of the range.
 """
 _OF_ONE = ("lower(r)", "upper(r)", "isempty(r)", "lower_inc(r)", "upper_inc(r)", "lower_inf(r)", "upper_inf(r)")
 _OF_TWO = ("a = b", "a < b", "a <= b", "a @> b", "a && b", "a <@ b")
@@ -46,7 +47,7 @@ def _answers(kind: str) -> list[tuple[list[Any], Any]]:
 
 
 def _plain(text: str | None) -> str | None:
-    """Return Postgres's text without zeros at the end of fractions, which it keeps as they were written."""
+    """Remove the trailing zeros of fractions, which Postgres keeps as written."""
     if text is None or "-" in text[2:] or ":" in text:
         return text
     return re.sub(r"(\.\d*?)0+(?!\d)", lambda match: match[1].rstrip("."), text)
@@ -82,7 +83,7 @@ def test_what_is_read_is_what_postgres_reads() -> None:
 
 
 def _ranges() -> Iterator[tuple[str, str, list[Any]]]:
-    """Yield types, texts of ranges, and what their parts are."""
+    """Yield types, texts of ranges, and the results of `_OF_ONE` for them."""
     for (type_, text), answer in _answers("text"):
         found = _read(text, type_)
         if found is not None:
@@ -215,7 +216,7 @@ def test_spark_makes_the_same(spark: SparkSession) -> None:
 
 
 def _rows(spark: SparkSession, shown: list[str], columns: dict[str, Any]) -> list[list[Any]]:
-    """Return rows as Spark computes them, in the order of those that are given."""
+    """Compute expressions over the columns in Spark; return the results in row order."""
     width = len(next(iter(columns.values())))
     table = pa.table({**columns, "n": list(range(width))})
     texts = [f"CAST({each} AS STRING)" for each in shown]

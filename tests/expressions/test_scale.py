@@ -1,4 +1,4 @@
-"""A column of numerics has the scale that Postgres shows, where the query tells it, and no value loses a digit."""
+"""A numeric column has the scale that Postgres shows if the query determines it, and no value loses a digit."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _KNOWN = {
     "greatest(m, 1.5, h)": 4, "least(round(n, 1), 2)": 1, "nullif(m * 2, 3)": 2, "nullif(round(n, 2), 1.5)": 2,
     "m": 2, "n": None, "i::numeric": None, "(i + 1.5)::numeric(38,10)": None, "m::numeric(12,3)": 3,
 }  # fmt: skip
-"""Expressions with the scale of their columns, None where it is that of a plain numeric."""
+"""Expressions with the scale of their columns; None for plain numerics."""
 _QUERIES = {
     "SELECT sum(i) * 1.5 AS x FROM t": 1, "SELECT sum(k) AS x FROM t": 0, "SELECT sum(m) AS x FROM t GROUP BY g": 2,
     "SELECT sum(round(n, 3)) AS x FROM t": 3, "SELECT sum(m * h) AS x FROM t": 6, "SELECT sum(n) AS x FROM t": None,
@@ -81,7 +81,7 @@ def server(postgres: Postgres) -> str:
 
 
 def _scale(query: str) -> int | None:
-    """Return the scale of a query's first column, None of a plain numeric."""
+    """Return the scale of a query's first column; None for a plain numeric."""
     type_ = vectors.query(query, vectors.table(_COLUMNS)).relation.shape.columns[0].type
     assert type_.name == "numeric"
     return None if type_ == NUMERIC else type_.scale

@@ -1,4 +1,4 @@
-"""to_char() of times, to_date() and to_timestamp() do what they do in Postgres 18, in the evaluator and in Spark."""
+"""to_char() of times, to_date() and to_timestamp() behave as in Postgres 18, in the evaluator and in Spark."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _ANSWERS = Path(__file__).with_name("times.jsonl")
-"""A function, and where it takes more than one the type that it is of, a pattern, values, and what Postgres gave."""
+"""A function (with its type if it has several), a pattern, values, and Postgres's results."""
 _ERROR = {"error": True}
 _REFUSED = {"2023-000", "2024000", "2024-02-29 12:30"}
-"""Texts that do not have the form, which Postgres reads all the same."""
+"""Texts that do not match the pattern; Postgres accepts them."""
 
 
 def _answers() -> Iterator[tuple[str, str, str, list[str | None], list[Any]]]:

@@ -1,4 +1,4 @@
-"""Texts of dates and times are the same in the evaluator, in Spark and in files: what Postgres 18 reads, or refused."""
+"""Texts of dates and times are read as in Postgres 18 or refused, alike in the evaluator, in Spark and in files."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _ANSWERS = Path(__file__).parents[1] / "files/postgres_timestamps.jsonl"
-"""A type, a text made at random, and the text of the value that `SELECT '…'::type` gave, null for an error, a line."""
+"""One line each: a type, a random text, and the text that `SELECT '…'::type` returned; null for an error."""
 _REFUSED = "refused"
 _ZONED = re.compile(r"(?:z|utc|gmt|(?<=[0-9m ])[+]\S+|(?<=[m ])[-]\S+)\s*( [0-9]{4})?\s*$", re.IGNORECASE)
 
 
 def _answers(type_: str) -> Iterator[tuple[str, Any]]:
-    """Yield the texts asked for a type, with Postgres's values; those that Python has no room for are refused."""
+    """Yield the texts of a type with Postgres's values; values that Python cannot represent count as refused."""
     for line in _ANSWERS.read_text(encoding="utf-8").splitlines():
         asked, text, answer = json.loads(line)
         if asked == type_:
@@ -54,7 +54,7 @@ def _cast(text: str, type_: str) -> Any:
 
 
 def _read(texts: list[str], type_: str) -> list[Any]:
-    """Return what a file's column of the texts has."""
+    """Read the texts as a column of a file."""
     failures: Failures = {}
     values = from_text(pa.array(texts), parse_type(type_), failures).to_pylist()
     return [_REFUSED if row in failures else value for row, value in enumerate(values)]
@@ -69,7 +69,7 @@ def test_a_cast_reads_what_postgres_reads_and_a_file_what_a_cast_does(type_: str
     assert not wrong, wrong
     assert sum(cast != _REFUSED for cast in casts) > 120
     differing = {text: read for text, cast, read in zip(texts, casts, _read(texts, type_), strict=True) if read != cast}
-    if type_ == "timestamptz":  # a file's needs its zone: read without one, it is in UTC
+    if type_ == "timestamptz":  # a file requires a zone; a cast reads a text without one as UTC
         assert set(differing.values()) == {_REFUSED}
         differing = {text: read for text, read in differing.items() if _ZONED.search(text)}
     assert differing == {}

@@ -33,14 +33,14 @@ _COMMON = {
     ("uint2", "smallint"): "integer", ("uint2", "integer"): "integer", ("uint2", "bigint"): "bigint",
     ("uint4", "smallint"): "bigint", ("uint4", "integer"): "bigint", ("uint4", "bigint"): "bigint",
 }  # fmt: skip
-"""The types that two others are brought to; all other pairs become numeric, or double precision."""
+"""The common type of two types; all other pairs become numeric or double precision."""
 _SIGNS: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": lambda x, y: Fraction(int(x / y)),
     "%": lambda x, y: x - y * int(x / y), "=": operator.eq, "<": operator.lt, "IS NOT DISTINCT FROM": operator.eq,
     "&": lambda x, y: int(x) & int(y), "|": lambda x, y: int(x) | int(y), "#": lambda x, y: int(x) ^ int(y),
 }  # fmt: skip
 Case = tuple[str, dict[str, str], list[tuple[Any, ...]], list[Any]]
-"""An expression, the types of its columns, rows, and what they give; None for an error and for NULL."""
+"""An expression, the types of its columns, rows, and the results; None for an error and for NULL."""
 
 
 def _some(type_: str, random: Random) -> Any:
@@ -64,7 +64,7 @@ def _operations() -> list[Case]:
             common = one if one == other else _COMMON.get((one, other)) or _COMMON.get((other, one))
             for sign, operation in _SIGNS.items():
                 if common is None and sign in "*/%&|#":
-                    continue  # of numerics
+                    continue  # not defined for numerics
                 pairs = _pairs(one, other, random)
                 expected = []
                 for x, y in pairs:

@@ -1,4 +1,4 @@
-"""What of the vectors is planned, with which type, and what is refused with a code and a place."""
+"""Supported vectors are planned with Postgres's types; unsupported ones are refused with a code and a place."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from expressions import vectors
 from sinkql.errors import SinkqlError
 from sinkql.logical import NUMERIC
 
-# what is supported of each group; more is welcome, less is not
+# the number of supported vectors in each group, as a minimum
 _SUPPORTED = {
     "CASE, COALESCE, NULLIF, GREATEST": 19,
     "aggregates": 33,
@@ -31,7 +31,7 @@ _TYPES = {
     "timestamp without time zone": "timestamp",
     "timestamp with time zone": "timestamptz",
 }
-# the cast raises at run time where it would have to read an escape, so all that it gives is right
+# the cast raises at run time if it meets an escape, so all its results are exact
 _EXACT_AFTER_ALL = {
     "cast-s028",
     "str-s053",
@@ -66,14 +66,14 @@ def test_planned_type_is_that_of_postgres(vector: dict[str, Any]) -> None:
         assert wanted == (str(type_) if "(" in wanted else type_.called)
         if type_.name == "numeric" and type_.scale != NUMERIC.scale:
             assert max(_digits(vector), default=type_.scale) == type_.scale
-    else:  # of a whole query
+    else:  # a whole query
         assert [_TYPES.get(each, each) for each in vector["type"]] == [
             str(each.type) for each in plan.relation.shape.columns
         ]
 
 
 def _digits(vector: dict[str, Any]) -> list[int]:
-    """Return how many digits Postgres shows after the points of numbers."""
+    """Return the numbers of fraction digits that Postgres shows."""
     return [len(each.partition(".")[2]) for each in vector["expected"] if isinstance(each, str)]
 
 

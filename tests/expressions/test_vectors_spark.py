@@ -1,4 +1,4 @@
-"""Every supported vector gives on Spark what Postgres gives, and raises where Postgres raises."""
+"""Every supported vector gives Postgres's result in Spark, and raises if Postgres raises."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_supported_vectors_give_what_postgres_gives(spark: SparkSession, group: 
             groups.append(_Planned(vector, plan.relation))
         else:
             alike.setdefault(repr(vector["columns"]), []).append(_Planned(vector, plan.relation))
-    with ThreadPoolExecutor(4) as threads:  # what a query waits for is seldom the processor
+    with ThreadPoolExecutor(4) as threads:  # most of a query's time is not spent on the processor
         wrong = [found for each in threads.map(partial(_run_group, spark), groups) for found in each]
         wrong += [found for each in threads.map(partial(_run_rows, spark), alike.values()) for found in each]
     assert not wrong, "\n".join(wrong)
@@ -64,9 +64,9 @@ def _said(planned: _Planned, differences: list[str]) -> list[str]:
 
 
 def _run_rows(spark: SparkSession, alike: Sequence[_Planned]) -> list[str]:
-    """Compare vectors over the same columns: Spark computes all of them over the rows of all, in one query.
+    """Compare vectors over the same columns: Spark computes all of them in one query over the rows of all.
 
-    What calls Python is computed by itself over its own rows, and rows that are to fail one by one.
+    Expressions that call Python run alone over their own rows, and rows that must fail run one by one.
     """
     columns = alike[0].vector["columns"]
     rows = list({repr(row): row for each in alike for row in each.vector["rows"]}.values())
@@ -91,7 +91,7 @@ def _with_python(spark: SparkSession, planned: _Planned) -> list[Any]:
     alone = {place for place, value in enumerate(expected) if value == _ERROR or place in loud}
     together = [place for place in range(len(rows)) if place not in alone]
     found = _values(spark, planned, [rows[place] for place in together]) if together else []
-    if found is FAILED:  # one of them fails and should not: which?
+    if found is FAILED:  # one row fails unexpectedly: find it
         found, together, alone = [], [], set(range(len(rows)))
     results = dict(zip(together, found, strict=True))
     for place in alone:
@@ -105,7 +105,7 @@ def _values(spark: SparkSession, planned: _Planned, rows: Sequence[Sequence[str 
     query = batch.sql(planned.relation, batch.rows(planned.vector["columns"], rows))
     try:
         found = spark.sql(f"SELECT {batch.shown(column.type.name, column.name)} FROM ({query})").collect()
-    except (PySparkException, Py4JJavaError):  # parse_json raises the latter
+    except (PySparkException, Py4JJavaError):  # parse_json raises Py4JJavaError
         return FAILED
     return [row[0] for row in found]
 
@@ -131,7 +131,7 @@ def _run_group(spark: SparkSession, planned: _Planned) -> list[str]:
     vector = planned.vector
     place = list(vector["columns"]).index("g")
     differences = []
-    alone = _ERROR in vector["expected"]  # an error in one group ends the query of all
+    alone = _ERROR in vector["expected"]  # an error in one group ends the query of all groups
     found = {} if alone else _groups(spark, planned, vector["rows"])
     for group, expected in zip(vector["groups"], vector["expected"], strict=True):
         if alone:

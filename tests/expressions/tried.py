@@ -1,7 +1,7 @@
-"""Expressions, each of whose failures Spark keeps to the row and the expression that fail: many in one query.
+"""Evaluate many expressions in one Spark query, and keep each failure to its row and expression.
 
-Each stands in a `TryEval`, which SQL has no word for: it gives NULL for a row on which it fails, and the other rows
-and expressions of the query go on.
+Each expression is wrapped in a `TryEval`, which has no SQL syntax: it returns NULL for a row on which the expression
+fails, and the query continues.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PYTHON = "sinkql_"
-"""What names of functions of Python's begin with; their errors are caught by no `TryEval`."""
+"""Prefix of the names of Python functions; no `TryEval` catches their errors."""
 FAILED = object()
-"""Stands for the value of an expression that failed."""
+"""The value of an expression that failed."""
 _TOGETHER = 96
 NUMBER = "row_number"
-"""The name of the column that numbers the rows."""
+"""Name of the column that numbers the rows."""
 
 
 _TRIED = """
@@ -54,20 +54,20 @@ public class Tried {
     }
 }
 """
-"""Rows and texts → for each text a structure of its value, or NULL where what Spark makes of it fails.
+"""Rows and texts → for each text a struct with its value, or NULL if the expression fails.
 
-It is Java's, since each call from Python costs more than most of the texts. The structure is no text: Spark's parser
-would read all within `struct(…)` twice, and that is most of its time.
+It is written in Java because a call from Python costs more than evaluating most of the texts. The struct is not built
+in SQL text: Spark's parser would parse everything within `struct(…)` twice, which takes most of its time.
 """
 
 
 _COMPILING = Lock()
-"""Of two classes of one name, made by two threads, Py4J calls the methods of one on objects of the other."""
+"""If two threads define classes of one name, Py4J may call methods of one class on objects of another."""
 
 
 @cache
 def _compiled(spark: SparkSession) -> Any:
-    """Return an object of the class, made by the compiler that Spark has for its own code."""
+    """Return an object of the class, compiled by the compiler that Spark uses for generated code."""
     jvm = spark.sparkContext._jvm
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
@@ -76,7 +76,7 @@ def _compiled(spark: SparkSession) -> Any:
 
 
 def tried(rows: DataFrame, texts: Sequence[str]) -> DataFrame:
-    """Return the numbers of the rows, and for each text a structure, x0, x1 and so on, of what it gives for them."""
+    """Return the row numbers, and structs x0, x1, … with the value of each text."""
     spark = rows.sparkSession
     given = spark.sparkContext._jvm.java.util.ArrayList()
     for each in texts:
@@ -93,7 +93,7 @@ def outcomes(
     rows: Sequence[Sequence[str | None]],
     expressions: Sequence[logical.Expression],
 ) -> list[list[Any]]:
-    """Return what each expression gives for each of the rows, or `FAILED`; values as `batch.shown` shows them."""
+    """Return the value of each expression for each row, or `FAILED`; values are as `batch.shown` shows them."""
     numbered = [(str(number), *row) for number, row in enumerate(rows)]
     table = spark.sql(f"SELECT * FROM {batch.rows({NUMBER: 'integer', **columns}, numbered)}")
     found = []

@@ -1,4 +1,4 @@
-"""Vectors of expressions: what Postgres gives for them, row by row, and their plans over a table t of their columns."""
+"""Vectors of expressions with Postgres's results row by row, and their plans over a table t."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TABLE = "materialize.public.t"
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """A catalog of sources by name, and nothing else."""
+    """A catalog that holds only named sources."""
 
     shapes: dict[str, logical.Shape]
 
@@ -70,13 +70,13 @@ def _read(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def table(columns: dict[str, str], *, change: logical.Change = logical.Change.APPEND) -> Tables:
-    """Make a catalog with one source t."""
+    """Return a catalog with one source t."""
     shape = logical.Shape(tuple(logical.Column(name, parse_type(type_)) for name, type_ in columns.items()), (), change)
     return Tables({_TABLE: shape})
 
 
 def shape_of(columns: Mapping[str, str]) -> logical.Shape:
-    """Return a shape of columns, whose types may say NOT NULL."""
+    """Return the shape of columns whose types may end in NOT NULL."""
     return logical.Shape(
         tuple(
             logical.Column(name, parse_type(type_.removesuffix(" NOT NULL")), nullable=not type_.endswith(" NOT NULL"))
@@ -91,23 +91,23 @@ def query(text: str, catalog: Tables) -> QueryPlan:
 
 
 def expression(text: str, columns: dict[str, str]) -> logical.Expression:
-    """Plan an expression over columns of the given types; it says nothing of where it was written."""
+    """Plan an expression over columns of the given types, without spans."""
     return over(text, tuple(logical.Column(name, parse_type(type_)) for name, type_ in columns.items()))
 
 
 def over(text: str, columns: tuple[logical.Column, ...]) -> logical.Expression:
-    """Plan an expression over columns; it says nothing of where it was written."""
+    """Plan an expression over columns, without spans."""
     return without_spans(placed(text, columns))
 
 
 def placed(text: str, columns: tuple[logical.Column, ...]) -> logical.Expression:
-    """Plan an expression over columns."""
+    """Plan an expression over columns, with spans."""
     written = ast.Expression(text, Span(0, len(text)))
     return settled(scalar(written, None, Scope.of((), columns)))
 
 
 def text_of(vector: dict[str, Any]) -> str:
-    """Return the vector as a query."""
+    """Return a vector's query."""
     match vector.get("mode"):
         case "query":
             return str(vector["sql"])
@@ -118,7 +118,7 @@ def text_of(vector: dict[str, Any]) -> str:
 
 
 def planned(vector: dict[str, Any]) -> QueryPlan | SinkqlError:
-    """Plan a vector, or return the error."""
+    """Plan a vector; return the error if it has one."""
     if isinstance(vector["columns"], list):
         raise TypeError(vector["id"])
     try:

@@ -1,11 +1,11 @@
-"""The golden command `broken`: a script as people get it wrong → its error, and whether that helps.
+"""The golden command `broken`: a script with a user's mistake → its error, and whether the error helps.
 
     broken FROM
     CREATE SINK s «FRM» orders INTO …;
 
-The marks « » stand around the text that is wrong, or at the place where something is missing; behind the command stands
-a regular expression for what the hint has to say, or the message to have expected. Both are written by a reader who
-knows what was meant, not taken from what is printed.
+The marks « » enclose the wrong text, or the place where something is missing. After the command comes a regular
+expression that the hint, or the list of what the parser expected, must match. Both are written by a reader who knows
+the intended script, not copied from the printed error.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _OPEN, _CLOSE = "«", "»"
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """Hold a script without its marks, where the caret belongs, and what the hint has to say."""
+    """A script without its marks, the span where the caret belongs, and a pattern for the hint."""
 
     text: str
     wrong: Span
@@ -31,20 +31,20 @@ class Broken:
 
 
 def read(argument: str, written: str) -> Broken:
-    """Return the case that is written with marks."""
+    """Return the case that a text with marks describes."""
     start, end = written.index(_OPEN), written.index(_CLOSE) - 1
     return Broken(written.replace(_OPEN, "").replace(_CLOSE, ""), Span(start, end), argument)
 
 
 def prepared(folder: Path) -> Session:
-    """Return a session in whose catalog there are items for the scripts to name."""
+    """Return a session whose catalog has the items that the scripts name."""
     session = Session(folder / "catalog.db")
     session.execute((HERE / "before.sql").read_text("utf-8"))
     return session
 
 
 def run(session: Session, text: str) -> SinkqlError | None:
-    """Return the error of a script; None if it is right after all."""
+    """Return the error of a script; None if the script is correct."""
     made: list[str] = []
     try:
         for result in session.stream(text):
@@ -52,7 +52,7 @@ def run(session: Session, text: str) -> SinkqlError | None:
     except SinkqlError as error:
         return error
     finally:
-        # the next script finds what was there before
+        # drop the new items, so that the next script finds the same catalog
         session.execute("".join(reversed(made)))
     return None
 
@@ -64,7 +64,7 @@ def show(session: Session, argument: str, written: str) -> str:
 
 
 def on_place(case: Broken, error: SinkqlError | None) -> bool:
-    """Tell whether the carets lie under what is wrong, or at the place where something is missing."""
+    """Return whether the carets lie under the wrong text, or at the place where something is missing."""
     if error is None or error.span is None:
         return False
     span, wrong = error.span, case.wrong
@@ -74,7 +74,7 @@ def on_place(case: Broken, error: SinkqlError | None) -> bool:
 
 
 def helps(case: Broken, error: SinkqlError | None) -> bool:
-    """Tell whether the hint names the fix, or the message what was expected there."""
+    """Return whether the hint names the fix, or the message lists the expected token."""
     if error is None:
         return False
     expected = error.message.partition(", found ")[0] if error.message.startswith("expected ") else ""

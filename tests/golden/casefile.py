@@ -1,6 +1,6 @@
-"""A golden file's text ↔ its cases: comment, command, input, `----`, output, blank line.
+"""Read and write the cases of golden files: comment, command, input, `----`, output, blank line.
 
-An output that has blank lines stands between two doubled marks:
+An output with blank lines is enclosed in doubled marks:
 
     ----
     ----
@@ -20,7 +20,7 @@ MARK = "----"
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Hold one case; `above` is the comments and blank lines before it, as written."""
+    """One case of a golden file; `above` holds the comments and blank lines before it, as written."""
 
     above: str
     command: str
@@ -30,7 +30,7 @@ class Case:
 
 
 def read(text: str) -> tuple[tuple[Case, ...], str]:
-    """Return the cases of a file, and the comments after the last. Raises ValueError for a case without its mark."""
+    """Return the cases of a file, and the comments after the last case. Raise ValueError if a case has no mark."""
     lines = text.splitlines()
     cases: list[Case] = []
     at = 0
@@ -51,7 +51,7 @@ def read(text: str) -> tuple[tuple[Case, ...], str]:
 
 
 def _output(lines: list[str], at: int) -> tuple[str, int]:
-    """Return the output that begins at line `at`, and the line after it."""
+    """Return the output that begins at line `at`, and the index of the line after it."""
     end = at
     if at < len(lines) and lines[at] == MARK:
         while lines[end + 1 : end + 3] != [MARK, MARK]:
@@ -65,7 +65,7 @@ def _output(lines: list[str], at: int) -> tuple[str, int]:
 
 
 def write(cases: tuple[Case, ...], below: str) -> str:
-    """Return the file's text."""
+    """Return the text of a file."""
     return "".join(case.above + _text(case) for case in cases) + below
 
 

@@ -1,8 +1,7 @@
-"""The commands of golden files: a command word → the function that gives its output.
+"""The commands of golden files: a command word → the function that returns its output.
 
-A command gets the file it stands in, what follows its word on the line, and the case's input; a SinkqlError that it
-raises becomes the output, as the user sees it. A file is one catalog: what a command keeps in `file.things` is there
-for the cases after it.
+A command gets its golden file, the rest of its line, and the case's input. A SinkqlError that it raises becomes the
+output, as the user sees it. A file is one catalog: later cases see what a command stores in `file.things`.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ Command = Callable[["GoldenFile", str, str], str]
 
 @dataclass
 class GoldenFile:
-    """Hold what the cases of one file share; `folder` is for what they write."""
+    """State that the cases of one file share; commands write their files to `folder`."""
 
     path: Path
     folder: Path

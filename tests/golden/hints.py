@@ -1,4 +1,4 @@
-"""SQL in a case's hints: it is SQL, and where a whole statement stands for itself it runs and helps."""
+"""SQL in a case's hints parses; if a hint holds whole statements, they run and fix the error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from support.keywords import WORDS
 
 _SQL = re.compile(r"\b((?:ALTER|CREATE|DELETE|DROP|EXPLAIN|INSERT|OPTIMIZE|RESET|SELECT|SET|SHOW|UPDATE) [^;…]+);")
 _TEXT = ("INSERT outside of the transaction",)
-"""What looks like SQL there, and is not."""
+"""Text in hints that looks like SQL."""
 _FORM, _BEFORE = "The form is ", "before it"
 
 
@@ -30,7 +30,7 @@ class _Hint:
 
 
 def unhelpful(file: GoldenFile, case: Case) -> Iterator[str]:
-    """Yield the hints of a case, which was just run, that lead to an error: each with what came of it."""
+    """Yield the hints of a case that lead to an error, each with the error. The case must have been run just before."""
     for hint in _hints(case):
         for statement in hint.statements:
             parse(statement, WORDS)
@@ -55,7 +55,7 @@ def _hints(case: Case) -> Iterator[_Hint]:
 
 
 def _ran(file: GoldenFile, case: Case, text: str) -> str:
-    """Return what statements say in a copy of the case's catalog."""
+    """Run statements in a copy of the case's catalog; return their output."""
     if case.command != "session":
         return planning.execute(text, planning.catalog_of(file.things).copy())
     with TemporaryDirectory() as folder:

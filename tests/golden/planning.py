@@ -1,4 +1,4 @@
-"""The golden commands `exec`, `plan`, `purify` and `job`: statements → what they mean, over their file's catalog."""
+"""The golden commands `exec`, `plan`, `purify` and `job`: run statements over the catalog of a golden file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from support.keywords import WORDS
 
 
 def catalog_of(things: dict[str, object], argument: str = "") -> MemoryCatalog:
-    """Return the catalog of a golden file, made at first use; `odd types` gives it sources of such columns."""
+    """Return the catalog of a golden file, created on first use; `odd types` adds sources with unusual columns."""
     registry = discover()
     if argument == "odd types":
         registry = with_odd_types(registry)
@@ -35,7 +35,7 @@ def catalog_of(things: dict[str, object], argument: str = "") -> MemoryCatalog:
 
 
 def with_odd_types(registry: Registry) -> Registry:
-    """Return a registry with load generators of shapes that no source has yet: odd types, rows overwritten by key."""
+    """Return a registry with load generators of shapes that no source has: odd types, and rows overwritten by key."""
     counter = registry.sources["LOAD GENERATOR COUNTER"]
 
     def plan(statement: ast.CreateSource, facts: logical.Facts, planning: PlanningContext) -> SourcePlan:
@@ -63,17 +63,17 @@ _ODD = {
 
 
 def plan(text: str, catalog: MemoryCatalog) -> str:
-    """Return each statement's meaning and notices, up to the first error; what was right is kept."""
+    """Return each statement's plan and notices, up to the first error; the items before it remain."""
     return _run(text, catalog, verbose=True)
 
 
 def execute(text: str, catalog: MemoryCatalog) -> str:
-    """Keep all items, and return their names alone; up to the first error."""
+    """Add the items of all statements, up to the first error; return only their names."""
     return _run(text, catalog, verbose=False)
 
 
 def purify(text: str, catalog: MemoryCatalog) -> str:
-    """Return what the outside says of a sink that plans; nothing is kept."""
+    """Return the facts that purification learns about a sink, without adding the sink."""
     (statement,) = parse(text, WORDS)
     assert isinstance(statement, ast.CreateSink)
     registry = discover()
@@ -84,12 +84,12 @@ def purify(text: str, catalog: MemoryCatalog) -> str:
     try:
         return str(find(statement, item, _Access(catalog, registry)))
     except SinkqlError as error:
-        error.detail = None  # a library's and a system's words for it
+        error.detail = None  # the detail has the words of a library or a system
         raise
 
 
 def job(text: str, catalog: MemoryCatalog) -> str:
-    """Return the job of a sink that plans, and its SQL; nothing is kept."""
+    """Return a sink's job and its SQL, without adding the sink."""
     (statement,) = parse(text, WORDS)
     assert isinstance(statement, ast.CreateSink)
     item = plan_item(statement, {}, catalog, discover()).item
@@ -100,7 +100,7 @@ def job(text: str, catalog: MemoryCatalog) -> str:
 
 @dataclass(frozen=True)
 class _Access:
-    """Reach the outside with the catalog's connections; every secret's value is its name."""
+    """Access to the outside with the catalog's connections; the value of each secret is its name."""
 
     catalog: MemoryCatalog
     registry: Registry

@@ -1,4 +1,4 @@
-"""The golden command `session`: statements → what a session over a catalog of its file's own says of them."""
+"""The golden command `session`: run statements in a session over the golden file's own catalog."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sinkql.shell.screen.value import value_text
 def session(script: str, folder: Path) -> str:
     """Return each statement's tag unless it was skipped, notices and rows, up to the first error.
 
-    The catalog is kept in `folder`.
+    The catalog is stored in `folder`.
     """
     lines: list[str] = []
     opened = Session(folder / "catalog.db")

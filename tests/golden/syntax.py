@@ -1,4 +1,4 @@
-"""The commands `parse` and `print`."""
+"""The golden commands `parse` and `print`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WIDTH = 110
 
 
 def parse(text: str) -> str:
-    """Return the statements as trees, and check what holds for all: spans nest, and print and parse are inverse."""
+    """Return the statements as trees; check that spans nest, and that parsing is the inverse of printing."""
     statements = parser.parse(text, WORDS)
     for statement in statements:
         check_spans(statement, text, Span(0, len(text)))
@@ -23,12 +23,12 @@ def parse(text: str) -> str:
 
 
 def print_sql(text: str, *, redacted: bool) -> str:
-    """Return the statements' canonical text."""
+    """Return the canonical text of the statements."""
     return "\n".join(to_sql(statement, redacted=WORDS if redacted else None) for statement in parser.parse(text, WORDS))
 
 
 def check_spans(node: object, text: str, around: Span) -> None:
-    """Check that each part has a span with text in it, within the span of the part that it belongs to."""
+    """Check that each node has a span with text in it, within the span of its parent."""
     if isinstance(node, tuple):
         for each in node:
             check_spans(each, text, around)
@@ -47,7 +47,7 @@ def check_spans(node: object, text: str, around: Span) -> None:
 
 
 def _lines(indent: str, node: object) -> Iterator[str]:
-    """Yield a part as one line if it fits, else its fields below its name."""
+    """Yield a node as one line if it fits, else its fields below its name."""
     whole = _inline(node)
     if len(indent + whole) <= _WIDTH and "\n" not in whole:
         yield indent + whole
@@ -96,7 +96,7 @@ def _inline(node: object) -> str:
 
 
 def _fields(node: object) -> Iterator[tuple[str, object]]:
-    """Yield the fields that say something: no span, no default."""
+    """Yield the fields with information: no spans, no defaults."""
     assert dataclasses.is_dataclass(node)
     for field in dataclasses.fields(node):
         value = getattr(node, field.name)

@@ -1,4 +1,4 @@
-"""Scripts as people get them wrong have the caret on what is wrong, and a hint with the fix."""
+"""Errors of scripts with users' mistakes have the caret under the mistake, and a hint with the fix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A golden file is read and written without loss, blank lines in outputs included."""
+"""A golden file is read and written without loss, including blank lines in outputs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Every case of every golden file gives the output that stands there, and its hints lead to no error.
+"""Each case of each golden file gives its stored output, and its hints lead to no error.
 
-`pytest --rewrite` writes the outputs there.
+`pytest --rewrite` stores the new outputs.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def test_golden_file_gives_its_outputs(path: Path, tmp_path: Path, request: pyte
 
 
 def output(file: GoldenFile, case: Case) -> str:
-    """Run a case; an error is shown as the user sees it."""
+    """Run a case; return its output, or its error as the user sees it."""
     word, _, argument = case.command.partition(" ")
-    assert word in COMMANDS, f'{file.path.name}:{case.line}: there is no command "{word}"'
+    assert word in COMMANDS, f'{file.path.name}:{case.line}: unknown command "{word}"'
     try:
         output = COMMANDS[word](file, argument, case.input)
     except SinkqlError as error:

@@ -1,4 +1,4 @@
-"""Every mistake that SQL text can bring about is in a golden file."""
+"""Each error that SQL text can cause is in a golden file."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import re
 from docs.error_page import codes
 from golden.test_golden import FILES
 
-# codes that no text alone brings about, and the test that asserts each
+# codes that SQL text alone cannot cause, and the test that asserts each
 ELSEWHERE = {
-    "SQ2482": "what a registry does not have: tests/kafka/test_formats.py",
-    "SQ2483": "what a registry has instead: tests/kafka/test_formats.py",
+    "SQ2482": "an artifact that a registry lacks: tests/kafka/test_formats.py",
+    "SQ2483": "an artifact of another kind in a registry: tests/kafka/test_formats.py",
     "SQ2934": "a query that Spark runs: tests/views/test_windows.py",
     "SQ1010": "a script that is not UTF-8: tests/endtoend/test_mistakes.py",
     "SQ1029": "a statement of a million words: tests/language/test_hostile_input.py",
-    "SQ2209": "an expression too deep to be told: tests/planner/test_identity.py",
+    "SQ2209": "an expression that is nested too deeply: tests/planner/test_identity.py",
     "SQ2339": "a sink that has not run: tests/session/test_optimize.py",
     "SQ2348": "a branch that is published: tests/session/test_publish.py",
     "SQ2415": "files to sample: tests/files/test_infer.py",
@@ -34,10 +34,10 @@ ELSEWHERE = {
     "SQ2644": "rows that do not decode: tests/session/test_query.py",
     "SQ2645": "files that a query names: tests/session/test_file_queries.py",
     "SQ2646": "files that a query names: tests/session/test_file_queries.py",
-    "SQ2647": "years that Python has not: tests/table/test_table_spark.py",
+    "SQ2647": "years that Python does not support: tests/table/test_table_spark.py",
     "SQ2649": "a view that runs: tests/view/test_contents.py",
     "SQ2356": "a second sink: tests/view/test_view_jobs.py",
-    "SQ2656": "a view that nobody runs: tests/view/test_subscribe.py",
+    "SQ2656": "a view that does not run: tests/view/test_subscribe.py",
     "SQ2657": "a view that is dropped: tests/view/test_subscribe.py",
     "SQ2650": "statements after an error: tests/session/test_transaction.py",
     "SQ2653": "statements after an error: tests/session/test_transaction.py",

@@ -1,4 +1,4 @@
-"""Every script of the golden files through lint and through a session: each statement fails in both, and alike."""
+"""All golden scripts through lint and through a session: each statement fails in both or in neither, with one error."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ pytestmark = [pytest.mark.long, pytest.mark.share(3)]
 _EXECUTED = ("exec", "plan", "session")
 _NO_ANSWER = ("SQ4223", "SQ4270")
 _OF_ROWS = (*_NO_ANSWER, "SQ2481", "SQ2801", "SQ2405", "SQ2420", "SQ2421", "SQ2422", "SQ3201", "SQ3522")
-"""What only the rows tell, or reading them, or a table, or another system: lint says nothing."""
+"""Errors that depend on rows, tables or other systems; lint cannot report them."""
 
 
 class _SparkNeededError(Exception):
-    """Say that a statement is right, and takes Spark."""
+    """Raised by a statement that is correct and needs Spark."""
 
 
 class _PlainSession(Session):
     @property
-    def spark(self) -> object:  # type: ignore[override]  # there is none
+    def spark(self) -> object:  # type: ignore[override]  # always raises
         raise _SparkNeededError
 
 
@@ -49,7 +49,7 @@ class _Ran:
 
 
 def _without_outside(registry: Registry) -> Registry:
-    """Return a registry whose connections answer, and whose tables are not there."""
+    """Return a registry whose connections are always valid and whose tables do not exist."""
     connections = {
         name: replace(kind, validate=None if kind.validate is None else lambda connection, access: None)
         for name, kind in registry.connections.items()
@@ -63,7 +63,7 @@ def _without_outside(registry: Registry) -> Registry:
 
 
 def _unasked(kind: SourceKind) -> Callable[..., Any] | None:
-    """Return what samples a source, where no server says which tables it has, and no registry which columns."""
+    """Return a function that samples a source without asking a server for tables or a registry for columns."""
     sample = kind.sample
     if sample is None or (kind.table is None and not kind.messages):
         return sample
@@ -71,7 +71,7 @@ def _unasked(kind: SourceKind) -> Callable[..., Any] | None:
 
 
 def _answered(facts: Callable[..., Any] | None) -> Callable[..., Any] | None:
-    """Return what asks for a source's facts, where nothing is known of one that is not on this machine."""
+    """Return a function that finds a source's facts, or no facts if another machine does not answer."""
 
     def ask(*arguments: Any) -> Any:
         try:
@@ -91,7 +91,7 @@ def _scripts(path: Path) -> Iterator[str]:
 
 
 def _run(path: Path, folder: Path, registry: Registry) -> tuple[str, list[_Ran]]:
-    """Return a file's statements as one script, up to the first failing one of each case, and how each ended."""
+    """Run a file's statements, each case up to its first error; return them as one script, with how each ended."""
     text, ran = "", []
     with _PlainSession(folder / "catalog.db", registry=registry) as session:
         for script in _scripts(path):
@@ -125,7 +125,7 @@ def test_a_statement_that_fails_in_a_session_fails_in_lint(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sinkql.connectors.kafka.admin._RECONNECT_S", 0.0)  # no broker comes back meanwhile
+    monkeypatch.setattr("sinkql.connectors.kafka.admin._RECONNECT_S", 0.0)  # no broker comes back
     registry = _without_outside(with_odd_types(discover()))
     monkeypatch.setattr("sinkql.program.lint.discover", lambda: registry)
     monkeypatch.setattr("sinkql.session.item.create.validate_state", lambda *asked: None)

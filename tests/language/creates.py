@@ -1,4 +1,4 @@
-"""CREATE statements that the printer may be given."""
+"""Strategies for the CREATE statements that the printer accepts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scripts that are right → scripts that are damaged as by hands, editors and networks."""
+"""Damage correct scripts as typing errors, editors and networks do."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LONGEST = 2_000
 
 @cache
 def scripts() -> tuple[str, ...]:
-    """Return the inputs of the golden files, right and wrong."""
+    """Return the inputs of the golden files, correct and incorrect ones."""
     files = sorted([*(_GOLDEN / "parse").glob("*.txt"), *(_GOLDEN / "plan").glob("*.txt")])
     cases = [case for file in files for case in casefile.read(file.read_text("utf-8"))[0]]
     return tuple(case.input for case in cases if case.input and len(case.input) < _LONGEST)
@@ -29,7 +29,7 @@ def scripts() -> tuple[str, ...]:
 
 @st.composite
 def damaged(draw: st.DrawFn) -> str:
-    """Return a script, or several after each other, with one to four kinds of damage."""
+    """Return one script or two in sequence, with one to four kinds of damage."""
     random = Random(draw(st.integers(0, 2**64 - 1)))
     text = random.choice(scripts()) if random.random() < 0.7 else draw(sentences())[0]
     if random.random() < 0.3:
@@ -45,7 +45,7 @@ def hurt(text: str, random: Random) -> str:
 
 
 def _of_words(text: str, random: Random) -> str:
-    """Drop, double, swap or replace words and signs."""
+    """Delete, double, swap or replace a word or sign."""
     try:
         found = [(each.start, each.end) for each in lexer.scan(text) if each.end > each.start]
     except SinkqlError:

@@ -1,4 +1,4 @@
-"""Formats, and what else says how a source is read."""
+"""Strategies for formats and other clauses that describe how a source is read."""
 
 from __future__ import annotations
 

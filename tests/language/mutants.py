@@ -1,6 +1,6 @@
-"""Queries, compiled programs and catalogs with something changed, and what becomes of each: an answer or a coded error.
+"""Mutants of queries, compiled programs and catalogs; each ends in an answer or a coded error.
 
-A mutant is a number: the same one is the same mutant, so that one that fails can be looked at again.
+A mutant is identified by a number, which always gives the same mutant, so that a failing one can be run again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from sinkql.planner.syntax.grammar.tokens import RESERVED
 from sinkql.program import Program, compile_text
 
 Run = Callable[[Random], str]
-"""Run one mutant, whose text is returned; raises what it ends with."""
+"""Run one mutant and return its text; any error is raised."""
 _ROWS = 2
 _JUNK: tuple[Any, ...] = (
     None, "", "x", "0", "-1", 0, 1, -1, 2**63, 1e300, True, [], {}, [[]], {"": None}, "\0", "\ud800", "integer",
@@ -59,18 +59,18 @@ _ASKED = (
     "CREATE VIEW w AS SELECT a FROM v", "DROP VIEW w", "INSERT INTO u VALUES (7, 1.5, 'z')",
     "ALTER SINK k SET (COMMIT INTERVAL = '20s')", "DROP SINK k", "DROP TABLE u", "SHOW ALL",
 )  # fmt: skip
-"""What a session with a damaged catalog is asked for."""
+"""Statements for a session with a damaged catalog."""
 
 
 @dataclass
 class Mutants:
-    """Run mutants of one kind, and count what became of them."""
+    """Mutants of one kind, with counts of their outcomes."""
 
     run: Run
     outcomes: Counter[str] = field(default_factory=Counter)
 
     def failures(self, numbers: range) -> Iterator[str]:
-        """Yield what went wrong: the number, what happened, and the text."""
+        """Run mutants; yield the number, the error and the text of each failure."""
         for number in numbers:
             wrong = self._outcome(number)
             if wrong is not None:
@@ -100,7 +100,7 @@ def _vectors() -> tuple[dict[str, Any], ...]:
 
 
 def query(random: Random) -> str:
-    """Plan a query with words or characters changed, and evaluate it over rows where Python can."""
+    """Plan a query with changed words or characters, and evaluate it over rows if Python can."""
     vector = random.choice(_vectors())
     text = vectors.text_of(vector)
     for _ in range(random.choice((1, 1, 2, 3))):
@@ -123,7 +123,7 @@ def _evaluated(run: Any, row: Any, types: Any, text: str) -> None:
     try:
         values = tuple(map(wire.value, row, types))
     except ValueError:
-        return  # a time of before Python's first year
+        return  # a time before Python's first year
     try:
         list(run(lambda _: [values]))
     except evaluate.NotEvaluableError:
@@ -144,7 +144,7 @@ _LITERALS = (
 
 
 def _meant(text: str, random: Random) -> str:
-    """Put another name, function or value into the place of one: a query still, for the most part."""
+    """Replace a name, function or value by another one; the result is usually still a query."""
     try:
         found = list(lexer.scan(text))
     except SinkqlError:
@@ -196,7 +196,7 @@ def _program() -> str:
 
 
 def program(random: Random) -> str:
-    """Read a compiled program with something changed, and show what it says."""
+    """Read a changed compiled program, and explain it."""
     if random.random() < 0.2:
         text = hurt(_program(), random)
     else:
@@ -235,7 +235,7 @@ def _change(tree: Any, random: Random) -> None:
 
 @dataclass(frozen=True)
 class Catalogs:
-    """Damage copies of one catalog, which is made in a folder that whoever runs it stands in."""
+    """Mutants of one catalog's file. The caller's working folder must be empty."""
 
     folder: Path
 
@@ -244,7 +244,7 @@ class Catalogs:
             session.execute(ITEMS)
 
     def __call__(self, random: Random) -> str:
-        """Ask a session for what it has, after a cell of its file was changed or a row deleted."""
+        """Change a cell or delete a row of the catalog's file, then run statements in a session on it."""
         path = self.folder / "damaged.db"
         for each in self.folder.glob("damaged.db*"):
             each.unlink() if each.is_file() else shutil.rmtree(each)
@@ -272,7 +272,7 @@ class Catalogs:
 
 
 def _damage(path: Path, random: Random) -> str:
-    """Change a cell of a table, or delete a row, as an editor of SQLite files can; return what was done."""
+    """Change a cell of a table or delete a row, as an SQLite editor can; describe the change."""
     connection = sqlite3.connect(path, isolation_level=None)
     try:
         connection.execute("PRAGMA ignore_check_constraints = on")

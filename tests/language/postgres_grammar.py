@@ -1,7 +1,7 @@
-"""Queries with words put in, doubled, replaced and taken out, and what the grammar of Postgres says of each.
+"""Queries with inserted, doubled, replaced and deleted words, and whether Postgres's grammar accepts each.
 
-`python -m language.postgres_grammar` in the folder of the tests writes `postgres_grammar.jsonl`, which holds them. It
-needs pglast, the grammar of Postgres 18 as a library; the tests do not.
+`python -m language.postgres_grammar`, run in the tests' folder, writes them to `postgres_grammar.jsonl`. It needs
+pglast, the grammar of Postgres 18 as a library; the tests do not.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ _WORDS = (
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A query, and whether it is one for Postgres."""
+    """A query, and whether Postgres's grammar accepts it."""
 
     text: str
     right: bool
 
 
 def judged() -> tuple[Judged, ...]:
-    """Return the queries that the file holds."""
+    """Return the queries of the file."""
     return tuple(Judged(**json.loads(line)) for line in _FILE.read_text("utf-8").splitlines())
 
 
 def accepted(text: str) -> bool:
-    """Tell whether a text is a query here."""
+    """Return whether SinkQL's parser accepts a text as a query."""
     try:
         sqlglot_tree.parse(ast.Query(text, Span(0, len(text))))
     except SinkqlError:
@@ -79,7 +79,7 @@ def _queries() -> tuple[str, ...]:
 
 
 def changed(text: str, random: Random) -> str:
-    """Return a text with words put in, doubled, replaced or taken out, once or twice."""
+    """Insert, double, replace or delete a word of a text, once or twice."""
     for _ in range(random.choice((1, 1, 1, 2))):
         try:
             found = [(each.start, each.end) for each in lexer.scan(text) if each.end > each.start]
@@ -101,7 +101,7 @@ def changed(text: str, random: Random) -> str:
 
 
 def _written() -> Iterator[Judged]:
-    import pglast  # type: ignore[import-not-found]  # is there only where the file is written
+    import pglast  # type: ignore[import-not-found]  # installed only to write the file
 
     def right(text: str) -> bool:
         try:

@@ -1,6 +1,6 @@
-"""SQL in other letters and with other space: keywords and unquoted names in another case, comments between words.
+"""Respell SQL: keywords and unquoted names in another case, and comments between words.
 
-What stands in quotes stays, and so do words that are part of a string: N'…', U&'…'.
+Quoted text is unchanged, and so are words that are part of a string: N'…', U&'…'.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def upper(text: str) -> str:
 
 
 def mixed(text: str, random: Random) -> str:
-    """Return SQL with each letter of its words in a case of its own, and a comment or line end between all words."""
+    """Return SQL with a random case for each character of its words, and a comment or line end between all words."""
     written = _words(text, lambda word: "".join(random.choice((each.lower(), each.upper())) for each in word))
     lexemes = list(scan(written))
     pieces, at = [], 0
@@ -53,11 +53,11 @@ def mixed(text: str, random: Random) -> str:
 
 
 def bracketed(text: str, places: Iterable[tuple[int, int]]) -> str:
-    """Return SQL with one more pair of brackets around each place."""
+    """Return SQL with an additional pair of brackets around each place."""
     marks: list[tuple[int, int, str]] = []
     for start, end in set(places):
         marks += [(start, -end, "("), (end, -start, ")")]
-    # of those that begin at one place the longest comes first, of those that end there the shortest
+    # at one place, the longest range opens first and the shortest closes first
     pieces, at = [], 0
     for place, _, sign in sorted(marks, key=_order):
         pieces += [text[at:place], sign]
@@ -80,12 +80,12 @@ def _words(text: str, change: Change) -> str:
 
 
 def _ascii(word: str, change: Change) -> str:
-    """Change the letters of ASCII: those are what SQL has no case of."""
+    """Change the case of ASCII characters: SQL folds the case of no others."""
     return "".join(change(each) if each.isascii() else each for each in word)
 
 
 def _together(lexeme: Lexeme, following: Lexeme) -> bool:
-    """Tell whether nothing may come between two lexemes: they are parts of one word."""
+    """Return whether nothing may come between two lexemes because they are parts of one token."""
     if lexeme.end != following.start or following.kind == "END":
         return False
     prefix = lexeme.kind == "WORD" and lexeme.keyword in ("N", "B", "U") and following.kind in ("STRING", "&")
@@ -93,7 +93,7 @@ def _together(lexeme: Lexeme, following: Lexeme) -> bool:
 
 
 def without_marks(text: str) -> str:
-    """Return SQL without comments, space, brackets and letter case, to compare what is printed of respelled SQL."""
+    """Return SQL in lower case without comments, space and brackets, to compare the printed forms of respelled SQL."""
     plain = _close(text)
     for mark in _BETWEEN:
         plain = plain.replace(_close(mark), "") if _close(mark) else plain
@@ -105,7 +105,7 @@ def _close(text: str) -> str:
 
 
 class Places:
-    """Note, while statements of a text are planned, where each expression in it stands that brackets may go around."""
+    """The ranges of expressions that brackets may enclose, recorded while statements of a text are planned."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -136,7 +136,7 @@ class Places:
 
 
 def _whole(syntax: Syntax, node: Any) -> bool:
-    """Tell whether brackets may go around an expression: not the string of DATE '…', the LIKE before ESCAPE, or t.*."""
+    """Return whether brackets may enclose an expression: not the text of DATE '…', the LIKE before ESCAPE, or t.*."""
     parent = node.parent
     if isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star)):
         return False

@@ -1,4 +1,4 @@
-"""The grammar's rules → sentences of it, any that there are."""
+"""Generate sentences from the grammar's rules."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from sinkql.parser.read import automaton
 from support.keywords import WORDS
 
-# rules within rules, until the shortest way to an end is taken
+# depth of rules after which the shortest expansion is chosen
 _DEPTH = 14
-# how often a name has no more than three parts, which the rules do not say
+# share of names with at most three parts, a limit that the rules do not contain
 _SHORT = 0.9
 
 _EXPRESSIONS = ("1", "a + 1", "(a)", "f(a, 'x')", "CASE WHEN a THEN b END", "'x'", "a.b::text", "NOT a", "-1")
-# PARTITION BY takes an expression in options of Kafka, which nothing but its name tells
+# PARTITION BY takes an expression in the options of Kafka, which only its label shows
 _OPTIONS = tuple(sorted(WORDS.labels - {"PARTITION BY"}))
 _TEXTS: dict[str, tuple[str, ...]] = {
     "NAME": ("a", "orders", "_x$1", "größe", "x2", "T", '"Quoted name"', '"select"', '"a""b"'),
@@ -45,12 +45,12 @@ _TEXTS: dict[str, tuple[str, ...]] = {
     "DOC_ON": ("DOC ON TYPE", "KEY DOC ON COLUMN", "VALUE DOC ON TYPE"),
     "PARTITION_BY": ("PARTITION BY",),
 }
-"""What the terminals that no keyword and no sign are may be written as."""
+"""Texts for the terminals that are neither keywords nor signs."""
 
 
 @cache
 def _height() -> dict[str, int]:
-    """Return how deep each rule is at least."""
+    """Return the least depth of each rule."""
     rules = automaton.rules()
     found: dict[str, int] = {}
     while len(found) < len(rules):
@@ -71,13 +71,13 @@ def _terminal(name: str) -> bool:
 
 @st.composite
 def sentences(draw: st.DrawFn) -> tuple[str, frozenset[str]]:
-    """Return a statement, and the names of the rules that it is made of."""
-    # one number for all choices: each rule then has the same share, and a sentence is quickly made
+    """Draw a statement and the names of its rules."""
+    # one number for all choices: it gives each rule the same share, and is faster
     return sentence(Random(draw(st.integers(0, 2**64 - 1))))
 
 
 def sentence(random: Random) -> tuple[str, frozenset[str]]:
-    """Return a statement, and the names of the rules that it is made of."""
+    """Return a random statement and the names of its rules."""
     wanted = random.choice(sorted(reached()))
     used: set[str] = set()
     tokens: list[str] = []
@@ -101,7 +101,7 @@ def sentence(random: Random) -> tuple[str, frozenset[str]]:
 
 @cache
 def _leads_to(name: str) -> frozenset[str]:
-    """Return the rules that may be below a rule, itself included."""
+    """Return the rules that can occur below a rule, including itself."""
     found, waiting = set(), [name]
     while waiting:
         each = waiting.pop()
@@ -113,7 +113,7 @@ def _leads_to(name: str) -> frozenset[str]:
 
 @cache
 def _statements() -> tuple[str, ...]:
-    """Return the rules of whole statements: what `start` is by itself, through any rules between."""
+    """Return the rules of whole statements: the alternatives of `start`, through the rules that only list others."""
     found, waiting = [], ["start"]
     while waiting:
         name = waiting.pop()
@@ -145,5 +145,5 @@ def _written(terminal: str) -> tuple[str, ...]:
 
 @cache
 def reached() -> frozenset[str]:
-    """Return the rules that sentences are made of: all but those that only choose between statements."""
+    """Return the rules that sentences use: all except the ones that only choose between statements."""
     return frozenset().union(*(_leads_to(each) for each in _statements()))

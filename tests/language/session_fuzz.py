@@ -1,7 +1,7 @@
-"""Statements at random, right and damaged, through whole sessions; what no statement may do to one.
+"""Run random statements, correct and damaged, through whole sessions, and check that none breaks its session.
 
-The seeds are the forms of the dialect, sentences of the grammar, and queries over items and the system catalog, whose
-names are turned into those of items that exist.
+The seeds are the forms of the dialect, sentences of the grammar, and queries over items and the system catalog. Their
+names are replaced by the names of existing items.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ CREATE MATERIALIZED VIEW m AS SELECT name, count(*) AS n FROM t GROUP BY name;
 CREATE SINK k FROM m INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 't') MODE APPEND
   WITH (COMMIT INTERVAL = '10s');
 """
-"""What every session begins with."""
+"""Script that each session runs first."""
 STATEMENTS = 250
-"""How many statements a session runs before the next one begins."""
+"""Number of statements after which a new session begins."""
 _ROLLED_BACK = 0.3
-"""How often a transaction in which a statement failed ends after the next one."""
+"""Probability that a failed transaction is rolled back after a statement."""
 _NAMES = ("t", "u", "v", "m", "k", "lake", "pw", "small", "mz_tables", "mz_sinks", "public")
 _COLUMNS = ("a", "b", "name", "id", "n", "s", "at", "j")
 _OWN = (
@@ -75,11 +75,11 @@ _CLAUSES = frozenset((
 
 
 class SparkAskedError(Exception):
-    """A statement would start Spark, which has tests of its own."""
+    """A statement would start Spark, which other tests cover."""
 
 
 class FuzzedSession(Session):
-    """A session that starts no Spark."""
+    """A session that raises SparkAskedError instead of starting Spark."""
 
     @property
     def spark(self) -> AdhocSpark:
@@ -88,19 +88,19 @@ class FuzzedSession(Session):
 
 @dataclass
 class Fuzz:
-    """Run statements made by chance in sessions, one after the other; `folder` is where their files are.
+    """Random statements in a sequence of sessions, whose files are in `folder`.
 
-    Whoever runs it stands in an empty folder: statements name files there.
+    The caller's working folder must be empty, because statements name files in it.
     """
 
     seed: int
     folder: Path
     guarded: Callable[[str, Callable[[], None]], str | None] = lambda text, run: run()
-    """Run a statement, and say what was wrong with how it ran."""
+    """Run a statement; return a reason if the run itself is faulty, for example too slow."""
     outcomes: dict[str, int] = field(default_factory=dict)
 
     def failures(self, count: int) -> Iterator[str]:
-        """Run so many statements; yield what fails: what happened, and the script that led to it."""
+        """Run `count` statements; yield each failure with the script that led to it."""
         random = Random(self.seed)
         for number in range(0, count, STATEMENTS):
             with _begun(self.folder / f"{number}.db") as session:
@@ -125,7 +125,7 @@ class Fuzz:
         try:
             for result in session.stream(text):
                 if any(len(row) != len(result.columns) for row in result.rows):
-                    return "a row has not as many values as there are columns"
+                    return "the number of values in a row differs from the number of columns"
             self._count("right")
         except SinkqlError as error:
             self._count(error.code)
@@ -148,28 +148,28 @@ def _begun(path: Path) -> Iterator[Session]:
 
 
 def mistaken(error: SinkqlError, text: str) -> str | None:
-    """Say what is wrong with an error itself; None where it is as it should be."""
+    """Return why an error is itself wrong; None if it is correct."""
     if error.code not in error_codes:
         return f"{error.code} is not declared"
     if not error.message.strip() or error.code not in error.shown():
-        return f"{error.code} says nothing"
+        return f"{error.code} has no message"
     if error.span is not None and not 0 <= error.span.start <= error.span.end <= len(text):
         return f"{error.code} is at {error.span} of {len(text)} characters: {error.message}"
     return None
 
 
 def lost(session: Session) -> str | None:
-    """Say what is wrong with a session that has run what it has; None where it answers."""
+    """Return how a session fails after its statements; None if it answers."""
     try:
         session.execute("ROLLBACK")
         (result,) = session.execute("SELECT 1")
     except Exception:
-        return f"the session does not answer any more\n{traceback.format_exc()}"
+        return f"the session no longer answers\n{traceback.format_exc()}"
     return None if result.rows == ((1,),) else f"SELECT 1 is {result.rows}"
 
 
 def script(random: Random) -> str:
-    """Return a statement, or a few, right or damaged."""
+    """Return one or two statements, correct or damaged."""
     text = _renamed(_seed(random), random)
     for _ in range(random.choice((0, 0, 1, 1, 2, 3))):
         text = random.choice(_CHANGES)(text, random)
@@ -206,7 +206,7 @@ def _words(text: str) -> list[lexer.Lexeme]:
 
 
 def _renamed(text: str, random: Random) -> str:
-    """Turn some short names into those of items and columns that exist."""
+    """Replace some short names by names of existing items and columns."""
     for word in reversed(_words(text)):
         if word.kind == "WORD" and len(word.text) <= 2 and word.text.islower() and random.random() < 0.5:
             other = random.choice(_NAMES if random.random() < 0.7 else _COLUMNS)
@@ -231,7 +231,7 @@ def _of_brackets(text: str, random: Random) -> str:
 
 
 def _of_clauses(text: str, random: Random) -> str:
-    """Double, drop or swap what begins with the word of a clause."""
+    """Double, delete or swap the part of a statement that begins with a clause's keyword."""
     starts = [each.start for each in _words(text) if each.keyword in _CLAUSES]
     if not starts:
         return hurt(text, random)
@@ -258,7 +258,7 @@ def _of_names(text: str, random: Random) -> str:
 
 
 def _spliced(text: str, random: Random) -> str:
-    """Return the words of one statement up to any of them, and those of another from any of them."""
+    """Join the first words of one statement and the last words of another."""
     other = _seed(random)
     ends = [each.end for each in _words(text)] or [0]
     starts = [each.start for each in _words(other)] or [0]

@@ -1,4 +1,4 @@
-"""Any statement that the printer may be given, and any text that the parser may be given."""
+"""Strategies for all statements that the printer accepts, and for any text as input of the parser."""
 
 from __future__ import annotations
 

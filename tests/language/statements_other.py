@@ -1,4 +1,4 @@
-"""Any statement at all: those of `statements`, and all that make nothing."""
+"""Strategies for all statements, including the ones that create nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns, tables and indexes that the printer may be given."""
+"""Strategies for the columns, tables and indexes that the printer accepts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every number and length that a user writes has bounds: beyond them is a coded error at its place."""
+"""Every number and length that a user writes has bounds; exceeding them is a coded error at its place."""
 
 from __future__ import annotations
 

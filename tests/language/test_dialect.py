@@ -1,4 +1,4 @@
-"""The forms of the dialect, one a statement of `dialect.sql` → parsed, and printed so that they parse to the same."""
+"""The forms of the dialect, one per statement of `dialect.sql`, parse, and their printed text parses to the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every form of the dialect through a session that has what it names: it runs, or is not supported yet."""
+"""Every form of the dialect runs in a session that has the items it names, or is not supported yet."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MADE = {
     "sink": "CREATE SINK {} FROM counting INTO ICEBERG CATALOG CONNECTION memory (NAMESPACE = 'n', TABLE = 't')"
     " MODE APPEND WITH (COMMIT INTERVAL = '10s')",
 }
-"""What makes a thing of a kind that a form names and that is not there."""
+"""Statements that create a missing item, by its kind."""
 _BEFORE = (
     "CREATE SOURCE counting FROM LOAD GENERATOR COUNTER; "
     "CREATE MATERIALIZED VIEW tens AS SELECT counter / 10 AS ten, count(*) AS n FROM counting GROUP BY 1; "
@@ -41,18 +41,18 @@ _BEFORE = (
 _MISSING = re.compile(r'([a-z ]+) "([^"]+)" does not exist')
 _MOST = 20
 _OF_EXAMPLES = frozenset((
-    "SQ2001", "SQ2630",  # a function, type, role, network policy or setting that nothing makes
-    "SQ2006", "SQ2460", "SQ2464", "SQ2341", "SQ2340", "SQ2602", "SQ2370", "SQ2371",  # what is there is another
+    "SQ2001", "SQ2630",  # a function, type, role, network policy or setting that the test does not create
+    "SQ2006", "SQ2460", "SQ2464", "SQ2341", "SQ2340", "SQ2602", "SQ2370", "SQ2371",  # an existing item differs
     "SQ2101", "SQ2103", "SQ2104", "SQ2510", "SQ2514", "SQ2519", "SQ2533",  # options
-    "SQ2604", "SQ2605", "SQ2614", "SQ2636",  # those of roles and settings
+    "SQ2604", "SQ2605", "SQ2614", "SQ2636",  # roles and settings
     "SQ2301", "SQ2302", "SQ2306", "SQ2323", "SQ2365",  # no name, no envelope, no key, no headers
     "SQ2413", "SQ2423", "SQ2426",  # no columns
     "SQ2552",  # an authority
     "SQ2561",  # an address
 ))  # fmt: skip
-"""What the examples of the forms have wrong: their values are placeholders, and their options are not all there."""
+"""Errors of the examples in the forms: their values are placeholders, and some options are missing."""
 _OF_SERVERS = frozenset(("SQ2501", "SQ4260", "SQ4270", "SQ4401"))
-"""What forms end with that lead to a server: it is not there, or the connection is to another kind of them."""
+"""Errors of forms that connect to a server: it does not exist, or is of another kind."""
 
 
 def test_every_form_of_the_dialect_runs_or_is_not_supported_yet(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_every_form_of_the_dialect_runs_or_is_not_supported_yet(tmp_path: Path) 
 
 
 def _run(text: str, path: Path) -> SinkqlError | None:
-    """Run a form, and make what it names until nothing is missing; return what is wrong with it then."""
+    """Run a form, creating the items it names until none is missing; return its error, if any."""
     with Session(path) as session:
         waiting, prepared = [text], False
         for _ in range(_MOST):

@@ -1,4 +1,4 @@
-"""`sinkql fmt` keeps what a script says: its statements, its comments, and what it formatted itself."""
+"""`sinkql fmt` preserves statements and comments, and does not change its own output."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _COMMENTS = st.sampled_from([" -- {}\n", "\n-- {}\n", " /* {} */ ", "\n/* {}\n /
 
 @st.composite
 def scripts(draw: st.DrawFn) -> str:
-    """Draw statements with comments between any two of their lexemes, and around them."""
+    """Draw statements with comments before, between and after their lexemes."""
     laid_out = [to_sql(each) for each in draw(st.lists(statements, max_size=3))]
-    in_one_line = draw(st.booleans())  # where no string has a line break in it
+    in_one_line = draw(st.booleans())  # only for strings without line breaks
     text = "\n".join(each.replace("\n", " ") if in_one_line and "'" not in each else each for each in laid_out)
     lexemes = list(lexer.scan(text))
     places = sorted({draw(st.integers(0, len(lexemes) - 1)) for _ in range(draw(st.integers(0, 6)))}, reverse=True)

@@ -1,4 +1,4 @@
-"""Every sentence of the grammar is a statement that prints as itself; every damaged script gets one coded error."""
+"""Every sentence of the grammar prints as itself; every damaged script gets one coded error."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from support.keywords import WORDS
 
 pytestmark = pytest.mark.long
 
-# sentences that say what has no meaning: a clause twice, four-part names, options of WITH, functions, numbers
+# sentences without a meaning: a clause twice, four-part names, options of WITH, functions, numbers
 _MEANINGLESS = ("SQ1021", "SQ1022", "SQ1023", "SQ1024", "SQ1025", "SQ1026", "SQ1027", "SQ1028")
 _ROUNDS = 4
-"""Of sentences, for all rules to be in one; what Hypothesis makes depends on the modules that are there, too."""
+"""Rounds of sentences until each rule occurs; Hypothesis's choices also depend on the loaded modules."""
 _SAME_EACH_TIME = settings(
     deadline=None,
     derandomize=True,
@@ -32,9 +32,9 @@ _SAME_EACH_TIME = settings(
 )
 
 
-# a script that leaves a transaction open: no word of it is wrong
+# a script that leaves a transaction open has no wrong word
 _AT_THE_END = "SQ2655"
-# for queries to be planned, and not only parsed
+# makes queries be planned, not only parsed
 _BEFORE = """CREATE SOURCE t (a int, b int, name text, at timestamp, j jsonb) FROM FILES (PATH = 'in') FORMAT JSON;
 CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'memory');
 """

@@ -1,4 +1,4 @@
-"""Text that is too deep, too long or no text at all: a coded error or success, never another exception."""
+"""Text that is nested too deeply, too long or not text at all is a coded error or accepted, never another exception."""
 
 from __future__ import annotations
 
@@ -93,7 +93,10 @@ def test_nesting_is_refused_by_whoever_runs_it(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    """Give a catalog of some items; its query makes the planner set Python's limit on calls before hypothesis looks."""
+    """Yield a catalog with some items.
+
+    Its query makes the planner set Python's recursion limit before Hypothesis reads it.
+    """
     with Session(tmp_path_factory.mktemp("catalog") / "catalog.db") as session:
         session.execute(VIEW.format("1 AS one") + "CREATE TABLE a (a int); INSERT INTO a VALUES (1);")
         yield session
@@ -160,6 +163,6 @@ def test_file_that_is_no_utf_8_is_refused(content: bytes, tmp_path: Path, capfd:
 
 
 def coded(run: Callable[[str], object], text: str) -> None:
-    """Run; any exception but a coded error fails the test."""
+    """Run a function; any exception but a coded error fails the test."""
     with suppress(SinkqlError):
         run(text)

@@ -1,4 +1,4 @@
-"""What is printed parses to the same statement; no text makes the parser fail in any way but a coded error."""
+"""Printed statements parse to the same statement; no text makes the parser fail except with a coded error."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Whatever is changed in a query, a compiled program or a catalog's file: there is an answer, or a coded error.
+"""Any change to a query, a compiled program or a catalog's file gives an answer or a coded error.
 
-The gate runs the same mutants each time; `make soak` millions of others.
+The gate runs the same mutants each time; `make soak` runs millions of others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _KINDS: dict[str, tuple[Callable[[Path], Run], int, float]] = {
     "program": (lambda folder: program, 500, 0.09),
     "catalog": (Catalogs, 30, 0.01),
 }
-"""What makes them, how many the gate runs, and their share of those of `make soak`."""
+"""By kind: a function that creates the mutants, their number in the gate, and their share in `make soak`."""
 
 
 @pytest.mark.parametrize("kind", _KINDS)

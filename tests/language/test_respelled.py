@@ -1,7 +1,7 @@
-"""A statement means the same in any letters, with any space between its words, and with more brackets.
+"""A statement means the same in any case, with any space between its words, and with additional brackets.
 
-Keywords and unquoted names are written in lower, upper and mixed case, comments and line ends come between all words,
-and each expression gets one more pair of brackets: plans, their identity and rows stay.
+Keywords and unquoted names are written in lower, upper and mixed case, comments and line ends are inserted between all
+words, and each expression gets another pair of brackets. Plans, plan hashes and rows do not change.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.long
 _QUERIES, _SENTENCES = 60, 150
 _SOAK = 20
 _OF_PLACE = frozenset({"SQ1005"})
-"""Errors that say where another statement begins, which line ends tell."""
+"""Errors about the start of another statement, which depends on line ends."""
 Change = Callable[[str], str]
 
 
@@ -47,7 +47,7 @@ def _spellings(seed: int) -> dict[str, Change]:
 
 
 def _same(text: str, plan: Callable[[str], QueryPlan], seed: int, *, whole: bool) -> None:
-    """Hold the plans of a query in other spellings to its own."""
+    """Check that a query has the same plan in other spellings."""
     with Places(text) as places:
         expected = _planned(plan, text)
     spellings = _spellings(seed) if whole else {"mixed": _spellings(seed)["mixed"]}
@@ -60,7 +60,7 @@ def _same(text: str, plan: Callable[[str], QueryPlan], seed: int, *, whole: bool
 
 
 def _planned(plan: Callable[[str], QueryPlan], text: str) -> logical.Relation | str:
-    """Return what a query is planned to, but for where it was written; the code of its error."""
+    """Return the plan of a query without its spans, or the code of its error."""
     try:
         return plan(text).relation
     except SinkqlError as error:
@@ -100,7 +100,7 @@ def _statements(text: str) -> str:
 
 
 def _golden(path: Path, folder: Path, change: Change) -> tuple[list[str], dict[str, str]]:
-    """Return what the cases of a golden file give in another spelling, and the identity of the sinks that it makes."""
+    """Return the outputs of a golden file's cases in another spelling, and the plan hashes of its sinks."""
     file, said = GoldenFile(path, folder), []
     for case in casefile.read(path.read_text("utf-8"))[0]:
         changed = replace(case, input=change(case.input))
@@ -110,12 +110,12 @@ def _golden(path: Path, folder: Path, change: Change) -> tuple[list[str], dict[s
 
 
 def _is_syntax(case: Case) -> bool:
-    """Tell whether a case shows a statement's tree, in lines of a length; its printed form says as much."""
+    """Return whether a case's output is a statement's tree or text; its statements are compared instead."""
     return case.command.split()[0] in ("parse", "print")
 
 
 def _plain(text: str) -> str:
-    """Return an output without places, brackets, space and letter case: errors and notices are their codes alone."""
+    """Return an output without places, brackets, space and case; errors and notices are reduced to their codes."""
     lines = []
     for line in text.splitlines():
         told = re.match(r"(?:error|notice)\[(SQ\d+)\]", line)
@@ -139,7 +139,7 @@ def _identities(catalog: MemoryCatalog) -> dict[str, str]:
 
 _PATHS = [path for path in FILES if path.parent.name != "broken"]
 _IN_GATE = ("query", "session", "sink", "source", "subquery", "table_rows", "view", "window")
-"""Of the files of plans, those that the gate reads again; `make soak` reads all of them, in each spelling."""
+"""Golden files of plans that the gate reads again; `make soak` reads all of them in each spelling."""
 
 
 def _case_of(path: Path) -> str:
@@ -167,7 +167,7 @@ def test_a_golden_file_in_each_spelling_has_the_same_plans(path: Path, tmp_path:
 
 
 def _changed(spelling: Change) -> Change:
-    """Return a change of SQL that leaves alone what has no words."""
+    """Return a change of SQL that leaves text without lexemes unchanged."""
 
     def changed(text: str) -> str:
         try:

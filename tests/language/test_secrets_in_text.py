@@ -1,4 +1,4 @@
-"""A script shows no secret, right or wrong as it may be."""
+"""No script shows a secret, whether the script is correct or not."""
 
 from __future__ import annotations
 

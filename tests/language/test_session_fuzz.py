@@ -1,4 +1,4 @@
-"""Statements at random, right and damaged, through whole sessions: parse, plan, SHOW, EXPLAIN, DML, SELECT, DROP."""
+"""Random statements, correct and damaged, through whole sessions: parse, plan, SHOW, EXPLAIN, DML, SELECT, DROP."""
 
 from __future__ import annotations
 

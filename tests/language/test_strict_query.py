@@ -1,4 +1,4 @@
-"""What the grammar of Postgres refuses is no query here, unless the dialect has a form of its own for it."""
+"""A query that Postgres's grammar refuses is refused, unless the dialect has the form."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sinkql.planner.syntax import sqlglot_tree
 
 pytestmark = pytest.mark.long
 
-# forms of the dialect, and forms of which the planner says what to write
+# forms of the dialect, and forms for which the planner names the correct one
 _OWN = re.compile(
     r"\b(SHOW|MAP|LIST|TABLE|QUALIFY|OPTIONS|DEFAULT|precision|user|ROLLUP|CUBE|OVERLAPS)\b|=>|FROM\s*\(\s*\w+\s*\)"
     r"|WITH TIES|[<>=] \w+ [<>=]|\bSELECT\s+\*\s+EXCEPT|(coalesce|greatest|least|nullif)\s*\(|\)\s*\[|FROM\s+'"

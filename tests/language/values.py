@@ -1,4 +1,4 @@
-"""Names, values, options and expressions that the printer may be given."""
+"""Strategies for the names, values, options and expressions that the printer accepts."""
 
 from __future__ import annotations
 

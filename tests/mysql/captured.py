@@ -1,4 +1,4 @@
-"""Tables of a server as a capture gets them, and what its stream says of them."""
+"""Captured tables and sources of a MariaDB server, and the events of their streams."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.patience import Deadline
 
 
 def table_of(server: MariaDb, database: str, name: str, *, text: Sequence[str] = ()) -> CapturedTable:
-    """Return a table as it is planned."""
+    """Return a captured table, planned from the server's schema; columns in `text` are read as text."""
     columns = server.rows(
         "SELECT column_name, column_type, is_nullable, column_key FROM information_schema.columns "
         f"WHERE table_schema = '{database}' AND table_name = '{name}' ORDER BY ordinal_position"
@@ -39,12 +39,12 @@ def table_of(server: MariaDb, database: str, name: str, *, text: Sequence[str] =
 
 
 def text(value: str) -> dict[str, list[str]]:
-    """Return a text as plans carry secret ones."""
+    """Return a text in the form in which plans hold secret values."""
     return {"secret_text": [value]}
 
 
 def source_of(server: MariaDb, name: str = "source") -> CapturedSource:
-    """Return a source that reads the server as its reader."""
+    """Return a source that connects as the user `reader`."""
     options = {
         "ssl_mode": "disabled",
         "host": "127.0.0.1",
@@ -66,7 +66,7 @@ def stream_of(server: MariaDb, name: str = "source") -> Iterator[MySqlStream]:
 
 
 def received(stream: MySqlStream, until: str, each: Callable[[Event], None]) -> None:
-    """Hand on what comes, up to a position."""
+    """Pass events to a function until a position is reached."""
     deadline, there = Deadline(), ""
     while there < until:
         deadline.check(until)

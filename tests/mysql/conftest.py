@@ -1,4 +1,4 @@
-"""One server a worker; each test has a database of its own."""
+"""One server per worker; each test has a separate database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is altered on a server while sinks run: they stop before what they cannot follow, and lose no row."""
+"""Sinks of altered tables stop before a change that they cannot follow, and lose no row."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ALTERED = {
     "loosened": ("SQ3440", "MODIFY v varchar(20) NOT NULL", "by a statement without rows in the log"),
     "wider": (None, "MODIFY v varchar(200)", ""),
 }
-"""What is done to a table of that name, and what its sink says of it; None where it goes on."""
+"""By table: the code of its sink's error (None if the sink continues), the change, and a part of the error's detail."""
 
 _MENDED = {
     "narrowed": "ALTER TABLE narrowed MODIFY v varchar(20)",
@@ -80,7 +80,7 @@ def test_sinks_of_altered_tables_stop_and_compute_their_rows_again(
         _once(session, "wider")
         assert duckdb_folder("lake/n/wider") == _rows(server, database, "wider")
         _run(server, database, *"; ".join(_MENDED.values()).split(";"))
-        _once(session, "wider")  # so the capture has come so far
+        _once(session, "wider")  # so the capture has read the repairs
         for table, error in stopped.items():
             (job,) = session.jobs((f"{table}_sink",))
             session.catalog.control.status(job.sink_id, "stalled", error=f"{error.code}: {error.message}")
@@ -108,7 +108,7 @@ def _once(session: Session, name: str) -> None:
 
 
 def _stopped(session: Session, name: str) -> SinkqlError:
-    """Run a sink until it stops with an error that does not pass by itself."""
+    """Run a sink until it stops with an error that is not retryable."""
     deadline = Deadline()
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Rows of a server that no column of a table can hold: in chunks and in changes, under each ON ERROR."""
+"""Rows that do not fit the columns of a source, in chunks and in changes, under each ON ERROR."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_rows_that_do_not_fit_are_left_out_kept_or_stop_the_sink(
             f"CREATE SECRET p AS '{PASSWORD.replace(chr(39), 2 * chr(39))}';"
             f"CREATE CONNECTION my TO MYSQL (HOST '127.0.0.1', PORT {server.port}, USER 'reader', PASSWORD SECRET p);"
         )
-        policies = {"a_skip": "SKIP", "b_dead": "'DEAD LETTER'", "c_fail": "FAIL"}  # which runs last
+        policies = {"a_skip": "SKIP", "b_dead": "'DEAD LETTER'", "c_fail": "FAIL"}  # c_fail runs last
         for name, policy in policies.items():
             session.execute(_SINK.format(name=name, policy=policy, database=database))
         with capturing(session):
@@ -74,7 +74,7 @@ def test_rows_that_do_not_fit_are_left_out_kept_or_stop_the_sink(
 
 
 def _hex(day: str, *, text: bool = False) -> str:
-    """Return the bytes of a date: a text in a query, and packed into three bytes in the log."""
+    """Return the bytes of a date: text as in a query, or three packed bytes as in the log."""
     if text:
         return "\\x" + day.encode().hex()
     year, month, date = map(int, day.split("-"))

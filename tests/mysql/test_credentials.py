@@ -1,4 +1,4 @@
-"""A password that is changed, or a privilege that is taken away, while a source is read: it is told, and got over."""
+"""A changed password or a revoked privilege stalls a source; it resumes once the cause is repaired."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CHANGES = {
     "password, another secret": ("ALTER USER {user} IDENTIFIED BY 'new'", "SQ4461", ""),
     "privilege": ("REVOKE REPLICATION SLAVE ON *.* FROM {user}", "SQ4465", "GRANT REPLICATION SLAVE ON *.* TO {user}"),
 }
-"""What is done to the user, the error, and what puts it right on the server; else the secret is altered."""
+"""The change of the user, the error, and the repair on the server; if empty, the secret is altered instead."""
 
 
 @pytest.fixture
@@ -62,9 +62,9 @@ def test_a_user_that_is_altered_stalls_its_source_until_that_is_put_right(
 
 
 def _stalled(session: Session) -> str:
-    """Wait until the source's status is that it is stalled, and return the error's code."""
+    """Wait until the source is stalled; return its error code."""
     query = "SELECT error FROM mz_internal.mz_source_statuses WHERE name = 's' AND status = 'stalled'"
     deadline = Deadline()
     while not (rows := session.execute(query)[0].rows):
-        deadline.check("a status")
+        deadline.check("a stalled source")
     return str(rows[0][0]).partition(":")[0]

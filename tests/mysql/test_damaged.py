@@ -1,4 +1,4 @@
-"""Bytes that are no log of the tables that they name: an error with a way out, and never other rows."""
+"""A damaged binary log is an error with a hint, and never gives wrong rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sinkql doctor` over a MariaDB server: what is wrong there, and the statement that mends it."""
+"""`sinkql doctor` on a MariaDB server reports problems, and the statements that repair them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def doctor(
     monkeypatch.setenv("READER", PASSWORD)
 
     def run(source: str, user: str = "reader") -> dict[str, dict[str, Any]]:
-        """Return what is found of the connection `my` by name; the exit code fits it."""
+        """Return the results for the connection `my` by name, and check the exit code."""
         place = f"HOST '127.0.0.1', PORT {server.port}, USER '{user}', PASSWORD SECRET p"
         script = f"CREATE SECRET p AS env_var('READER'); CREATE CONNECTION my TO MYSQL ({place}); {source}"
         Path("script.sql").write_text(script)

@@ -1,4 +1,4 @@
-"""A server dies, and its replica takes over: sinks go on there, or say what it lacks."""
+"""A server dies and its replica takes over: sinks continue there, or report the missing transactions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CREATE SINK a FROM t INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABL
 
 @pytest.fixture
 def servers(tmp_path: Path) -> Iterator[tuple[MariaDb, MariaDb]]:
-    """Run a server and its replica."""
+    """Start a server and its replica."""
     with (
         mariadb(_folder(tmp_path, "one")) as first,
         mariadb(_folder(tmp_path, "two"), "--server-id=2", "--log-slave-updates=1") as second,
@@ -79,7 +79,7 @@ def test_sinks_go_on_at_a_replica_that_has_all(
             _once(session)
             first.run("INSERT INTO d.t VALUES (2, 'b')")
             _once(session)
-            first.run("UPDATE d.t SET v = 'c' WHERE id = 1")  # which nobody has read
+            first.run("UPDATE d.t SET v = 'c' WHERE id = 1")  # no capture has read this change
             _taken_over(first, second)
             second.run("INSERT INTO d.t VALUES (3, 'd')", "DELETE FROM d.t WHERE id = 2")
             session.execute(f"ALTER CONNECTION my SET (PORT = {second.port});")
@@ -102,7 +102,7 @@ def test_what_a_replica_lacks_is_told(
             first.run("INSERT INTO d.t VALUES (2, 'lost')")
             _once(session)
             first.stop()
-            second.run("INSERT INTO d.t VALUES (3, 'd')")  # with the same number
+            second.run("INSERT INTO d.t VALUES (3, 'd')")  # it has the same transaction number
             session.execute(f"ALTER CONNECTION my SET (PORT = {second.port});")
             deadline = Deadline()
             code = ""
@@ -120,7 +120,7 @@ def test_what_a_replica_lacks_is_told(
 
 
 def _again(session: Session) -> None:
-    """Run the sink, again where the capture is at the server before."""
+    """Run the sink, and again while the capture is still connected to the old server."""
     deadline = Deadline()
     while True:
         try:

@@ -1,4 +1,4 @@
-"""`sinkql init --from mysql://…`: the script that it writes runs, and its tables are those of the server."""
+"""`sinkql init --from mysql://…` writes a script that runs and reads the server's tables."""
 
 from __future__ import annotations
 

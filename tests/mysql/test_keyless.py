@@ -1,4 +1,4 @@
-"""Tables without a key: their rows come and go as often as on the server, however busy that is."""
+"""Tables without a key have each row as often as the server, even if it is busy."""
 
 from __future__ import annotations
 
@@ -91,14 +91,14 @@ def test_of_transactions_that_commit_meanwhile_mysql_does_not_tell_whether_they_
 
 
 def _make_odd(server: MariaDb, database: str) -> None:
-    """Make a table without a key, with rows that are alike."""
+    """Create a table without a key, with duplicate rows."""
     with server.connect(database=database) as connection, connection.cursor() as cursor:
         cursor.execute("CREATE TABLE odd (x int)")
         cursor.execute("INSERT INTO odd SELECT seq % 10 FROM seq_1_to_500")
 
 
 def _write(server: MariaDb, database: str, stopping: threading.Event) -> None:
-    """Change rows of the table."""
+    """Change rows of the table until `stopping` is set."""
     with server.connect(database=database) as connection, connection.cursor() as cursor:
         turn = 0
         while not stopping.is_set():

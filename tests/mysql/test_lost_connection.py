@@ -1,4 +1,4 @@
-"""A connection that a server, or what is between, has lost without a word is broken off; slow answers are awaited."""
+"""A connection that the server or the network lost silently is closed; slow answers are awaited."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.server
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Return what has connections be asked for soon."""
+    """Return a function that makes silent connections be probed soon."""
 
     def hurry() -> None:
         monkeypatch.setattr(dead_connection, "SILENCE_S", 0.3)
@@ -69,7 +69,7 @@ def test_a_query_that_is_never_answered_fails(
 def test_a_query_that_the_server_works_on_is_awaited(
     server: MariaDb, before: Front, ask: Callable[[Any, str], Any], hasty: Callable[[], None]
 ) -> None:
-    """It waits for a lock until the server has been asked twice, once it is known to be at work."""
+    """The server waits for a lock until it has been probed twice."""
     found = _connected(before.port)
     asked = noting(found)
     at_work = f"SELECT 1 FROM information_schema.processlist WHERE id = {found.thread_id()} AND info LIKE '%GET_LOCK%'"
@@ -81,7 +81,7 @@ def test_a_query_that_the_server_works_on_is_awaited(
             deadline.check("the query")
         hasty()
         while len(asked) < 2:
-            deadline.check("the server to be asked")
+            deadline.check("two probes")
         cursor.execute("SELECT RELEASE_LOCK('held')")
         assert len(answer.result()) == 1
     assert asked[:2] == [True, True]
@@ -89,7 +89,7 @@ def test_a_query_that_the_server_works_on_is_awaited(
 
 
 class _Pair:
-    """A connection, in whose block nothing has come for long."""
+    """A connection on which a wait for an answer is due for a probe."""
 
     def __init__(self) -> None:
         listener = socket.create_server(("127.0.0.1", 0))
@@ -99,7 +99,7 @@ class _Pair:
         self.silence = dead_connection.ResponseWatch(self.near.fileno, lambda: False)
 
     def closed(self) -> bool:
-        """Tell whether the connection was shut down."""
+        """Return whether the connection was shut down."""
         self.near.setblocking(False)
         try:
             return self.near.recv(1) == b""
@@ -111,9 +111,9 @@ class _Pair:
 def test_an_answer_that_comes_before_the_server_is_asked_counts(
     hasty: Callable[[], None], monkeypatch: pytest.MonkeyPatch, *, answered: bool
 ) -> None:
-    """A thread asks, which may begin late."""
+    """The thread that probes may be late, so an answer counts if it comes before the probe."""
     monkeypatch.setattr(dead_connection, "_WATCH", watch := dead_connection._Watch())
-    watch._runs = True  # nobody asks but this test
+    watch._runs = True  # only this test probes
     pair, deadline = _Pair(), Deadline()
     with pair.silence:
         hasty()
@@ -123,7 +123,7 @@ def test_an_answer_that_comes_before_the_server_is_asked_counts(
             pair.far.sendall(b"x")
             pair.near.recv(1)
             while dead_connection._silence(pair.near.fileno()) < dead_connection._LOOK_S:
-                deadline.check("the thread's beginning")
+                deadline.check("a silent connection")
         pair.silence.probe()
         assert pair.closed() is not answered
     pair.near.close()

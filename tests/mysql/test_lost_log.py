@@ -1,4 +1,4 @@
-"""The log of a source that is lost begins again where its sinks are, as long as the server has its own."""
+"""If the log of a source is lost, it restarts at the positions of its sinks while the server still has its own log."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_the_server_tells_from_where_on_it_has_its_log(server: MariaDb, database
         server.run(f"INSERT INTO {database}.t VALUES (1)", "FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
         (file, *_) = server.rows("SHOW MASTER STATUS")[0]
         deadline = Deadline()
-        while len(server.rows("SHOW BINARY LOGS")) > 1:  # those that a connection reads, which has ended, are kept
+        while len(server.rows("SHOW BINARY LOGS")) > 1:  # the server needs time to release files of a closed connection
             deadline.check("the end of older files")
             server.run(f"PURGE BINARY LOGS TO '{file}'")
         assert not stream.follows(start)

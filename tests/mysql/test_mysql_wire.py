@@ -1,4 +1,7 @@
-"""What MySQL writes otherwise than MariaDB, built byte by byte: the tests run on it where SINKQL_MYSQLD names one."""
+"""Binary-log events that MySQL writes differently from MariaDB, built byte by byte.
+
+The server tests run on a MySQL server if SINKQL_MYSQLD names one.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ def _event(code: int, body: bytes = b"", *, seconds: int = 1_700_000_000) -> byt
 
 def _gtid(number: int, micros: int | None = None) -> bytes:
     body = b"\0" + uuid.UUID(_SERVER).bytes + struct.pack("<q", number)
-    if micros is not None:  # from 8.0 on
+    if micros is not None:  # since MySQL 8.0
         body += b"\2" + struct.pack("<qq", 0, 1) + micros.to_bytes(7, "little") + b"\x40"
     return _event(33, body)
 
@@ -49,10 +52,10 @@ def _query(text: str) -> bytes:
 
 
 def _map() -> bytes:
-    """Return the map of d.t (id int unsigned NOT NULL, j json, y year, v varchar(10))."""
+    """Return the table map of d.t (id int unsigned NOT NULL, j json, y year, v varchar(10))."""
     names = b"\2id\1j\1y\1v"
     optional = b"\1\1\x80" + b"\2\1\xff" + bytes((4, len(names))) + names
-    optional = optional.replace(b"\2\1\xff", b"\2\3\xfc\xff\0")  # the usual collation, 255
+    optional = optional.replace(b"\2\1\xff", b"\2\3\xfc\xff\0")  # the default collation, 255
     return _event(
         19,
         struct.pack("<IHH", 7, 0, 1) + b"\1d\0\1t\0\4" + bytes((3, 245, 13, 15)) + b"\3\4\x28\0" + b"\x0e" + optional,
@@ -66,7 +69,7 @@ def _image(number: int, document: bytes | None, text: str) -> bytes:
 
 
 def _rows(code: int, *images: bytes) -> bytes:
-    """Return a rows event of the second version, with bytes that are of no concern before the columns."""
+    """Return a rows event of the second version, with extra bytes before the columns."""
     bitmaps = b"\xff" * (2 if code == 31 else 1)
     return _event(
         code, struct.pack("<IHH", 7, 0, 1) + struct.pack("<H", 4) + b"\0\0" + b"\4" + bitmaps + b"".join(images)
@@ -84,7 +87,7 @@ _CHARSETS = {255: "utf8mb4"}
 
 
 def _walk(*events: bytes, log: BinlogReader | None = None) -> tuple[list[Any], list[str]]:
-    """Return the rows that events give, and the ends of their transactions."""
+    """Return the rows of events, and the ends of their transactions."""
     log = log or _log()
     raw, frames, at = b"".join(events), [], 0
     for each in events:

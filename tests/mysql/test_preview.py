@@ -1,4 +1,4 @@
-"""Queries and previews of MariaDB's tables: the rows that the server has now."""
+"""Queries and previews of MariaDB's tables show the server's current rows."""
 
 from __future__ import annotations
 

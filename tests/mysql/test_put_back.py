@@ -1,4 +1,4 @@
-"""A server that is put back from a copy is told until a user accepts the loss, however far its log has grown since."""
+"""A server restored from a copy is an error until a user accepts the loss, however long its log has become since."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _stream(server: MariaDb, notes: MemoryNotes) -> Iterator[MySqlStream]:
 
 
 def _read(server: MariaDb, notes: MemoryNotes, after: str | None) -> tuple[str, list[int]]:
-    """Read what follows a position as one capture does; return where it ends, and the rows' ids."""
+    """Read from a position to the end, as one capture does; return the end and the ids of the rows."""
     rows: list[TableRows] = []
 
     def keep(event: Event) -> None:
@@ -60,10 +60,10 @@ def _noted(notes: MemoryNotes) -> ReadTransaction:
 
 
 def _wait_past(last: ReadTransaction) -> None:
-    """Wait until what is committed has another time than what was read last: MariaDB knows seconds only."""
+    """Wait until new commits have a later time than the last transaction that was read, in MariaDB's whole seconds."""
     deadline = Deadline()
     while time.time() < last.at / 1_000_000 + 1:
-        deadline.check("the next second: MariaDB knows no smaller times")
+        deadline.check("the next second")
 
 
 def test_server_that_is_put_back_is_told_until_the_loss_is_accepted(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_server_that_is_put_back_is_told_until_the_loss_is_accepted(tmp_path: Pa
         _insert(server, 1, 2)
         end, ids = _read(server, notes, end)
         assert ids == [1, 2]
-        server.stop()  # a crash, after which the same log goes on
+        server.stop()  # a crash, after which the same log continues
         assert server.start()
         _insert(server, 3)
         end, ids = _read(server, notes, end)
@@ -93,7 +93,7 @@ def test_server_that_is_put_back_is_told_until_the_loss_is_accepted(tmp_path: Pa
         (server.folder / "copy").rename(server.folder / "data")
         assert server.start()
         _wait_past(_noted(notes))
-        for others in (range(20, 21), range(21, 24), range(24, 40)):  # fewer, the same number, more
+        for others in (range(20, 21), range(21, 24), range(24, 40)):  # fewer than were read, as many, more
             _insert(server, *others)
             with pytest.raises(SinkqlError) as told:
                 _read(server, notes, end)
@@ -104,7 +104,7 @@ def test_server_that_is_put_back_is_told_until_the_loss_is_accepted(tmp_path: Pa
         _insert(server, 50)
         end, ids = _read(server, notes, end)
         assert ids == [50]
-        other = msgspec.structs.replace(_noted(notes), server="9", id="0-9-9")  # which commits in another order
+        other = msgspec.structs.replace(_noted(notes), server="9", id="0-9-9")  # a server that commits in another order
         notes.note("standing.json", msgspec.json.encode([other]))
         _insert(server, 51)
         assert _read(server, notes, end)[1] == [51]
@@ -125,7 +125,7 @@ def test_a_server_that_sends_no_log_is_asked_again(tmp_path: Path, monkeypatch: 
 
 
 def test_server_whose_log_was_reset_is_told_until_the_loss_is_accepted(tmp_path: Path) -> None:
-    """The numbers of its transactions begin again, and grow past the place."""
+    """The server's transaction numbers begin again, and grow past the position."""
     notes = MemoryNotes()
     with mariadb(tmp_path) as server:
         server.run("CREATE DATABASE d", "CREATE TABLE d.t (id int PRIMARY KEY)")

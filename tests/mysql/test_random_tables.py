@@ -1,4 +1,4 @@
-"""Tables of random columns with random values, NULL among them: the log and a chunk have what the server has."""
+"""Tables of random columns and values, NULL included: the log and a chunk have the server's rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _row(chance: random.Random, number: int, types: Sequence[str]) -> str:
 
 
 def _values(parts: Sequence[TableRows], width: int) -> dict[int, list[Any]]:
-    """Return the rows that are there in the end, by their ids."""
+    """Apply changes in order; return the remaining rows by id."""
     found: dict[int, list[Any]] = {}
     for part in parts:
         assert not part.errors
@@ -81,7 +81,7 @@ def test_rows_are_the_servers(server: MariaDb, database: str, seed: int) -> None
 
 
 def test_null_may_be_the_last_value_that_the_log_has(server: MariaDb, database: str) -> None:
-    server.run("SET GLOBAL log_bin_compress_min_len = 10, log_bin_compress = ON")  # rows of fewer bytes are not
+    server.run("SET GLOBAL log_bin_compress_min_len = 10, log_bin_compress = ON")  # shorter rows are not compressed
     with server.connect(database=database) as connection, connection.cursor() as cursor, stream_of(server) as stream:
         names = {type_: f"t{number}" for number, type_ in enumerate(_TYPES)}
         for type_, name in names.items():

@@ -1,4 +1,4 @@
-"""State of a real server's table that is computed again is the state that was, row by row."""
+"""State recovery from a real server's table gives the same state, row by row."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Random changes of a real server by seed, read by pipelines whose captures and servers are killed: tables are its own.
+"""Random changes of a real server, with captures and servers that are killed: the tables are the server's.
 
-Who writes is replayed by its seed; where a capture is when it dies is not.
+The seed determines the changes, but not the progress of a capture at its death.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _T, _LOGGED = "a, b, v, d, made", "x, w"
 
 @dataclass
 class Workload:
-    """Change tables at random, over two connections with a transaction each, and in distributed transactions."""
+    """Random changes over two connections with one transaction each, and in distributed transactions."""
 
     server: MariaDb
     database: str
@@ -66,7 +66,7 @@ class Workload:
     count: int = 0
 
     def change(self) -> None:
-        """Do something on one of the connections; what the server refuses, or loses as it dies, is its business."""
+        """Make a change on one of the connections; ignore errors, including the changes that a dying server loses."""
         one = self.chance.randrange(2)
         try:
             connection = self._connection(one)
@@ -78,7 +78,7 @@ class Workload:
             self._leave(one)
 
     def end(self) -> None:
-        """Finish what is open."""
+        """End all open and prepared transactions."""
         for one in list(self.open):
             self._leave(one)
         for each in self.prepared:
@@ -145,7 +145,7 @@ class Workload:
             cursor.execute(each)
         cursor.execute(f"XA PREPARE '{name}'")
         self.prepared.append(name)
-        cursor.connection.close()  # it is finished by another one
+        cursor.connection.close()  # another connection ends the transaction
         raise pymysql.err.InterfaceError
 
     def _finish(self, name: str) -> None:
@@ -156,7 +156,7 @@ class Workload:
             try:
                 self.server.run(f"XA {how} '{name}'")
             except pymysql.err.OperationalError as error:
-                if error.args[0] != 1397:  # XAER_NOTA: its connection's end is not seen yet, or a crash lost it
+                if error.args[0] != 1397:  # XAER_NOTA: its connection is still closing, or a crash lost it
                     raise
                 if (name,) not in [row[3:] for row in self.server.rows("XA RECOVER")]:
                     return
@@ -176,7 +176,7 @@ class Workload:
 
 
 def _kill_captures() -> int:
-    """Kill the processes that capture, as a machine short of memory does; return how many there were."""
+    """Kill the capture processes, as a machine without memory does; return their number."""
     killed = 0
     for keeper in _children(os.getpid()):
         for each in _children(keeper):
@@ -203,7 +203,7 @@ def _table(name: str, columns: str) -> Rows:
 
 
 def _check(server: MariaDb, database: str) -> None:
-    """Assert that the tables are what the server has: rows by key, how often each row is there, what a view makes."""
+    """Check that the tables equal the server's: rows by key, the number of each row, and a view's result."""
     assert _rows(server, f"{database}.t", _T) == _table("t", _T)
     grouped = sorted(server.rows(f"SELECT a, count(*), sum(d) FROM {database}.t GROUP BY a"), key=repr)
     assert grouped == _table("per_a", "a, n, d")
@@ -215,7 +215,7 @@ def _check(server: MariaDb, database: str) -> None:
 
 
 def _catch_up(session: Session, turn: int) -> None:
-    """Bring the tables up to what the server has, again where the server came back in the middle."""
+    """Run the sinks up to the end of the server's log; retry if the server restarts."""
     deadline = Deadline()
     while True:
         deadline.check("the end of the log")
@@ -246,7 +246,7 @@ def _play(server: MariaDb, database: str, seed: int, monkeypatch: pytest.MonkeyP
                 for _ in range(chance.randrange(60)):
                     work.change()
                 if not step:
-                    work.end()  # reading begins once what was prepared before has ended
+                    work.end()  # reading begins once the transactions prepared before it have ended
                 if chance.random() < 0.4:
                     _kill_captures()
                 if chance.random() < 0.3:

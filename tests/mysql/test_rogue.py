@@ -1,4 +1,4 @@
-"""Whoever answers at HOST gets no password by asking for it: neither as text, nor encrypted with a key of his own."""
+"""A rogue server at HOST gets no password, neither as text nor encrypted with the server's key."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _WAYS: dict[str, tuple[str, tuple[bytes, ...]]] = {
     "sha256": ("sha256_password", (b"\x01" + _KEY,)),
     "sha256, switched": ("mysql_native_password", (b"\xfesha256_password\0" + _SALT + b"\0", b"\x01" + _KEY)),
 }
-"""The plugin that a server greets with, and what it answers, one packet after each that it gets."""
+"""The authentication plugin that the server names first, and its answers, one packet each."""
 
 
 def _packet(number: int, body: bytes) -> bytes:
@@ -43,7 +43,7 @@ def _packet(number: int, body: bytes) -> bytes:
 
 
 class _Rogue:
-    """Answers each connection in one way, and keeps what comes; with TLS where it has a certificate."""
+    """A server that answers all connections alike and stores the data it receives; with TLS if it has a certificate."""
 
     def __init__(self, plugin: str, answers: Sequence[bytes], context: ssl.SSLContext | None = None) -> None:
         self.got: list[bytes] = []
@@ -131,7 +131,7 @@ def test_password_goes_to_nobody_without_tls(way: str, mode: str) -> None:
         assert _refused(rogue, ssl_mode=mode).code == "SQ4471"
     assert rogue.got
     assert _PASSWORD.encode() not in b"".join(rogue.got)
-    assert max(map(len, rogue.got)) < 256, "nothing that was encrypted with the key of 2,048 bits was sent"
+    assert max(map(len, rogue.got)) < 256, "the client sent data encrypted with the 2,048-bit key"
 
 
 @pytest.mark.parametrize("mode", ["preferred", "required"])
@@ -145,7 +145,7 @@ def test_password_itself_goes_to_nobody_whose_certificate_is_not_checked(way: st
 
 @pytest.mark.parametrize("mode", ["preferred", "required", "verify_identity"])
 def test_tls_that_cannot_be_agreed_on_is_no_matter_of_certificates(mode: str) -> None:
-    with _rogue("clear", ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)) as rogue:  # without a certificate no cipher suits
+    with _rogue("clear", ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)) as rogue:  # no certificate, so no cipher suits
         error = _refused(rogue, ssl_mode=mode)
     message = f"could not negotiate TLS with MySQL server 127.0.0.1:{rogue.port}"
     assert (error.code, error.message) == ("SQ4462", message)

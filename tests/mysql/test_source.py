@@ -1,4 +1,4 @@
-"""CREATE SOURCE … FROM MYSQL against a real server: what it finds there, and what it refuses with a way out."""
+"""CREATE SOURCE … FROM MYSQL against a real server: the columns and keys that it finds, and errors with their hints."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def test_a_connection_is_encrypted(session: Session, server: MariaDb, mode: str)
     server.run("ALTER USER reader@'%' REQUIRE SSL")
     try:
         assert "SSL MODE" in (_refused(session, _connection(server, SSL_MODE="disabled")).hint or "")
-        session.execute("VALIDATE CONNECTION my;")  # it prefers to be encrypted
+        session.execute("VALIDATE CONNECTION my;")  # the connection prefers TLS
         authority = {} if mode == "required" else {"SSL_CERTIFICATE_AUTHORITY": "SECRET ca"}
         session.execute(_connection(server, SSL_MODE=mode, **authority))
     finally:

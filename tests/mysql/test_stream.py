@@ -1,4 +1,4 @@
-"""What the stream makes of a real server's log: changes, statements that empty or alter tables, what is gone."""
+"""A stream of a real server's log: changes, statements that truncate or alter tables, and purged transactions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from support.mariadb import MYSQLD, MariaDb
 from support.patience import Deadline, joined
 
 pytestmark = pytest.mark.server
-_of_mariadb = pytest.mark.skipif(MYSQLD is not None, reason="MySQL has no such statements")
+_of_mariadb = pytest.mark.skipif(MYSQLD is not None, reason="MySQL does not have these statements")
 
 
 @pytest.fixture
@@ -96,16 +96,16 @@ _RETYPED = {
     "at datetime(6)": None,
     "at datetime": "at",
     "doc longtext": None,
-    "doc text": None if MYSQLD else "doc",  # which is a longtext of MariaDB
+    "doc text": None if MYSQLD else "doc",  # MariaDB's type for doc is longtext
     "body mediumtext": None,
     "body tinytext": "body",
     "body blob": "body",
 }
-"""What a column is altered to, and which one is told to be another one by now; None: its rows are read."""
+"""The new type of a column, and the column that the error names; None if its rows are still read."""
 
 
 def test_a_column_of_another_type_than_was_declared_is_not_read(server: MariaDb, database: str) -> None:
-    """Neither in a first snapshot nor in the log."""
+    """It is refused both in the initial snapshot and in the log."""
     columns = (
         "id int PRIMARY KEY, v varchar(80), i int, d decimal(10, 2), at datetime(3), doc json, body text, c char(4), "
         "b binary(4), bits bit(8)"
@@ -156,7 +156,7 @@ def _events(stream: MySqlStream) -> list[Event]:
 
 
 def _changes(events: list[Event]) -> list[Any]:
-    """Return what happened to one table: rows as (diff, key, value), `emptied`, and problems."""
+    """Return the changes of one table: rows as (diff, key, value), `emptied`, and problems."""
     found: list[Any] = []
     for event in events:
         match event:
@@ -179,7 +179,7 @@ def _run(server: MariaDb, database: str, *statements: str) -> None:
 
 
 def _finish(server: MariaDb, statement: str) -> None:
-    """End a prepared transaction, which the server gives away once its connection has left."""
+    """End a prepared transaction, once the server has released it from its closed connection."""
     deadline = Deadline()
     while True:
         deadline.check(statement)
@@ -363,7 +363,7 @@ _PROBLEMS = (
         marks=_of_mariadb,
     ),
 )
-"""Statements, what is said of the table, and whether changes of it may be missing."""
+"""Statements, the problem of the table, and whether some of its changes may be missing."""
 _BESIDE = (
     "CREATE TABLE u LIKE t",
     "CREATE TRIGGER g AFTER INSERT ON u FOR EACH ROW INSERT INTO t VALUES (NEW.id, NEW.v)",
@@ -388,7 +388,7 @@ def test_what_no_sink_can_go_on_with_is_told(
     assert _changes(events)[0] == (1, 1, "5")
     said = [(each.problem, each.lost) for each in events if isinstance(each, SchemaChanged)]
     assert said[0] == (problem.format(d=database), lost)
-    assert all(each == (None, False) for each in said[1:])  # and that it may be read anew
+    assert all(each == (None, False) for each in said[1:])  # later events say that the table is readable again
     assert len(said) > 1 or "MODIFY" in statement or "KEY" in statement
 
 
@@ -449,7 +449,7 @@ def test_a_log_that_the_server_has_deleted_is_told(server: MariaDb, table: Captu
         server.run("FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
         (file, *_) = server.rows("SHOW MASTER STATUS")[0]
         deadline = Deadline()
-        while len(server.rows("SHOW BINARY LOGS")) > 1:  # those that a connection reads, which has ended, are kept
+        while len(server.rows("SHOW BINARY LOGS")) > 1:  # the server needs time to release files of a closed connection
             deadline.check("the end of older files")
             server.run(f"PURGE BINARY LOGS TO '{file}'")
         stream.begin(start, [table])
@@ -470,7 +470,7 @@ def test_a_server_that_lost_transactions_is_told(stream: MySqlStream, server: Ma
 def test_the_case_of_tables_names_says_nothing_where_the_server_says_so(
     server: MariaDb, table: CapturedTable, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Such a server is made once, and for all of its tables: here its setting alone is another one."""
+    """Only the setting is changed here: the server's actual setting is fixed when it is created."""
     monkeypatch.setattr(module, "variables", lambda _, name: {name: "1"})
     with stream_of(server) as stream:
         stream.begin(stream.create(), [table])
@@ -496,7 +496,7 @@ def test_a_second_stream_of_a_source_ends_the_first(
 
 
 class _Old:
-    """A server that has a log, and no setting that says what columns are called in it."""
+    """A server with a log, but without the setting that puts column names into it."""
 
     def cursor(self) -> _Old:
         return self

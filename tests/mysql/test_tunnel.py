@@ -1,4 +1,4 @@
-"""A MariaDB server that is reached through an SSH tunnel, by statements and by a capture."""
+"""A MariaDB server is reached through an SSH tunnel, by statements and by a capture."""
 
 from __future__ import annotations
 

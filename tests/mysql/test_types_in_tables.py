@@ -1,4 +1,4 @@
-"""Values at the edges of every type, from a server into an Iceberg table: two readers find what the server prints."""
+"""Values at the limits of every type arrive in an Iceberg table as the server prints them, for two readers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _COLUMNS = {type_: f"c{number}" for number, type_ in enumerate(VECTORS)}
 
 
 def _fill(server: MariaDb, database: str, rows: Sequence[int]) -> None:
-    """Insert rows that have the value of their number in each column, where its type has that many."""
+    """Insert rows; row n has the n-th value of each column's type, or NULL if the type has fewer."""
     with server.connect(database=database) as connection, connection.cursor() as cursor:
         cursor.execute("SET sql_mode = 'ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00'")
         for row in rows:
@@ -74,7 +74,7 @@ def test_readers_find_what_the_server_prints(
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as both readers write it."""
+    """Return a value in the form that both readers share."""
     match value:
         case datetime() if value.tzinfo is not None:
             return value.astimezone(UTC)

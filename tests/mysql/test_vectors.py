@@ -1,4 +1,4 @@
-"""Values at the edges of every type, from the log and from tables: what the server itself prints."""
+"""Values at the limits of every type, read from the log and from tables, equal the server's output."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def tables(server: MariaDb, database: str) -> Tables:
 
 
 class Tables:
-    """A table a type, its values in rows by number, read from the log and from the table."""
+    """A table per type with its values in numbered rows, read from the log and from the table."""
 
     def __init__(self, server: MariaDb, database: str) -> None:
         self.server = server
         self.database = database
 
     def read(self, values: Mapping[str, Sequence[str]], *, text: bool = False) -> dict[str, Rows]:
-        """Return what the log, the table and the server say of the values, by type."""
+        """Return the values by type, from the log, from the table and as the server prints them."""
         names = {type_: f"v{number}" for number, type_ in enumerate(values)}
         with self.server.connect(charset="utf8mb4") as connection, connection.cursor() as cursor:
             cursor.execute(f"USE {self.database}")
@@ -88,7 +88,7 @@ def _values(parts: Sequence[TableRows]) -> dict[int, Any]:
 
 
 def printed(type_: str, column: str = "v", *, text: bool = False) -> str:
-    """Return the query of a column that `expected` understands, or of its text."""
+    """Return a query expression for a column in the form that `expected` parses; with `text`, for its text."""
     kind = parse_declaration(type_).kind
     if text:
         return f"CAST({column} AS CHAR CHARACTER SET utf8mb4)"
@@ -104,7 +104,7 @@ def printed(type_: str, column: str = "v", *, text: bool = False) -> str:
 
 
 def expected(type_: str, shown: Any) -> Any:
-    """Return the value that the server's text means."""
+    """Parse the text that the server prints for a value."""
     kind = parse_declaration(type_).kind
     if shown is None:
         return None
@@ -138,7 +138,7 @@ def test_values_are_those_that_the_server_prints(tables: Tables) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Return a moment in a time zone as Python itself writes it."""
+    """Return a value with times in fixed-offset time zones, as Python's own parser writes them."""
     if isinstance(value, datetime) and value.tzinfo is not None:
         return datetime.fromisoformat(value.isoformat())
     return value

@@ -1,4 +1,4 @@
-"""All tables of a MariaDB database, and what comes to it later: by ALTER SOURCE."""
+"""All tables of a MariaDB database, and new tables and columns through ALTER SOURCE."""
 
 from __future__ import annotations
 

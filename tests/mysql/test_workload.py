@@ -53,7 +53,7 @@ class _Sinks(Sinks):
 
 
 class _Writer:
-    """Change a table at random, in transactions; those that a killed server lost are the server's business."""
+    """Random changes of a table, in transactions; a killed server may lose its open ones."""
 
     def __init__(self, server: MariaDb, database: str, seed: int, turns: threading.Semaphore) -> None:
         self._server, self._database, self._random, self._turns = server, database, random.Random(seed), turns
@@ -98,7 +98,7 @@ class _Writer:
 
 
 def _catch_up(sinks: _Sinks) -> None:
-    """Run the sink up to what there is, again where the capture connects anew in the middle of its first batch."""
+    """Run the sink to the end of the log; retry if the capture reconnects during its first batch."""
     deadline = Deadline()
     while True:
         deadline.check("the end of the log")
@@ -124,7 +124,7 @@ def _run(server: MariaDb, database: str, folder: Path, seed: int) -> None:
     sinks = _Sinks(folder, keeping=LogRetention("log"), captured=table_of(server, database, "t"))
     source = source_of(server, f"{database} {seed}")
 
-    def stream() -> Any:  # the fake one has more than others
+    def stream() -> Any:  # Any, because the fake stream has more members
         return open_stream(source, lambda name: name)
 
     turns = threading.Semaphore(0)

@@ -1,4 +1,4 @@
-"""Types of columns, and values at their edges as SQL; `BAD` ones are those that SinkQL's type does not hold."""
+"""Column types with values at their limits, as SQL; `BAD` holds values outside the range of SinkQL's types."""
 
 from __future__ import annotations
 

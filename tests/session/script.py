@@ -1,4 +1,4 @@
-"""Statements that several tests run."""
+"""Scripts and helpers that several tests of sessions share."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ NAME = "materialize.public.user_activity_iceberg"
 
 
 def fails(session: Session, text: str) -> SinkqlError:
-    """Run a text that must fail and return its error."""
+    """Run a text that must fail; return its error."""
     with pytest.raises(SinkqlError) as raised:
         session.execute(text, "script.sql")
     return raised.value
 
 
 def sink_id(session: Session) -> str:
-    """Return the id under which the pipeline's sink runs."""
+    """Return the id of the pipeline's sink."""
     return session.jobs([NAME])[0].sink_id

@@ -44,13 +44,13 @@ SPARK = (
 
 
 def found(session: Session, query: str) -> tuple[tuple[str, ...], Counter[tuple[Any, ...]]]:
-    """Return the columns of a query, and how often it has each row."""
+    """Return the columns of a query, and the number of times that each row occurs."""
     (result,) = session.execute(query)
     return result.columns, Counter(result.rows)
 
 
 def fill(session: Session) -> None:
-    """Make a table with the rows of a system relation."""
+    """Create a table with the rows of a system relation."""
     session.execute(_TABLE + _OTHER)
     rows = session.execute(f"SELECT {_COLUMNS} FROM mz_relations")[0].rows
     assert len(rows) > 50

@@ -1,8 +1,8 @@
-"""Queries over a system relation at random, and what Postgres 18 gives for each.
+"""Random queries over a system relation, with Postgres 18's results.
 
-`python -m session.system_queries CONNINFO CATALOG` in the folder of the tests writes `system_queries.jsonl`. It takes
-psycopg and a database of Postgres 18 (initdb --locale-provider=builtin --locale=C.UTF-8), where it makes a table like
-the relation.
+`python -m session.system_queries CONNINFO CATALOG`, run in the tests' folder, writes `system_queries.jsonl`. It needs
+psycopg and a database of Postgres 18 (initdb --locale-provider=builtin --locale=C.UTF-8), and creates a table like the
+relation there.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TABLE = """CREATE TABLE u (
   "9999999999999999999" integer DEFAULT 7, "-1.5" uuid, "2024-02-29" text DEFAULT 'é', "a\\b" bytea
 );
 """
-"""What the relation tells of: its names are what casts take, and do not take."""
+"""The table that the relation describes; some of its names are valid inputs of casts."""
 ROWS = "mz_columns"
 _COLUMNS = ("name", "type", '"default"')
 _TEXTS = (
@@ -46,27 +46,27 @@ _TEXTS = (
     "'ß'",
 )
 _WHOLE = ("«0»", "«1»", "«2»", "«-3»", "«7»", "«2147483647»", "«9223372036854775807»", "NULL", "'5'", "'x'")
-"""Those in marks are for Postgres queries of their own, which it does not work out, and fail with, when it plans."""
+"""Values in marks are sent to Postgres as subqueries, or it would evaluate them, and fail, while it plans."""
 _BOOLEANS = ("true", "false", "NULL", "nullable", "'yes'", "'maybe'")
 _TYPES = ("int", "bigint", "smallint", "boolean", "numeric", "text", "double precision", "date", "bytea", "uuid")
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A query, and its rows; None for one that Postgres refuses."""
+    """A query and its rows; None if Postgres refuses the query."""
 
     sql: str
     rows: tuple[tuple[Any, ...], ...] | None
 
 
 def judged() -> tuple[Judged, ...]:
-    """Return the queries that the file holds."""
+    """Return the queries of the file."""
     found = (json.loads(line) for line in _FILE.read_text("utf-8").splitlines())
     return tuple(Judged(sql, None if rows is None else tuple(map(tuple, rows))) for sql, rows in found)
 
 
 def plain(rows: Sequence[Sequence[Any]]) -> tuple[tuple[Any, ...], ...]:
-    """Return rows as JSON has them: numerics as texts of ten fraction digits, which is what SinkQL keeps."""
+    """Return rows as JSON holds them; numerics become texts with ten fraction digits, SinkQL's limit."""
     return tuple(tuple(map(_plain, row)) for row in rows)
 
 
@@ -83,7 +83,7 @@ def _plain(value: Any) -> Any:
 
 
 class _Queries:
-    """Make queries, of which some are wrong, as a source of chance says."""
+    """Random queries; some are wrong."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -110,7 +110,7 @@ class _Queries:
         return kind.format(self.any(1))
 
     def any(self, depth: int) -> str:
-        """Return an expression of any type, or of none."""
+        """Return an expression of a random type; it may be invalid."""
         return self._random.choice((self.text, self.text, self.whole, self.boolean, self._cast))(depth)
 
     def text(self, depth: int) -> str:

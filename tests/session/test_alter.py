@@ -1,4 +1,4 @@
-"""ALTER: what is stored, what stays when something is wrong, and what those who run sinks see of it."""
+"""ALTER: the stored definition, its state after an error, and the effect on running sinks."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_sinks_that_users_stopped_are_not_to_run(piped: Session) -> None:
     piped.start(NAME)
     first = roster.now()
     piped.start(NAME)
-    assert first != roster.now()  # asked for again: what failed is tried again
+    assert first != roster.now()  # a second start is a new request, so that failed sinks are retried
     piped.execute("DROP SINK user_activity_iceberg;")
     assert roster.now() == []
 
@@ -130,7 +130,7 @@ def test_sinks_that_users_stopped_are_not_to_run(piped: Session) -> None:
 
 
 def _refusing(table: str) -> Registry:
-    """Return a registry whose Iceberg catalogs refuse one table, once it has been created."""
+    """Return a registry whose Iceberg catalogs refuse one table once it exists."""
     registry, seen = discover(), set[str]()
     kind = registry.sinks["ICEBERG CATALOG"]
 

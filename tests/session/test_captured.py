@@ -1,4 +1,4 @@
-"""A catalog with sources that are captured: which ones are, what captures are told, what goes with a dropped source."""
+"""Sources that are captured: the capture directory, requests to captures, and the effects of dropping a source."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_capture_is_a_process_that_comes_again_and_ends_with_the_last_sink(sessi
             os.kill(holder.process.pid, 9)
         session.stop("a", "b")
         while control.holder(source.id) is not None:
-            deadline.check("its end")
+            deadline.check("the end of the capture")
     assert os.getpid() not in pids
 
 

@@ -1,4 +1,4 @@
-"""Queries over the system catalog give what Postgres gives, or an error with its place, and never another value."""
+"""Queries over the system catalog give Postgres's result or an error with its place, and never a wrong value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of the table of records that do not decode in the hands of a user; each sink without Spark."""
+"""A dead-letter table that a user drops or changes; the sinks run without Spark."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _started(session: Session) -> BatchLoop:
 
 
 def _commit(loop: BatchLoop) -> None:
-    """Commit all that there is by now."""
+    """Commit all data that is available now."""
     loop.targets = {name: reader.target(loop.checkpoint.end[name]) for name, reader in loop.readers.items()}
     drain(loop)
 

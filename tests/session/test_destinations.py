@@ -1,4 +1,4 @@
-"""One table has one sink: a second one is refused before anything is stored, however the first came about."""
+"""A second sink of one table is refused before anything is stored, unless both sinks keep existing rows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _refused(session: Session, text: str) -> None:
 
 
 def test_a_sink_that_nobody_planned_yet_is_in_the_way(piped: Session) -> None:
-    with Session() as session:  # which reads the file anew, and plans nothing of it
+    with Session() as session:  # reads the file again without planning the items
         _refused(session, _SECOND)
         assert _sinks(session) == ["user_activity_iceberg"]
         waiting = session.catalog.plans.present()["materialize.public.user_activity_iceberg"]
@@ -84,10 +84,10 @@ def test_tables_whose_dotted_names_are_the_same_are_two(session: Session) -> Non
     dotted = SINK.replace("'analytics', TABLE = 'user_activity'", "'analytics', TABLE = 'of.users'")
     second = _SECOND.replace("'analytics', TABLE = 'user_activity'", "'analytics.of', TABLE = 'users'")
     session.execute(LAKE + COUNTER + dotted + second)
-    with Session() as again:  # which has the places from the file
+    with Session() as again:  # has the destinations from the file
         error = fails(again, second.replace("second", "third"))
         assert error.message == 'sink "second" already writes to table ""analytics.of".users"'
-    # what is dropped goes before what another sink makes of the same table, and after what is made of another
+    # a sink is dropped before another creates the same table, and after another creates a different one
     third = second.replace("second", "third").replace("FROM n", "FROM m")
     others = COUNTER + COUNTER.replace("SOURCE n", "SOURCE m")
     steps = plan_deployment([Script("p.sql", LAKE + others + third)], session).steps
@@ -100,7 +100,7 @@ def test_tables_whose_dotted_names_are_the_same_are_two(session: Session) -> Non
 
 
 def _break(session: Session) -> None:
-    """Let the sink's statement name a source that does not exist, as if another program had changed the file."""
+    """Change the sink's statement to name a missing source, as if another program had changed the file."""
     with session.catalog.database.write() as connection:
         connection.execute(
             "UPDATE items SET create_sql = replace(create_sql, 'public.n', 'public.nope') WHERE kind = 'SINK'"
@@ -115,7 +115,7 @@ def _broken(session: Session) -> list[str]:
 @pytest.mark.parametrize("found", ["never", "before", "between"])
 def test_a_sink_that_does_not_plan_any_more_is_in_the_way(piped: Session, found: str) -> None:
     _break(piped)
-    with Session() as session:  # which knows of the sink what the file says, until somebody plans it
+    with Session() as session:  # the sink is known only from the file until it is planned
         if found == "before":
             assert _broken(session) == ["user_activity_iceberg"]
         _refused(session, _SECOND)

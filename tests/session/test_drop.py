@@ -1,4 +1,4 @@
-"""DROP: what depends on what, sinks that run, and processes killed in the middle."""
+"""DROP: dependent items, running sinks, and processes that are killed in the middle."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_drop_of_a_running_sink_waits_for_its_runner(piped: Session) -> None:
     deadline = Deadline()
     while control.desired(sink) != "dropped":
         assert dropping.is_alive()
-        deadline.check("the wish to drop it")
+        deadline.check("the request to drop the sink")
     assert Session().sinks() == (NAME,)
     control.release(sink, owner="runner")
     joined(dropping)
@@ -123,7 +123,7 @@ def test_drop_of_a_killed_process_is_finished_by_the_next(piped: Session, folder
 
 def test_drop_of_a_killed_process_waits_while_the_sink_runs(piped: Session, folder: Path) -> None:
     sink = sink_id(piped)
-    # The runner came after the drop's wish was written, so that the drop died while it waited.
+    # The runner starts after the drop's request is stored, so that the drop is killed while it waits.
     control = Control(Database(piped.catalog.database.folder / "catalog.db", LAYOUT))
     control.acquire(sink, owner="runner", takeover=False)
     child = _SPAWN.Process(target=_killed_drop, args=(folder, "drop-wished"))
@@ -132,13 +132,13 @@ def test_drop_of_a_killed_process_waits_while_the_sink_runs(piped: Session, fold
     assert Session().sinks() == (NAME,)
     assert control.desired(sink) == "dropped"
     control.release(sink, owner="runner")
-    # The session above took the drop over without finishing it; it is this very process.
+    # The session above took over the drop without finishing it, and belongs to this process.
     _disown(piped)
     assert Session().sinks() == ()
 
 
 def _killed_drop_of(session: Session, name: str) -> None:
-    """Leave a journal as a process does that was killed while it dropped a table."""
+    """Leave the intent log of a process that was killed while it dropped a table."""
     entry = session.catalog.plans.entry(name)
     assert entry is not None
     tables = [entry.facts["table_id"]]
@@ -168,7 +168,7 @@ def test_unfinished_drop_goes_by_ids_whatever_has_the_name_now(session: Session)
 
 
 def _disown(session: Session) -> None:
-    """Make the journal's intents those of a process that is gone."""
+    """Change the owner of the stored intents to a process that has ended."""
     with session.catalog.database.write() as connection:
         connection.execute("UPDATE journal SET process = 'another start'")
 

@@ -1,4 +1,4 @@
-"""SELECT over files that the query names, in this process."""
+"""SELECT over files named in the query, in this process."""
 
 from __future__ import annotations
 

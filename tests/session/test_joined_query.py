@@ -1,4 +1,4 @@
-"""SELECT over several relations, in Python and in Spark, beside what DuckDB says."""
+"""SELECT over several relations gives DuckDB's results, in Python and in Spark."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _FAILING = {
     "make_date(2020, length(s) + 10, 1)": "date field value out of range",
     "(length(s) * 1000.0)::numeric(5,2)": "value out of range for numeric(5,2)",
 }
-"""What Spark refuses in words of its own."""
+"""Errors that Spark reports in its own words."""
 
 
 def _found(session: Session) -> list[Counter[tuple[Any, ...]]]:
@@ -62,7 +62,7 @@ def test_joins_in_spark(session: Session, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(evaluate, "rows_of", lambda relation, catalog: None)
     assert _found(session) == _expected()
     assert session._spark is not None
-    fill(session)  # and of a system relation, in the same Spark
+    fill(session)  # and a system relation, in the same Spark
     for query in SPARK:
         assert found(session, query.format(r="plain")) == found(session, query.format(r="mz_relations")), query
     for expression, said in _FAILING.items():

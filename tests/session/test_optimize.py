@@ -1,4 +1,4 @@
-"""OPTIMIZE SINK makes a table cheap to read at once: here, or in the process that runs the sink."""
+"""OPTIMIZE SINK compacts a table in the session, or in the process that runs the sink."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def put(folder: Path, name: str) -> None:
 
 
 def run(session: Session) -> BatchLoop:
-    """Commit what there is, as a run of the sink does that then stays where it is."""
+    """Commit all available data with a sink, and return its loop."""
     (job,) = session.jobs()
     loop = loop_of(job, session.context(job), session.catalog.registry, control=session.catalog.control)
     loop.start(epoch=1, once=True)
@@ -58,7 +58,7 @@ def run(session: Session) -> BatchLoop:
 
 
 def files(folder: Path) -> tuple[int, int, int]:
-    """Return how many data files, delete files and snapshots the table has."""
+    """Return the numbers of the table's data files, delete files and snapshots."""
     catalog = load_catalog("default", type="sql", uri=f"sqlite:///{folder}/lake.db", warehouse=f"file://{folder}/lake")
     table = catalog.load_table("n.t")
     live = live_files(table)
@@ -95,7 +95,7 @@ def test_a_sink_that_nobody_runs_is_compacted_here(session: Session, tmp_path: P
 
 @contextmanager
 def asking(session: Session, folder: Path) -> Iterator[list[tuple[Any, ...]]]:
-    """Ask for an OPTIMIZE in another session, of a sink that runs in this one; return its result in the end."""
+    """Request OPTIMIZE in another session, for a sink that runs in this one; yield a list that receives the result."""
     control = Control(session.catalog.database, lease_seconds=2 * PATIENCE_S)  # nothing renews the lease
     (job,) = session.jobs()
     control.acquire(job.sink_id, owner="runner", takeover=False)
@@ -126,13 +126,13 @@ def test_a_running_sink_compacts_its_table_itself(session: Session, tmp_path: Pa
     before, control = files(tmp_path), session.catalog.control
     with asking(session, tmp_path) as results:
         run_optimize_request(loop, control, threading.Lock(), lambda: True)
-        assert control.optimize_request(loop.job.sink_id) is not None  # it is to be done after a stop
+        assert control.optimize_request(loop.job.sink_id) is not None  # still requested after a stop
         run_optimize_request(loop, control, threading.Lock(), lambda: False)
     assert results[0][:2] == (before[0] + before[1], files(tmp_path)[0])
     assert files(tmp_path)[0] < before[0]
     put(tmp_path, "b")
     loop.targets = {name: reader.target(loop.checkpoint.end[name]) for name, reader in loop.readers.items()}
-    assert drain(loop) == 6  # it holds its table still
+    assert drain(loop) == 6  # the loop still has its table
 
 
 def _one_step(*_: object) -> Callable[[], bool]:
@@ -190,7 +190,7 @@ def test_a_batch_that_stalls_keeps_no_sink_from_its_stop(session: Session, tmp_p
         answering = in_thread(lambda: run_optimize_request(loop, control, stalled, stops))
         for _ in range(3):
             assert looked.acquire(timeout=PATIENCE_S)
-        assert control.outcome(sink_id, number) == (False, None)  # SQ5213 comes to who waits
+        assert control.outcome(sink_id, number) == (False, None)  # the waiting session gets SQ5213
         stopping.set()
         joined(answering)
     assert control.optimize_request(sink_id) == number
@@ -200,7 +200,7 @@ def test_a_batch_that_stalls_keeps_no_sink_from_its_stop(session: Session, tmp_p
 
 
 class Locked(Control):
-    """A catalog that is locked now and then."""
+    """A catalog that is locked once in each method."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(session.catalog.database)
@@ -262,7 +262,7 @@ def test_the_lease_is_held_however_long_a_step_takes(
     def long_step(self: IcebergWriter) -> Any:
         control.set_desired(sink_id, wished)
         assert renewed.wait(PATIENCE_S)
-        for _ in range(2 if wished == "dropped" else 0):  # the first look has been taken note of by the second
+        for _ in range(2 if wished == "dropped" else 0):  # two looks: the first one has been handled
             assert seen.acquire(timeout=PATIENCE_S)
         return refresh(self)
 

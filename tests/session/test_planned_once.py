@@ -1,4 +1,4 @@
-"""A statement is lexed, parsed and planned once, and what its plan points at is found in the text that is stored."""
+"""A statement is lexed, parsed and planned once; spans in its plan refer to the stored text."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TABLE = "CREATE TABLE t (id bigint, name text);"
 
 @contextmanager
 def calls(**functions: Callable[..., Any]) -> Iterator[Counter[str]]:
-    """Count the calls of functions while it is open, without the lexemes of queries for the grammar of their own."""
+    """Count the calls of functions within the block; lexemes that the query grammar reads are not counted."""
     found: Counter[str] = Counter()
     names: dict[CodeType, str] = {function.__code__: name for name, function in functions.items()}
 
@@ -59,7 +59,7 @@ def test_a_view_is_lexed_parsed_and_planned_once(session: Session) -> None:
     session.execute(COUNTER)
     with calls(**_ONCE, items=plan) as found:
         session.execute(_VIEW)
-        assert session.sinks() == ()  # which reads the catalog anew, and plans nothing again
+        assert session.sinks() == ()  # reads the catalog again, and plans nothing
     assert found == {"lexemes": _lexemes(_VIEW), "parsed": 1, "planned": 1, "items": 1}
 
 
@@ -135,7 +135,7 @@ def test_what_a_plan_points_at_is_found_in_the_text_that_is_stored(session: Sess
 
 
 def _written(job: physical.Job) -> list[str]:
-    """Return what the expressions of a job were written as."""
+    """Return the source texts of a job's expressions."""
     body = job.write.input
     assert isinstance(body, physical.Map)
     assert body.where is not None

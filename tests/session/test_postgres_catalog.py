@@ -1,4 +1,4 @@
-"""What Postgres's tools ask the catalog, as they write it."""
+"""Catalog queries as Postgres's tools write them."""
 
 from __future__ import annotations
 

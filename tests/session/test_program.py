@@ -1,4 +1,4 @@
-"""Compiling and importing: what is loaded, what comes out."""
+"""Compiling and importing: the modules that are loaded, and the results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HEAVY = ("pyspark", "pyarrow", "pyiceberg", "sqlalchemy", "boto3", "duckdb", "p
 
 
 def _loaded_after(code: str, tmp_path: Path) -> list[str]:
-    """Return which heavy modules a new Python has after running `code`."""
+    """Return the heavy modules that are loaded in a new Python after `code`."""
     program = f"import sys\n{code}\nprint(*[name for name in {_HEAVY!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path)
     return done.stdout.split()

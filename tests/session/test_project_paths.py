@@ -1,6 +1,6 @@
-"""Relative paths of items begin in the project's folder, from wherever a command is run; those of a user do not.
+"""Relative paths of items are resolved in the project's folder, and a user's paths in the working folder.
 
-Each option that is declared to be a path has a case here: a new one without a case fails.
+Each option that is declared as a path has a case here, or a test fails.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _NO_PLACES = {
     ("POSTGRES", "LOG"),
     ("WEBHOOK", "LOG"),
 }
-"""Options that speak of files and name none of this machine: a pattern, a bucket."""
+"""Options whose help mentions files, but whose values are no local paths: a pattern, a bucket."""
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """Return a project's folder with files in it, in which nobody works."""
+    """Return a project's folder with files, which is not the working folder."""
     folder = tmp_path / "project"
     (folder / "in").mkdir(parents=True)
     (folder / "in" / "a.json").write_text('{"id": 1, "name": "of the project"}\n')
@@ -49,7 +49,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Return the folder that is worked in, which has other things under the same names; nothing is made there."""
+    """Make another folder with files of the same names the working folder; it must stay unchanged."""
     folder = tmp_path / "elsewhere"
     (folder / "in").mkdir(parents=True)
     (folder / "in" / "a.json").write_text('{"id": 2, "name": "of another", "more": 3}\n')
@@ -78,7 +78,7 @@ def _files(session: Session, project: Path) -> None:
     (rows,) = session.execute("SELECT * FROM s;")
     assert (rows.columns, rows.rows) == (("id", "name"), ((1, "of the project"),))
     (shown,) = session.execute("SHOW CREATE SOURCE s;")
-    assert "PATH = 'in'" in shown.rows[0][1]  # as it was written, wherever the project is moved to
+    assert "PATH = 'in'" in shown.rows[0][1]  # as written, so that the project can be moved
 
 
 def _warehouse(session: Session, project: Path) -> None:
@@ -107,7 +107,7 @@ def test_a_relative_path_begins_in_the_folder_of_the_project(
 
 
 def _declared() -> Iterator[tuple[str, OptionHelp]]:
-    """Yield all options that connectors and clusters declare, each with its kind."""
+    """Yield all options of connectors and clusters, each with its kind."""
     known = discover()
     for kinds in (known.connections, known.sources, known.sinks, known.formats, known.messages):
         for name, kind in kinds.items():
@@ -126,7 +126,7 @@ def test_an_option_that_speaks_of_files_is_declared_a_path() -> None:
 
 
 def test_only_one_module_makes_paths_whole() -> None:
-    """Whoever asks for the working folder in a connector has forgotten that items have none."""
+    """A connector must not use the working folder: it has no meaning for items."""
     found = re.compile(r"\bcwd\b|getcwd|\.absolute\(\)|abspath|expanduser|Path\.home|chdir")
     root = Path(physical.__file__).parents[1]
     named = {path.relative_to(root).as_posix() for path in root.rglob("*.py") if found.search(path.read_text())}
@@ -135,14 +135,14 @@ def test_only_one_module_makes_paths_whole() -> None:
         for each in named
         if each.startswith(("connectors/", "connector_api/", "object_store/", "state_store/", "capture/"))
     } == {
-        "capture/log.py",  # who captures, by the folder of the catalog
+        "capture/log.py",  # the capture's holder, by the folder of the catalog
         "capture/object_log_store.py",
-        "connectors/files/plan.py",  # a sample where there is no catalog
-        "connector_api/stream/context.py",  # of a job that has no catalog
+        "connectors/files/plan.py",  # a sample without a catalog
+        "connector_api/stream/context.py",  # a job without a catalog
     }
 
 
-# --- what has a path and is no option -------------------------------------------------------------------------------
+# --- paths outside of options ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("url", ["sqlite:///db/lake.db", "sqlite:///file:db/lake.db?uri=true"])

@@ -1,4 +1,4 @@
-"""SELECT over tables, sources and what sinks wrote."""
+"""SELECT over tables, sources and the tables of sinks."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_source_whose_rows_are_overwritten_shows_the_last_of_each_key(folder: 
 
 @dataclass(frozen=True)
 class _Overwriting(GeneratorReader):
-    """Count, each number twice; the second time 5, 7 and 9 are gone."""
+    """Each number twice; the second row retracts 5, 7 and 9."""
 
     def read(self, split: Split, read_counts: ReadCounts) -> Iterator[pa.RecordBatch]:
         for batch in super().read(split, read_counts):

@@ -1,4 +1,4 @@
-"""Renamed items: jobs go on with the same plan and the same offsets, whatever now has the old name."""
+"""Jobs of renamed items continue with the same plan and offsets, even if another item takes the old name."""
 
 from __future__ import annotations
 

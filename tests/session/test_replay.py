@@ -1,4 +1,4 @@
-"""REPLAY ERRORS: asked for in a session, done by whoever runs the sink, now or later."""
+"""REPLAY ERRORS: a session requests it, and the process that runs the sink executes it, now or later."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _started(session: Session) -> BatchLoop:
 
 
 def _loop(session: Session) -> BatchLoop:
-    """Commit what there is, as a run of the sink does that then stays where it is."""
+    """Commit all available data with a sink, and return its loop."""
     loop = _started(session)
     drain(loop)
     return loop
@@ -66,7 +66,7 @@ def _done(loop: BatchLoop, notes: KeyValueStore | None = None) -> None:
 
 
 def _asked_while_it_runs(session: Session, asking: Session, loop: BatchLoop) -> tuple[Any, ...]:
-    """Have a sink run while somebody asks; return what it answers."""
+    """Run a sink while another session requests a replay; return that session's result."""
     asked, notes = threading.Event(), session.context(loop.job).notes
     session.catalog.control.acquire(loop.job.sink_id, owner="test", takeover=False)
     with ThreadPoolExecutor(1) as threads:
@@ -89,7 +89,7 @@ def _asked_while_it_runs(session: Session, asking: Session, loop: BatchLoop) -> 
 
 
 def _correct(folder: Path, before: bytes, after: bytes) -> None:
-    """Correct what is kept, as another engine does."""
+    """Correct dead letters in their table, as another engine does."""
     lake = f"file://{folder}/lake"
     catalog = load_catalog("default", type="sql", uri=f"sqlite:///{folder}/lake.db", warehouse=lake)
     table = catalog.load_table("n.t__errors")
@@ -125,10 +125,10 @@ def test_records_that_were_corrected_are_rows(session: Session, tmp_path: Path, 
     assert _rows(tmp_path) == [(1, 1)]
     (result,) = session.execute("REPLAY ERRORS FROM events")
     assert (result.rows, [each.code for each in result.notices]) == ((("s", None, None),), ["SQ2355"])
-    _done(loop)  # none of them decodes yet
+    _done(loop)  # no dead letter decodes yet
     assert (_rows(tmp_path), len(_rows(tmp_path, "raw", "t__errors"))) == ([(1, 1)], 2)
     _correct(tmp_path, before, after)
-    _done(loop)  # nothing is asked for
+    _done(loop)  # without a request
     assert _rows(tmp_path) == [(1, 1)]
     session.execute("REPLAY ERRORS FROM events")
     loop = _loop(session)
@@ -193,7 +193,7 @@ def test_a_record_on_which_the_sinks_view_fails_stays(session: Session, tmp_path
 
 
 def test_rows_by_key_are_computed_again_from_the_files(session: Session, tmp_path: Path) -> None:
-    """A record that comes late would be the last one of its key."""
+    """A replayed record would be the last one of its key."""
     (tmp_path / "in" / "a").write_text('{"k": 1, "v": "x"}\n{"k": 1, "v": 2}\n{"k": 2, "v": "y"}\n')
     _script(session, tmp_path, "JSON", mode="KEY (k) NOT ENFORCED MODE UPSERT")
     loop = _loop(session)
@@ -218,7 +218,7 @@ def test_records_of_a_batch_that_did_not_commit_are_kept_though_all_rows_are_com
     monkeypatch.setattr(loop.writer, "commit", dies)
     with pytest.raises(OSError, match="disk"):
         drain(loop)
-    assert len(_rows(tmp_path, "raw", "t__errors")) == 2  # a batch early
+    assert len(_rows(tmp_path, "raw", "t__errors")) == 2  # the dead letters are committed before the batch
     loop = _started(session)
     loop.full_refresh()
     drain(loop)
@@ -270,7 +270,7 @@ def test_what_cannot_be_replayed_is_refused(session: Session, tmp_path: Path, cl
 
 
 def test_all_columns_of_a_list_are_as_they_are_kept(session: Session, tmp_path: Path) -> None:
-    """What stays has what it had: when it was read, and why it failed then."""
+    """The remaining dead letters keep their time and error."""
     (tmp_path / "in" / "a").write_text('{"k": 1, "v": "x"}\n{"k": 2, "v": "x2"}\n')
     _script(session, tmp_path, "JSON")
     loop = _loop(session)

@@ -1,4 +1,4 @@
-"""What a statement gives back: rows as Arrow and pandas have them, and errors that say all in their text."""
+"""Results of statements as Arrow tables and pandas frames, and errors whose text is complete."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""`Session.running`: sinks that run while a `with` lasts; a stand-in says what `sinkql up` says.
+"""`Session.running` runs sinks within a `with` block; here a stub prints the output of `sinkql up`.
 
-Real ones run in tests/docs/test_embedding.py."""
+Real sinks run in tests/docs/test_embedding.py.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +62,7 @@ def test_all_sinks_are_waited_for_and_commits_without_rows_do_not_count() -> Non
 
 
 class _Asked(TargetWait):
-    """Requests that are called as the sinks are."""
+    """Targets whose requests have the names of their sinks."""
 
     def request(self, sink: str) -> str | None:
         return sink

@@ -1,4 +1,4 @@
-"""Items in schemas and databases: made, used, dropped, and there again in the next session."""
+"""Items in schemas and databases are created, used, dropped, and present in the next session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A secret's literal is nowhere: not in the catalog's files, not in what is shown, not in errors."""
+"""The literal of a secret is in no file of the catalog, in no output and in no error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Generated programs through a session and through the compiler: the same items, notices and errors."""
+"""Generated programs give the same items, notices and errors in a session and in the compiler."""
 
 from __future__ import annotations
 
@@ -186,21 +186,21 @@ _NAMES = ("a", "b", "c", "customers", "leads")
 _OF_RUNS = ("SQ2339", "SQ2348", "SQ2353", "SQ2354", "SQ2355", "SQ2356", "SQ2434", "SQ2656")
 """Notices about rows and running sinks, which only a session has."""
 _OF_ROWS = ("SQ2405", "SQ2420", "SQ2421", "SQ2422", "SQ3522")
-"""Errors of rows and tables, which only a session has."""
+"""Errors about rows and tables, which only a session has."""
 
 
 class _SparkNeededError(Exception):
-    """Say that a statement is right, and needs Spark."""
+    """Raised by a statement that is correct and needs Spark."""
 
 
 class _PlainSession(Session):
     @property
-    def spark(self) -> object:  # type: ignore[override]  # no test needs it
+    def spark(self) -> object:  # type: ignore[override]  # always raises
         raise _SparkNeededError
 
 
 def _without_servers() -> Registry:
-    """Return a registry whose connections answer, and whose sinks find no table."""
+    """Return a registry whose connections are always valid and whose sinks find no table."""
     registry = discover()
     connections = {
         name: replace(kind, validate=None if kind.validate is None else lambda connection, access: None)
@@ -222,7 +222,7 @@ def _program(random: Random) -> Iterator[str]:
 
 
 def _outcome(run: Callable[[ast.Statement], tuple[Notice, ...]], statement: ast.Statement) -> tuple[object, ...]:
-    """Run a statement; return its notices, or its error."""
+    """Run a statement; return its notices or its error."""
     try:
         notices = run(statement)
     except _SparkNeededError:

@@ -1,4 +1,4 @@
-"""An option that is set to its default, or spelled in another way, is the same option."""
+"""An option that is set to its default, or spelled differently, is the same option."""
 
 from __future__ import annotations
 

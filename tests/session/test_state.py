@@ -1,4 +1,4 @@
-"""What a sink's state holds is told: in `mz_state`, in EXPLAIN … WITH (STATE), and in the status of the sink."""
+"""The state of a sink is shown in `mz_state`, in EXPLAIN … WITH (STATE), and in the sink's status."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def put(folder: Path, name: str, keys: list[int]) -> None:
 
 
 def run(session: Session, sink: str = "s", epoch: int = 1) -> BatchLoop:
-    """Commit what there is, and tell how far the sink is, as a run of it does."""
+    """Commit all available data with a sink, and report its progress as a running sink does."""
     (job,) = session.jobs([sink])
     control = session.catalog.control
     loop = loop_of(job, session.context(job), session.catalog.registry, control=control)
@@ -99,7 +99,7 @@ def test_the_status_tells_of_rows_that_become_many_and_of_a_wide_key(session: Se
     assert (found["amplification"], found["widest_key"], found["hint"]) == (0.5, 10, None)
     put(tmp_path, "b", list(reversed(range(10))))
     run(session, epoch=2)
-    assert status(session, "s")["amplification"] == 2.0  # each change of a group takes a row back, and gives one
+    assert status(session, "s")["amplification"] == 2.0  # each change of a group retracts a row and adds one
     loop = run(session, epoch=3)
     (first, *_) = loop.report.metrics.now["arrangements"].values()
     first["widest"] = 1_000_001

@@ -1,4 +1,4 @@
-"""CREATE and its like: what is stored, what is refused, what another process sees."""
+"""CREATE and similar statements: stored items, errors, and their effect on other processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A query means the same over a system relation as over a table with its rows."""
+"""A query over a system relation gives the same result as over a table with the relation's rows."""
 
 from __future__ import annotations
 

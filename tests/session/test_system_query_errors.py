@@ -1,4 +1,4 @@
-"""What queries over the system catalog cannot do is an error at its place, and never one of SQLite's."""
+"""An unsupported query over the system catalog is an error at its place, and never one of SQLite's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The columns of every system relation, as the dialect has them."""
+"""Every system relation has the columns that the dialect defines."""
 
 from __future__ import annotations
 

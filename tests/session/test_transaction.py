@@ -1,4 +1,4 @@
-"""BEGIN, COMMIT, ROLLBACK around DDL: all or nothing, seen by nobody else before, and by everybody after."""
+"""BEGIN, COMMIT and ROLLBACK around DDL: all or nothing, and invisible to other sessions before the commit."""
 
 from __future__ import annotations
 

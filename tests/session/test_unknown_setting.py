@@ -1,4 +1,4 @@
-"""Settings that do not exist: a notice that ends no script, wherever scripts are read."""
+"""A setting that does not exist is a notice and ends no script, wherever the script is read."""
 
 from __future__ import annotations
 

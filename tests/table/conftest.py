@@ -1,4 +1,4 @@
-"""A session on a new catalog, in a folder of its own."""
+"""A session on a new catalog, with the working folder of the test."""
 
 from __future__ import annotations
 

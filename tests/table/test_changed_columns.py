@@ -1,4 +1,4 @@
-"""Columns that come, widen or get other names: sinks' tables do too, with their rows, or the change is refused."""
+"""Added, widened or renamed columns reach the sinks' tables with their rows, or the change is refused."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _start(session: Session, epoch: int) -> BatchLoop:
 
 
 def _written(*columns: str) -> Counter[tuple[Any, ...]]:
-    """Return what DuckDB and PyIceberg read in these columns, a changelog's changes added up."""
+    """Return the rows that DuckDB and PyIceberg read in these columns, with a changelog's changes consolidated."""
     table = open_table(Path(), "n.s")
     names = [field.name for field in table.schema().fields]
     wanted = (*columns, *(("_mz_diff",) if "_mz_diff" in names else ()))
@@ -82,7 +82,7 @@ def test_a_column_reaches_the_table_and_old_rows_have_null_there(session: Sessio
     drain(running)
     before = open_table(Path(), "n.s")
     session.execute(_ADD + _LATER)
-    assert drain(running) == 0  # who has the old columns reads no row that has more
+    assert drain(running) == 0  # a sink with the old columns reads no wider rows
     running = _start(session, 2)
     after = open_table(Path(), "n.s")
     claim = after.current_snapshot()
@@ -125,7 +125,7 @@ def test_a_listed_column_comes_with_the_view_as_long_as_no_row_had_a_value(sessi
     assert _written("id", "v", "c") == _ROWS
     session.execute("ALTER TABLE t ADD COLUMN d int; UPDATE t SET d = 4 WHERE id = 3;")
     wider = "CREATE OR REPLACE MATERIALIZED VIEW listed AS SELECT d, c, id, v FROM t WHERE v > 0;"
-    if "UPSERT" in clauses:  # its rows can be computed again
+    if "UPSERT" in clauses:  # its rows can be recomputed
         session.execute(wider)
         drain(_start(session, 5))
         assert _written("id", "v", "c", "d") == Counter([(1, 7, None, None), (2, 2, "two", None), (3, 3, "c", 4)])
@@ -144,7 +144,7 @@ def test_rows_that_came_while_a_view_was_changed_stop_the_sink(session: Session)
     running = _start(session, 2)
     session.execute("CREATE OR REPLACE MATERIALIZED VIEW listed AS SELECT id, v, c FROM t WHERE v > 0;")
     session.execute(_LATER)
-    drain(running)  # it does not know yet
+    drain(running)  # it does not know the change yet
     with pytest.raises(SinkqlError) as stopped:
         _start(session, 3)
     assert stopped.value.code == "SQ3413"
@@ -161,10 +161,10 @@ def test_rows_that_came_while_the_sink_was_claimed_stop_it_too(session: Session)
     claim = new.writer.claim
 
     def late(*given: Any, **named: Any) -> Checkpoint:
-        drain(old)  # after the marker was read, before the claim
+        drain(old)  # after the checkpoint is loaded, before the claim
         return claim(*given, **named)
 
-    new.writer.claim = late  # type: ignore[method-assign]  # the moment in between
+    new.writer.claim = late  # type: ignore[method-assign]  # between load and claim
     before = old.checkpoint
     with pytest.raises(SinkqlError) as stopped:
         new.start(epoch=3)
@@ -353,7 +353,7 @@ def test_a_sink_is_read_before_its_table_has_changed(session: Session, view: str
 
 
 def test_a_sink_is_altered_before_its_table_has_the_columns_to_come(session: Session) -> None:
-    """The target is asked as the next claim will leave it, not as it is."""
+    """ALTER is planned against the table as the next claim will leave it."""
     text = _NARROW.format(clauses="KEY (id) MODE UPSERT")
     session.execute(text)
     drain(_start(session, 1))
@@ -389,7 +389,7 @@ def test_what_is_not_the_same_column_is_refused(session: Session, view: str, cla
 
 @pytest.mark.parametrize("view", ["SELECT id, v FROM t WHERE v > 5", "SELECT id, v + 1 AS v FROM t WHERE v > 0"])
 def test_a_changelog_goes_on_only_with_the_rows_that_it_has(session: Session, view: str) -> None:
-    """A row that goes would be filtered away, or go with other values than it came with."""
+    """Otherwise the retraction of an older row would be filtered out, or have other values than the row."""
     text = _SETUP.partition("INSERT")[0] + (
         "CREATE SINK s FROM listed INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 's')"
         " MODE APPEND WITH (COMMIT INTERVAL = '1s');"
@@ -440,7 +440,7 @@ def test_a_statement_that_does_not_know_the_column_changes_nothing(session: Sess
         operation = plan_statement(statement, other.catalog)
         assert isinstance(operation, ChangeRows)
         with pytest.raises(SinkqlError) as refused:
-            change_rows(operation, other)  # planned before, run after
+            change_rows(operation, other)  # planned before the change, run after it
         assert refused.value.code == "SQ5210"
         other.execute("UPDATE t SET v = 9")
     assert session.execute("SELECT c FROM t WHERE v = 9 ORDER BY id")[0].rows == ((None,), ("two",), ("c",))

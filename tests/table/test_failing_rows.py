@@ -1,4 +1,4 @@
-"""Rows on which a view's expression fails: a sink stops while one is there, and only then."""
+"""A sink stops while a row fails in its view's expression, and only then."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ def _change(session: Session, random_: random.Random) -> None:
         f"INSERT INTO loose VALUES ({key}, {name})",
         "DELETE FROM loose",
     ])  # fmt: skip
-    assert _code(lambda: session.execute(statement)) in {None, "SQ2420"}  # the key may be there
+    assert _code(lambda: session.execute(statement)) in {None, "SQ2420"}  # the key may exist
 
 
 def _code(act: Callable[[], object]) -> str | None:
-    """Return the code of the error that an act ends in."""
+    """Return the code of the error that a call raises, if any."""
     try:
         act()
     except SinkqlError as error:
@@ -76,7 +76,7 @@ def _fails(session: Session, kind: str) -> bool:
 
 
 def _run(running: BatchLoop, session: Session, random_: random.Random) -> None:
-    """Commit what there is; some batches are offered, and rows change before they are run."""
+    """Commit all available data; some rows change between planning and running a batch."""
     pacer = Pacer(running.readers)
     orders = PacingOrders(running.checkpoint.end, timedelta(0), running.job.max_rows_per_commit)
     while (
@@ -110,7 +110,7 @@ def test_a_sink_stops_while_a_row_fails_and_only_then(session: Session, kind: st
 
 
 def _stall(session: Session) -> BatchLoop:
-    """Return a sink that stalled on a row which is in a batch of its own."""
+    """Return a sink whose batch of a single row has failed."""
     session.execute(_SETUP + _VIEWS)
     session.execute("INSERT INTO t VALUES (1, 1, 1, 'a'); INSERT INTO t VALUES (2, 0, 1, 'a')")
     return sink(session, _KINDS["divided"], ", MAX ROWS PER COMMIT = 1")
@@ -129,11 +129,11 @@ def test_in_spark_a_sink_recovers_once_the_failing_row_is_deleted(spark: SparkSe
     session.execute(
         "INSERT INTO t VALUES (3, 3, 1, 'b'); DELETE FROM t WHERE id = 2; INSERT INTO t VALUES (4, 4, 1, '')"
     )
-    running.commit_batch(start, pinned)  # Spark offers the same batch again
+    running.commit_batch(start, pinned)  # Spark plans the same batch again
     assert written(False) == expected(session, _KINDS["divided"].expected)
     after = {name: reader.latest(pinned[name], Limit(1)) for name, reader in running.readers.items()}
     with pytest.raises(OutdatedStartError):
-        running.commit_batch(pinned, after)  # and then one that is in the table already: it begins anew
+        running.commit_batch(pinned, after)  # and then a batch that is already in the table, so that it restarts
     assert drain(running) == 0
 
 

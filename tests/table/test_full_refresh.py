@@ -1,4 +1,4 @@
-"""Rows that a sink has written are others after a change: they are computed again, and its table follows."""
+"""If a change of a view alters written rows, the sink does a full refresh of its table."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _AGAIN = "; then its table gets the new rows in one commit, and has the old rows
 
 
 def _run(session: Session, epoch: int) -> bool:
-    """Run the sink over what there is; tell whether it computed its rows again."""
+    """Run the sink over all available data; return whether it did a full refresh."""
     running = loop(session)
     running.start(epoch=epoch, once=True)
     rebuilds = running.needs_full_refresh()
@@ -52,7 +52,7 @@ def _snapshots() -> int:
 
 
 def _effects(session: Session, text: str) -> list[tuple[str, str, str]]:
-    """Plan and apply a script; return action, kind and effect of the steps."""
+    """Plan and apply a script; return the action, kind and effect of each step."""
     deployment = plan_deployment([Script("a.sql", text)], session)
     apply(deployment, session)
     assert plan_deployment([Script("a.sql", text)], session).steps == ()
@@ -68,7 +68,7 @@ def test_a_view_with_other_rows_and_columns(session: Session) -> None:
     assert _run(session, 2)
     assert _read("id", "v", "n") == [(1, 2, 2), (3, 6, 4), (4, -8, -3), (5, 10, 6)]
     assert [field.name for field in open_table(Path(), "n.s").schema().fields] == ["id", "v", "n"]
-    assert _snapshots() == before + 2  # the claim's, and one with the rows
+    assert _snapshots() == before + 2  # the claim's snapshot, and one with the rows
     session.execute("DELETE FROM t WHERE id = 1; UPDATE t SET v = 7 WHERE id = 2;")
     assert not _run(session, 3)
     assert _read("id", "v", "n") == [(2, 14, 8), (3, 6, 4), (4, -8, -3), (5, 10, 6)]
@@ -96,7 +96,7 @@ def test_an_upsert_sink_reads_another_relation(session: Session) -> None:
     assert _run(session, 2)
     assert _read("w", "most") == [("a", 3), ("b", 2)]
     session.execute("INSERT INTO t VALUES (6, 6, 'c'), (7, 7, 'a')")
-    assert not _run(session, 3)  # with the state of the rebuild
+    assert not _run(session, 3)  # with the state of the full refresh
     assert _read("w", "most") == [("a", 7), ("b", 2), ("c", 6)]
     ((_, _, effect),) = _effects(session, _SETUP + other + _OF_C)
     columns = 'drops column "most", gets column "rows" and column "total"'
@@ -113,7 +113,7 @@ def test_a_change_that_is_taken_back_before_the_sink_runs_reads_nothing_again(se
     assert not _run(session, 2)
     session.execute("CREATE OR REPLACE MATERIALIZED VIEW m AS SELECT id, v + 1 AS v, w FROM t WHERE v > 0;")
     session.execute("CREATE OR REPLACE MATERIALIZED VIEW m AS SELECT id, v + 1 AS x, w FROM t WHERE v > 0;")
-    assert _run(session, 3)  # in place since the change before, but not since the table was written
+    assert _run(session, 3)  # possible in place after the last change, but not after the table's last batch
     assert _read("id", "x", "w") == [(1, 2, "a"), (2, 3, "b"), (3, 4, "a")]
 
 
@@ -133,7 +133,7 @@ def test_a_column_that_goes_leaves_the_table_in_place(session: Session, clauses:
     if clauses == "MODE APPEND":
         return
     session.execute("CREATE OR REPLACE MATERIALIZED VIEW m AS SELECT id, v, w FROM t WHERE v > 0;")
-    assert _run(session, 3)  # it comes back as another column, with all its values
+    assert _run(session, 3)  # it returns as a new column, with all its values
     assert _read("id", "v") == [(1, 1), (2, 2), (3, 3), (5, 5)]
     assert open_table(Path(), "n.s").schema().find_field("v").field_id > old
 

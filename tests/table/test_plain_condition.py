@@ -1,4 +1,4 @@
-"""Plain conditions and values, which need no engine, beside DuckDB's evaluation of the same SQL."""
+"""Simple conditions and values, which need no engine, evaluate as in DuckDB."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables put back from a copy, and other folders with them: a sink goes on where that is right, and stops elsewhere."""
+"""After tables or other folders are restored from a copy, a sink continues if that is correct, and otherwise stops."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_sink_goes_on_after_a_backup_only_if_the_backup_has_all_that_it_read(s
     shutil.rmtree(".sinkql/tables")
     shutil.copytree("copy.db.tables", ".sinkql/tables")
     for _ in range(random_.randrange(9)):
-        change(session, random_)  # the numbers that were read may all be there again, with other changes
+        change(session, random_)  # the numbers may be in use again, for other changes
     restarted = loop(session)
     if read > copied:
         before = written(False)
@@ -126,7 +126,7 @@ def test_an_older_state_folder_loses_nothing_and_an_older_lake_gets_all_again(
     _copy("older", place)
     change(session, random_)
     restarted = loop(session)
-    restarted.start(epoch=1 if place == ".sinkql/sinks" else 2)  # an older catalog counts epochs from there
+    restarted.start(epoch=1 if place == ".sinkql/sinks" else 2)  # an older catalog also has an older epoch
     drain(restarted)
     if kind == "picked":
         assert {key for key, _ in written(False)} == {key for key, _ in expected(session, each.expected)}
@@ -135,7 +135,7 @@ def test_an_older_state_folder_loses_nothing_and_an_older_lake_gets_all_again(
 
 
 def _copy(source: str, target: str) -> None:
-    """Put a file or a folder in the place of another."""
+    """Replace a file or a folder by another."""
     if Path(source).is_file():
         shutil.copy(source, target)
         return
@@ -169,7 +169,7 @@ def test_a_restored_catalog_is_followed_by_sinks_that_had_read_more(session: Ses
     copy: Path | None = Path("copy.db")
     for epoch, rows in enumerate((older, newer), 2):
         assert copy is not None
-        copy = restore(_CATALOG, copy)  # what was there before is what is put back next
+        copy = restore(_CATALOG, copy)  # the second turn restores the catalog that the first one replaced
         with Session() as again:
             assert _held(again) == rows
             restarted = loop(again)
@@ -177,7 +177,7 @@ def test_a_restored_catalog_is_followed_by_sinks_that_had_read_more(session: Ses
             drain(restarted)
             assert written(each.changelog) == expected(again, each.expected)
             for _ in range(4):
-                change(again, random_)  # keys are the restored rows'
+                change(again, random_)  # with the keys of the restored rows
             drain(restarted)
             assert written(each.changelog) == expected(again, each.expected)
 
@@ -231,6 +231,6 @@ def test_a_restore_that_was_cut_short_is_done_again(session: Session, monkeypatc
     restore(_CATALOG, Path("copy.db"))
     with Session() as again:
         assert again.execute("SELECT id FROM t")[0].rows == ((2,), (1,))
-        assert last(again) == changes  # nothing is done twice
+        assert last(again) == changes  # the second restore repeats no change
         with pytest.raises(SinkqlError):
             again.execute("SELECT * FROM later")

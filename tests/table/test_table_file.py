@@ -1,4 +1,4 @@
-"""A table's file: private, exact for every type, and told apart from one that is lost or older."""
+"""A table's file is private, exact for every type, and recognized if it is missing or older."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_lost_and_older_files_are_told(session: Session, tmp_path: Path) -> None
     with pytest.raises(SinkqlError) as closed:
         list(reader.read({"first": 1, "last": 1, "start": 0, "end": end}, ReadCounts()))
     assert (older.value.code, lost.value.code, closed.value.code) == ("SQ3421", "SQ3420", "SQ3420")
-    assert not path.exists()  # reading makes none
+    assert not path.exists()  # reading does not create it
 
 
 def test_a_compiled_table_has_no_rows(tmp_path: Path) -> None:

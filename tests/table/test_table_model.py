@@ -1,4 +1,4 @@
-"""Random statements on a table beside the same on a model; the rows, and the log's sum, are the model's."""
+"""Random statements have the same effect on a table, on its log's sum and on a model."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ Row = tuple[int, str | None, Decimal | None]
 
 
 class Model:
-    """Hold rows of (id bigint PRIMARY KEY, name text UNIQUE, n numeric(6, 1))."""
+    """Rows of (id bigint PRIMARY KEY, name text UNIQUE, n numeric(6, 1))."""
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
 
     def put(self, rows: list[Row]) -> bool:
-        """Take the rows as the new ones, unless two of a key are among them."""
+        """Replace all rows, unless the new rows violate a key; return whether they were accepted."""
         names = [name for _, name, _ in rows if name is not None]
         if len({key for key, _, _ in rows}) < len(rows) or len(set(names)) < len(names):
             return False
@@ -41,7 +41,7 @@ def text(value: Any) -> str:
 
 
 def step(model: Model, random_: random.Random) -> tuple[str, str | None]:
-    """Change the model by a random statement; return the statement and its tag, None where it must fail."""
+    """Change the model by a random statement; return the statement and its tag, None if it must fail."""
     key, name = random_.randrange(8), random_.choice([None, "a", "b", "c", "d", "é", "it"])
     n = random_.choice([None, Decimal("0"), Decimal("1.5"), Decimal("-2.5"), Decimal("9.9")])
     match random_.randrange(8):
@@ -77,7 +77,7 @@ def tag(done: bool, text_: str) -> str | None:  # what happened, not an option
 
 
 def replayed(session: Session) -> list[Row]:
-    """Return what the log adds up to; at no place in it is a row gone that was not there."""
+    """Return the sum of the log, and check that it never retracts a missing row."""
     item = session.catalog.plans.item("materialize.public.t")
     assert isinstance(item, logical.Source)
     read = lower_relation(item, session.catalog.plans)
@@ -111,7 +111,7 @@ def test_twenty_sequences_of_statements_do_what_a_model_does(session: Session, s
 
 
 def outcome(session: Session, statement: str) -> str | None:
-    """Return a statement's tag, None where a key was there already."""
+    """Return a statement's tag, None if it violated a key."""
     try:
         return session.execute(statement)[0].tag
     except SinkqlError as error:

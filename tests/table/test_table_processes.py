@@ -1,4 +1,4 @@
-"""Several processes change one table at once; one is killed in the middle of a statement."""
+"""Several processes change one table concurrently; one is killed in the middle of a statement."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from support.patience import PATIENCE_S, ended
 
 pytestmark = pytest.mark.long
 
-_FORK = multiprocessing.get_context("fork")  # a process of its own, with all modules there already
+_FORK = multiprocessing.get_context("fork")  # a process that has all modules loaded
 _MAKE = "CREATE TABLE t (id bigint PRIMARY KEY, name text NOT NULL)"
 
 
@@ -31,7 +31,7 @@ def rows(session: Session, text: str) -> list[tuple[Any, ...]]:
 
 
 def log(session: Session) -> list[tuple[Any, ...]]:
-    """Return what the table's log adds up to, as a reader of it finds."""
+    """Return the sum of the table's log, as a reader of the log finds it."""
     session.catalog.refresh()
     read = lower_relation(session.catalog.plans.item("materialize.public.t"), session.catalog.plans)  # type: ignore[arg-type]  # a source
     assert isinstance(read, physical.Read)
@@ -48,7 +48,7 @@ def log(session: Session) -> list[tuple[Any, ...]]:
 
 
 def insert_keys(first: int, done: Any) -> None:
-    """Insert every fourth key, each with a row of its own and one that another process inserts too; tell the kept."""
+    """Insert every fourth key with its own row and a row shared with another process; report the inserted keys."""
     session = Session()
     kept = []
     for key in range(first, 200, 4):
@@ -69,7 +69,7 @@ def test_four_processes_insert_each_key_once(session: Session) -> None:
         process.start()
     kept = [key for _ in started for key in done.get(timeout=PATIENCE_S)]
     assert ended(*started) == [0] * 4
-    assert len(kept) == 100  # of each two that share a key one was first
+    assert len(kept) == 100  # of two statements with the same shared row, the first one succeeds
     assert {key // 2 for key in kept} == set(range(100))
     found = rows(session, "SELECT id FROM t ORDER BY id")
     assert found == sorted([(key,) for key in kept] + [(-key,) for key in range(1, 101)])
@@ -109,7 +109,7 @@ def test_a_statement_that_is_killed_is_done_or_undone(session: Session, point: s
 
 
 def killed(statement: str, point: str) -> int | None:
-    """Run a statement in a process that dies at a fault point; return how it ended."""
+    """Run a statement in a process that is killed at a failpoint; return its exit code."""
     process = _FORK.Process(target=run, args=(statement, point))
     process.start()
     return ended(process)[0]
@@ -117,7 +117,7 @@ def killed(statement: str, point: str) -> int | None:
 
 def run(statement: str, point: str) -> None:
     os.environ.update(armed(f"{point}=kill"))
-    failpoint._passes.clear()  # the process that forked may have passed the point
+    failpoint._passes.clear()  # the parent process may have passed the point
     Session().execute(statement)
 
 

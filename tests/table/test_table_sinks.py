@@ -1,4 +1,4 @@
-"""Sinks from tables and views of them: after each batch an Iceberg table holds what the SQL gives over the rows."""
+"""After each batch, the Iceberg table of a sink holds the result of its SQL over the source table's rows."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def loop(session: Session) -> BatchLoop:
 
 
 def written(changelog: bool) -> Counter[tuple[Any, ...]]:
-    """Return what the sink's table holds now, with an append sink's changes added up."""
+    """Return the rows of the sink's table, with an append sink's changes consolidated."""
     rows = pyiceberg_rows(open_table(Path(), "n.s"))
     if not changelog:
         return Counter(rows)
@@ -93,7 +93,7 @@ def written(changelog: bool) -> Counter[tuple[Any, ...]]:
 
 
 def expected(session: Session, sql: str) -> Counter[tuple[Any, ...]]:
-    """Return what DuckDB makes of the SQL over the tables' rows."""
+    """Return DuckDB's result of the SQL over the tables' rows."""
     with duckdb.connect(config={"threads": 1}) as connection:
         for name, types in (("t", (pa.int64(), pa.int32(), pa.decimal128(10, 2), pa.string())),
                             ("loose", (pa.int64(), pa.string()))):  # fmt: skip
@@ -105,7 +105,7 @@ def expected(session: Session, sql: str) -> Counter[tuple[Any, ...]]:
 
 
 def change(session: Session, random_: random.Random) -> None:
-    """Change rows by a random statement or two; some change nothing."""
+    """Change rows by one or two random statements; some change nothing."""
     key, value = random_.randrange(12), random_.choice(["NULL", "0", "1.5", "2", "3.25", "7"])
     name = random_.choice(["NULL", "'a'", "'b'", "'c'"])
     (taken,) = session.execute(f"SELECT count(*) FROM t WHERE id = {key}")
@@ -131,12 +131,12 @@ def test_a_sink_holds_what_its_table_gives_after_every_batch(session: Session, k
     each, random_ = KINDS[kind], random.Random(kind)
     session.execute(_SETUP)
     for _ in range(5):
-        change(session, random_)  # rows from before the sink are part of it
+        change(session, random_)  # rows older than the sink are part of it
     running = sink(session, each)
     running.start(epoch=1)
     for batch in range(8):
         if batch == 4:
-            running = loop(session)  # another process goes on where the first one stopped
+            running = loop(session)  # another process continues where the first one stopped
             running.start(epoch=2)
         for _ in range(random_.randrange(4)):
             change(session, random_)
@@ -163,7 +163,7 @@ def test_an_aggregate_without_groups_has_its_row_of_a_table_without_rows(session
     assert written(True) == expected(session, each.expected)
     again = loop(session)
     again.start(epoch=2, once=True)
-    assert again.caught_up()  # it is there once
+    assert again.caught_up()  # the row is written once
     session.execute("INSERT INTO t VALUES (1, 1, 1, 'a'); INSERT INTO loose VALUES (6, 'b')")
     again = loop(session)
     again.start(epoch=3)

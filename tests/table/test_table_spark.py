@@ -1,4 +1,4 @@
-"""Tables with Spark: sinks from them batch by batch, and the statements and queries that are not plain."""
+"""Tables with Spark: batches of sinks, and the statements and queries that need an engine."""
 
 from __future__ import annotations
 

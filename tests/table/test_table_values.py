@@ -1,6 +1,6 @@
-"""Whatever way a value goes into a table, it is there as Postgres holds it, or the statement is an error.
+"""A value in a table is as Postgres stores it, however it was inserted, or the statement is an error.
 
-`assigned.jsonl` has what Postgres holds of values that are assigned to columns of all types, and which it refuses.
+`assigned.jsonl` has the stored value or error of Postgres for values assigned to columns of all types.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _WAYS = {
 
 
 class _SparkError(Exception):
-    """A statement would go to Spark, which other tests hold to what Python gives."""
+    """A statement would go to Spark; other tests compare Spark with Python."""
 
 
 @cache
@@ -46,7 +46,7 @@ def of_type(type_: str) -> Iterator[dict[str, str]]:
 
 
 def shown(value: Any, type_: str) -> str | None:
-    """Return a value that a table holds as Postgres prints it."""
+    """Return a stored value as Postgres prints it."""
     match type_.partition("(")[0], value:
         case _, None:
             return None
@@ -83,7 +83,7 @@ def same(value: Any, expected: str | None, type_: str) -> bool:
     return shown(value, type_) == expected
 
 
-# what Postgres computes to more digits than the language's numeric has: `1 / 3.0` has ten after the point
+# numeric in SinkQL has fewer digits than in Postgres: `1 / 3.0` has ten after the point
 _FEWER_DIGITS = {("numeric(38,38)", "1/3.0"), ("double precision", "1/3.0")}
 
 
@@ -97,7 +97,7 @@ def _no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def put(session: Session, statements: Sequence[str]) -> str:
-    """Run statements and return what became of the value: held, refused, or Spark's."""
+    """Run statements; return whether the value was held or refused, or needs Spark."""
     try:
         for statement in statements:
             session.execute(statement)
@@ -109,7 +109,7 @@ def put(session: Session, statements: Sequence[str]) -> str:
 
 
 def check(session: Session, type_: str, tried: dict[int, dict[str, str]]) -> list[str]:
-    """Return what of the table's rows, and of its log's, is not as in Postgres; rows of no value are left out."""
+    """Return the differences between the table's rows and Postgres, and check that its log has the same rows."""
     rows = session.execute("SELECT id, x FROM t")[0].rows
     assert Counter(tuple(map(str, row)) for row in rows) == Counter(tuple(map(str, row)) for row in replayed(session))
     return [
@@ -129,7 +129,7 @@ def test_a_value_is_held_as_in_postgres_or_is_an_error(session: Session, type_: 
     tried: dict[int, dict[str, str]] = {}
     session.execute(f"CREATE TABLE t (id int, x {type_})")
     for place, (name, way) in enumerate(_WAYS.items()):
-        # all values as VALUES, a third of them each other way
+        # all values as VALUES, a third of them in each other form
         for number, vector in enumerate(of_type(type_)):
             if name != "VALUES" and number % 3 != place - 1:
                 continue

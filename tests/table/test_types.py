@@ -1,4 +1,4 @@
-"""Values of every type on their way from statements through a table, views and sinks to readers of Iceberg tables."""
+"""Values of every type from statements through a table, views and sinks to readers of Iceberg tables."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ CREATE MATERIALIZED VIEW plain AS SELECT {columns}, id FROM t WHERE x0 IS NOT NU
 
 @dataclass(frozen=True)
 class Kind:
-    """Values by the SQL that writes them, as results have them; what a reader of the Iceberg table has for each.
+    """Result values of a type by their SQL; `stored` converts one to the form that an Iceberg reader returns.
 
-    Those of an `ordered` type may be keys, and have a least and a greatest.
+    Values of an `ordered` type may be keys, and have a minimum and a maximum.
     """
 
     values: Mapping[str, Any]
@@ -64,7 +64,7 @@ _RANGES: Mapping[str, Any] = {
         datetime(2024, 1, 31, 10), datetime(2024, 2, 2, microsecond=500_000), "[]"
     ),
 }  # fmt: skip
-"""What tables have for ranges, by their texts."""
+"""Stored form of ranges, by their texts."""
 
 
 def _lists(value: Any) -> Any:
@@ -219,7 +219,7 @@ def test_sinks_in_spark_hold_what_was_put_into_a_table(spark: SparkSession, sess
 
     engine = SparkEngine(lambda: spark, buckets=2)
     model = _check(session, list(KINDS), engine)
-    read = [place for place, type_ in enumerate(KINDS) if "time" not in type_]  # which Spark reads from no table
+    read = [place for place, type_ in enumerate(KINDS) if "time" not in type_]  # Spark reads times from no table
     columns = ", ".join(f"x{place}" for place in read)
     session.execute(f"CREATE MATERIALIZED VIEW untimed AS SELECT id, {columns} FROM t")
     session.execute(f"CREATE SINK untimed_sink FROM untimed {_SINK.format('untimed', 'KEY (id) MODE UPSERT')}")
@@ -238,7 +238,7 @@ def _plain(value: Any) -> Any:
 
 
 def _check(session: Session, types: Sequence[str], engine: Engine) -> Model:
-    """Change a table with a column of each type at random; its sinks hold what a model of it says after every batch."""
+    """Change a table with a column of each type at random; check its sinks against a model after every batch."""
     kinds = [KINDS[type_] for type_ in types]
     names = [f"x{place}" for place in range(len(types))]
     ordered = [name for name, kind in zip(names, kinds, strict=True) if kind.ordered]
@@ -312,7 +312,7 @@ def test_values_stay_what_they_are_in_compactions_and_rebuilds(
 
 
 def _snapshots(table: str, operation: str) -> list[Summary]:
-    """Return what the table's snapshots of an operation say of themselves."""
+    """Return the summaries of the table's snapshots with an operation."""
     summaries = [each.summary for each in open_table(Path(), f"n.{table}").metadata.snapshots]
     return [each for each in summaries if each is not None and each.operation.value == operation]
 
@@ -358,7 +358,7 @@ def _grouped(model: Model, ordered: Sequence[int], kinds: Sequence[Kind]) -> Cou
 
 
 def _read(table: str) -> Counter[str]:
-    """Return the rows that DuckDB reads, asserted to be those that PyIceberg does, which reads NULL lists as empty."""
+    """Return the rows that DuckDB reads, and check that PyIceberg reads the same; it reads NULL lists as empty."""
     loaded = open_table(Path(), f"n.{table}")
     found = duckdb_folder(loaded.location())
     others = [tuple(row.values()) for row in loaded.scan().to_arrow().to_pylist()]
@@ -367,7 +367,7 @@ def _read(table: str) -> Counter[str]:
 
 
 def _summed(table: str) -> Counter[str]:
-    """Return the rows of a table of changes, each as often as it came and did not go."""
+    """Return the rows of a changelog; each occurs as often as the sum of its diffs."""
     found: Counter[str] = Counter()
     for *row, diff, _ in duckdb_folder(open_table(Path(), f"n.{table}").location()):
         found[repr(tuple(row))] += diff
@@ -380,7 +380,7 @@ def _blurred(row: tuple[Any, ...]) -> str:
 
 
 def _blur(value: Any) -> Any:
-    """Return a value that has NULL for what is empty, and a map as a dictionary."""
+    """Return a value in which empty values are NULL and maps are dictionaries."""
     if isinstance(value, list) and all(isinstance(each, tuple) for each in value):
         value = dict(value)
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Zeros with a sign, from statements and through a table to readers of Iceberg tables."""
+"""A zero keeps its sign, from statements and through a table to readers of Iceberg tables."""
 
 from __future__ import annotations
 

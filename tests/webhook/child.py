@@ -1,4 +1,4 @@
-"""A process that captures the sources of a catalog until it is told to end: python -m webhook.child FOLDER."""
+"""Capture the sources of a catalog until standard input ends: python -m webhook.child FOLDER."""
 
 from __future__ import annotations
 

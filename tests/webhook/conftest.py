@@ -1,4 +1,4 @@
-"""Ports that are a test's own, for those who send to sources that listen there."""
+"""Ports that are reserved for one test, and senders of requests to them."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ def sender() -> Iterator[Sender]:
 
 @pytest.fixture
 def other() -> Iterator[Sender]:
-    """Return one who sends to another port."""
+    """Yield a sender to another port."""
     with held_ports(1) as (port,):
         yield Sender(port)

@@ -1,4 +1,4 @@
-"""Sources that take requests, and whoever sends them."""
+"""Sources that accept requests, and senders of requests."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CREATE SINK {name} FROM {source} INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE
 
 @dataclass(frozen=True)
 class Answered:
-    """What a sender was told."""
+    """The answer to a request."""
 
     status: int
     text: str
@@ -42,14 +42,14 @@ class Answered:
 
 @dataclass(frozen=True)
 class Sender:
-    """Somebody who sends requests to a port."""
+    """A sender of requests to a port."""
 
     port: int
 
     def send(
         self, path: str, body: bytes | str | Any, headers: Mapping[str, str] | None = None, *, method: str = "POST"
     ) -> Answered:
-        """Send a request over a connection of its own; what is neither text nor bytes is sent as JSON."""
+        """Send a request over a new connection; a body that is neither text nor bytes is sent as JSON."""
         data = body if isinstance(body, bytes) else (body if isinstance(body, str) else json.dumps(body)).encode()
         with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)) as connection:
             connection.request(method, path, data, dict(headers or {}))
@@ -57,7 +57,7 @@ class Sender:
             return Answered(found.status, found.read().decode(), {k.lower(): v for k, v in found.headers.items()})
 
     def listening(self, path: str) -> None:
-        """Wait until the source at a path takes requests: a GET is refused there, as it is nowhere else."""
+        """Wait until the source at a path accepts requests; only there is a GET answered with 405."""
         deadline = Deadline()
         while True:
             try:
@@ -74,7 +74,7 @@ def path_of(name: str) -> str:
 
 @contextmanager
 def capturing(session: Session) -> Iterator[None]:
-    """Have the sources of all sinks captured for as long as a block lasts."""
+    """Capture the sources of all sinks within the block."""
     with captures_running(
         CatalogCaptureDirectory(session.catalog, CatalogWorkload(session.catalog), session.access.secret)
     ):
@@ -82,11 +82,11 @@ def capturing(session: Session) -> Iterator[None]:
 
 
 def once(session: Session, *names: str) -> None:
-    """Run sinks up to all that was accepted by now, without Spark."""
+    """Run sinks, without Spark, over all accepted requests."""
     for job in session.jobs(names or None):
         drained(partial(loop_of, job, session.context(job), session.catalog.registry, engine=LocalEngine()))
 
 
 def rows(folder: Path, name: str = "a", columns: str = "*") -> Rows:
-    """Return what DuckDB finds in a sink's table."""
+    """Return the rows that DuckDB reads from a sink's table."""
     return duckdb_folder(folder / "lake" / "n" / name, columns)

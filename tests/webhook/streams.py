@@ -1,4 +1,4 @@
-"""Streams of webhooks, without a capture: their folder, their options, what comes of them."""
+"""Streams of webhooks without a capture: sources, tables and received rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BEGINNING = f"{0:016X}"
 
 
 def source(folder: Path, port: int, name: str = "s", **options: Any) -> CapturedSource:
-    """Return a source as a capture gets it; `ssl` are texts, a certificate and its key."""
+    """Return a source as a capture gets it; `ssl` holds the texts of a certificate and its key."""
     ssl = options.pop("ssl", None)
     secret = {each: {"secret_text": [text]} for each, text in ssl.items()} if ssl else None
     tuning = {"address": "127.0.0.1", "port": port, "ssl": secret, "check": None, "max_body": 1000, **options}
@@ -30,7 +30,7 @@ def source(folder: Path, port: int, name: str = "s", **options: Any) -> Captured
 
 
 def table(layout: Layout | None = None, *columns: physical.Column) -> CapturedTable:
-    """Return what a source of texts captures, unless another layout and its columns are given."""
+    """Return the captured table of a source; without arguments, its bodies are texts."""
     layout = layout or Layout("text")
     columns = columns or (physical.Column("body", TEXT, False),)
     return CapturedTable("requests", ("requests",), columns, (), options=msgspec.to_builtins(layout), pushed=True)
@@ -40,7 +40,7 @@ def table(layout: Layout | None = None, *columns: physical.Column) -> CapturedTa
 def open_stream(
     given: CapturedSource, listeners: WebhookServers, *, after: str | None = None, table: CapturedTable | None = None
 ) -> Iterator[WebhookStream]:
-    """Yield a stream that has begun, after all that was confirmed unless it is said."""
+    """Yield a stream that has begun at `after`, or else at the confirmed position."""
     stream = WebhookStream(given, lambda name: f"secret {name}", listeners)
     try:
         stream.check()
@@ -55,7 +55,7 @@ _TABLE = table()
 
 
 def received(stream: WebhookStream, count: int) -> list[dict[str, Any]]:
-    """Return the next rows, so many at least."""
+    """Return at least the next `count` rows."""
     found: list[dict[str, Any]] = []
     deadline = Deadline()
     while len(found) < count:

@@ -1,4 +1,4 @@
-"""CHECK as senders document it: what they sign is let in, and nothing else."""
+"""CHECK as senders document it: signed requests are accepted, and no others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sinkql.connectors.webhook.check_eval import CheckInput, compile_check
 from sinkql.session.session import Session
 
 _BODY = '{"id": 1, "text": "ä"}'
-# the tests are found long before they run
+# the tests are collected long before they run
 _NOW = str(int(time.time()))
 _DAY_S = 86_400
 _STRIPE = """
@@ -38,7 +38,7 @@ def _signed(text: str, algorithm: str = "sha256") -> bytes:
 
 
 def _judge(check: str, folder: Path) -> Callable[[CheckInput], bool]:
-    """Return what judges the requests of a source with a check."""
+    """Return the compiled check of a source."""
     with Session(folder / "catalog.db") as session:
         session.execute(
             "CREATE SECRET key AS 'x'; CREATE SOURCE s FROM WEBHOOK BODY FORMAT JSON "

@@ -1,4 +1,4 @@
-"""`sinkql doctor` over webhooks: whether they can listen, and who is there already."""
+"""`sinkql doctor` on webhooks: whether they can listen, and which process uses their port."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def doctor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     monkeypatch.chdir(tmp_path)
 
     def run(options: str) -> dict[str, tuple[str, str]]:
-        """Return what is found of a source, by name: the state and what to do."""
+        """Return the results for a source by name: the state and the fix."""
         Path("script.sql").write_text(
             f"CREATE SECRET k AS 'no'; CREATE TABLE s FROM WEBHOOK BODY FORMAT TEXT WITH ({options});"
         )
@@ -52,7 +52,7 @@ def test_a_port_that_is_free_or_taken(doctor: Doctor, tmp_path: Path) -> None:
         answering.join()
     with WebhookServers() as listeners, open_stream(source(tmp_path, port, "t"), listeners):
         found = doctor(listen)[name]
-        assert (found[0], "SET (PORT" in found[1]) == ("warning", True), "it is not there, whoever listens"
+        assert (found[0], "SET (PORT" in found[1]) == ("warning", True), "another source listens there"
         with open_stream(source(tmp_path, port), listeners):
             assert doctor(listen) == {name: ("ok", "")}
 

@@ -1,4 +1,4 @@
-"""The pipeline of examples/webhook: signed requests, sent more than once, its tasks in Spark, read by DuckDB."""
+"""The pipeline of examples/webhook with repeated, signed requests and tasks in Spark; DuckDB reads the tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log or a journal that is lost: no request that is there is left out, and none is written twice."""
+"""If a capture log or a request log is lost, no stored request is left out, and none is written twice."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_log_that_is_lost_begins_again_with_the_journal(tmp_path: Path, sessio
 
 
 def _break_off(tmp_path: Path, *, after: int | None = None) -> None:
-    """Take away what a capture put into the log as it ended, and requests after a number: one that dies leaves none."""
+    """Delete the closing entry of a log and the requests above number `after`, as if the capture had been killed."""
     log = LogDirectory.local(_folder(tmp_path))
     for number in reversed(log.numbers()):
         entry = log.entry(number)
@@ -112,7 +112,7 @@ def test_host_without_the_journal_goes_on_where_the_log_has_all(
 
 
 def test_requests_that_another_host_has_accepted_are_missed(tmp_path: Path, session: Session, sender: Sender) -> None:
-    """The journal of the host before ends where the log does; the one that followed it has more."""
+    """The first host's request log ends with the capture log; the second host's has more requests."""
     with capturing(session):
         _send(sender, "1")
     folder = _folder(tmp_path)
@@ -154,7 +154,7 @@ def test_data_file_that_is_damaged_is_gone_past(tmp_path: Path, session: Session
         once(session)
         _send(sender, "2")
         once(session)
-    assert _bodies(tmp_path) == _bodies(tmp_path, "b") == ["1", "2"]  # the journal had it still
+    assert _bodies(tmp_path) == _bodies(tmp_path, "b") == ["1", "2"]  # the request log still has the request
 
 
 def test_what_the_log_has_is_read_where_a_host_goes_on_without_the_journal(
@@ -200,7 +200,7 @@ def test_a_journal_that_is_damaged_in_its_middle_is_gone_on_with(
 def test_what_comes_after_log_and_journal_are_lost_is_not_taken_for_what_was_read(
     tmp_path: Path, session: Session, sender: Sender, before: str
 ) -> None:
-    """Nor where the capture has begun again, and taken requests, before the sink says where it is."""
+    """Nor if the capture has restarted and accepted requests before the sink reports its position."""
     new = ["3", "4"] if before == "2 requests" else []
     with capturing(session):
         _send(sender, "1", "2")
@@ -233,7 +233,7 @@ def test_requests_keep_their_numbers_where_others_are_lost(tmp_path: Path, lost:
             path.unlink()
             gone = {2, 3}
         case "a beginning":
-            path.write_bytes(data.replace(b"first", b"tsrif", 1))  # of the key, and not of the request
+            path.write_bytes(data.replace(b"first", b"tsrif", 1))  # damages the key, not the request
         case "an end":
             path.write_bytes(data[:-1])
             gone = {3}
@@ -255,7 +255,7 @@ def test_requests_keep_their_numbers_where_others_are_lost(tmp_path: Path, lost:
 
 
 def test_damage_in_the_last_segment_is_told_from_a_write_that_was_broken_off(tmp_path: Path) -> None:
-    """Any byte may be damaged, and any write broken off, with or without zeros in place of the rest."""
+    """Any byte may be damaged, and any write torn, with or without zeros instead of the rest."""
     journal, _ = RequestLog.open(tmp_path / "whole")
     ends = [len(_only(tmp_path / "whole"))]
     for number in range(3):
@@ -277,7 +277,7 @@ def _only(folder: Path) -> bytes:
 
 
 def _opened(tmp_path: Path, data: bytes) -> int | None:
-    """Return how many requests a journal of one segment has; None where it says that some are lost."""
+    """Return the number of requests in a log of one segment; None if some are lost."""
     folder = tmp_path / "journal"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
@@ -299,7 +299,7 @@ def test_journal_may_go_on_after_a_later_number(tmp_path: Path) -> None:
     journal.skip(7)
     journal.close()
     assert segments(tmp_path) == [2]
-    (tmp_path / f"{1:010}.journal").write_bytes(first)  # whoever skipped was ended before it was deleted
+    (tmp_path / f"{1:010}.journal").write_bytes(first)  # the process was killed before it deleted this
     for _ in range(2):
         journal, found = RequestLog.open(tmp_path)
         journal.close()
@@ -317,7 +317,7 @@ def test_journal_may_go_on_after_a_later_number(tmp_path: Path) -> None:
 def test_another_host_goes_on_with_a_log_in_a_bucket(
     tmp_path: Path, sender: Sender, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has the catalog, the lake and the bucket, and nothing else of the host before."""
+    """The second host has the catalog, the lake and the object store, and no files of the first host."""
     monkeypatch.setenv(KEY_VARIABLE, "A" * 43 + "=")
     url = server_url(postgres, tmp_path / "first")
     hosts = (url, url.replace("/first", "/second"), url)

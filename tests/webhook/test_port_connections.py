@@ -1,4 +1,4 @@
-"""Senders that send much at once, or come in crowds, use up neither memory nor files; others are answered after."""
+"""Senders with much data or many connections exhaust neither memory nor files, and others are still answered."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ def _connected(port: int) -> socket.socket:
 
 
 def _sent(connection: socket.socket, request: bytes) -> int:
-    """Send a request again and again for as long as the other side takes it; return how many went."""
+    """Repeat a request until the server stops reading; return the number of requests."""
     connection.setblocking(False)
     sent, many = 0, request * (200_000 // len(request))
     while select.select([], [connection], [], 1)[1]:
-        assert sent < 64 << 20, "whoever takes no answers sends more and more"
+        assert sent < 64 << 20, "the server reads on from a client that reads no answers"
         sent += connection.send(many[sent % len(request) :])
     connection.settimeout(60)
     return sent // len(request)
 
 
 def _answers(connection: socket.socket, count: int) -> set[bytes]:
-    """Return the first lines of so many answers."""
+    """Return the status lines of `count` answers."""
     found = b""
     while found.count(b"\r\n\r\n") < count:
         found += connection.recv(1 << 16)
@@ -87,7 +87,7 @@ def test_no_more_is_read_of_one_who_takes_no_answers(tmp_path: Path, sender: Sen
 
 
 def _status(port: int, context: ssl.SSLContext | None) -> int:
-    """Return what a request is answered, over a connection of its own."""
+    """Return the status of a request over a new connection."""
     with closing(
         http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         if context is None
@@ -138,13 +138,13 @@ def test_connections_beyond_so_many_are_told_and_then_closed(
         with closing(_connected(sender.port)) as beyond, suppress(ConnectionError):
             assert beyond.recv(100) == b""
         monkeypatch.setattr(port_connections, "_IDLE_SECONDS", -1.0)
-        assert sender.send(path_of("s"), "a").status == 429  # it has the place of the one that was idle longest
+        assert sender.send(path_of("s"), "a").status == 429  # it replaces the connection that was idle longest
         assert kept[0].recv(100) == b""
         for each in kept[5:]:
             each.close()
         deadline = Deadline()
         while sender.send(path_of("s"), "a").status != 200:
-            deadline.check("a place for a connection")
+            deadline.check("a free connection")
 
 
 def test_bodies_that_come_at_once_are_held_up_to_so_many_bytes(
@@ -160,7 +160,7 @@ def test_bodies_that_come_at_once_are_held_up_to_so_many_bytes(
         while port.connections.bytes < 1700:
             deadline.check("both bodies")
         assert sender.send(path_of("s"), "a").status == 200
-        assert b" 429 " in slow[1].recv(100)  # who holds most makes way
+        assert b" 429 " in slow[1].recv(100)  # the connection with most bytes is closed
         slow[0].sendall(b"x" * 200)
         assert b" 200 " in slow[0].recv(100)
         with closing(_connected(sender.port)) as third:

@@ -1,4 +1,4 @@
-"""Connections that say next to nothing are no more than sockets, and those who send requests are answered between."""
+"""Connections that send almost nothing cost only a socket, and requests are answered between them."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_what_is_no_head_is_told_at_once(
 def test_the_port_is_rid_of_the_silent(
     tmp_path: Path, sender: Sender, listeners: WebhookServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those who have begun a request are told."""
+    """A client that has begun a request gets an answer."""
     monkeypatch.setattr(acceptor, "_SILENT_SECONDS", 0.05)
     monkeypatch.setattr(acceptor, "_LOOK_SECONDS", 0.05)
     monkeypatch.setattr(http, "_REQUEST_SECONDS", 0.05)
@@ -123,7 +123,7 @@ def test_whoever_has_just_come_has_time_for_a_request_where_others_have_begun_th
             deadline.check("8 heads")
         late = [stack.enter_context(closing(_connected(sender.port))) for _ in range(2)]
         while len(port.connections.silent) < 2:
-            deadline.check("both")
+            deadline.check("both connections")
         for each in late:
             each.sendall(_ONE)
             assert b" 200 " in each.recv(100)
@@ -163,7 +163,7 @@ def test_requests_are_answered_between_connections_that_come(
 
 
 class _Held:
-    """Keep a loop from going on for as long as a block lasts."""
+    """Blocks an event loop until the end of a `with` block."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._go_on, held = threading.Event(), threading.Event()

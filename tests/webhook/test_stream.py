@@ -1,4 +1,4 @@
-"""A webhook's stream: who is answered what, and what is handed on, also after its process was killed."""
+"""A webhook's stream: the answers to requests, and the rows it returns, even after its process was killed."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_what_is_answered(tmp_path: Path, sender: Sender, listeners: WebhookServ
 
 
 def _raw(port: int, data: bytes) -> bytes:
-    """Send bytes, and return all that comes until the other side closes."""
+    """Send bytes; return everything received until the server closes the connection."""
     with closing(socket.create_connection(("127.0.0.1", port), timeout=60)) as connection:
         connection.sendall(data)
         found = b""
@@ -145,7 +145,7 @@ def test_a_source_that_moves_leaves_its_port(
         with open_stream(source(tmp_path, sender.port), listeners):
             assert sender.send(_PATH, "a").status == 200
         with open_stream(source(tmp_path, other.port), listeners, after=BEGINNING) as stream:
-            assert sender.send(_PATH, "x").status == 404, "another source is still there"
+            assert sender.send(_PATH, "x").status == 404, "another source still uses the port"
             assert other.send(_PATH, "b").status == 200
             assert bodies(received(stream, 2)) == ["a", "b"]
         with open_stream(source(tmp_path, sender.port), listeners):
@@ -196,7 +196,7 @@ def test_what_was_answered_comes_again_until_it_is_confirmed(
         assert bodies(received(stream, 3)) == ["b", "c", "d"]
         assert stream.end() == f"{4:016X}"
         stream.confirm(f"{4:016X}")
-    assert segments(tmp_path / "s" / "journal") == [2], "the first has nothing that is needed"
+    assert segments(tmp_path / "s" / "journal") == [2], "the first segment is no longer needed"
     with open_stream(given, listeners) as stream:
         assert sender.send(_PATH, "e").status == 200
         assert bodies(received(stream, 2)) == ["d", "e"]
@@ -260,13 +260,13 @@ def test_a_certificate_that_was_wrong_for_a_while(tmp_path: Path, sender: Sender
     with open_stream(given, listeners):
         kept = socket.create_connection(("127.0.0.1", sender.port), timeout=PATIENCE_S)
         kept.sendall(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-        assert kept.recv(4096).startswith(b"HTTP/1.1 4"), "it is one that the listener has taken"
+        assert kept.recv(4096).startswith(b"HTTP/1.1 4"), "the listener has not accepted the connection"
     wrong = source(tmp_path, sender.port, ssl={"certificate": "no", "key": "no"})
     with pytest.raises(SinkqlError) as caught, open_stream(wrong, listeners):
         pass
     assert _refused(caught) == ("SQ4482", False)
     with closing(kept):
-        while kept.recv(4096):  # to its end: it was made with another certificate, or none
+        while kept.recv(4096):  # until it is closed, because the certificate has changed
             pass
     with open_stream(given, listeners) as stream:
         assert sender.send(_PATH, "a").status == 200
@@ -305,7 +305,7 @@ def test_a_disk_that_fails(
 def test_a_disk_that_is_full_when_the_journal_is_opened(
     tmp_path: Path, sender: Sender, listeners: WebhookServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "_LEFT_SECONDS", 0.0)  # who is not kept is forgotten at once
+    monkeypatch.setattr(server, "_LEFT_SECONDS", 0.0)  # unused listeners are closed immediately
     given = source(tmp_path, sender.port)
     with open_stream(given, listeners):
         pass
@@ -317,11 +317,11 @@ def test_a_disk_that_is_full_when_the_journal_is_opened(
             pass
     assert _refused(caught) == ("SQ4484", True)
     assert _open_below(tmp_path) == files
-    assert sender.send(_PATH, "a").status == 503, "it is still there for those who come again"
+    assert sender.send(_PATH, "a").status == 503, "the port does not answer a sender that retries"
 
 
 def _open_below(folder: Path) -> list[str]:
-    """Return what is open of a folder; other threads open and close files of their own."""
+    """Return the open files of a folder; other threads open and close files elsewhere."""
     found = []
     for number in os.listdir("/proc/self/fd"):
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Requests are rows of Iceberg tables: a capture of its own process listens, a sink's batches run without Spark."""
+"""Requests become rows of Iceberg tables: a capture process listens, and the sink's batches run without Spark."""
 
 from __future__ import annotations
 

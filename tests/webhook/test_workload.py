@@ -1,6 +1,6 @@
-"""Senders that send again, processes that are killed: what was answered with 200 is in the tables, read by DuckDB.
+"""Senders that retry, and processes that are killed: every request answered with 200 is in the tables.
 
-A workload follows from its seed: who sends what, and where captures die. `SINKQL_SEED` has another one run.
+The seed determines the requests and the failpoints of captures; `SINKQL_SEED` sets another seed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CREATE SOURCE s FROM WEBHOOK BODY FORMAT JSON INCLUDE HEADER 'Idempotency-Key' A
 
 @dataclass
 class Sent:
-    """What senders did: bodies by their keys, how often each was sent, and which were answered with 200."""
+    """The requests of the senders: bodies by key, the number of tries for each, and the keys answered with 200."""
 
     bodies: dict[str, object] = field(default_factory=dict)
     tries: Counter[str] = field(default_factory=Counter)
@@ -45,7 +45,7 @@ class Sent:
 
 
 def _send(sender: Sender, seed: int, name: int, count: int, sent: Sent) -> None:
-    """Send requests, each again until it is answered with 200, and a few once more after that."""
+    """Send requests; repeat each until it is answered with 200, and a few once more after that."""
     chance = random.Random(f"{seed} {name}")
     try:
         for number in range(count):
@@ -58,7 +58,7 @@ def _send(sender: Sender, seed: int, name: int, count: int, sent: Sent) -> None:
                 try:
                     status = sender.send(path_of("s"), sent.bodies[key], {"Idempotency-Key": key}).status
                 except OSError:
-                    time.sleep(0.02)  # nobody answers: the process is gone, or not there yet
+                    time.sleep(0.02)  # no answer: the process was killed, or has not started yet
                     continue
                 sent.refused[status] += status != 200
                 if status == 200:
@@ -69,7 +69,7 @@ def _send(sender: Sender, seed: int, name: int, count: int, sent: Sent) -> None:
 
 @contextmanager
 def _child(folder: Path, rules: str) -> Iterator[subprocess.Popen[str]]:
-    """Capture in a process of its own, whose captures die where the rules say, again and again."""
+    """Run captures in another process, where they are killed and restarted as the rules say."""
     environment = {**os.environ, "PYTHONPATH": str(_TESTS), **(armed(rules) if rules else {})}
     child = subprocess.Popen(
         [sys.executable, "-m", "webhook.child", str(folder)],
@@ -88,7 +88,7 @@ def _child(folder: Path, rules: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def _run(folder: Path, seed: int, *, turns: int, count: int) -> Sent:
-    """Run a workload, and compare the tables with what was sent."""
+    """Run a workload; compare the tables with the requests."""
     chance, sent = random.Random(seed), Sent()
     with held_ports(1) as (port,), Session(folder / "catalog.db") as session:
         sender = Sender(port)
