@@ -20,9 +20,9 @@ from support.fault import armed
 from support.forking import serve
 
 _KEEPING = replace(QUICK, kept_seconds=1000.0)
-"""For those that look at all entries in the end."""
+"""For tests that read all entries at the end."""
 PASSED = {"SQ3431", "SQ3435", "SQ3437", "SQ4201", "SQ5101", "SQ5206"}
-"""What a sink meets while its capture dies, and gets over at its next start."""
+"""Errors that a sink may get while its capture dies; its next start succeeds."""
 
 
 def _sinks(order: dict[str, Any]) -> Sinks:

@@ -49,18 +49,18 @@ QUICK = CaptureIntervals(
 
 @dataclass(frozen=True)
 class Sinks:
-    """Sinks of a fake server's tables, in a folder; each reads table `t`, or the one that `tables` says."""
+    """Sinks of a fake server's tables, in a folder; each reads table `t` or the table that `tables` names."""
 
     folder: Path
     names: tuple[str, ...] = ("a",)
     keeping: LogRetention = field(default_factory=LogRetention)
     tables: tuple[tuple[str, str], ...] = ()
     storage: Mapping[str, str] | None = None
-    """What reaches S3, where the log is in a bucket."""
+    """The S3 properties, if the log is in a bucket."""
 
     @property
     def kept(self) -> LogRetention:
-        """Return how the log is kept, and where."""
+        """Return the retention options of the log, with its location."""
         if self.storage is None:
             return self.keeping
         return msgspec.structs.replace(self.keeping, log=LogPath(f"s3://data/{self.folder.name}", "aws"))
@@ -74,7 +74,7 @@ class Sinks:
         return S3Credentials(self.storage)
 
     def context(self, made: physical.Job) -> Context:
-        """Return what a sink's parts may use."""
+        """Return the context of a sink's readers and writer."""
         return Context(made.sink, made.sink_id, self.folder / "sinks" / made.sink_id, lambda _: "", store=self._store)
 
     @property
@@ -108,7 +108,7 @@ class Sinks:
         return loop_of(made, context, registry())
 
     def rows(self, name: str = "a") -> dict[int, str]:
-        """Return what DuckDB finds in a sink's table."""
+        """Return the rows of a sink's table, read by DuckDB."""
         rows = duckdb_folder(str(self.folder / "lake" / "n" / name))
         found = {row[0]: row[1] for row in rows}
         assert len(found) == len(rows)
@@ -116,7 +116,7 @@ class Sinks:
 
 
 def again(sinks: Sinks, name: str = "a") -> BatchLoop:
-    """Return the loop of a sink whose view now selects the rows with odd keys, and before all rows."""
+    """Return the loop of a sink whose view now selects only odd keys instead of all rows."""
     before = sinks.job(name)
     body = physical.Map(before.write.input, (), output("", "`id` % 2 = 1", "boolean"))
     after = job(body, sinks.folder, table=name, key=("id",))
@@ -125,7 +125,7 @@ def again(sinks: Sinks, name: str = "a") -> BatchLoop:
 
 
 def registry() -> Registry:
-    """Return the registry with a kind of the fake server's sources."""
+    """Return the registry with a source kind for the fake server."""
     found = discover()
     found.sources["FAKE"] = SourceKind("FAKE", _unplanned, open_reader)
     return found
@@ -137,7 +137,7 @@ def _unplanned(*arguments: object) -> SourcePlan:
 
 @dataclass
 class FakeHost:
-    """A catalog with the sinks; the lease is a file's, with no end."""
+    """A catalog with the sinks; its lease never expires."""
 
     sinks: Sinks
     epoch: int = 1
@@ -159,7 +159,7 @@ class FakeHost:
         return not self.lost
 
     def newest(self) -> int:
-        """Return the epoch of the log's last entry, 0 if it is damaged."""
+        """Return the epoch of the log's last entry, 0 if the log is empty or damaged."""
         numbers = self.sinks.directory.numbers()
         try:
             last = self.sinks.directory.entry(numbers[-1]) if numbers else None
@@ -203,7 +203,7 @@ class Running:
         """Wait for a condition."""
         deadline = Deadline()
         while not holds():
-            assert deadline.left(), f"no {source_of(holds)}; the capture told {self.host.reports[-1:]}"
+            assert deadline.left(), f"no {source_of(holds)}; the capture reported {self.host.reports[-1:]}"
             assert self.thread.is_alive(), f"the capture ended before {source_of(holds)}"
             time.sleep(0.002)
 
@@ -224,7 +224,7 @@ class Running:
         return int(last.to, 16) if last is not None else -1
 
     def entries(self) -> int:
-        """Return how many entries the log has."""
+        """Return the number of entries in the log."""
         return len(self.sinks.directory.numbers())
 
 

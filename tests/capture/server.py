@@ -53,7 +53,7 @@ def position(lsn: int) -> Position:
 
 
 Change = tuple[str, int, str | None]
-"""A table, a key, and its new value; None: the row goes. The key -1: the table is emptied; -2: `v` is dropped."""
+"""A table, a key, and its new value, or None to delete the row. Key -1 truncates the table; -2 drops column `v`."""
 
 
 @dataclass(frozen=True)
@@ -102,12 +102,12 @@ class Server:
             return fold(connection.execute("SELECT changes FROM wal ORDER BY lsn"), name)
 
     def end(self) -> int:
-        """Return the last commit."""
+        """Return the number of the last commit."""
         with self.open() as connection:
             return int(connection.execute("SELECT coalesce(max(lsn), 0) FROM wal").fetchone()[0])
 
     def confirmed(self) -> int | None:
-        """Return what the slot confirmed, None without a slot."""
+        """Return the position that the slot has confirmed, None without a slot."""
         with self.open() as connection:
             found = connection.execute("SELECT confirmed FROM slot").fetchone()
             return None if found is None else int(found[0])
@@ -149,7 +149,7 @@ class Seen:
 
 @dataclass
 class Read:
-    """A transaction that reads a table as of its beginning; `seconds` is how long it takes."""
+    """A transaction that reads a table as of its beginning; each chunk takes `seconds`."""
 
     server: Server
     name: str
@@ -170,7 +170,7 @@ class Read:
         return len(self.rows)
 
     def read(self, after: Key | None, size: int) -> Chunk:
-        """Return about `size` bytes, of which a row has 100."""
+        """Return a chunk of about `size` bytes, at 100 bytes a row."""
         time.sleep(self.seconds)
         count = max(1, size // 100)
         keys = sorted(key for key in self.rows if after is None or key > after[0])[:count]
@@ -186,7 +186,7 @@ def _look(connection: sqlite3.Connection) -> Seen:
 
 
 def rows_of(rows: Sequence[tuple[int, str | None]]) -> TableRows:
-    """Return rows as a stream sends them; a row without a value is a deleted one."""
+    """Return rows as a stream sends them; a row without a value is a deletion."""
     keys, values = [key for key, _ in rows], [value for _, value in rows]
     diffs = [-1 if value is None else 1 for value in values]
     at = pa.array([0] * len(rows), pa.timestamp("us", "UTC"))
@@ -196,7 +196,7 @@ def rows_of(rows: Sequence[tuple[int, str | None]]) -> TableRows:
 
 @dataclass
 class FakeStream:
-    """A stream of the server's log; `fails` has the errors to raise next, by method name."""
+    """A stream of the server's log; `fails` holds the next errors of each method."""
 
     server: Server
     chunk_seconds: float = 0.0
@@ -204,7 +204,7 @@ class FakeStream:
     bound: int = 1 << 40
     unit: str = "commits"
     remembers: bool = False
-    """Whether the server has what it confirmed, too."""
+    """Whether the server keeps even the changes that are confirmed."""
     at: int = 0
     names: frozenset[str] = frozenset()
     stops: list[Position] = field(default_factory=list)
@@ -231,8 +231,8 @@ class FakeStream:
         self.at, self.names = int(after, 16), frozenset(each.id for each in tables)
         self.stops = list(stops)
         confirmed = self.server.confirmed()
-        assert confirmed is not None, "the slot is gone"
-        assert self.remembers or confirmed <= self.at, f"the server forgot what follows {after}: confirmed {confirmed}"
+        assert confirmed is not None, "the slot does not exist"
+        assert self.remembers or confirmed <= self.at, f"no changes after {after}: confirmed {confirmed}"
 
     def receive(self, seconds: float) -> Sequence[Event]:
         self._fail("receive")

@@ -147,7 +147,7 @@ def test_full_refresh_starts_over_if_more_is_lost(tmp_path: Path, server: Server
 
 
 def _accepting(sinks: Sinks) -> Running:
-    """Return a running capture that has skipped the loss."""
+    """Start a capture and accept its loss; return it when its new capture epoch has begun."""
     before = messages.latest_epoch(sinks.directory.messages).number
     running = _running(sinks)
     running.__enter__()

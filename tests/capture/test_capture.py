@@ -125,7 +125,7 @@ def test_log_keeps_changes_if_the_server_keeps_too_much(tmp_path: Path, server: 
         once(sinks, "a")
         running.until(lambda: server.confirmed() == server.end())
         running.until(lambda: running.host.reports[-1].details["kept_by"] == "log")
-    with Running(sinks) as running:  # as the log has it
+    with Running(sinks) as running:  # keeps the setting that the log recorded
         once(sinks, "b")
         assert sinks.rows("b") == server.rows()
         running.until(lambda: running.host.reports[-1].details["kept_by"] == "server")

@@ -1,4 +1,4 @@
-"""Arrays made of places in a block of bytes hold what Python reads there."""
+"""Arrays built from positions in a block of bytes equal the values that Python reads there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dead letters are written, the sink dies before its commit, and the log is lost: the batch ends where it did."""
+"""The sink dies between its dead letters and its commit, and the log is lost: the batch keeps its end."""
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@ def test_damaged_file_is_read_again_from_the_server(
 
 
 def test_damage_report_of_another_log_is_removed(tmp_path: Path, server: Server) -> None:
-    """A reader may report a file after its log began again; the next log is not damaged."""
+    """A reader may report a file of an earlier log; the present log is not damaged."""
     sinks = Sinks(tmp_path)
     notes = sinks.directory.messages
     with Running(sinks, _KEEPING) as running:
@@ -409,7 +409,7 @@ def test_capture_that_has_lost_its_lease_deletes_no_log(tmp_path: Path, server: 
     sinks = Sinks(tmp_path)
     with Running(sinks, _KEEPING):
         once(sinks)
-    # the holder of the lease may have been about to delete it
+    # the lease holder may already be deleting this log
     sinks.directory.store.delete_entry(sinks.directory.numbers()[1])
     left = sinks.directory.numbers()
     running = Running(sinks)
@@ -464,7 +464,7 @@ def test_log_begins_again_if_a_sink_inside_an_entry_cannot_continue(tmp_path: Pa
 
 
 def test_sink_of_a_table_that_the_server_does_not_send_waits_with_its_error(tmp_path: Path, server: Server) -> None:
-    """No further generations begin for it."""
+    """The capture begins no further generations for it."""
     said = [SchemaChanged(replace(table(), columns=()), "it is in no publication", lost=True)]
 
     class Unsent(FakeStream):
@@ -486,7 +486,7 @@ def test_sink_of_a_table_that_the_server_does_not_send_waits_with_its_error(tmp_
 
 
 def test_sink_does_not_get_an_error_that_was_fixed_before_its_request(tmp_path: Path, server: Server) -> None:
-    """The server is checked now and then, so its last answer may be older than the request."""
+    """The capture checks the server periodically, so its last answer may be older than the request."""
     said = [SchemaChanged(replace(table(), columns=()), "it is in no publication", lost=True)]
 
     class Seldom(FakeStream):

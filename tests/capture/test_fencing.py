@@ -1,4 +1,4 @@
-"""Several captures of a source are stopped and woken at any point: its log has each change once, in order."""
+"""Several captures of a source are stopped and resumed at any point; its log has each change once, in order."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def _live(folder: Path, children: Children, seed: int, wakes: int) -> Counter[st
         while rivals.happened["woke up"] < wakes:
             try:
                 server.commit([("t", rivals.dice.randrange(_KEYS), str(rivals.dice.random()))])
-            except sqlite3.OperationalError:  # a stopped process has the server's file
+            except sqlite3.OperationalError:  # a stopped process has locked the server's file
                 rivals.wake()
             rivals.turn()
             deadline.check(f"{wakes} captures that wake up")

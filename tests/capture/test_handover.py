@@ -51,7 +51,7 @@ class Sink:
 
 
 class Capture:
-    """The writer of a log with one lease."""
+    """The writer of a log under one lease."""
 
     def __init__(self, open_store: Open, folder: Path, epoch: int, sink: Sink) -> None:
         directory = LogDirectory(folder, open_store(), FolderStore(folder))
@@ -59,7 +59,7 @@ class Capture:
         self.sink = sink
 
     def step(self, chance: random.Random) -> None:
-        """Add an entry, or delete those that the sink has read. Raises FencedLogError."""
+        """Add an entry, or delete the entries that the sink has read. Raises FencedLogError."""
         log = self.log
         if chance.random() < 0.6 or len(log.entries) < 2:
             to = str(int(log.to or "0") + 1)
@@ -70,7 +70,7 @@ class Capture:
 
 @contextmanager
 def asleep(at: int, other: Callable[[], None]) -> Iterator[None]:
-    """Run another process's steps at the failpoint with this number."""
+    """Run another process's steps at the `at`-th point of the block where processes could interfere."""
     left = at
 
     def place() -> None:

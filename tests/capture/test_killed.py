@@ -39,7 +39,7 @@ _DEATHS = (*_CAPTURE, _PUT, *_SINK, _CAPTURE_ANYWHERE, _SINK_ANYWHERE)
 _ZOMBIES, _LOST, _DAMAGED = "captures that woke up after another took over", "logs lost", "files damaged"
 _KEYS = 60
 _READING = 4
-"""The captures that die in the first snapshot, which is soon over."""
+"""The number of captures that die during the first snapshot, which is short."""
 
 
 @dataclass
@@ -52,13 +52,13 @@ class World:
     dice: random.Random
     epoch: int = 0
     happened: Counter[str] = field(default_factory=Counter)
-    """How often what died where, and what else went wrong."""
+    """The number of deaths at each place, and of other faults."""
     capture: int | None = None
     running: dict[str, int] = field(default_factory=dict)
     stopped: list[int] = field(default_factory=list)
     awake: list[int] = field(default_factory=list)
     dying: dict[int, str] = field(default_factory=dict)
-    """Where a process is to die."""
+    """The place where each process will die."""
 
     def start(self, role: str, name: str = "", *, faults: str = "") -> int:
         """Start a process."""
@@ -95,7 +95,7 @@ class World:
         return pid
 
     def tend(self) -> None:
-        """Start the processes that are missing, and record deaths."""
+        """Start missing processes, and record deaths."""
         if self.capture is not None and self._ended(self.capture):
             self.capture = None
         if self.capture is None:
@@ -165,7 +165,7 @@ class World:
         self.happened[row] += 1
 
     def write(self) -> None:
-        """Commit random changes; resume a stopped process that has the server's file."""
+        """Commit random changes; if a stopped process has locked the server's file, resume it."""
         try:
             self._write()
         except sqlite3.OperationalError:
@@ -185,7 +185,7 @@ class World:
             self.server.see_all()
 
     def settle(self) -> None:
-        """Resume all processes without faults up to the server's end."""
+        """Run all sinks to the server's end with a capture, without faults."""
         self.end()
         self.server.see_all()
         self.epoch += 1

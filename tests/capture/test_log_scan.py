@@ -1,4 +1,4 @@
-"""A sink that scans its log continues at its position, and not through all entries of other tables."""
+"""A sink that scans its log continues at its position and scans no entry of other tables twice."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_entries_of_other_tables_are_scanned_once(tmp_path: Path) -> None:
     end = reader.latest(start, _LIMIT)
     assert (end["entry"], end["to"]) == (6, "6")
     in_task = pickle.loads(pickle.dumps(reader))
-    assert in_task.latest(start, _LIMIT) == start, "it knows nothing of what is behind the gap"
+    assert in_task.latest(start, _LIMIT) == start, "a fresh reader cannot see past the gap"
 
 
 @pytest.mark.parametrize(("rows", "size", "small"), [(9000, 1000, True), (20_000, 1000, False), (1, 4 << 20, False)])

@@ -183,7 +183,7 @@ def test_write_without_a_reply_is_read_back(
 def test_store_without_conditional_writes_is_refused(
     bucket: Seaweed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacks: str
 ) -> None:
-    """No such store is available here, so the condition is removed from the requests."""
+    """The object store here supports them, so the condition is removed from the requests."""
     store = _bucket(bucket, tmp_path)
     client = store._objects.client
     put = client.put_object

@@ -89,7 +89,7 @@ def test_lost_state_needs_a_full_refresh_if_its_log_entries_are_deleted(tmp_path
         loop.full_refresh()
         assert sinks.rows() == sinks.server.rows()
         assert not found.exists()
-        found.write_bytes(before)  # another host has computed the rows again
+        found.write_bytes(before)  # as if another host had done the full refresh
         loop = sinks.loop("a")
         loop.start(epoch=1, once=True)
         assert not loop.needs_full_refresh()

@@ -1,4 +1,4 @@
-"""Messages between sinks and a capture arrive late, or while the other one does something else."""
+"""Messages between sinks and a capture arrive late, or while the receiver is busy."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_sink_that_moved_to_another_host_is_at_its_position_in_the_catalog(tmp_p
 
 
 def test_later_position_of_message_and_catalog_counts(tmp_path: Path, server: Server) -> None:
-    """The message follows each commit, and later one may concern another log."""
+    """The message follows each commit, and a later one may concern another log."""
     place = LogPosition("log", 7, position(3), done=True, era=1)
     earlier = (
         place,
@@ -172,7 +172,7 @@ def test_running_sink_makes_the_capture_retry(tmp_path: Path, server: Server) ->
 
 
 def test_run_with_an_end_raises_the_permanent_error_of_its_capture(tmp_path: Path, server: Server) -> None:
-    """The run had its target before."""
+    """The capture fails after the run has chosen its target."""
     fails: dict[str, list[SinkqlError]] = {}
     sinks = Sinks(tmp_path)
     with Running(sinks, stream=lambda: FakeStream(server, fails=fails)) as running:

@@ -30,7 +30,7 @@ from support.running import job, loop_of
 _HOLE = b"\x02"
 _SENT = pa.schema([*list(SCHEMA)[:3], ("$hole", pa.binary()), ("$from", pa.struct([("id", pa.int64())])), SCHEMA[3]])
 _FROM = "from "
-"""How the value of a row begins that has had the key that follows, and whose value is not sent."""
+"""The prefix of a row value that is left out of the change; the row's earlier key follows."""
 
 
 def _table_with_unchanged_values() -> CapturedTable:
@@ -76,7 +76,7 @@ class _Sinks(Sinks):
 
 
 def _history(rows: dict[int, str], dice: random.Random, turn: int) -> list[Change]:
-    """Change a server's rows in one commit; return what is sent."""
+    """Change the server's rows in one commit; return the changes that it sends."""
     sent: list[Change] = []
     for step in range(dice.randint(1, 3)):
         key, other, what = dice.randrange(6), dice.randrange(6), dice.random()

@@ -1,4 +1,4 @@
-"""Unchanged values of rows with another key are filled from earlier rows, at any cut between two parts."""
+"""Unchanged values of a row whose key changed are filled from earlier rows, wherever the changes are split."""
 
 from __future__ import annotations
 

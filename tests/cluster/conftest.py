@@ -1,4 +1,4 @@
-"""A Spark cluster without a common folder, and a real S3, for all tests of clusters."""
+"""A Spark cluster without a shared folder, and a real S3, for all tests of clusters."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seaweed]:
 
 @pytest.fixture(scope="package")
 def machines() -> None:
-    """Skip where there can be none."""
+    """Skip the tests if this user cannot create namespaces."""
     if subprocess.run(["unshare", "--mount", "--pid", "--fork", "true"], check=False, capture_output=True).returncode:
-        pytest.skip("machines of these tests are namespaces, which this user may not make: run them as root")
+        pytest.skip("the machines of these tests are namespaces, which this user cannot create: run them as root")
 
 
 @pytest.fixture(scope="package")

@@ -1,4 +1,4 @@
-"""A pipeline with sinks of each kind over files in S3, what is fed to it, and what its tables must have."""
+"""A pipeline with sinks of each kind over files in S3, its input, and the expected rows of its tables."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _PARTS, _IDS, _ROWS = 29, 1500, 400
 
 
 def script(name: str, tables: tuple[str, ...] = ALL) -> str:
-    """Return the views and sinks, with the tables in a namespace of that name."""
+    """Return the statements for the views and sinks; their tables are in namespace `name`."""
     lines = [_VIEWS.format(name=name)]
     for table in tables:
         key = _KEYS[table]
@@ -70,18 +70,18 @@ def script(name: str, tables: tuple[str, ...] = ALL) -> str:
 
 
 def cluster_sql(master: str, conf: Mapping[str, str], *, state: str = STATE) -> str:
-    """Return the statement that makes the cluster."""
+    """Return the statement that creates the cluster."""
     pairs = ", ".join(f"'{key}' => '{value}'" for key, value in conf.items())
     return CLUSTER.format(master=master, conf=f"CONF = MAP[{pairs}], " if pairs else "", state=state)
 
 
 def connections(server: Seaweed, *, s3: int | None = None, rest: int | None = None) -> str:
-    """Return the statements that make the connections, perhaps through other ports."""
+    """Return the statements that create the connections, optionally to other ports."""
     return CONNECTIONS.format(secret=SECRET, s3=s3 or server.s3, rest=rest or server.rest)
 
 
 def storage(server: Seaweed) -> pyarrow.fs.S3FileSystem:
-    """Return the server's buckets."""
+    """Return a client for the server's buckets."""
     return pyarrow.fs.S3FileSystem(
         access_key="admin",
         secret_key=SECRET,
@@ -93,7 +93,7 @@ def storage(server: Seaweed) -> pyarrow.fs.S3FileSystem:
 
 @dataclass(slots=True)
 class Feed:
-    """What was fed, in two files a turn; they are compressed, so that tasks read them however few rows they have."""
+    """The input, two files a turn; they are compressed, so that tasks read them even if they have few rows."""
 
     server: Seaweed
     name: str
@@ -101,7 +101,7 @@ class Feed:
     turns: int = 0
 
     def more(self) -> None:
-        """Feed a turn."""
+        """Write the files of a turn."""
         turn = self.turns
         self.turns += 1
         new: Rows = []
@@ -116,7 +116,7 @@ class Feed:
         self.rows += new
 
     def expected(self) -> dict[str, Rows]:
-        """Return what the tables must have."""
+        """Return the expected rows of the tables."""
         latest: dict[int, tuple[int, int]] = {}
         groups: dict[int, list[int]] = {}
         for id_, part, x in self.rows:
@@ -143,7 +143,7 @@ class Feed:
 
 
 class Lake:
-    """What DuckDB finds in the tables of a server."""
+    """The tables of a server, read by DuckDB."""
 
     def __init__(self, server: Seaweed) -> None:
         self._connection = connect()
@@ -157,12 +157,12 @@ class Lake:
             self._connection.execute(sql)
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the connection to DuckDB."""
         self._connection.close()
 
     def rows(self, table: str) -> Rows | None:
-        """Return a table's rows as they are now, sorted; None where it is not there yet."""
-        self._connection.execute("DETACH DATABASE IF EXISTS lake")  # it looks for new tables once
+        """Return the sorted rows of a table, or None if it does not exist yet."""
+        self._connection.execute("DETACH DATABASE IF EXISTS lake")  # DuckDB lists the tables only once
         self._connection.execute(
             f"ATTACH 'lake' AS lake (TYPE iceberg, ENDPOINT '{self._rest}', SECRET ic, ACCESS_DELEGATION_MODE 'none')"
         )
@@ -172,7 +172,7 @@ class Lake:
             return None
 
     def wait_for(self, wanted: Mapping[str, Rows], running: Running) -> None:
-        """Wait until the tables have exactly these rows; a table that is as wanted once is not looked at again."""
+        """Wait until each of the tables has had exactly these rows."""
         pending, deadline = dict(wanted), Deadline()
         while pending:
             for table, rows in [*pending.items()]:

@@ -1,7 +1,6 @@
-"""A host that drives a cluster: processes of its own, and folders that are as empty as those of a new machine.
+"""A host that drives a cluster: separate processes, and folders that are empty like on a new machine.
 
-It runs one command of SinkQL at a time. What it killed, or moved away from, leaves nothing to the next one but the
-catalog and STATE.
+It runs one command of SinkQL at a time. If it is killed or replaced, the next host has only the catalog and STATE.
 """
 
 from __future__ import annotations
@@ -30,9 +29,10 @@ _numbers = count(1)
 
 @dataclass(slots=True)
 class Host:
-    """A mount namespace and a PID namespace in which one command of SinkQL runs; `hidden` is empty there, but for it.
+    """A mount namespace and a PID namespace in which one command of SinkQL runs.
 
-    Faults follow its file `faults` (`sinkql.storage.failpoint`).
+    Inside, `hidden` contains only the folder of this host. The file `faults` in it arms failpoints
+    (`sinkql.storage.failpoint`).
     """
 
     hidden: Path
@@ -55,7 +55,7 @@ class Host:
             f"printf '127.0.0.1 localhost host{self.number}\\n' > ../hosts && mount -o bind ../hosts /etc/hosts",
             f"printf %s {shlex.quote(script)} > script.sql",
             "set +e",
-            shlex.join(command),  # not as process 1, which no signal of its own kills
+            shlex.join(command),  # not as process 1, which cannot be killed from inside
             "exit $?",
         ]
         caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
@@ -67,7 +67,7 @@ class Host:
                 VARIABLE: self.catalog,
                 KEY_VARIABLE: _KEY,
                 "HOME": str(work.parent),
-                "XDG_CACHE_HOME": caches,  # where the archive for executors is made once
+                "XDG_CACHE_HOME": caches,  # so that the archive for executors is built only once
                 failpoint.RULES: failpoint.CHANGING,
                 failpoint.CONFIRMED_BY: str(work.parent / _FAULTS),
                 **self.more,
@@ -77,28 +77,28 @@ class Host:
 
     @property
     def first(self) -> int:
-        """Return the id of its first process, of which the others come."""
+        """Return the id of the first process in the namespace, the ancestor of all processes there."""
         found = child(self.running.process.pid)
         assert found is not None, self.running.rest()
         return found
 
     def arm(self, rules: str) -> None:
-        """Have these faults from here on."""
+        """Arm these failpoints from now on."""
         arm(self._root() / str(self.hidden / f"host{self.number}" / _FAULTS).lstrip("/"), rules)
 
     def file(self, name: str) -> Path:
-        """Return a file of its working folder, while it runs."""
+        """Return a file of the host's working folder, while the host runs."""
         return self._root() / str(self.hidden / f"host{self.number}" / _WORK / name).lstrip("/")
 
     def interrupt(self) -> int:
-        """Ask the command to stop, as Ctrl-C does, and return its exit code."""
+        """Interrupt the command like Ctrl-C, and return its exit code."""
         program = child(self.first)
         assert program is not None
         os.kill(program, signal.SIGINT)
         return self.running.end()
 
     def kill(self) -> None:
-        """Kill all of its processes, as a power cut does, and wait until none is left."""
+        """Kill all processes of the host, like a power cut, and wait until they have ended."""
         process = self.running.process
         if process.poll() is not None:
             return
@@ -118,9 +118,9 @@ class Host:
 
 
 def arm(path: Path, rules: str) -> None:
-    """Write rules of faults, which are other ones than all before even where they say the same."""
+    """Write failpoint rules; they count as new even if they equal the previous rules."""
     if rules:
-        draft = path.with_suffix(".draft")  # beside it: links in /proc lead to what other processes see there
+        draft = path.with_suffix(".draft")  # not a resolved path: it would be outside of the namespace
         draft.write_text(f"{rules},{next(_numbers)}=")
         draft.replace(path)
     else:

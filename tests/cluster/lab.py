@@ -1,4 +1,4 @@
-"""One application on the cluster that goes on through many troubles, and what its tables must have."""
+"""One application on the cluster that survives many failures, and the expected rows of its tables."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from support.seaweed import Seaweed
 from support.spark_cluster import SparkCluster, Worker
 
 SMALL = "CREATE CLUSTER small (SIZE = 'local[2]', STATE = 's3://data/state', AWS CONNECTION = aws);"
-"""A cluster of the driver's machine, which keeps its state where the other one finds it."""
+"""A cluster on the driver's machine, with the same STATE as the big cluster."""
 
 
 class Feeding(Protocol):
-    """What comes, and what the tables must have of it, which lie in a namespace of its name."""
+    """The input of a pipeline and the expected rows of its tables, which are in namespace `name`."""
 
     name: str
 
     def more(self) -> None:
-        """Have a turn come."""
+        """Write the input of a turn."""
 
     def expected(self) -> dict[str, Rows]:
-        """Return what the tables must have."""
+        """Return the expected rows of the tables."""
 
 
 @dataclass(slots=True)
 class Lab:
-    """A pipeline, and the host that drives it, which may be replaced; `s3` and `rest` lie before S3 and the catalog."""
+    """A pipeline and its present host; `s3` and `rest` control the proxies of S3 and the catalog."""
 
     cluster: SparkCluster
     server: Seaweed
@@ -61,7 +61,7 @@ class Lab:
         conf: Mapping[str, str] = MappingProxyType({}),
         cluster_of: str = "big",
     ) -> Iterator[None]:
-        """Run the pipeline until the block ends, whose first turn is in the tables."""
+        """Run the pipeline until the block ends; the block starts when the first turn is in the tables."""
         both = cluster_sql(self.cluster.url, {**CONF, **conf}) + f"SET cluster = {cluster_of};\n"
         self.lake = Lake(self.server)
         self.host = Host(folder, server_url(catalogs, Path(".sinkql")))
@@ -85,11 +85,11 @@ class Lab:
         return self.host.running
 
     def more(self) -> None:
-        """Feed a turn."""
+        """Write the input of a turn."""
         self.feed.more()
 
     def check(self, *, rebuilds: bool = False) -> None:
-        """Wait until the tables are as they must be; nothing was computed anew, unless it may be."""
+        """Wait for the expected rows; unless `rebuilds`, assert that no job failed or recomputed its rows."""
         expected = self.feed.expected()
         self.lake.wait_for({f"{self.feed.name}.{table}": expected[table] for table in self.tables}, self.running)
         bad = [event for event in self.running.events if _bad(event)]
@@ -97,35 +97,35 @@ class Lab:
         assert rebuilds or not bad, bad
 
     def turn(self) -> None:
-        """Feed a turn, and see it in the tables."""
+        """Write the input of a turn, and wait for it in the tables."""
         self.more()
         self.check()
 
     def stop_in_tasks(self, rules: str) -> Worker:
-        """Feed a turn, and return a worker of which a process has stopped as rules say."""
+        """Write the input of a turn; return a worker that has a process stopped at a failpoint."""
         arm_tasks(self.workers, rules)
         self.more()
         return wait_for_stopped(self.workers, lambda: self.running.look(0.0))
 
     def stop_driver(self, rules: str) -> None:
-        """Feed a turn, and wait until the driver has stopped as rules say."""
+        """Write the input of a turn, and wait until the driver has stopped at a failpoint."""
         self.host.arm(rules)
         self.more()
         wait_for_stopped([self.host], lambda: self.running.look(0.0))
 
     def arm_one(self, rules: str) -> Worker:
-        """Have faults in the tasks of one worker, which is returned."""
+        """Arm failpoints in the tasks of one worker; return the worker."""
         arm_tasks(self.workers[:1], rules)
         return self.workers[0]
 
     def lose(self, worker: Worker) -> None:
-        """Kill a worker, and have it again, with nothing in its folders; no fault is left anywhere."""
+        """Kill a worker and start it with empty folders; disarm the failpoints of other workers, too."""
         worker.kill()
         self._spare(worker)
         restart(self.cluster, worker)
 
     def hang(self, worker: Worker) -> None:
-        """Stop all processes of a worker, of which nothing is heard then; no fault is left elsewhere."""
+        """Stop all processes of a worker, so that it does not answer; disarm the failpoints of other workers."""
         send(processes(worker.first), signal.SIGSTOP)
         self._spare(worker)
 
@@ -142,22 +142,22 @@ class Lab:
             host.kill()
 
     def go_to(self, cluster: str) -> None:
-        """Have all that runs go to another cluster of the pipeline while rows come."""
+        """Move all jobs to another cluster of the pipeline while new input arrives."""
         self.more()
         for _ in range(self.alter(cluster)):
             self.running.wait_for(lambda event: event.get("event") == "starting" and event["cluster"] == cluster)
         self.turn()
 
     def alter(self, cluster: str) -> int:
-        """Say that all is to run on another cluster of the pipeline, and return of how many jobs."""
+        """Set another cluster of the pipeline for all jobs; return the number of jobs."""
         moving = [f"ALTER SINK {table}_sink SET CLUSTER {cluster};" for table in self.tables]
-        if "twins" in self.tables:  # the view that it shares is a job
+        if "twins" in self.tables:  # it shares a view with another sink, so the view has a job
             moving.append(f"ALTER MATERIALIZED VIEW groups SET CLUSTER {cluster};")
         self.another("exec", "script.sql", script="\n".join(moving))
         return len(moving)
 
     def heal(self) -> None:
-        """Have all there that a trouble before may have left away."""
+        """Undo the failures of earlier tests: start missing workers and hosts, and clear failpoints and proxies."""
         for worker in self.workers:
             if not worker.alive:
                 worker.start()
@@ -169,12 +169,12 @@ class Lab:
             self.move()
 
     def move(self) -> None:
-        """Go on on a new host, with the catalog and STATE; the one before has ended, or is killed."""
+        """Kill the host and continue on a new one, which has only the catalog and STATE."""
         self.host.kill()
         self.take_over()
 
     def take_over(self) -> Host:
-        """Go on on a new host, and return the one before."""
+        """Continue on a new host; return the previous one."""
         before = self.host
         self.host = Host(before.hidden, before.catalog)
         self.host.start("up", "--takeover")
@@ -198,7 +198,7 @@ def lab(
     first: str = "",
     cluster_of: str = "big",
 ) -> Iterator[Lab]:
-    """Run a pipeline over files until the block ends; `first` are statements before those that make its items."""
+    """Run a pipeline over files until the block ends; the statements `first` run before its items are created."""
     with proxy(server.s3) as (s3, s3_rule), proxy(server.rest) as (rest, rest_rule):
         sql = connections(server, s3=s3, rest=rest) + first
         items = script(name, tables)
@@ -211,7 +211,7 @@ def lab(
 def lab_of(
     feed: Feeding, sql: str, items: str, folder: Path, server: Seaweed, cluster: SparkCluster, catalogs: Postgres
 ) -> Iterator[Lab]:
-    """Run a pipeline of one's own until the block ends."""
+    """Run a custom pipeline until the block ends."""
     found = Lab(cluster, server, feed, tuple(feed.expected()))
     with found.run(folder, catalogs, sql, items):
         yield found

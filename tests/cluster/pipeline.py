@@ -1,4 +1,4 @@
-"""Files in S3 that a cluster reads, and the table in S3 that it writes."""
+"""Files in S3 that a cluster reads, and the tables in S3 that it writes."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ _FAST = {
     "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.executor.memory": "1g",
 }
-"""What pays after minutes only is left out."""
+"""Settings without optimizations that pay off only after minutes."""
 
 
 @dataclass(slots=True)
 class Pipeline:
-    """Hold what came so far; the script is `pipeline.sql` in `folder`, and `name` is its own among tests.
+    """A pipeline whose script is `pipeline.sql` in `folder`, and its input; each test uses a different `name`.
 
-    The servers are reached at `host`. With `two` another sink writes the same rows, to a table and in a cluster of its
-    own.
+    The servers are reached at `host`. With `two`, a second sink in a separate cluster writes the same rows to another
+    table.
     """
 
     server: Seaweed
@@ -71,7 +71,7 @@ class Pipeline:
         self.folder.joinpath("pipeline.sql").write_text(_SCRIPT.format(**said) + "".join(sinks))
 
     def put(self, *counts: int) -> None:
-        """Have files come with so many new rows each: enough of them are no batch that the driver does by itself."""
+        """Write a file of new rows for each count; large files are read by tasks instead of the driver."""
         for count in counts:
             first, self.count = self.count, self.count + count
             rows = ({"id": each, "name": _name(each)} for each in range(first, self.count))
@@ -80,11 +80,11 @@ class Pipeline:
 
     @property
     def expected(self) -> Rows:
-        """Return what has come."""
+        """Return the rows written to the files."""
         return [(each, _name(each)) for each in range(self.count)]
 
     def rows(self, table: str = "t") -> Rows:
-        """Return what DuckDB finds in a table."""
+        """Return the rows of a table, read by DuckDB."""
         port, columns = self.server.rest, "id, name"
         return duckdb_rest(
             f"{self.name}.{table}", rest_port=port, s3_port=self.server.s3, secret=SECRET, columns=columns

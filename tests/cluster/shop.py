@@ -24,7 +24,7 @@ _LOOK_S = 1.0
 
 @dataclass(slots=True)
 class Shop:
-    """What came so far, and what the table must have of it."""
+    """The orders in the files, which are the expected rows of the table."""
 
     server: Seaweed
     rows: Rows = field(default_factory=list)
@@ -34,7 +34,7 @@ class Shop:
         self._storage = storage(self.server)
 
     def put(self) -> None:
-        """Have files come: enough rows that they are no batch that the driver does by itself."""
+        """Write files with enough rows that tasks read them instead of the driver."""
         for _ in range(_FILES):
             first = len(self.rows)
             new = [(each, f"customer {each % 1000}", Decimal(each) / 100) for each in range(first, first + _ROWS)]
@@ -44,7 +44,7 @@ class Shop:
                 file.write("\n".join(lines).encode())
 
     def wait(self) -> None:
-        """Wait until the table has as many rows as have come, and see by DuckDB that it has these."""
+        """Wait until the table has as many rows as the files, and assert that they are equal."""
         deadline = Deadline()
         while len(found := self._found()) < len(self.rows):
             deadline.check("rows")
@@ -53,7 +53,7 @@ class Shop:
 
     def _found(self) -> Rows:
         ports = {"rest_port": self.server.rest, "s3_port": self.server.s3}
-        with suppress(duckdb.Error):  # before there is a table
+        with suppress(duckdb.Error):  # before the table exists
             return duckdb_rest("shop.orders", **ports, secret=SECRET, columns="id, customer, amount")
         return []
 

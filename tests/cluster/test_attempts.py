@@ -1,4 +1,4 @@
-"""Two attempts at a task at once, and executors that leave: exactly one attempt counts."""
+"""Two concurrent attempts at a task, and executors that leave: exactly one attempt counts."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def one(long_lived: Lab) -> Lab:
 
 @pytest.mark.parametrize("point", ["read", "state-got", "arrangement-run", "state-put", "index-run", "data-file"])
 def test_another_attempt_is_made_beside_one_that_hangs(one: Lab, point: str) -> None:
-    """The one that hangs goes on when the other has been committed."""
+    """The hanging attempt continues after its rival was committed."""
     one.arm_one(f"{point}=stop")
     one.more()
     wait_for_stopped(one.workers, lambda: one.running.look(0.0))

@@ -1,4 +1,4 @@
-"""Sinks on a Spark cluster whose machines share nothing but the network and S3."""
+"""Sinks on a Spark cluster whose machines share only the network and S3."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_secret_is_asked_for_and_does_not_show(
 
 
 def _seen_on(cluster: SparkCluster) -> Iterator[Place]:
-    """Yield what can be seen on the machines of a cluster while a sink runs there."""
+    """Yield everything that is visible on the machines of a cluster while a sink runs there."""
     pages = f"http://127.0.0.1:{cluster.port}"
     (application,) = cluster.state()["activeapps"]
     yield from pages_of(pages, "/", "/json/", f"/app/?appId={application['id']}")
@@ -123,12 +123,12 @@ def _seen_on(cluster: SparkCluster) -> Iterator[Place]:
 
 
 def _files(folder: Path) -> Iterator[Place]:
-    """Yield all files below a folder, with their names, but for what is unpacked of the archive."""
+    """Yield all files below a folder with their names, except for unpacked archives."""
     for place, folders, files in os.walk(folder):
         folders[:] = [each for each in folders if not each.startswith("sinkql")]
         for each in files:
             path = Path(place, each)
-            with suppress(OSError):  # of what has gone meanwhile
+            with suppress(OSError):  # the file may have been deleted
                 yield str(path), str(path).encode() + path.read_bytes()
 
 
@@ -248,7 +248,7 @@ def test_an_application_that_its_master_removed_is_begun_anew(
     try:
         running.wait_for_rows({_SINK: pipeline.count})
         (first,) = cluster.state()["activeapps"]
-        for worker in cluster.workers:  # executors find no room for their folders, as often as the master tries it
+        for worker in cluster.workers:  # executors cannot create their folders until the master gives up
             (worker.root / _WORK).rename(worker.root / _AWAY)
             (worker.root / _WORK).touch()
             for each in worker.executors():
@@ -270,9 +270,9 @@ def test_an_application_that_its_master_removed_is_begun_anew(
 
 
 def _driver(running: Running) -> int:
-    """Return the process that spark-submit started."""
+    """Return the id of the process that spark-submit started."""
     for each in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # of what has ended meanwhile
+        with suppress(OSError):  # the process may have ended
             status, command = (each / "status").read_text(), (each / "cmdline").read_bytes()
             if f"\nPPid:\t{running.process.pid}\n" in status and b"submit.py" in command:
                 return int(each.name)
@@ -285,7 +285,7 @@ def _to_end(running: Running) -> None:
 
 
 def _submit(folder: Path, *arguments: str, events: str = "events") -> Running:
-    """Start a command of SinkQL by spark-submit, whose Spark keeps an event log."""
+    """Start a command of SinkQL with spark-submit and an event log."""
     folder.joinpath(events).mkdir()
     logged = ("enabled=true", "compress=false", f"dir=file://{folder / events}")
     told = [f"--conf=spark.eventLog.{each}" for each in logged]

@@ -1,4 +1,4 @@
-"""The driver is killed at each step of a batch, and goes on on another host that has nothing of it."""
+"""The driver is killed at each step of a batch, and continues on a host without any local state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers are killed with all that they have, at each step of tasks: what comes out is what comes out without."""
+"""Workers are killed and lose their folders at each step of tasks, and the tables are still correct."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_all_workers_are_killed_and_come_back_later(one: Lab, point: str) -> Non
 
 @pytest.mark.parametrize("point", ["read", "state-put", "data-file"])
 def test_a_task_fails_as_often_as_spark_lets_it(one: Lab, point: str) -> None:
-    """Its process is killed each time that it comes so far: the batch fails, and is tried again."""
+    """Its process is killed at the point in each attempt, so the batch fails and is retried."""
     arm_tasks(one.workers, f"{point}=kill")
     one.more()
     one.running.wait_for(lambda event: event.get("event") == "stalled")

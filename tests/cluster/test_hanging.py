@@ -1,4 +1,4 @@
-"""Workers hang for longer than drivers wait for them, and go on later: what they do then does no harm."""
+"""Workers hang for longer than the driver waits for them, and do no harm when they continue."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CONF = {
     "spark.shuffle.io.maxRetries": "1",
     "spark.scheduler.maxRegisteredResourcesWaitingTime": "30s",
 }
-"""After so long without a word the driver gives an executor up, as where the network between them is gone."""
+"""The driver gives up an executor after these times without an answer, as if the network had failed."""
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def one(long_lived: Lab) -> Lab:
 
 @pytest.mark.parametrize("point", ["read", "arrangement-run", "state-put", "index-run", "data-file"])
 def test_nothing_is_heard_of_a_worker_until_its_executors_are_given_up(one: Lab, point: str) -> None:
-    """Its tasks go on, and end, when others have done their work."""
+    """Its tasks continue and end after other tasks have done their work."""
     worker = one.stop_in_tasks(f"{point}=stop")
     one.hang(worker)
     one.check()

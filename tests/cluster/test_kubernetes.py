@@ -1,4 +1,4 @@
-"""Sinks on Kubernetes, whose executors are pods of the image that deploy/Dockerfile makes."""
+"""Sinks on Kubernetes, whose executors are pods of the image that deploy/Dockerfile builds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ROOT = Path(__file__).parents[2]
 _FILES = (40_000,) * 4
 _SINK = "materialize.public.s"
 _IMAGE, _BARE = "sinkql", "bare"
-"""As it is, and as if it had Spark and Python alone."""
+"""The image as built, and the image with only Spark and Python."""
 _OWN, _SPARK_THERE = "/opt/sinkql/bin:", "/opt/sinkql/lib/python3.11/site-packages/pyspark"
 _INSTALLED = {"spark.archives": "", "spark.kubernetes.container.image": _IMAGE}
 _HANDED_OUT = {
@@ -63,20 +63,20 @@ def cluster(
 
 
 def _objects(*kinds: str) -> str:
-    """Return objects of these kinds of deploy/kubernetes.yaml."""
+    """Return the objects of these kinds in deploy/kubernetes.yaml."""
     found = yaml.safe_load_all(MANIFEST.read_text())
     return str(yaml.safe_dump_all(each for each in found if each["kind"] in kinds))
 
 
 @pytest.fixture(scope="module")
 def account(cluster: Kubernetes) -> dict[str, str]:
-    """Return the settings with which a driver outside is the account of deploy/kubernetes.yaml."""
+    """Return settings for a driver outside of Kubernetes with the account of deploy/kubernetes.yaml."""
     cluster.kubectl("apply", "--filename", "-", text=_objects("ServiceAccount", "Role", "RoleBinding"))
     return _settings(cluster, "sinkql")
 
 
 def _settings(cluster: Kubernetes, account: str) -> dict[str, str]:
-    """Return those with which a driver outside is an account."""
+    """Return settings for a driver outside of Kubernetes with a service account."""
     deadline = Deadline()
     while not (found := [each for each in cluster.objects("secrets") if _account_of(each) == account]):
         deadline.check("a token")
@@ -155,9 +155,9 @@ def test_sinks_wait_for_what_is_forbidden(
 
 
 def test_the_manifest_runs(server: Seaweed, cluster: Kubernetes, catalogs: Postgres, tmp_path: Path) -> None:
-    """The driver is a pod of deploy/kubernetes.yaml, in whose SQL the connections, sizes and times are this test's.
+    """The driver is a pod of deploy/kubernetes.yaml, with the connections, sizes and times of this test in its SQL.
 
-    Its volume is a folder of the node. The driver is killed in its pod, and the pod is deleted.
+    Its volume is a folder of the node. The driver is killed in its pod, and later the pod is deleted.
     """
     shop = Shop(server)
     shop.put()
@@ -192,7 +192,7 @@ def test_the_manifest_runs(server: Seaweed, cluster: Kubernetes, catalogs: Postg
         cluster.kubectl("delete", "pod", "sinkql-0", "--grace-period=0", "--force")
         shop.put()
         shop.wait()
-        cluster.kubectl("delete", "pod", "sinkql-0")  # which commits what it is at
+        cluster.kubectl("delete", "pod", "sinkql-0")  # the driver commits its batch first
         shop.put()
         shop.wait()
         shown = cluster.kubectl("get", "pods,configmaps,events", "--output", "json")

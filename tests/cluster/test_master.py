@@ -1,4 +1,4 @@
-"""The master is killed and started anew: with what it knew, the application goes on; without, another one begins."""
+"""The master is restarted: with its recovery files the application continues, without them another one starts."""
 
 from __future__ import annotations
 

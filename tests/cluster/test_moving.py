@@ -1,4 +1,4 @@
-"""Sinks move from this machine to a cluster and back with all that they keep: nothing is lost, doubled, made anew."""
+"""Sinks move from this machine to a cluster and back with their state: nothing is lost, doubled or recomputed."""
 
 from __future__ import annotations
 

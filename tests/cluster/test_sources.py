@@ -1,4 +1,4 @@
-"""Kafka and Postgres feed a cluster whose workers and driver are killed: the tables have what the sources say."""
+"""Kafka and Postgres feed a cluster whose workers and driver are killed; the tables equal the sources."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from support.spark_cluster import SparkCluster
 pytestmark = pytest.mark.soak
 
 _PARTITIONS, _MESSAGES, _ITEMS, _PARTS = 9, 300, 21_000, 13
-"""More partitions, and more rows, than the driver reads by itself."""
+"""More partitions and rows than the driver reads in process."""
 _SQL = """
 CREATE CONNECTION broker TO KAFKA (BROKER '{broker}', SECURITY PROTOCOL = 'PLAINTEXT');
 CREATE CONNECTION pg TO POSTGRES (HOST '127.0.0.1', PORT {port}, DATABASE 'postgres', USER postgres);
@@ -50,7 +50,7 @@ CREATE PUBLICATION far FOR TABLE things;
 
 @dataclass(slots=True)
 class Sources:
-    """What is in a topic and in two tables."""
+    """The contents of a topic and of two tables."""
 
     broker: Kafka
     postgres: Postgres
@@ -59,7 +59,7 @@ class Sources:
     messages: Rows = field(default_factory=list)
 
     def more(self) -> None:
-        """Send messages; overwrite rows, some others come and go."""
+        """Send messages, and insert, overwrite and delete rows."""
         turn = self.turns
         self.turns += 1
         new = [((each * 37 + turn) % _ITEMS, turn * _MESSAGES + each) for each in range(_MESSAGES)]
@@ -74,7 +74,7 @@ class Sources:
             )
 
     def expected(self) -> dict[str, Rows]:
-        """Return what the tables must have."""
+        """Return the expected rows of the tables."""
         things = self.postgres.execute("SELECT id, part, x FROM things ORDER BY id")
         by_id = {id_: x for id_, _, x in things}
         sums = self.postgres.execute("SELECT part, count(*), sum(x)::bigint FROM items GROUP BY part ORDER BY part")

@@ -1,4 +1,4 @@
-"""S3 and the catalog do not answer, are slow, or have lost something of STATE, while batches run on a cluster."""
+"""S3 or the catalog does not answer or is slow, or STATE has lost files, while batches run on a cluster."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_worker_is_killed_while_each_request_takes_long(one: Lab, slow: float)
 @pytest.mark.parametrize("how", ["deleted", "damaged"])
 @pytest.mark.parametrize("moved", [False, True])
 def test_what_state_lost_is_computed_again(one: Lab, suffix: str, how: str, moved: bool) -> None:
-    """Executors have none of it either; where the driver moves, it has none of it, too."""
+    """Executors have no copies of the files, and neither has the driver after a move."""
     one.turn()
     if moved:
         one.host.kill()

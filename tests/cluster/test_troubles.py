@@ -1,4 +1,4 @@
-"""What each run of CI sees of the troubles of a cluster: one pipeline comes to it, goes on through them, and leaves."""
+"""The failures of a cluster that each run of CI tests: one pipeline moves to it, survives them, and leaves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sinks on YARN, whose node shares nothing but the network, HDFS and S3 with whoever drives it."""
+"""Sinks on YARN, whose node shares only the network, HDFS and S3 with the driver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens to workers: faults in their tasks, processes that stopped there, deaths."""
+"""Failures of workers: failpoints in their tasks, processes that stop there, and deaths."""
 
 from __future__ import annotations
 
@@ -21,38 +21,38 @@ CONF = {
     f"spark.executorEnv.{failpoint.RULES}": failpoint.CHANGING,
     f"spark.executorEnv.{failpoint.CONFIRMED_BY}": _FAULTS,
 }
-"""What lets tests change faults in tasks, and leaves out what pays after minutes only."""
+"""Settings that allow tests to change failpoints in tasks, without optimizations that pay off only after minutes."""
 _LOOK_S = 0.05
 _Machine = TypeVar("_Machine", Host, Worker)
 
 
 def arm_tasks(workers: Iterable[Worker], rules: str) -> None:
-    """Have these faults in tasks from here on; none where there are no rules."""
+    """Arm these failpoints in tasks from now on; disarm all if `rules` is empty."""
     for worker in workers:
         arm(worker.root / _FAULTS.lstrip("/"), rules)
 
 
 def wait_for_stopped(machines: Sequence[_Machine], meanwhile: Callable[[], object]) -> _Machine:
-    """Return a worker, or a host, of which a process has stopped at a fault."""
+    """Return a worker or a host that has a process stopped at a failpoint."""
     deadline = Deadline()
     while True:
         for machine in machines:
             if stopped(machine.first):
                 return machine
-        deadline.check("a process that stops")
+        deadline.check("a process stopped at a failpoint")
         meanwhile()
         time.sleep(_LOOK_S)
 
 
 def release(workers: Iterable[Worker]) -> None:
-    """Have no more faults in tasks, and let those go on that have stopped."""
+    """Disarm all failpoints in tasks, and continue the processes that have stopped."""
     for worker in workers:
         arm_tasks([worker], "")
         send(stopped(worker.first), signal.SIGCONT)
 
 
 def cache(worker: Worker, suffix: str) -> list[Path]:
-    """Return the files of state with such names that executors of a worker have."""
+    """Return the files of state with a suffix in the caches of a worker's executors."""
     return [path for path in (worker.root / "var/spark/local").rglob(f"*{suffix}") if path.is_file()]
 
 

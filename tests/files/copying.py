@@ -1,8 +1,8 @@
-"""What Postgres's COPY makes of a CSV file: its state machine, character by character, and files that are hard on it.
+"""Postgres's COPY of a CSV file, as a state machine over its characters, and files that are difficult for it.
 
-Transcribed from `CopyReadLineText` and `CopyReadAttributesCSV` of Postgres 18, and held against a server of it. COPY
-stops at the first error; here the record is an error, and the next one begins where its line ends. What COPY takes and
-is refused here: a quote within a field that goes on beyond a line's end.
+Transcribed from `CopyReadLineText` and `CopyReadAttributesCSV` of Postgres 18, and compared with a real server. COPY
+stops at the first error. Here the record is an error, and the next record begins after its line. One case that COPY
+accepts is refused here: a quote inside an unquoted field that continues after the end of the line.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from sinkql.decode.csv_options import Form
 
 Fields = list[str | None] | None
-"""A record's fields, None for one that COPY refuses."""
+"""The fields of a record, None if COPY refuses the record."""
 
 
 def copied(data: bytes, form: Form) -> Iterator[tuple[int, bytes, Fields]]:
-    """Yield each record's first line, its bytes without the line's end, and its fields."""
+    """Yield each record's first line number, its bytes without the line's end, and its fields."""
     text = data.removeprefix(b"\xef\xbb\xbf").decode("latin-1")
     end, found = _records(text, form)
     for began, raw, refused in found:
@@ -26,7 +26,7 @@ def copied(data: bytes, form: Form) -> Iterator[tuple[int, bytes, Fields]]:
 
 
 def _records(text: str, form: Form) -> tuple[str, list[tuple[int, str, bool]]]:
-    """Return what the first line ends with, and of each record where it begins, its text and whether it is refused."""
+    """Return the first line's end, and for each record its start, its text and whether it is refused."""
     found = []
     end, at = "", 0
     while at < len(text):
@@ -67,7 +67,7 @@ def _records(text: str, form: Form) -> tuple[str, list[tuple[int, str, bool]]]:
                     end, stop = "\n", at - 1
                     break
                 refused = True
-                if end == "\r\n":  # a newline alone ends a record all the same
+                if end == "\r\n":  # a newline alone still ends the record
                     stop = at - 1
                     break
         found.append((began, text[began:stop], refused or quoted))
@@ -108,7 +108,7 @@ def _fields(raw: bytes, form: Form) -> Fields:
                     continue
                 if here == form.quote:
                     if within and ("\n" in line[opened : at - 1] or "\r" in line[opened : at - 1]):
-                        return None  # which COPY takes, and joins two lines by a quote that was only text
+                        return None  # COPY accepts it, and a quote within a text joins two lines
                     break
                 value += here
         found.append(None if not saw_quote and line[began:stop] == form.null else value)
@@ -128,7 +128,7 @@ _NO_TEXT = (b"\xff", b"\0", b"\xc3", b"\xed\xa0\x80", b"\xf4\x90\x80\x80")
 
 
 def nasty(seed: random.Random, form: Form, *, rows: int, width: int) -> bytes:
-    """Return a file with fields of all kinds, most of its records in plain form, and some that COPY refuses."""
+    """Return a file with fields of all kinds: most records are plain, and COPY refuses some."""
     end = seed.choice(["\n", "\n", "\n", "\r\n", "\r\n", "\r"])
     wild = seed.choice([0.0, 0.001, 0.02, 0.3])
     parts = [b"\xef\xbb\xbf"] if seed.random() < 0.2 else []

@@ -1,6 +1,6 @@
-"""Read Parquet files whose footers, or pages, are random or changed, in a process that one of them may end.
+"""Read Parquet files whose footers or pages are random or changed, in a process that they may crash.
 
-`python -m files.footers FIRST COUNT`: each is rows or an error of its own.
+`python -m files.footers FIRST COUNT` reads a file for each seed, which must yield rows or the error for damage.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _COLUMNS = (physical.Column("id", BIGINT), physical.Column("v", TEXT))
 
 
 def made(chance: random.Random) -> bytes:
-    """Return a Parquet file of some types and encodings."""
+    """Return a Parquet file with several types and encodings."""
     count = chance.choice((0, 1, 10, 100))
     numbers = range(count)
     table = pa.table(
@@ -46,7 +46,7 @@ def made(chance: random.Random) -> bytes:
 
 
 def changed(chance: random.Random, data: bytes) -> bytes:
-    """Change a file, mostly its footer."""
+    """Return a file with a change, mostly in its footer."""
     cut = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
     body, footer = bytearray(data[:cut]), bytearray(data[cut:-8])
     match chance.choice(("random", "flip", "flip", "flip", "less", "extremes", "pages")):
@@ -68,7 +68,7 @@ def changed(chance: random.Random, data: bytes) -> bytes:
 
 
 def read(data: bytes) -> None:
-    """Read a file as a source of files does, and as a file of a table is."""
+    """Read a file like a source of files does, and like a data file of a table."""
     try:
         for each in parquet_rows(_COLUMNS).decode(io.BytesIO(data)):
             each.batch.validate(full=True)

@@ -1,4 +1,4 @@
-"""Avro files → rows of declared columns, with every codec and type; what is damaged is an error that says where."""
+"""Avro files → rows of declared columns, with every codec and type; damage is an error that names its place."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ _PACK: dict[str, Callable[[bytes], bytes]] = {
 
 
 def _packed(codec: str, blocks: int, rows: int) -> bytes:
-    """Return a file of blocks of `rows` rows each, numbered from 0, packed here and not by what reads it."""
+    """Return a file of blocks with `rows` numbered rows each, compressed without the reader's code."""
     empty = _avro(_schema("long"), [], metadata={"more": "yes"})
     name = codec.encode()
     head = empty.replace(b"avro.codec\x08null", b"avro.codec" + bytes((len(name) * 2,)) + name)
@@ -211,14 +211,12 @@ def test_a_file_that_has_no_rows_of_the_columns_is_an_error(tmp_path: Path, data
 
 
 def test_a_record_that_is_nested_too_deeply_is_an_invalid_row(tmp_path: Path) -> None:
-    records = [b"\x02\x02" * levels + b"\x02\x00" for levels in (100, 3000)]  # each has 1, and a next one or none
+    records = [b"\x02\x02" * levels + b"\x02\x00" for levels in (100, 3000)]  # nodes with 1, and a next node or none
     blocks = b"".join(b"\x02" + _long(len(record)) + record + _MARK for record in records)
     _put(tmp_path, "a.avro", _avro(_schema(_NODE), []) + blocks)
     rows, read_counts = _read(tmp_path, {"c0": "jsonb"}, "AVRO", policy="skip")
     assert (len(rows), read_counts.failed) == (1, 1)
-    message = read_counts.errors[
-        0
-    ].message  # of the one that is met first: who plans queries has Python allow more frames
+    message = read_counts.errors[0].message  # either limit may come first: the planner raises Python's recursion limit
     assert "nested too deeply" in message or "nested more than" in message
 
 

@@ -1,4 +1,4 @@
-"""A record that does not decode, in files of each format, under each ON ERROR, and decoded once more."""
+"""A record that does not decode, in files of each format: under each ON ERROR policy, and decoded again."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _GOOD = [(1, date(2024, 1, 1)), (3, date(2024, 1, 3))]
 
 
 def _arrow(d: int) -> pa.Table:
-    """Return three rows, whose second has a day after the year 9999."""
+    """Return three rows; the second one has a day after the year 9999."""
     days = pa.array([19723, d, 19725], pa.int32()).cast(pa.date32())
     return pa.table({"k": pa.array([1, 2, 3], pa.int32()), "d": days})
 
@@ -58,7 +58,7 @@ def _text(text: str) -> Callable[[Path], object]:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A file of a format; where the bad record is, its bytes, and what corrects them, if it is kept as it was."""
+    """A file of a format, the position of its bad record, and the record's bytes and correction if they are stored."""
 
     format: str
     write: Callable[[Path], object]

@@ -1,4 +1,4 @@
-"""Objects of a real S3 → rows, each once; what is wrong with bucket, keys and objects is told by its own code."""
+"""Objects of a real S3 → rows, each once; errors of the bucket, the keys and the objects have different codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects of a real S3 → the columns of a source that declares none, and the rows of a query that names them."""
+"""Objects of a real S3 → the columns of a source that declares none, and the rows of a query over objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real S3 whose keys run out, that refuses, is down, or stalls: one sentence says so, and reading goes on."""
+"""A real S3 whose keys expire, that refuses, is down or stalls: one sentence reports it, and reading continues."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Clock:
 
 @dataclass
 class Objects:
-    """Objects below a prefix, which a proxy stands before."""
+    """Objects below a prefix, behind a proxy."""
 
     server: Seaweed
     prefix: str
@@ -69,7 +69,7 @@ class Objects:
         return found
 
     def run_out(self) -> None:
-        """Let all keys of the role that are there expire, and the time come that they would."""
+        """Expire all present keys of the role, and move the clock past their expiry."""
         self.rule.expired |= {key for key in self.rule.keys if key.startswith("ASIA")}
         self.clock.ahead += timedelta(minutes=50)
 
@@ -89,7 +89,7 @@ def test_a_role_is_assumed_again_before_its_keys_run_out(objects: Objects, tmp_p
     objects.put(1)
     at = reader.latest(start, _ALL)
     (split,) = reader.splits(start, at)
-    task = pickle.dumps(reader)  # with the keys of now
+    task = pickle.dumps(reader)  # with the present keys
     objects.run_out()
     with pytest.raises(SinkqlError) as error:
         list(pickle.loads(task).read(split, ReadCounts()))

@@ -36,7 +36,7 @@ def _compressed(data: bytes, codec: str) -> bytes:
 
 @pytest.mark.parametrize("codec", _ENDINGS)
 def test_a_file_of_several_members_is_read_whole_by_its_name_or_by_the_option(tmp_path: Path, codec: str) -> None:
-    empty = _compressed(b"", codec) if codec != "bz2" else b""  # Arrow takes one of bz2 for damage
+    empty = _compressed(b"", codec) if codec != "bz2" else b""  # Arrow takes an empty bz2 stream for damage
     data = _compressed(_json(0, 1000), codec) + empty + _compressed(_json(1000, 1500), codec)
     table = b"".join(_compressed(part, codec) for part in (b"id,na", b"me\n7,x\n8", b",y\n"))
     ways: list[tuple[str, Compression]] = [(f"a.json{_ENDINGS[codec].upper()}", "AUTO"), ("a.json", _WORDS[codec])]
@@ -97,7 +97,7 @@ def _damages(codec: str) -> dict[str, bytes]:
 def test_a_damaged_file_is_an_error_and_its_rows_come_once_when_it_is_mended(
     tmp_path: Path, codec: str, damage: str
 ) -> None:
-    """In its place, or moved out and put back later under another name, as the hint says."""
+    """The mended file replaces it, or, as the hint suggests, it is moved away and comes back under another name."""
     name = f"b.json{_ENDINGS[codec]}"
     for way in ("in place", "moved"):
         home = tmp_path / way
@@ -122,7 +122,7 @@ def test_a_damaged_file_is_an_error_and_its_rows_come_once_when_it_is_mended(
 
 
 def test_the_rest_of_a_file_that_was_read_in_part_may_be_corrected(tmp_path: Path) -> None:
-    """As the hint of a row that does not decode says, whatever the correction makes of the file's size."""
+    """The hint for a row that does not decode suggests it; only the part already read must stay the same."""
     path = _put(tmp_path, "a.json", _json(0, 5) + b'{"id": "x"}\n' + _json(6, 8))
     before = _reader(tmp_path)
     at: Offsets = before.latest(before.initial(at_end=False), Limit(4))

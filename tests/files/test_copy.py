@@ -1,4 +1,4 @@
-"""CSV files → the rows that Postgres's COPY gives, in blocks of any size, and no record lost or invented."""
+"""CSV files → the rows of Postgres's COPY, with blocks of any size; no record is lost or invented."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _decoded(data: bytes, form: Form) -> list[Decoded]:
 
 
 def _held_against_copy(data: bytes, form: Form) -> int:
-    """Compare, and return how many records there are."""
+    """Compare the rows and failures with COPY's, and return the number of records."""
     records = list(copied(data, form))
     rows = [fields for _, _, fields in records if fields is not None and len(fields) == _WIDTH]
     refused = [(line, raw) for line, raw, fields in records if fields is None or len(fields) != _WIDTH]
@@ -49,7 +49,7 @@ def test_files_of_nasty_fields_are_read_as_copy_reads_them(form: Form, monkeypat
 
 
 def test_a_mark_of_the_byte_order_is_text_but_at_the_beginning_of_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where a block begins with it."""
+    """Even if a block begins with it."""
     record = "\ufeffd,e,f\n".encode()
     monkeypatch.setattr(csv_records, "BLOCK", 40 * len(record))
     assert _held_against_copy(record * 200, Form()) == 200
@@ -59,7 +59,7 @@ _PIECES = (",", ",", ",", '"', '""', "\n", "\r\n", "a", "é", "12", " ", "\\", "
 
 
 def _message(seed: random.Random) -> bytes:
-    """Return a record, most of them right, or what may be none."""
+    """Return a message, in most cases a valid record."""
     if seed.random() < 0.8:
         fields = [seed.choice(("a", "", '""', '"b,""c"', '"d\ne"', "é", "f g")) for _ in range(_WIDTH)]
         return ",".join(fields).encode() + seed.choice((b"", b"", b"\n", b"\r\n"))
@@ -68,7 +68,7 @@ def _message(seed: random.Random) -> bytes:
 
 
 def test_messages_are_read_as_copy_reads_each_alone() -> None:
-    """Whatever the messages beside one of them have."""
+    """Messages before and after it make no difference."""
     seed, seen, form = random.Random(3), 0, Form()
     for count in (1, 5, 40, 100, 300, 300):
         messages = [_message(seed) for _ in range(count)]
@@ -77,7 +77,7 @@ def test_messages_are_read_as_copy_reads_each_alone() -> None:
         for place, (message, row) in enumerate(zip(messages, found.batch.to_pylist(), strict=True)):
             line = message.removesuffix(b"\n").removesuffix(b"\r") if message.endswith(b"\n") else message
             if b"\r" in line:
-                continue  # which ends records to COPY, and no message
+                continue  # it ends a record in COPY, but not a message
             records = [fields for _, _, fields in copied(line, form)]
             whole = len(records) == 1 and records[0] is not None and len(records[0]) == _WIDTH
             assert (place not in found.failures) == whole, message
@@ -87,7 +87,7 @@ def test_messages_are_read_as_copy_reads_each_alone() -> None:
 
 
 def test_a_quote_in_an_unquoted_field_does_not_join_two_lines() -> None:
-    """COPY makes one row of them, without a word, and both quotes are gone."""
+    """COPY silently reads one row from them and drops both quotes."""
     for data, failing in (
         (b'1,5" pipe,x\n2,6" pipe,y\n3,b,c\n', [b'1,5" pipe,x\n2,6" pipe,y']),
         (b'1,5" pipe,"x"\n2,6 pipe,"y\n"\n3,b,c\n', [b'1,5" pipe,"x"\n2,6 pipe,"y', b'"\n3,b,c\n']),

@@ -1,4 +1,4 @@
-"""Text → typed values, the same by the fast way and line by line."""
+"""Text → typed values, equal on the fast path and line by line."""
 
 from __future__ import annotations
 

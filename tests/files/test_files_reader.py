@@ -1,4 +1,4 @@
-"""Files in a folder → the rows a reader gives, batch after batch."""
+"""Files in a folder → the rows that a reader returns, batch by batch."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _reader(tmp_path: Path, **changes: Any) -> FilesReader:
 
 
 def _put(tmp_path: Path, name: str, text: str | bytes) -> Path:
-    """Put a file that nobody writes to any more."""
+    """Write a file with an old time, so that it counts as complete."""
     path = tmp_path / "in" / name
     path.parent.mkdir(exist_ok=True, parents=True)
     path.write_bytes(text.encode() if isinstance(text, str) else text)
@@ -427,7 +427,7 @@ def test_a_file_that_is_one_array_is_one_batch(tmp_path: Path) -> None:
 
 
 def _skipped(tmp_path: Path, name: str, data: bytes, **changes: Any) -> tuple[list[Any], list[str], ReadCounts]:
-    """Return the ids that are read of a file, the places that are skipped, and the counts."""
+    """Return the ids read from a file, the positions of skipped records, and the counts."""
     _put(tmp_path, name, data)
     reader = _reader(tmp_path, policy="skip", **changes)
     start, read_counts = reader.initial(at_end=False), ReadCounts()

@@ -1,4 +1,4 @@
-"""Parquet files with strange footers are rows or errors; none ends the process."""
+"""Parquet files with damaged footers yield rows or errors; none of them ends the process."""
 
 from __future__ import annotations
 

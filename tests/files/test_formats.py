@@ -1,4 +1,4 @@
-"""A format that another connector registers: its word, its options, and its decoder in files."""
+"""A format that another connector registers: its keyword, its options, and its decoder for files."""
 
 from __future__ import annotations
 

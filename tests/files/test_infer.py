@@ -1,4 +1,4 @@
-"""CREATE SOURCE … FROM FILES without columns → the columns that are in the files, kept with the source."""
+"""CREATE SOURCE … FROM FILES without columns → columns inferred from the files and stored with the source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are one JSON array → the rows that their elements give as lines."""
+"""Files that are one JSON array → the rows that the elements would yield as lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON lines → rows: the same through Arrow and line by line, what the text says, and no line lost or invented."""
+"""JSON lines → rows: equal through Arrow, line by line and in Python's parser; no line is lost or invented."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class _Number(str):
 
 
 def _expected(line: bytes, columns: tuple[Column, ...]) -> dict[str, Any] | None:
-    """Return what a line's row is by Python's own parser and the values of texts; None for a line that is refused."""
+    """Return the row of a line by Python's parser and the values of texts; None if the line is refused."""
     try:
         found = json.loads(line.decode(), parse_float=_Number, parse_int=_Number, parse_constant=_no_constant)
         if not isinstance(found, dict) or nested_deeply(line.decode()):
@@ -181,7 +181,7 @@ def test_lines_are_read_as_they_say_in_either_way() -> None:
 
 
 def test_messages_are_read_alike_all_at_once_and_one_by_one() -> None:
-    """Messages have line ends where they like, which divide none of them."""
+    """Messages may contain line ends anywhere, which do not divide them."""
     seed, seen = random.Random(5), 0
     for columns in (_COLUMNS, _JSONB):
         exact = JsonMessages(columns, whole=False)
@@ -248,7 +248,7 @@ def test_brackets_are_no_reason_to_go_line_by_line() -> None:
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row without documents that are no scalars, which `test_jsonb` has."""
+    """Return a row without arrays and objects in jsonb, which `test_jsonb` covers."""
     return {name: None if name == "j" and str(value)[:1] in ("{", "[") else value for name, value in row.items()}
 
 

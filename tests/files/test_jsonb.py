@@ -1,4 +1,4 @@
-"""JSON text → the text of a jsonb, held against what Postgres 18 printed for the same text."""
+"""JSON text → the text of a jsonb, compared with the output of Postgres 18."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from sinkql.logical.jsonb import MOST_LEVELS, _exactly, has_long_number, jsonb, jsonbs
 
 _ANSWERS = Path(__file__).with_name("postgres_jsonb.jsonl")
-"""A JSON text and what `SELECT '…'::jsonb` gave, null for an error, a line."""
+"""Lines with a JSON text and the result of `SELECT '…'::jsonb`, null for an error."""
 
 
 def test_a_jsonb_is_what_postgres_prints_or_refuses_in_either_way() -> None:
@@ -97,7 +97,7 @@ _STRANGE = ('{"b": 1, "a": 2}', "[[]]", '[{"bb": 1, "a": 2}]', '"{{{"', "{}", "[
 
 
 def _like(seed: random.Random, shape: Any, strange: float) -> str:
-    """Return a document of a shape, or now and then of another one."""
+    """Return a document of a shape, or now and then a different one."""
     if seed.random() < strange:
         return seed.choice(_STRANGE)
     if shape is None:

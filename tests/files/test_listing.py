@@ -1,4 +1,4 @@
-"""The log of read files: what is in it, what it writes, and what is left of it when no marker needs it."""
+"""The processed-files log: its contents, the files that it writes, and the files that remain after a sweep."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_what_two_heads_do_not_need_can_go(tmp_path: Path) -> None:
 
 
 def test_nothing_goes_while_a_head_is_missing_or_damaged(tmp_path: Path) -> None:
-    """What it needs is not known then."""
+    """The files that the head needs are unknown then."""
     *_, head = _appended(ProcessedFilesLog(tmp_path), 20)
     assert ProcessedFilesLog(tmp_path).unneeded([head], before=time.time() + 60)
     (tmp_path / head).write_bytes(b"[]")
@@ -84,7 +84,7 @@ def test_nothing_goes_while_a_head_is_missing_or_damaged(tmp_path: Path) -> None
 
 
 def test_a_folder_that_has_just_what_the_last_head_needs_goes_on(tmp_path: Path) -> None:
-    """On another host there is no more: not the head before, where it was merged."""
+    """Another host has only these files, without the previous head if it was merged."""
     heads = _appended(ProcessedFilesLog(tmp_path / "old"), 70)
     without = []
     for number, (before, head) in enumerate(itertools.pairwise(heads)):
@@ -103,7 +103,7 @@ def test_a_folder_that_has_just_what_the_last_head_needs_goes_on(tmp_path: Path)
 
 @pytest.fixture
 def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pipeline]:
-    """Give a pipeline of twenty files, a commit each, whose log is swept at every second commit."""
+    """Yield a pipeline of twenty files with a commit for each, whose log is swept at every second commit."""
     (tmp_path / "in").mkdir()
     for number in range(20):
         (tmp_path / "in" / f"{number:03}.json").write_text(f'{{"n": {number}}}\n')
@@ -129,7 +129,7 @@ def _run(pipeline: Pipeline) -> BatchLoop:
 
 
 def _kept(pipeline: Pipeline) -> tuple[set[str], set[str]]:
-    """Return the names of segments in the state folder and in the table's."""
+    """Return the names of segments in the state folder and in the table's folder."""
     table = (path.name for path in (pipeline.folder / "lake").rglob("*-files-*.json.stats"))
     return (
         {path.name for path in (pipeline.state / "files").rglob("files-*.json")},
@@ -193,7 +193,7 @@ def test_segments_lost_in_the_state_folder_come_back_from_the_table(
 
 
 def test_figures_for_another_thread_change_nothing_of_what_a_batch_knows(tmp_path: Path) -> None:
-    """Files that seem to be read already would be left out of a rebuild."""
+    """Otherwise a full refresh would skip files that seem to be processed already."""
     (tmp_path / "in").mkdir()
     read = csv_files(tmp_path)
     reader = discover().reader(read, Context("s", "id", tmp_path / "state", lambda _: ""))

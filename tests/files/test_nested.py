@@ -1,4 +1,4 @@
-"""Arrays, lists, maps and records in files: the same values from all formats, and an error for what does not fit."""
+"""Arrays, lists, maps and records in files: equal values from all formats, and errors for values that do not fit."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _ROWS = 60
 
 
 def _made(random_: random.Random, type_: Type, values: tuple[Any, ...]) -> Any:
-    """Return a value of a type that is made of others, whose own ones are these."""
+    """Return a random value of a nested type; its scalars are from `values`."""
     if random_.random() < 0.15:
         return None
     if type_.name == "record":
@@ -62,7 +62,7 @@ def _json(value: Any, type_: Type) -> Any:
 
 
 def _in_files(type_: Type) -> pa.DataType:
-    """Return the type that columns of files have."""
+    """Return the Arrow type of the columns in files."""
     if type_.name == "map":
         return pa.map_(pa.string(), _in_files(type_.value))
     if type_.name == "record":
@@ -71,7 +71,7 @@ def _in_files(type_: Type) -> pa.DataType:
 
 
 def _disordered(value: Any, type_: Type) -> Any:
-    """Return a value as a file may have it: a map's keys in another order, the first one twice, and records by name."""
+    """Return a value with its record fields and map keys in another order, and the first key of a map twice."""
     if value is None or not type_.nested:
         return value
     if type_.name == "record":
@@ -123,7 +123,7 @@ def test_nested_values_are_read_alike_from_all_formats(
     pq.write_table(table, tmp_path / "parquet" / "f.parquet")
     with Session() as session:
         formats = {"json": "JSON", "csv": "CSV WITH HEADER", "parquet": "PARQUET"}
-        if element != "time":  # which ORC has not
+        if element != "time":  # ORC has no type for it
             pa.orc.write_table(table, tmp_path / "orc" / "f.orc")
             formats["orc"] = "ORC"
         declared = ", ".join(map(" ".join, zip(_NAMES, texts, strict=True)))
@@ -301,7 +301,7 @@ def test_structs_maps_and_lists_of_files_are_found_as_records_maps_and_lists(
 
 
 def _pairs(value: Any) -> Any:
-    """Return dictionaries that are maps as pairs, as Arrow takes them."""
+    """Convert dictionaries that are maps to pairs, as Arrow expects them."""
     if isinstance(value, list):
         return list(map(_pairs, value))
     if not isinstance(value, dict):

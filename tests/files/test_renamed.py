@@ -1,4 +1,4 @@
-"""Files that are renamed after they were read → no row of them comes again; copies are other files."""
+"""Files that are renamed after they were read → their rows are not read again; copies are read as new files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that somebody rewrites, replaces or touches → rows of one state of each file, or an error that names it."""
+"""Files that are rewritten, replaced or touched → rows of one state of each file, or an error that names it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from sinkql.connectors.files.reader import FilesReader
 from sinkql.errors import SinkqlError
 
 _WIDE = 700
-"""So wide a row makes a file's middle lie outside of what its ends tell."""
+"""With rows of this width, the middle of a file is not in the head and tail that identify it."""
 
 
 def _text(version: int, rows: int = 30) -> str:
-    """Return JSON lines of a version: the same size, and the same first and last rows, whatever the version."""
+    """Return JSON lines of a version; their size, the first row and the last row are the same in all versions."""
     numbers = [0 if row in (0, rows - 1) else version for row in range(rows)]
     return "".join(json.dumps({"id": number, "name": "x" * _WIDE}) + "\n" for number in numbers)
 
@@ -151,7 +151,7 @@ def test_a_file_written_to_while_it_is_listed_waits(tmp_path: Path, monkeypatch:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_rows_are_those_of_one_state_of_each_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    """Files come and change at random between looks and batches; batches are replayed, by readers made anew too."""
+    """Files are added and changed at random between reads; batches are replayed, also by new readers."""
     chance = random.Random(seed)
     monkeypatch.setattr("sinkql.connectors.files.content.PART_BYTES", chance.choice([50, 3000, 1 << 20]))
     monkeypatch.setattr("sinkql.connectors.files.file_format._SPLIT_BYTES", chance.choice([100, 10_000]))

@@ -156,7 +156,7 @@ def test_documents_that_take_much_room_come_in_parts_and_too_many_of_one_row_fai
 
 
 def test_times_that_no_day_and_no_calendar_has_are_invalid_rows(tmp_path: Path) -> None:
-    far = 400_000_000_000_000  # milliseconds: a year that microseconds have room for, and a date has not
+    far = 400_000_000_000_000  # milliseconds: a year in the range of microseconds, but not of a date
     at = pa.array([2**62, 0, far, 0, 0], pa.int64()).view(pa.timestamp("ms"))
     time = pa.array([0, 86_399_999, 0, 86_400_000, -1], pa.int32()).view(pa.time32("ms"))
     _write(tmp_path, "a.parquet", {"at": at, "t": time})
@@ -217,7 +217,7 @@ def test_an_invalid_row_has_its_number_in_the_file(tmp_path: Path, format_: str)
 
 
 class _Counting(io.BytesIO):
-    """Count the bytes that are read."""
+    """A file that counts the bytes read from it."""
 
     count = 0
 
@@ -299,7 +299,7 @@ def test_columns_of_a_source_are_those_of_its_files(tmp_path: Path, monkeypatch:
 
 @pytest.mark.parametrize("format_", ["PARQUET", "ORC"])
 def test_names_that_arrow_takes_for_paths_are_those_of_columns(tmp_path: Path, format_: str) -> None:
-    """A column `a.b` is not the field b of a column a."""
+    """Column `a.b` is not field `b` of column `a`."""
     columns: dict[str, Any] = {"id": [1, 2], "a.b": [3, 4], "a": [{"b": 7}, {"b": 8}], "c`d": [5, 6], "*": [7, 8]}
     _write(tmp_path, "a", {**columns, ".": [9, 9], "a.": [0, 0]}, format_)
     for name in ("id", "a.b", "c`d", "*", ".", "a."):
@@ -310,7 +310,7 @@ def test_names_that_arrow_takes_for_paths_are_those_of_columns(tmp_path: Path, f
 
 
 def test_int96_has_all_years_of_a_timestamp(tmp_path: Path) -> None:
-    """Spark, Hive and Impala write it, and 9999-12-31 for no end; nanoseconds reach from 1677 to 2262."""
+    """Spark, Hive and Impala write it, with 9999-12-31 for "no end"; nanoseconds only cover 1677 to 2262."""
     times = [dt.datetime(9999, 12, 31, 23, 59, 59, 999999), dt.datetime(1, 1, 1), dt.datetime(2024, 2, 29, 1, 2, 3, 4)]
     _write(tmp_path, "a", {"t": pa.array(times, pa.timestamp("us"))}, use_deprecated_int96_timestamps=True)
     assert _read(tmp_path, {"t": "timestamp"})[0] == [(each,) for each in times]
@@ -318,7 +318,7 @@ def test_int96_has_all_years_of_a_timestamp(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("format_", ["PARQUET", "ORC"])
 def test_a_file_that_is_torn_anywhere_is_undecodable(format_: str) -> None:
-    """No other error, which would name no file: cut off, or with a byte that is another one in its last part."""
+    """A file that is cut off or has a changed byte causes no other error, which would not name the file."""
     stored = io.BytesIO()
     _WRITERS[format_](pa.table({"id": range(50), "text": ["é"] * 50}), stored)  # type: ignore[arg-type]
     data, seed, torn = stored.getvalue(), random.Random(4), []

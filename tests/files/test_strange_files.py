@@ -1,4 +1,4 @@
-"""What may lie in a folder beside plain files → an error with a code, never a wait or a bare OSError."""
+"""Anything but plain files in a folder → an error with a code, never a wait or a bare OSError."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_link_to_a_file_is_read(tmp_path: Path) -> None:
 def test_a_file_that_the_system_does_not_let_read_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    """Tests may run as root, whom no permission stops: the system's answer is given here."""
+    """The error of the operating system is simulated, since tests may run as root."""
     _put(tmp_path, "a.json", '{"id": 1}\n')
     reader = _reader(tmp_path)
     start = reader.initial(at_end=False)

@@ -1,4 +1,4 @@
-"""A folder in which nothing was new → it is listed again once it changed, and all new files are found all the same."""
+"""A folder without new files → it is listed again only after a change, and no new file is missed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sinkql.errors import SinkqlError
 
 @pytest.fixture
 def listed(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Return the folders as they are listed; a folder counts as left alone at once."""
+    """Return the list to which each listed folder is added; a folder counts as quiet without delay."""
     found: list[Path] = []
     below = Folder._names_below
 
@@ -35,13 +35,13 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 
 def _at_second(second: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have looks take place at that time since the machine started, however long they take."""
+    """Fix the time since the machine started at which folders are checked."""
     clock = SimpleNamespace(time_ns=time.time_ns, monotonic_ns=lambda: second * 1_000_000_000)
     monkeypatch.setattr(discovery, "time", clock)
 
 
 def _next_tick(folder: Path) -> None:
-    """Return when what changes from now on has a later time than the folder."""
+    """Wait until further changes have a later time than the folder."""
     probe = folder.parent / "probe"
     while True:
         probe.write_bytes(b"")
@@ -51,7 +51,7 @@ def _next_tick(folder: Path) -> None:
 
 
 def _quiet(tmp_path: Path, listed: list[Path], *, recursive: bool = True) -> tuple[FilesReader, Offsets]:
-    """Return a reader that has all files, and has looked once more."""
+    """Return a reader that has read all files and then checked the folder once more."""
     _put(tmp_path, "a.json", _lines(range(1)))
     _put(tmp_path, "sub/deep/b.json", _lines(range(1, 2)))
     _next_tick(tmp_path / "in")

@@ -1,4 +1,4 @@
-"""Texts → values of each type: by columns, one by one, and in Postgres 18 the same, or refused."""
+"""Texts → values of each type: equal by column, one by one and in Postgres 18, or refused."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from sinkql.decode.text_value import value_of
 from sinkql.logical.type import JSONB, parse_type
 
 _ANSWERS = Path(__file__).with_name("postgres_values.jsonl")
-"""A type, a text, and the text of the value that `SELECT '…'::type` gave, null for an error, a line.
+"""Lines with a type, a text, and the text of `SELECT '…'::type`, null for an error.
 
-Of a numeric, the type without precision and scale was asked for.
+The casts to numeric had no precision and scale.
 """
 
 
@@ -32,7 +32,7 @@ def _answers() -> Iterator[tuple[str, str, str | None]]:
 
 
 def _one(text: str, type_: str) -> Any:
-    """Return what the value is in a column, "refused" where there is none."""
+    """Return the value in a column, or "refused" if the text is invalid."""
     try:
         return pa.array([value_of(text, parse_type(type_))], arrow_type(parse_type(type_))).to_pylist()[0]
     except ValueError:

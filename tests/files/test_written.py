@@ -1,4 +1,4 @@
-"""Files as programs write them → rows: other encodings, archives, blank lines, headers with names that repeat."""
+"""Files as other programs write them → rows: encodings, archives, blank lines, repeated names in headers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session
 
 
 def _rows(session: Session, source: str, name: str = "s") -> list[tuple[object, ...]]:
-    """Return the rows that a source's files give to a table, as DuckDB reads it."""
+    """Return the rows of a source's files in a table that DuckDB reads."""
     session.execute(source + _SINK.format(name))
     run_once(session, f"{name}_sink")
     columns = ", ".join(f'"{row[0]}"' for row in session.execute(f"SHOW COLUMNS FROM {name};")[0].rows)

@@ -1,4 +1,4 @@
-"""The cells of the grid: what each engine gives for a template on a row, held against Postgres and each other."""
+"""The cells of the grid: each engine's result for a template on a row, compared with Postgres and each other."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PLANNED = 256
 
 @dataclass(slots=True)
 class Report:
-    """What differs, how many cells of each kind there were, and which documented differences have been met."""
+    """The differences, the number of cells of each kind, and the documented differences that occurred."""
 
     wrong: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
@@ -42,19 +42,19 @@ class Report:
 
 @lru_cache(_PLANNED)
 def planned(template: Template) -> logical.Expression:
-    """Plan a template over the columns that stand in it."""
+    """Plan a template over the columns that it uses."""
     return vectors.placed(template.sql, tuple(_COLUMNS[each] for each in dict.fromkeys(template.places)))
 
 
 def named(template: Template) -> str:
-    """Return the name that a column of a template has."""
+    """Return the name of the column that a query of the template has."""
     columns = {column.name: str(column.type) for column in (_COLUMNS[each] for each in template.places)}
     planned = vectors.query(f"SELECT {template.sql} FROM t", vectors.table(columns))
     return planned.relation.shape.columns[0].name
 
 
 def evaluated(expression: logical.Expression, rows: Sequence[tuple[Any, ...]], numbers: Sequence[int]) -> list[Outcome]:
-    """Return what Python gives for each of the rows: a value, an error, or nothing that it is sure of."""
+    """Return Python's outcome for each row: a value, an error, or unsure."""
     function = evaluate.function_of(expression, _NAMES)
     if function is None:
         return [_UNSURE] * len(numbers)
@@ -73,7 +73,7 @@ def _outcome(function: Any, row: tuple[Any, ...]) -> Outcome:
 def compare(
     templates: Iterable[Template], numbers: Sequence[int], judge: Judge, engine: Engine | None, *, together: int = 96
 ) -> Report:
-    """Hold the engines against Postgres, and each other, on all cells."""
+    """Compare the engines with Postgres, and with each other, on all cells."""
     report, rows, left = Report(), edges.rows(), iter(templates)
     while part := list(islice(left, together)):
         expressions = [planned(each) for each in part]
@@ -95,13 +95,13 @@ def compare(
                 if found:
                     shown = {name: rows[number][_NAMES.index(name)] for name in dict.fromkeys(template.places)}
                     report.wrong.append(f"{template.sql} over {shown}: {'; '.join(found)}")
-                    break  # one row of a template tells enough
+                    break  # one row of a template is enough
     return report
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A template on a row, and what Postgres gives for it."""
+    """A template on a row, with Postgres's answer."""
 
     template: Template
     expression: logical.Expression
@@ -112,30 +112,30 @@ class Cell:
     judged: bool
 
     def here(self, part: logical.Expression) -> Outcome:
-        """Return what Python gives for a part of the expression."""
+        """Return Python's outcome for a part of the expression."""
         return evaluated(part, [self.row], [0])[0]
 
     def asked(self, part: logical.Expression) -> Answer:
-        """Return what Postgres gives for it; it stands in the text that Postgres is asked for, too."""
+        """Return Postgres's answer for a part; its SQL must not be empty."""
         (found,) = self.judge.answers(self.text(part), [self.number])
         return found
 
     def text(self, part: logical.Expression) -> str:
-        """Return a part as it was written; nothing of what was made of another part, or is Postgres's otherwise."""
+        """Return the SQL of a part; empty if the part has no SQL, or if Postgres has different SQL."""
         if self.template.judge != self.template.sql:
             return ""
         found = self.template.sql[part.span.start : part.span.end]
-        return found if _whole(_STRING.sub("", found)) else ""  # of one of LIKE ANY
+        return found if _whole(_STRING.sub("", found)) else ""  # the span of one comparison of LIKE ANY is incomplete
 
     def fails(self, part: logical.Expression) -> bool:
-        """Tell whether a part is an error."""
+        """Return whether a part fails."""
         kind, _ = self.here(part)
         if kind == "unsure" and self.text(part):
             return (self.asked(part) or "").startswith(ERROR)
         return kind == "error"
 
     def null(self, part: logical.Expression, whole: logical.Expression) -> bool:
-        """Tell whether a part is NULL; one that the planner has made for all of a call is what it is made of."""
+        """Return whether a part is NULL; if the planner expanded a call to it, whether one of its inputs is."""
         kind, value = self.here(part)
         if kind != "unsure" or not self.text(part):
             return (kind, value) == ("value", None)
@@ -145,7 +145,7 @@ class Cell:
 
 
 def _whole(text: str) -> bool:
-    """Tell whether each bracket has its other one."""
+    """Return whether all brackets are balanced."""
     depth = 0
     for letter in text:
         depth += (letter == "(") - (letter == ")")
@@ -155,7 +155,7 @@ def _whole(text: str) -> bool:
 
 
 def _fails_at_once(template: Template, answer: Sequence[Answer], judge: Judge) -> bool:
-    """Tell whether Postgres fails before it comes to a row, which says nothing of what the rows have."""
+    """Return whether Postgres fails while it plans, which is independent of the rows."""
     failed = all((each or "").startswith(ERROR) for each in answer)
     return failed and template.judge is not None and judge.fails_at_once(template.judge)
 
@@ -182,9 +182,9 @@ def _differences(cell: Cell, engines: dict[str, Outcome], report: Report) -> Ite
 
 
 def _documented_within(cell: Cell, outcome: Outcome) -> str | None:
-    """Return the documented difference that a part is one of, which fails here though what it is made of does not.
+    """Return the documented difference of a part that fails here although none of its inputs fails.
 
-    Where Python is not sure of the whole, which part fails in Spark is not known: it may be any.
+    If Python is unsure about the expression, any part may have failed in Spark.
     """
     if outcome[0] != "error" or (cell.answer or "").startswith(ERROR):
         return None
@@ -195,13 +195,13 @@ def _documented_within(cell: Cell, outcome: Outcome) -> str | None:
         kind = cell.here(part)[0]
         if kind in kinds and (kind == "unsure" or all(cell.here(each)[0] != "error" for each in children(part))):
             found = WIDE if _large(cell, part) else loud(cell.text(part), cell.asked(part))
-            if found is not None:  # another part that fails may stand in a branch that is not taken
+            if found is not None:  # a part that fails may be in a branch that is not taken
                 return found
     return None
 
 
 def _large(cell: Cell, part: logical.Call | logical.Cast) -> bool:
-    """Tell whether a number of many digits before the point takes part, or is what comes out."""
+    """Return whether an operand or the result is a number with many digits before the decimal point."""
     outcomes = [cell.here(each) for each in children(part) if each.type.name == "numeric"]
     found = [value for kind, value in outcomes if kind == "value"]
     if part.type.name == "numeric":
@@ -210,7 +210,7 @@ def _large(cell: Cell, part: logical.Call | logical.Cast) -> bool:
 
 
 def _beside_null(cell: Cell) -> bool:
-    """Tell whether a call somewhere within has an operand that is NULL and another that fails."""
+    """Return whether a call has one operand that is NULL and another that fails."""
     for node in walk(cell.expression):
         if not isinstance(node, logical.Call) or len(node.arguments) < 2:
             continue

@@ -1,4 +1,4 @@
-"""The edge values of each type, and the rows that have them in every place beside those of every other type."""
+"""The edge values of each type, and the rows of the grid, which combine the values of all columns."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ _DAYS = (
     "2021-01-03",
     "2024-07-04",
 )
-# in the hour that comes twice, in that which does not come, and where local time was not by whole minutes
+# in the repeated hour, in the skipped hour, and when the offset was not in whole minutes
 _CLOCKS = (
     "00:00:00",
     "12:34:56.5",
@@ -342,9 +342,9 @@ VALUES: dict[str, tuple[str, Sequence[Any]]] = {
     "q": ("map[text=>integer]", _items((("a", 1),), (("", None), ("b", 2)))),
     "k": ("record(a integer, b text)", (None, (1, "x"), (None, None), (None, "y"))),
 }
-"""By the letters of a column: its type, and its values; those of a second column are the first sixteen."""
+"""The type and the values of a column by its code; a second column has only the first sixteen values."""
 SECOND: dict[str, Sequence[Any]] = {"s": _NEEDLES}
-"""The values of a second and a third column where they are others than those of the first."""
+"""The values of a second and a third column, if they differ from the first column's."""
 ACROSS, DOWN = 32, 16
 ROWS = ACROSS * DOWN
 PLACES = 3
@@ -367,13 +367,13 @@ def _given(code: str, place: int, row: int) -> Any:
 
 
 def rows() -> list[tuple[Any, ...]]:
-    """Return the rows: each value of a first column beside each of a second one, and a third that differs."""
+    """Return the rows: each value of a first column with each of a second one, and varying values of a third."""
     places = [(code, place) for code in VALUES for place in range(PLACES)]
     return [tuple(_value(code, place, row) for code, place in places) for row in range(ROWS)]
 
 
 def table() -> pa.Table:
-    """Return the rows as Arrow has them, with their numbers in `k`."""
+    """Return the rows as an Arrow table, with their numbers in `row_number`."""
     columns = zip(*rows(), strict=True)
     arrays = [
         pa.array(_listed(each, type_), arrow_type(parse_type(type_)))
@@ -383,7 +383,7 @@ def table() -> pa.Table:
 
 
 def _listed(values: Sequence[Any], type_: str) -> list[Any]:
-    """Return values as Arrow takes them: maps and records by the names of their fields."""
+    """Return values in Arrow's form: maps as pairs, and records as dictionaries."""
     found = parse_type(type_)
     if found.name == "record":
         names = [each.name for each in found.fields]
@@ -394,5 +394,5 @@ def _listed(values: Sequence[Any], type_: str) -> list[Any]:
 
 
 def columns() -> tuple[logical.Column, ...]:
-    """Return the columns as the planner knows them."""
+    """Return the columns for the planner."""
     return tuple(logical.Column(name, parse_type(type_)) for name, type_ in COLUMNS.items())

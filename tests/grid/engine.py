@@ -1,8 +1,8 @@
-"""Spark, whose generated code computes the rows of the grid, or its interpreter: many expressions a query.
+"""Compute the rows of the grid in Spark, with generated code or its interpreter, many expressions in a query.
 
-Each expression stands in a `TryEval`, which SQL has no word for: it gives NULL for a row on which it fails, and the
-other rows and expressions of the query go on. To generate and compile code takes most of the time of an expression
-that is computed over a few rows; over rows that Spark has at hand while it plans, it interprets the same instead.
+Each expression is inside a `TryEval`, for which SQL has no syntax. It yields NULL for a row on which the expression
+fails, and the query continues. Over a few rows, most of the time is spent on generating and compiling code. If the
+rows are part of the plan, Spark interprets the expressions while it plans instead.
 """
 
 from __future__ import annotations
@@ -39,28 +39,28 @@ _SCHEMA = ", ".join(
 _TOGETHER = 48
 _TOGETHER_INTERPRETED = 96
 Outcome = tuple[str, Any]
-"""`value` and what it is, or `error` and its message."""
+"""`value` and the value, or `error` and its message."""
 
 
 @dataclass(slots=True)
 class Engine:
-    """A session with the grid's rows in a file, of which Spark knows nothing while it plans.
+    """A session with the grid's rows in a file, so that Spark cannot compute over them while it plans.
 
-    With `sampled`, code is generated for each so-manieth group of expressions only, and so many of those that call
-    Python are computed at all; what is not has no outcome.
+    With `sampled`, Spark generates code only for every `sampled`-th group of expressions. Expressions that call Python
+    are computed only in these groups, and have no outcome in the rest.
     """
 
     spark: SparkSession
     sampled: int = 1
     counts: Counter[str] = field(default_factory=Counter)
-    """How many expressions were computed in which way."""
+    """The number of expressions computed in each way."""
     groups: int = 0
     _local: dict[tuple[int, ...], DataFrame] = field(default_factory=dict)
 
     def outcomes(
         self, expressions: Sequence[logical.Expression], numbers: Sequence[int]
     ) -> list[dict[int, Outcome] | None]:
-        """Return what each expression gives for each of the rows."""
+        """Return the outcome of each expression for each row; None if the expression was left out."""
         found: list[dict[int, Outcome] | None] = [None for _ in expressions]
         spelled = [spark_sql(each) for each in expressions]
         ours = [place for place, sql in enumerate(spelled) if PYTHON not in sql]
@@ -82,7 +82,7 @@ class Engine:
         return rows if len(numbers) == edges.ROWS else rows.where(f"{NUMBER} IN ({', '.join(map(str, numbers))})")
 
     def _at_hand(self, numbers: Sequence[int]) -> DataFrame:
-        """Return the rows as a relation of the plan's own, over which Spark computes while it plans."""
+        """Return the rows as part of the plan, so that Spark computes over them while it plans."""
         if tuple(numbers) not in self._local:
             rows = to_spark(edges.table().take(list(numbers)))
             self._local[tuple(numbers)] = self.spark.createDataFrame(rows, _SCHEMA)
@@ -99,7 +99,7 @@ class Engine:
     ) -> None:
         try:
             columns = _columns(tried(rows, [spelled[each] for each in places]))
-        except (PySparkException, Py4JJavaError) as error:  # of a plan, or of the machine: it has no memory left, say
+        except (PySparkException, Py4JJavaError) as error:  # of the plan, or of the machine (out of memory)
             if len(places) == 1:
                 found[places[0]] = dict.fromkeys(numbers, ("error", str(error)[:300]))
                 return
@@ -115,7 +115,7 @@ class Engine:
             }
 
     def _with_python(self, expression: logical.Expression, sql: str, numbers: Sequence[int]) -> dict[int, Outcome]:
-        """Return what an expression gives that calls Python, which generated code does not catch errors of."""
+        """Return the outcomes of an expression that calls Python, whose errors generated code cannot catch."""
         try:
             value = functions.when(functions.col(NUMBER).isNotNull(), functions.expr(sql)).alias("v")  # it may be NULL
             (column,) = _columns(self._rows(numbers).select(NUMBER, functions.struct(value).alias("x")))
@@ -129,7 +129,7 @@ class Engine:
 
 
 def _columns(shown: DataFrame) -> list[pa.ChunkedArray]:
-    """Return the columns beside the numbers of the rows, in whose order they are."""
+    """Return the columns except for the row number, in its order."""
     table = shown.toArrow().sort_by(NUMBER)
     return list(table.columns[1:])
 
@@ -141,7 +141,7 @@ def _values(column: pa.ChunkedArray, expression: logical.Expression) -> list[Any
 
 @contextmanager
 def engine(spark: SparkSession, folder: Path, sampled: int = 1, first: int = 0) -> Iterator[Engine]:
-    """Give Spark the grid's rows until the block ends; groups of expressions are counted from the first."""
+    """Create a view of the grid's rows in Spark until the block ends; `first` is the number of the first group."""
     path = folder / "grid.parquet"
     pq.write_table(to_spark(edges.table()), path)
     spark.read.schema(_SCHEMA).parquet(str(path)).createOrReplaceTempView(_VIEW)

@@ -1,4 +1,4 @@
-"""Where SinkQL is not as Postgres, as its documentation says: each has a reason, and must be true of some cell."""
+"""Documented differences between SinkQL and Postgres: each has a reason and must occur in some cell."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from grid.postgres_values import ERROR
 from grid.values import Beyond
 
 Test = Callable[[str, Any, "str | None", Sequence[Any]], bool]
-"""An expression's SQL, what an engine gave (`value` and it, `error` and a message), what Postgres gave, and the row."""
+"""The SQL of an expression, an engine's outcome, Postgres's answer, and the row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Documented:
-    """A difference: what it is, why it is so, and of which cells."""
+    """A difference, the reason for it, and a test for its cells."""
 
     name: str
     reason: str
     holds: Test
     of_spark: bool = False
-    """Whether only Spark has it: the evaluator leaves such rows to it."""
+    """Whether only Spark has it; the evaluator leaves these rows to Spark."""
 
 
 def _loud(test: Callable[[str, str], bool]) -> Test:
-    """Tell of cells that are an error here and a value in Postgres."""
+    """Return a test for cells that are an error here and a value in Postgres."""
 
     def holds(sql: str, outcome: Any, expected: str | None, row: Sequence[Any]) -> bool:
         return outcome[0] == "error" and not (expected or "").startswith(ERROR) and test(sql, expected or "")
@@ -42,7 +42,7 @@ _NOT_READ = re.compile(
 
 
 def _wide(sql: str, expected: str) -> bool:
-    """Tell whether Postgres gives a number that has no room in 38 digits, 10 of them behind the point."""
+    """Return whether Postgres's number does not fit 38 digits, 10 of them after the decimal point."""
     found = number_of(expected)
     return found is not None and (not found.is_finite() or abs(found) >= _MOST)
 
@@ -57,11 +57,11 @@ def _form(sql: str, expected: str) -> bool:
 
 _MOST = Decimal(10) ** 28
 LARGE = Decimal(10) ** 18
-"""From here on a step of a computation may have no room for a number: 38 digits, of which 20 are behind the point."""
+"""From this value, a step of a computation may overflow: it has 38 digits, 20 of them after the decimal point."""
 
 
 def number_of(text: str | None) -> Decimal | None:
-    """Return the number that a text is, None for another text."""
+    """Return the number in a text, or None."""
     try:
         return Decimal(text or "")
     except InvalidOperation:
@@ -69,7 +69,7 @@ def number_of(text: str | None) -> Decimal | None:
 
 
 def _last_digits(sql: str, outcome: Any, expected: str | None, row: Sequence[Any]) -> bool:
-    """Tell whether a quotient is as Postgres shows it, to as many digits as both have."""
+    """Return whether a quotient equals Postgres's, to the digits that both have."""
     if outcome[0] != "value" or not isinstance(outcome[1], Decimal) or not re.search(r"/|\^|power", sql):
         return False
     found = number_of(expected or "")
@@ -80,7 +80,7 @@ def _last_digits(sql: str, outcome: Any, expected: str | None, row: Sequence[Any
 
 
 def _near(sql: str, outcome: Any, expected: str | None, row: Sequence[Any]) -> bool:
-    """Tell whether a float is within four units in the last place."""
+    """Return whether a float is within four units in the last place."""
     if outcome[0] != "value" or not isinstance(outcome[1], float) or not TRANSCENDENTAL.search(sql):
         return False
     found = float(expected or "nan")
@@ -91,24 +91,24 @@ TRANSCENDENTAL = re.compile(r"\b(?:exp|ln|log|log10|power|pow|sin|cos|tan|atan2|
 
 WIDE = "numerics have 38 digits"
 BESIDE_NULL = "an operand that fails beside NULL"
-"""docs/reference/types.md: an operand beside a NULL may not be computed, nor fail. Who has the tree tells."""
+"""docs/reference/types.md: an operand beside a NULL may be skipped, and does not fail then. `cells` checks the tree."""
 AT_ONCE = "a constant that fails where no row comes to it"
-"""docs/reference/types.md: Postgres computes constants while it plans. Who judges tells."""
+"""docs/reference/types.md: Postgres computes constants while it plans. `cells` asks Postgres whether it failed."""
 
 
 _FIRST = -210_866_803_200_000_000
-"""Where the instants of Postgres begin, 4713 BC, in microseconds from 1970."""
+"""The first instant of Postgres, in 4713 BC, in microseconds from 1970."""
 
 
 def _early(sql: str, outcome: Any, expected: str | None, row: Sequence[Any]) -> bool:
-    """Tell whether Postgres has no such time; here it is one of a year of so many digits, or a part of it."""
+    """Return whether Postgres rejects a time before its first instant, which is valid here."""
     if outcome[0] != "value" or expected != f"{ERROR}22008":
         return False
     return "years" in sql or (isinstance(outcome[1], Beyond) and not outcome[1].days and outcome[1].number < _FIRST)
 
 
 def _long(sql: str, outcome: Any, expected: str | None, row: Sequence[Any]) -> bool:
-    """Tell whether a number of a jsonb has so many digits that it is written with an exponent."""
+    """Return whether a number in a jsonb, with 400 digits or more in Postgres, has an exponent here."""
     if outcome[0] != "value" or "json" not in sql or not re.search(r"\d{400}", expected or ""):
         return False
     return "e" in str(outcome[1]).lower()
@@ -123,7 +123,7 @@ DOCUMENTED = (
         of_spark=True,
     ),
     Documented("numbers near zero with EEEE", "to_char(): an error tells", _loud(lambda sql, _: "EEEE" in sql)),
-    Documented(WIDE, "docs/reference/types.md: numeric is numeric(38, 10), and beyond it is an error", _loud(_wide)),
+    Documented(WIDE, "docs/reference/types.md: numeric is numeric(38, 10), more is an error", _loud(_wide)),
     Documented(
         "years 1 to 9999", "docs/reference/types.md: a value that does not fit its type is an error", _loud(_other_year)
     ),
@@ -137,7 +137,7 @@ DOCUMENTED = (
     ),
     Documented(
         "last digits of quotients",
-        "docs/reference/types.md: quotients are kept to the digits of their type",
+        "docs/reference/types.md: quotients are rounded to the digits of their type",
         _last_digits,
     ),
     Documented(
@@ -147,10 +147,10 @@ DOCUMENTED = (
 
 
 def documented(sql: str, outcome: Any, expected: str | None, row: Sequence[Any]) -> str | None:
-    """Return the name of the documented difference that a cell is one of."""
+    """Return the name of the documented difference of a cell, or None."""
     return next((each.name for each in DOCUMENTED if each.holds(sql, outcome, expected, row)), None)
 
 
 def loud(sql: str, expected: str | None) -> str | None:
-    """Return the name of the documented difference by which an expression fails here, and not in Postgres."""
+    """Return the name of the documented difference by which an expression fails only here, or None."""
     return documented(sql, ("error", None), expected, ())

@@ -1,4 +1,4 @@
-"""Postgres, which judges: an expression → its text or its error for each row of the grid."""
+"""Postgres as the reference: the text or the error of an expression for each row of the grid."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sinkql.logical.type import Type, parse_type
 
 Answer = str | None
 ERROR = "!"
-"""What an error's answer begins with; its SQLSTATE follows."""
+"""The prefix of an error's answer; its SQLSTATE follows."""
 _TYPES = {
     "uint2": "numeric",
     "uint4": "numeric",
@@ -72,12 +72,12 @@ END $$;
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """A database that has the grid's rows in a table `grid`."""
+    """A database with the grid's rows in table `grid`."""
 
     connection: psycopg.Connection[Any]
 
     def answers(self, expression: str, numbers: Sequence[int]) -> list[Answer]:
-        """Return what an expression gives as text for each of the rows, or its error."""
+        """Return the text of an expression, or its error, for each row."""
         wanted = "row_number = ANY (%s)" if len(numbers) < edges.ROWS else "true"
         arguments = [list(numbers)] if len(numbers) < edges.ROWS else []
         shown = expression.replace("%", "%%") if arguments else expression
@@ -89,7 +89,7 @@ class Judge:
         return list(found)
 
     def fails_at_once(self, expression: str) -> bool:
-        """Tell whether the expression fails while it is planned: of a constant, also where no row comes to it."""
+        """Return whether the expression fails while it is planned, because of a constant."""
         try:
             self.connection.execute(f"EXPLAIN SELECT ({expression})::text FROM grid")
         except psycopg.Error:
@@ -111,7 +111,7 @@ class Judge:
 
 @contextmanager
 def judge(address: str) -> Iterator[Judge]:
-    """Make the grid in a database of its own, with Unicode's letters and the order of bytes, until the block ends."""
+    """Create the grid in a separate database with Unicode case mapping and byte order, until the block ends."""
     with psycopg.connect(address, autocommit=True) as server:
         server.execute("DROP DATABASE IF EXISTS grid")
         server.execute(
@@ -135,7 +135,7 @@ def _fill(connection: psycopg.Connection[Any]) -> None:
 
 
 def literal(value: Any, type_: Type) -> str | None:
-    """Return a value as the text that Postgres reads."""
+    """Return a value as a text that Postgres reads."""
     if value is None:
         return None
     if type_.name in ("array", "list"):

@@ -1,4 +1,4 @@
-"""Both engines give what Postgres gives, on the edge values of all types in every place of every function and cast."""
+"""Both engines equal Postgres on the edge values of all types, in every place of every function and cast."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ _OF_AGGREGATES = {
     "$key(text)",
     "$single(bigint,any)",
 }
-"""What only plans of aggregates and of subqueries have."""
+"""Functions that only plans of aggregates and subqueries contain."""
 _OF_ROWS = {each for each in FUNCTIONS if each.startswith(("$flat(", "$series(", "$jsonb_"))}
-"""What only functions in FROM have."""
+"""Functions that can only be used in FROM."""
 _FEW_ROWS, _SOME_ROWS = 24, 96
 _SHARE, _INTERPRETED_SHARE = 24, 6
-"""Of so many templates Spark generates code for one with each change, or interprets one; all in `make soak`."""
+"""Each change tests one of this many templates, with generated code or interpreted; `make soak` tests all."""
 _FAILING_SHARE = 64
-"""Of so many templates with a column that fails one is tried with each change."""
+"""Each change tests one of this many templates with a failing column."""
 _TREES, _MANY_TREES, _AT_ONCE = 150, 100_000, 1000
 _SAMPLED, _INTERPRETED = 40, 1_000_000
-"""Of so many groups of expressions Spark generates code for one, and interprets the others."""
+"""Spark generates code for one of this many groups of expressions, and interprets the rest."""
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +153,7 @@ def test_all_rows_are_the_same_in_the_evaluator(judging: Judge) -> None:
     report = cells.compare(templates(), range(edges.ROWS), judging, None)
     assert report.wrong == []
     loud = {each.name for each in DOCUMENTED if not each.of_spark}
-    assert sorted(loud - report.met) == [], "what is documented as a difference is none any more"
+    assert sorted(loud - report.met) == [], "a documented difference no longer occurs"
 
 
 @pytest.mark.server
@@ -182,12 +182,12 @@ def _numbers(count: int) -> list[int]:
 
 
 def _beside_null() -> list[int]:
-    """Return rows on which a first column has each value beside NULL in a second one, and the other way round."""
+    """Return rows on which a first column has each value beside NULL in a second one, and the reverse."""
     return sorted({*range(edges.ACROSS), *range(0, edges.ROWS, edges.ACROSS)})
 
 
 def _failing_rows() -> list[int]:
-    """Return rows on which what fails stands beside NULL in each place, and a few others."""
+    """Return rows on which a failing operand is beside NULL in each place, and a few more."""
     rows, names = edges.rows(), list(edges.COLUMNS)
     at = {name: names.index(name) for name in ("i0", "i1", "i2")}
     found = {3, 100, 250}
@@ -202,7 +202,7 @@ def _trees(seed: int, count: int) -> Iterator[Template]:
     trees, depths = Trees(seed), random.Random(seed)
     while count:
         tree = trees.any(depths.randint(1, 4))
-        with suppress(SinkqlError):  # a constant that is computed while planning, and fails
+        with suppress(SinkqlError):  # the planner computes constants, and one may fail
             cells.planned(tree)
             count -= 1
             yield tree

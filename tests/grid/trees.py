@@ -1,12 +1,12 @@
-"""Random typed expressions: templates of the grid within each other, over its columns and constants.
+"""Random typed expressions: templates of the grid inside each other, over its columns and constants.
 
-What an expression gives is exact at each step, so that what is above it can be: functions that libraries compute with
-another last digit, and quotients and products, whose last digits a type has no room for, stand at the top alone.
+Inner results must be exact so that outer ones can be compared. Three kinds of templates are therefore used only at the
+top: functions whose last digit depends on a library, quotients, and products whose last digits do not fit a type.
 
-A row within a row has columns alone: Postgres computes all its fields, SinkQL those that decide, and SQL leaves it open
-which operands are computed where some of them tell the result. So it is of ROW(…), of which one field is
-taken. A quotient keeps its digits through coalesce(…) where a column or a constant is behind it, and has columns alone
-there, too. No part is a constant of several: Postgres computes it while it plans, and nothing beside it if it is NULL.
+A row within a row has only columns as fields. Postgres computes all fields, SinkQL only those it needs, and SQL
+allows both. The same applies to ROW(…) if one field of it is read. A quotient keeps its digits through
+coalesce(…) if a column or a constant follows, so it has only columns there, too. No part is an expression of several
+constants: Postgres computes it while it plans, and skips the operands beside it if it is NULL.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ _ROUNDED = re.compile(
     r"/|\^|\bpow(?:er)?\(|numeric\b|@[nf]\d \*|\* (?:@[nfm]|1\.5)|factorial|INTERVAL|@y|width_bucket|@[rj]\d::text"
     r"|ROW\(|convert_from|ELSE '"
 )
-"""Whose values are others than Postgres's until they are shown, rounded to the digits of a type; rows, of which
-Postgres computes no field that is not asked for; what has another locale in Postgres; and constant texts in forms
-that are not read, which are no error beside NULL in one engine."""
+"""Templates that are used only at the top: values that differ from Postgres's until they are rounded to the digits of
+a type; rows, of whose fields Postgres computes only the requested ones; texts that depend on a locale in Postgres; and
+constant texts in unsupported forms, which one engine does not report beside NULL."""
 
 _CONSTANT = re.compile(r"\([^()@]*\) \* INTERVAL|INTERVAL '[^']*' \* \([^()@]*\)")
-"""A constant of several, beside which nothing is NULL in Postgres."""
+"""An expression of several constants; if it is NULL, Postgres computes nothing beside it."""
 
 
 @cache
 def _grammar() -> tuple[dict[str, list[Template]], list[Template]]:
-    """Return the templates by the letters of what they give, and those that stand at the top alone."""
+    """Return the templates for inner expressions by the code of their type, and the templates for the top."""
     within: dict[str, list[Template]] = {}
     top: list[Template] = []
     for template in templates():
@@ -69,14 +69,14 @@ def _grammar() -> tuple[dict[str, list[Template]], list[Template]]:
 
 
 class Trees:
-    """Make expressions of a depth, each a template with others in the places of its columns."""
+    """A generator of expressions: templates whose columns are replaced with other templates."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
         self._within, self._top = _grammar()
 
     def any(self, depth: int) -> Template:
-        """Return an expression of at most so many templates within each other."""
+        """Return an expression with at most `depth` nested templates."""
         template = self._random.choice(self._top)
         return Template(self._filled(template, depth - 1))
 

@@ -1,4 +1,4 @@
-"""A value as the engines give it and the text that Postgres gave: are they one value?"""
+"""Compare the values of the engines with each other and with Postgres's texts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WIDE = Context(prec=2000, rounding=ROUND_HALF_UP)
 
 
 def alike(one: Any, other: Any) -> bool:
-    """Tell whether two engines' values are the same, to the sign of zero."""
+    """Return whether two engines' values are equal, including the sign of zero."""
     return bool(_plain(one) == _plain(other))
 
 
@@ -44,7 +44,7 @@ def _plain(value: Any) -> Any:
 
 
 def judged(value: Any, expected: str | None, type_: Type) -> bool:
-    """Tell whether a value of a type is what Postgres gave as text."""
+    """Return whether a value of a type equals Postgres's text."""
     if value is None or expected is None:
         return value is None and expected is None
     if type_.name in ("array", "list"):
@@ -65,7 +65,7 @@ def judged(value: Any, expected: str | None, type_: Type) -> bool:
             return show_interval(value) == expected
         case "bytea":
             return f"\\x{bytes(value).hex()}" == expected
-        case "numrange":  # whose bounds have no zeros at the end here
+        case "numrange":  # its bounds have no trailing zeros here
             return bool(
                 value
                 == re.sub(r"(\.\d*?)0+(?=[,)\]])", r"\1", expected)
@@ -111,7 +111,7 @@ def _time(value: Any, expected: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Beyond:
-    """A date or time that Python has no room for: its days, or microseconds, from 1970."""
+    """A date or time outside of Python's range, as days or microseconds from 1970."""
 
     number: int
     days: bool = field(kw_only=True)
@@ -121,12 +121,12 @@ _TEXT = re.compile(r"(\d+)-(\d\d)-(\d\d)(?: (\d\d):(\d\d):(\d\d)(?:\.(\d+))?)?(?
 
 
 def _count(text: str, *, days: bool) -> int | None:
-    """Return the days, or microseconds, from 1970 to a date or time of any year."""
+    """Return the days or microseconds from 1970 to a date or time of any year."""
     match = _TEXT.fullmatch(text)
     if match is None:
         return None
     year = 1 - int(match[1]) if match[8] else int(match[1])
-    eras, within = divmod(year, 400)  # after so many years the days are the same again
+    eras, within = divmod(year, 400)  # the calendar repeats after 400 years
     since = (date(2000 + within, int(match[2]), int(match[3])) - date(2000, 1, 1)).days
     count = since + (eras - 5) * 146_097 + 10_957
     if days:
@@ -137,7 +137,7 @@ def _count(text: str, *, days: bool) -> int | None:
 
 
 def listed(column: pa.ChunkedArray) -> list[Any]:
-    """Return a column's values; of dates and times that Python has no room for, what they are instead."""
+    """Return a column's values; dates and times outside of Python's range become `Beyond`."""
     try:
         return list(column.to_pylist())
     except (ValueError, OverflowError):

@@ -1,7 +1,7 @@
-"""A catalog with sinks of topics → one of them run until all that is there is in its table, in a process of its own.
+"""Run a sink of a catalog to the end of its topics, in a separate process.
 
-Run as a program, it takes orders as JSON lines and forks for each, so that what is slow, the imports, is done once. The
-process dies where its order says.
+Run as a program, this module reads orders as JSON lines and forks for each, so that the slow imports happen once. The
+forked process dies at the failpoint of its order.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from support.running import drain, loop_of
 
 __all__ = ["kafka", "serve", "sinkql"]
 RETRY, FAULT, WRONG = 75, 70, 71
-"""How a process ends that may be run again, that met its fault, and that met something else."""
+"""Exit codes: the run can be retried, a failpoint fired, another error occurred."""
 PROBLEM = Path("problem")
-"""What it met, in the working folder."""
+"""The traceback of the last error, in the working folder."""
 
 
 def _run(order: dict[str, Any]) -> int:
@@ -53,8 +53,8 @@ def _run(order: dict[str, Any]) -> int:
 
 
 def serve() -> None:
-    """Fork for each order, and answer with how its process ended."""
-    assert threading.active_count() == 1, "threads are in no fork"
+    """Fork for each order, and print the exit code of its process."""
+    assert threading.active_count() == 1, "a fork copies no threads"
     gc.freeze()
     for line in sys.stdin:
         process = os.fork()

@@ -1,4 +1,4 @@
-"""One broker for all tests of a worker, whose topics have names of their own."""
+"""One broker for all tests of a worker; each test uses different topics."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def pipeline(broker: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Have what fails say what the broker does: most of it waited for the broker."""
+    """Add the state of the broker to the report of a failed test, which has often waited for the broker."""
     report = yield
     server = getattr(item, "funcargs", {}).get("broker")
     if report.failed and isinstance(server, Kafka):

@@ -1,4 +1,4 @@
-"""Forms of messages that mean the same: a row of a key, its end, and what does not decode."""
+"""Message formats with the same meaning: a row of a key, its deletion, and an invalid message."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ENVELOPE: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How messages are written: `envelope` is empty, upsert or debezium."""
+    """A format of messages; `envelope` is empty, upsert or debezium."""
 
     name: str
     envelope: str
@@ -43,7 +43,7 @@ class Form:
 
     @property
     def mode(self) -> str:
-        """Return how the sink writes."""
+        """Return the write mode of the sink."""
         return "KEY (id) MODE UPSERT" if self.envelope else "ENVELOPE NONE"
 
     @property
@@ -66,7 +66,7 @@ class Form:
         return _avro(_KEY, {"id": id_}) if self.avro else json.dumps({"id": id_}).encode()
 
     def value(self, what: str, id_: int, number: int, rng: random.Random) -> bytes | None:
-        """Return the value of a message."""
+        """Return the value of a message; `what` is row, gone (a deletion) or broken."""
         if what == "broken":
             return b"\0\0\0\0\1" if self.avro else b"{broken"
         if self.envelope != "debezium":

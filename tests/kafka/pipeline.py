@@ -1,4 +1,4 @@
-"""SQL over a real broker, whose sinks run here without Spark, and what DuckDB reads of their tables."""
+"""SQL over a real broker; sinks run here without Spark, and DuckDB reads their tables."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CREATE CONNECTION kafka TO KAFKA (BROKER '{address}', SECURITY PROTOCOL = 'PLAIN
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Hold an open catalog in a folder."""
+    """An open catalog in a folder."""
 
     broker: Kafka
     folder: Path
@@ -43,7 +43,7 @@ class Pipeline:
         self.session.execute(sql)
 
     def sink(self, relation: str, mode: str = "ENVELOPE NONE", more: str = "") -> None:
-        """Make a sink of a relation into a table of its name."""
+        """Create a sink of a relation into a table of the same name."""
         self.run(
             f"CREATE SINK {relation}_sink FROM {relation} INTO ICEBERG CATALOG CONNECTION lake "
             f"(NAMESPACE = 'n', TABLE = '{relation}') {mode} WITH (COMMIT INTERVAL = '1s'{more});"
@@ -59,16 +59,16 @@ class Pipeline:
         return loop_of(job, self.session.context(job), discover(), engine=LocalEngine(buckets))
 
     def drain(self, relation: str) -> BatchLoop:
-        """Have the sink commit all there is now, as a run that then stops; return its loop."""
+        """Commit everything available now, like a run with `--once`; return the sink's loop."""
         loop = self.loop(relation)
         loop.start(epoch=1, once=True)
         drain(loop)
         return loop
 
     def rows(self, relation: str, columns: str = "*") -> Rows:
-        """Return the sorted rows that DuckDB reads of a relation's table."""
+        """Return the sorted rows of a relation's table, read by DuckDB."""
         return duckdb_folder(open_table(self.folder / "lake", f"n.{relation}").location(), columns)
 
     def source(self, name: str, columns: str, topic: str, clauses: str, options: str = "") -> None:
-        """Make a source of a topic."""
+        """Create a source of a topic."""
         self.run(f"CREATE SOURCE {name} {columns} FROM KAFKA CONNECTION kafka (TOPIC '{topic}'{options}) {clauses};")

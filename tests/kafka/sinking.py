@@ -1,4 +1,4 @@
-"""Sinks into topics, which run here without Spark, and what a consumer of its own reads of them."""
+"""Sinks into topics, run here without Spark, and their messages as another client reads them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Message:
 
 
 def committed(broker: Kafka, topic: str, *, settle: bool = True) -> list[Message]:
-    """Return the committed messages of a topic, a partition after the other; with `settle` all transactions end."""
+    """Return the committed messages of a topic by partition; if `settle`, wait until its transactions have ended."""
     if settle:
         broker.settle(topic)
     found = broker.committed(topic, broker.ends(topic))
@@ -29,7 +29,7 @@ def committed(broker: Kafka, topic: str, *, settle: bool = True) -> list[Message
 
 
 def folded(messages: list[Message]) -> dict[bytes | None, Any]:
-    """Return what each key has, of values of JSON."""
+    """Return the last JSON value of each key."""
     found: dict[bytes | None, Any] = {}
     for each in messages:
         if each.value is None:
@@ -40,7 +40,7 @@ def folded(messages: list[Message]) -> dict[bytes | None, Any]:
 
 
 def topic_sink(pipeline: Pipeline, relation: str, topic: str, clauses: str, options: str = "") -> None:
-    """Make a sink of a relation into a topic."""
+    """Create a sink of a relation into a topic."""
     pipeline.run(
         f"CREATE SINK {relation}_sink FROM {relation} INTO KAFKA CONNECTION kafka (TOPIC '{topic}'{options}) {clauses};"
     )

@@ -1,4 +1,4 @@
-"""A sink whose rows are computed again, or whose state is lost, after messages of its topic are gone."""
+"""A full refresh or a state recovery of a sink whose topic has lost messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages that do not decode: left out and counted, or kept in a table of their own that DuckDB reads."""
+"""Messages that do not decode: skipped and counted, or stored in a dead-letter table that DuckDB reads."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.server
 
 
 def test_messages_that_do_not_decode_are_kept_in_a_table_of_their_own(broker: Kafka, pipeline: Pipeline) -> None:
-    topic = broker.topic(2, retention_ms="-1")  # or its old messages go
+    topic = broker.topic(2, retention_ms="-1")  # the messages have old timestamps
     broker.send(topic, '{"id": 1}', '{"id": "x"}', '{"id": 2}', "[", key="k", timestamp=1000, headers=[("h", b"\xff")])
     pipeline.source("s", "(id bigint)", topic, "FORMAT JSON WITH (ON ERROR = DEAD LETTER)")
     pipeline.sink("s")
@@ -55,7 +55,7 @@ POLICIES = ("FAIL", "SKIP", "DEAD LETTER")
 
 
 _LEAST = 60
-"""Kinds of bad records of each format, at least."""
+"""The least number of kinds of bad records of each format."""
 
 
 def _run(
@@ -67,7 +67,7 @@ def _run(
     bad: list[bytes],
     mode: str = "ENVELOPE NONE",
 ) -> None:
-    """Read a topic with each policy: `good` rows by their number, and bad messages with odd offsets."""
+    """Read a topic under each policy: `good` rows with consecutive ids, and bad messages at odd offsets."""
     assert len(bad) >= _LEAST
     for policy in POLICIES:
         name = policy[:4].lower()
@@ -89,7 +89,7 @@ def _run(
     job = pipeline.job("fail")
     (read,) = job.reads()
     reader = discover().reader(read, pipeline.session.context(job))
-    for place in range(len(bad)):  # each of them stops a sink, by its offset
+    for place in range(len(bad)):  # each bad message stops a sink, which reports its offset
         split = {"partition": 0, "from": 2 * place + 1, "to": 2 * place + 2}
         with pytest.raises(SinkqlError) as raised:
             list(reader.read(split, ReadCounts()))
@@ -162,7 +162,7 @@ _HEAD = b"\0\0\0\0\1"
 _KEYED = "(id bigint, n bigint, PRIMARY KEY (id) NOT ENFORCED)"
 Sent = tuple[bytes | None, bytes | None]
 _FORMATS: Mapping[str, tuple[str, str, Sent, Sent]] = {
-    # columns, clauses, a good message and a bad one, each a key and a value
+    # columns, clauses, a valid and an invalid message, each as key and value
     "JSON": ("(n bigint)", "FORMAT JSON", (b"k", b'{"n": 1}'), (b"k", b'{"n": 1')),
     "JSON as one column": ("", "FORMAT JSON", (None, b"[1]"), (None, b"[1")),
     "CSV": ("(n bigint, t text)", "FORMAT CSV WITH 2 COLUMNS", (None, b"1,a"), (None, b"1")),
@@ -194,7 +194,7 @@ _FORMATS: Mapping[str, tuple[str, str, Sent, Sent]] = {
 
 
 def test_a_bad_message_of_each_format_under_each_policy(broker: Kafka, pipeline: Pipeline) -> None:
-    """It stops the sink by its offset, is left out, or is kept, and then fails again as the good one does not."""
+    """It stops the sink, is skipped or becomes a dead letter; a retry of it fails, but not of a valid message."""
     schemas: dict[str, tuple[Any, str]] = {
         "AVRO of a registry": (_VALUES, "AVRO"), "PROTOBUF": (_PROTOBUF, "PROTOBUF")
     }  # fmt: skip
@@ -231,7 +231,7 @@ def test_a_bad_message_of_each_format_under_each_policy(broker: Kafka, pipeline:
 
 
 def _replay(pipeline: Pipeline, relation: str) -> None:
-    """Have the sink of a relation put in what decodes by now, as it does when it is started."""
+    """Replay the dead letters of a relation's sink that decode now, as a running sink does on request."""
     (job,) = (each for each in pipeline.session.jobs() if each.sink.endswith(f".{relation}_sink"))
     result = pipeline.session.execute(f"REPLAY ERRORS FROM {job.reads()[0].name.rpartition('.')[2]}")
     assert [each.code for each in result[0].notices] == ["SQ2355"]
@@ -240,8 +240,8 @@ def _replay(pipeline: Pipeline, relation: str) -> None:
 
 @pytest.mark.parametrize("upsert", [False, True])
 def test_messages_whose_schema_comes_later_are_replayed(broker: Kafka, pipeline: Pipeline, upsert: bool) -> None:
-    """A key whose first message did not decode is not overwritten by it; the time and key of messages are theirs."""
-    topic = broker.topic(retention_ms="-1")  # or its old messages go
+    """A replayed message keeps its time and key, and does not overwrite a later row of its key."""
+    topic = broker.topic(retention_ms="-1")  # the messages have old timestamps
     with stub_registry() as stub:
         row = {"type": "record", "name": "row", "fields": [{"name": "v", "type": "long"}]}
         first = stub.register(f"{topic}-value", row)

@@ -1,4 +1,4 @@
-"""Brokers of which one goes and comes back: who leads a partition changes, or nobody does."""
+"""A cluster in which a broker stops and returns: partitions change their leader or have none for a while."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ pytestmark = [pytest.mark.server, pytest.mark.long]
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Kafka]:
-    """Run a cluster of these tests' own, whose first broker has what transactions need and stays.
+    """Run a cluster for this module; its first broker, which never stops, stores the state of transactions.
 
-    New topics get partitions on a broker that is gone until the others know it: also those of other tests, if they
-    had this cluster.
+    Other tests cannot share it: partitions of new topics are assigned to a stopped broker until the cluster notices.
     """
     with kafka() as found:
         found.topic(name=PROGRESS_TOPIC, cleanup_policy="compact")
@@ -109,7 +108,7 @@ def test_a_partition_without_a_leader_is_waited_for(
 def test_a_range_is_read_on_when_its_leader_is_killed(
     broker: Kafka, pipeline: Pipeline, second: Kafka, third: Kafka
 ) -> None:
-    """The range is larger than what a client fetches ahead."""
+    """The range is larger than a client's prefetch."""
     topic = broker.topic(brokers=[[2, 3]])
     broker.send(topic, *(f"{each:04}".ljust(200_000, ".") for each in range(300)))
     broker.follow(topic)

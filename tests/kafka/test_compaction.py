@@ -18,7 +18,7 @@ _ROUNDS = 25
 def test_a_table_is_the_fold_of_a_topic_that_is_compacted_under_it(
     seed: int, broker: Kafka, pipeline: Pipeline
 ) -> None:
-    """One sink reads from the start of the writing on, and is behind at times; another one begins at the end of it."""
+    """One sink reads while messages are written, sometimes late; another sink starts after the last message."""
     rng = random.Random(seed)
     topic = broker.topic(
         2, cleanup_policy="compact", segment_ms="50", min_cleanable_dirty_ratio="0", max_compaction_lag_ms="1"
@@ -38,7 +38,7 @@ def test_a_table_is_the_fold_of_a_topic_that_is_compacted_under_it(
             pipeline.drain("s")
     deadline = Deadline()
     while len(broker.committed(topic, broker.ends(topic))) > sum(broker.ends(topic).values()) / 2:
-        broker.send(topic, "last", key="k0")  # a segment that is written to is not compacted
+        broker.send(topic, "last", key="k0")  # Kafka does not compact the active segment
         broker.send(topic, "last", key="k1", partition=1)
         expected |= {"k0": "last", "k1": "last"}
         deadline.check("compaction")

@@ -1,4 +1,4 @@
-"""Connections to a real broker: what is wrong with one is said when it is created."""
+"""Connections to a real broker: CREATE CONNECTION reports each error."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Door:
     broker: Kafka
 
     def open(self, options: str) -> str | None:
-        """Make a connection; return the code of the error, having seen that no secret is in it."""
+        """Create a connection; return the code of its error, which must show no secret."""
         found = None
         try:
             self.pipeline.run(f"CREATE CONNECTION c TO KAFKA ({options});")

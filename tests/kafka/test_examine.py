@@ -1,4 +1,4 @@
-"""`sinkql doctor` over a broker: what is wrong with a topic that a source reads."""
+"""`sinkql doctor` with a real broker: the checks of a topic that a source reads or a sink writes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def doctor(
     monkeypatch.setenv("KAFKA_PASSWORD", PASSWORD)
 
     def run(topic: str, envelope: str = "NONE", options: str = "", address: str = broker.address) -> Any:
-        """Return what is found of the connection `k` and a source of a topic, by name; the exit code fits it."""
+        """Return the checks of connection `k` and of a source of a topic, by name; verify the exit code."""
         options = options or f"BROKER '{address}', SECURITY PROTOCOL 'PLAINTEXT'"
         Path("script.sql").write_text(
             f"CREATE SECRET p AS env_var('KAFKA_PASSWORD'); CREATE CONNECTION k TO KAFKA ({options});"
@@ -145,7 +145,7 @@ def test_a_sink_is_told_of_messages_that_go_before_it_reads_them(broker: Kafka, 
         (read,) = job.reads()
 
         def found(offset: int) -> list[tuple[str, str]]:
-            """Return what is found of a sink that has committed up to an offset."""
+            """Return the state and the fix of the sink's check after a commit up to `offset`."""
             offsets = {read.source: {"partitions": {"0": offset}}}
             session.catalog.control.committed(job.sink_id, rows=0, size=0, offsets=offsets, epoch=1)
             checks = list(checks_of_catalog(session.catalog))

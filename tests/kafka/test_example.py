@@ -1,4 +1,4 @@
-"""The pipeline of examples/kafka_to_iceberg over a real broker, its tasks in Spark, read by DuckDB."""
+"""The pipeline of examples/kafka_to_iceberg with a real broker and Spark; DuckDB reads its table."""
 
 from __future__ import annotations
 

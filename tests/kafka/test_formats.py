@@ -1,4 +1,4 @@
-"""Topics of Avro, Protobuf and Debezium, from a real broker and a stub of a registry, into tables that DuckDB reads."""
+"""Topics of Avro, Protobuf and Debezium, from a real broker and a stub registry, as tables that DuckDB reads."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _ENVELOPE = {
 
 @pytest.fixture
 def registry(pipeline: Pipeline) -> Iterator[StubRegistry]:
-    """Yield a stub that the catalog's connection `registry` leads to, with a password."""
+    """Yield a stub registry with a password, which the catalog's connection `registry` uses."""
     with stub_registry() as stub:
         stub.login = "me", "opensesame"
         pipeline.run(
@@ -53,13 +53,13 @@ def registry(pipeline: Pipeline) -> Iterator[StubRegistry]:
 
 
 def send(pipeline: Pipeline, topic: str, messages: Sequence[tuple[bytes | None, bytes | None]]) -> None:
-    """Append messages, each a key and a value."""
+    """Append messages, each as key and value."""
     for key, value in messages:
         pipeline.broker.send(topic, value, key=key)
 
 
 def avro(stub: StubRegistry, subject: str, schema: Any, value: Any) -> bytes:
-    """Return a message, whose schema is registered."""
+    """Register a schema, and return a message written with it."""
     id_ = stub.register(subject, schema)
     stream = BytesIO()
     fastavro.schemaless_writer(stream, fastavro.parse_schema(schema), value)
@@ -131,7 +131,7 @@ def test_changes_of_debezium_in_json_are_an_upsert_table(pipeline: Pipeline, sch
 
 
 def test_a_message_that_becomes_far_too_wide_fails_alone(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A list has many documents."""
+    """Each element of a `jsonb list` is a separate document."""
     monkeypatch.setattr(text_column, "_WIDEST", 1 << 12)
     topic = pipeline.broker.topic()
     wide = json.dumps([json.dumps("a" * 2048)] * 2)

@@ -1,4 +1,4 @@
-"""`sinkql init --from kafka://…`: sources of topics by a look at their messages, and the script that it writes runs."""
+"""`sinkql init --from kafka://…` infers sources from the messages of topics, and its script runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _run(address: str, *topics: str) -> str:
-    """Have a script written and run all of its sinks once; return the script."""
+    """Write a script for the topics and run all of its sinks once; return the script."""
     assert run_command(["init", "--from", address, "--namespace", "n", *topics]) == 0
     script = Path("pipeline.sql").read_text()
     with Session() as session:

@@ -1,4 +1,4 @@
-"""A client of brokers that have lost it is replaced: any other one that is made now would get an answer."""
+"""A client whose brokers have lost it is replaced, since a new client would get an answer."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def test_an_admin_client_that_got_no_answer_is_replaced(monkeypatch: pytest.Monk
             admin.check()
         assert admin._kafka is not before
         after = admin._kafka
-        admin._replace(before)  # another thread, whose client was replaced already
+        admin._replace(before)  # like another thread whose client was already replaced
         assert admin._kafka is after
 
 
 def test_a_client_that_is_replaced_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where the one who asks handles an error meanwhile, and keeps that."""
+    """Even if the caller is still handling an earlier error of the client."""
     monkeypatch.setattr(admin_module, "_PATIENCE_S", 0.1)
     gc.collect()
     before = _admins()
@@ -89,7 +89,7 @@ def _admins() -> int:
 
 
 def _threads() -> int:
-    """Return how many clients the library has."""
+    """Return the number of clients of the library."""
     names = [(path / "comm").read_text().strip() for path in Path("/proc/self/task").iterdir()]
     return names.count("rdk:main")
 

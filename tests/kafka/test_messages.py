@@ -28,7 +28,7 @@ def _open(name: str, options: dict[str, Any], columns: Sequence[physical.Column]
 
 
 def _rows(decoder: MessageDecoder, messages: Sequence[bytes]) -> tuple[list[tuple[Any, ...]], dict[int, str]]:
-    """Return the rows of messages that did not fail, and why the others did."""
+    """Return the rows that decode, and the reasons of the messages that fail."""
     found = decoder.decode(messages)
     assert found.places is None
     assert found.batch.num_rows == len(messages)

@@ -1,4 +1,4 @@
-"""What only a format with ENVELOPE DEBEZIUM can get wrong."""
+"""Errors that only a format with ENVELOPE DEBEZIUM can cause."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support.keywords import WORDS
 
 
 def _catalog() -> MemoryCatalog:
-    """Return an empty catalog whose format JSON has the envelope, whatever it does with it."""
+    """Return an empty catalog whose JSON format claims to support the envelope."""
     registry = discover()
     json = next(each for each in FORMATS if each.name == "JSON")
     changing = replace(json, decoding=replace(json.decoding, changes=lambda *_: pytest.fail("nothing is read")))

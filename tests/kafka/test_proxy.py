@@ -1,4 +1,4 @@
-"""What clients see of a proxy whose brokers are gone."""
+"""A proxy whose brokers cannot be reached, as its clients see it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Brokers that lost messages, or were put back from a copy, are told until a user accepts that, however much is new."""
+"""Brokers that lost messages or were restored from a copy are reported until a user accepts the loss."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.server, pytest.mark.long]
 
 @pytest.fixture
 def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pipeline]:
-    """Have a broker of one's own."""
+    """Return a catalog with a separate broker."""
     monkeypatch.chdir(tmp_path)
     with kafka() as own, Pipeline.at(own, tmp_path) as found:
         yield found

@@ -1,4 +1,4 @@
-"""State of a topic's rows that is computed again is the state that was, row by row."""
+"""State that is recovered from a topic equals the lost state, row by row."""
 
 from __future__ import annotations
 

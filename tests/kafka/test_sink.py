@@ -1,4 +1,4 @@
-"""Sinks into topics: what a consumer reads is what the relation has."""
+"""Sinks into topics: a consumer reads the rows of the relation."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_the_catalog_tells_of_a_topic(pipeline: Pipeline) -> None:
 def test_records_that_do_not_decode_are_in_a_topic_beside_it(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each once, also where the process dies between the two transactions; then the next batch ends where that did."""
+    """Each is written once, even if the process dies between the two transactions; the batch then keeps its end."""
     broker, topic = pipeline.broker, pipeline.broker.topic()
     broker.send(topic, '{"id": 1}', '{"id": "x"}', "[", key="k")
     pipeline.source("s", "(id bigint)", topic, "FORMAT JSON WITH (ON ERROR = DEAD LETTER)")

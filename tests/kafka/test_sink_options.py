@@ -1,4 +1,4 @@
-"""Options of sinks into topics, as the broker has them and another client reads them."""
+"""Options of sinks into topics, as the broker reports them and another client sees them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sinkql.errors import SinkqlError
 pytestmark = pytest.mark.server
 _COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 _ATTRIBUTES = 22
-"""Where a batch of records says in a segment's file how it is compressed."""
+"""The offset of the attributes in a record batch, which hold its compression type."""
 
 
 def test_messages_of_a_key_are_in_the_partition_of_its_number(pipeline: Pipeline) -> None:

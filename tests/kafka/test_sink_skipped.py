@@ -1,4 +1,4 @@
-"""A sink into a topic, of a captured source that lost changes."""
+"""A sink into a topic whose captured source lost changes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.server
 
 
 def _loop(pipeline: Pipeline, sinks: Sinks) -> BatchLoop:
-    """Return the loop of a sink that reads the captured table instead of its own."""
+    """Return the loop of the sink of `people`, with the captured table as its input."""
     made = pipeline.job("people")
     read = sinks.job("a").write.input
     body = physical.Normalize(read, "latest", ("id",))

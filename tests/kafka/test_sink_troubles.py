@@ -1,4 +1,4 @@
-"""What may happen to a sink's topic, its progress and its transactions: nothing is written twice, or left out."""
+"""Failures of a sink's topic, progress and transactions: no message is lost or written twice."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_a_run_that_was_taken_over_does_not_commit(broker: Kafka, pipeline: Pipe
     newer = _started(pipeline, epoch=2)
     with pytest.raises(FencedError):
         drain(older)
-    with pytest.raises(FencedError):  # also where it asks first
+    with pytest.raises(FencedError):  # also before it writes
         older.writer.refresh()
     assert committed(broker, "taken", settle=False) == []
     assert drain(newer) == 1
@@ -161,7 +161,7 @@ def test_a_transaction_that_kafka_ends_is_written_again(broker: Kafka, pipeline:
 
 
 def _left_open(broker: Kafka, sink: str, prefix: str = "other") -> Any:
-    """Write to the topic of progress in a transaction that does not end, as a sink does that dies as it commits."""
+    """Write progress in a transaction that stays open, like a sink that dies during its commit."""
     producer = broker.producer(transactional_id=f"{prefix}-{sink}")
     producer.begin_transaction()
     producer.produce("_sinkql-progress", "{}", sink, partition=0)
@@ -178,7 +178,7 @@ def test_an_open_transaction_of_another_sink_is_waited_for_where_it_hides_progre
     with monkeypatch.context() as patch:
         patch.setattr(progress, "PATIENCE_S", 0.2)
         pipeline.run("INSERT INTO people VALUES (3, 'cid'); DELETE FROM people WHERE id = 1;")
-        pipeline.drain("people")  # whose progress is before it, and from now on behind it
+        pipeline.drain("people")  # its last progress precedes the open transaction, its next progress follows it
         pipeline.run("INSERT INTO people VALUES (4, 'dan');")
         _fails(pipeline, "SQ4285")
     producer.abort_transaction(PATIENCE_S)

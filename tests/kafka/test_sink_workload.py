@@ -1,4 +1,4 @@
-"""Random changes, kills and restarts by seed: a topic has each change of its relation once, and nothing else."""
+"""Random changes, kills and restarts by seed: a topic has each change of its relation exactly once."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _IDS, _TEAMS = 12, 4
 
 @dataclass
 class Model:
-    """What the relations have: the table as it is changed, and what the views make of it."""
+    """The expected rows of the table and of the views over it."""
 
     rng: random.Random
     people: dict[int, tuple[str, int]] = field(default_factory=dict)
 
     def change(self) -> list[str]:
-        """Change some rows; return the statements that do."""
+        """Change some rows; return the statements."""
         found = []
         for _ in range(self.rng.randint(1, 8)):
             id_, team, points = self.rng.randrange(_IDS), f"t{self.rng.randrange(_TEAMS)}", self.rng.randrange(5)
@@ -53,7 +53,7 @@ class Model:
         return found
 
     def rows(self, relation: str) -> list[dict[str, Any]]:
-        """Return what a relation has now."""
+        """Return the expected rows of a relation."""
         rows = [{"id": id_, "team": team, "points": points} for id_, (team, points) in self.people.items()]
         if relation == "people":
             return rows
@@ -74,7 +74,7 @@ def server() -> Iterator[subprocess.Popen[str]]:
 
 
 def _set_up(pipeline: Pipeline, number: int) -> dict[str, str]:
-    """Make the relations and their sinks; return the topics."""
+    """Create the relations and their sinks; return the topics."""
     topics = {each: f"{each}-{number}" for each in _SINKS}
     pipeline.run(
         "CREATE TABLE people (id bigint PRIMARY KEY, team text NOT NULL, points bigint NOT NULL);"
@@ -85,7 +85,7 @@ def _set_up(pipeline: Pipeline, number: int) -> dict[str, str]:
     topic_sink(pipeline, "people", topics["people"], "KEY (id) FORMAT JSON ENVELOPE UPSERT", parts)
     topic_sink(pipeline, "teams", topics["teams"], "KEY (team) FORMAT JSON ENVELOPE DEBEZIUM", parts)
     topic_sink(pipeline, "loose", topics["loose"], "FORMAT JSON ENVELOPE DEBEZIUM", parts)
-    # what the first sink writes is read again, and written again: rows that overwrite each other
+    # another sink reads the first sink's topic, in which rows overwrite each other
     pipeline.broker.topic(3, topics["people"])
     pipeline.run(
         "CREATE SOURCE latest (id bigint, team text, points bigint, PRIMARY KEY (id) NOT ENFORCED) FROM KAFKA "
@@ -100,7 +100,7 @@ def _json(value: bytes | None) -> Any:
 
 
 def _upserted(messages: list[Message]) -> list[Any]:
-    """Return the rows of a topic; no message says what its key had already."""
+    """Return the rows of a topic; assert that no message repeats the row of its key."""
     found: dict[bytes | None, Any] = {}
     for each in messages:
         row = _json(each.value)
@@ -110,7 +110,7 @@ def _upserted(messages: list[Message]) -> list[Any]:
 
 
 def _debezium(messages: list[Message]) -> list[Any]:
-    """Return the rows of a topic, each message of which goes on from what its key has."""
+    """Return the rows of a topic; assert that each message follows the last row of its key."""
     found: dict[bytes | None, Any] = {}
     for each in messages:
         change = _json(each.value)
@@ -120,7 +120,7 @@ def _debezium(messages: list[Message]) -> list[Any]:
 
 
 def _counted(messages: list[Message]) -> list[Any]:
-    """Return the rows of a topic without keys, where the order of messages means nothing."""
+    """Return the rows of a topic without keys, in which the order of messages is irrelevant."""
     counts: dict[str, int] = defaultdict(int)
     for each in messages:
         change = _json(each.value)

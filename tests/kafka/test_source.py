@@ -66,7 +66,7 @@ def test_exposed_progress_is_that_of_the_sink_that_is_furthest_behind(broker: Ka
     assert progress("SHOW SUBSOURCES ON s") == [("p", "progress")]
     pipeline.run("ALTER SOURCE s RENAME TO t; DROP SINK s_sink; DROP SINK w_sink; DROP MATERIALIZED VIEW w;")
     assert progress() == []
-    pipeline.run("DROP SOURCE t;")  # which takes its progress with it
+    pipeline.run("DROP SOURCE t;")  # drops its progress subsource, too
     assert progress("SELECT name FROM mz_sources") == []
 
 
@@ -120,7 +120,7 @@ def test_what_is_weighed_of_a_topic_ends_where_its_partition_does_and_may_have_g
     for _ in range(49):
         producer.produce(sparse, "x" * 10_000, partition=0)
     producer.flush(PATIENCE_S)
-    producer.abort_transaction(PATIENCE_S)  # whose mark is the 50th
+    producer.abort_transaction(PATIENCE_S)  # writes a control record, the 50th
     broker.send(sparse, *["x" * 10_000] * 50)
     broker.settle(sparse)
     for topic, name, found in ((short, "short", {"0": 5, "1": 5}), (sparse, "sparse", {"0": 20})):
@@ -139,13 +139,13 @@ def test_garbage_is_looked_for_after_a_range_that_nobody_read_to_its_end(broker:
     assert next(begun[0])
     assert not gc.isenabled()
     begun.append(begun)
-    del begun  # as an error and the frame do that it came through
+    del begun  # leaves a cycle, as an error and its frame do
     assert sum(map(len, messages(client, whole))) == 2
     assert gc.isenabled()
 
 
 def test_the_parts_of_a_message_become_columns(broker: Kafka, pipeline: Pipeline) -> None:
-    topic = broker.topic(2, retention_ms="-1")  # or its old messages go
+    topic = broker.topic(2, retention_ms="-1")  # the messages have old timestamps
     broker.send(topic, "a", partition=1, key="k", timestamp=1_700_000_000_123, headers=[("x", b"1"), ("x", b"\xff")])
     broker.send(topic, "b", timestamp=1000, headers=[("y", "ü".encode()), ("x", None)])
     include = "PARTITION, OFFSET, TIMESTAMP, HEADERS, HEADER 'x' AS x BYTES, HEADER 'y' AS y"
@@ -188,7 +188,7 @@ def test_headers_whose_names_are_no_text_fail_their_message_alone(broker: Kafka,
 
 
 def test_a_time_that_does_not_count_milliseconds_fails_its_message_alone(broker: Kafka, pipeline: Pipeline) -> None:
-    """Brokers take such times where message.timestamp.after.max.ms lets them, which was the default for long."""
+    """Brokers accept these times if message.timestamp.after.max.ms allows them, as its default long did."""
     topic = broker.topic(message_timestamp_after_max_ms=str(2**63 - 1))
     micros, most = 1_700_000_000_000_000, 2**63 - 1
     for at in (micros, 1_700_000_000_000, most):

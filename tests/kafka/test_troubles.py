@@ -1,4 +1,4 @@
-"""What may happen to a topic that is read: nothing is left out, or read twice, without a word."""
+"""Failures of a topic that a sink reads: no message is lost or read twice without an error."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _texts(*numbers: int) -> list[str]:
 def _skipped(
     pipeline: Pipeline, code: str, *, source: str = "s", sink: str = "s", message: str = "as it says"
 ) -> list[str]:
-    """Skip what a sink reports; return the codes of the notices."""
+    """Skip the loss that a sink reports; return the codes of the notices."""
     job = pipeline.job(sink)
     pipeline.session.catalog.control.status(job.sink_id, "failed", error=f"{code}: {message}")
     (done,) = pipeline.session.execute(f"ALTER SOURCE {source} SKIP;")
@@ -63,7 +63,7 @@ def test_open_and_aborted_transactions_are_not_read(broker: Kafka, pipeline: Pip
         if end is not None:
             end(PATIENCE_S)
             broker.settle(topic)
-    broker.send(topic, "4")  # behind the open one
+    broker.send(topic, "4")  # after the open transaction
     _numbers(pipeline, topic)
     pipeline.drain("s")
     assert pipeline.rows("s") == [(1,)] * 5
@@ -74,7 +74,7 @@ def test_open_and_aborted_transactions_are_not_read(broker: Kafka, pipeline: Pip
     producer.begin_transaction()
     producer.produce(topic, "5")
     producer.flush(PATIENCE_S)
-    producer.abort_transaction(PATIENCE_S)  # a range without any message
+    producer.abort_transaction(PATIENCE_S)  # leaves a range without messages
     broker.settle(topic)
     pipeline.drain("s")
     assert len(pipeline.rows("s")) == 6
@@ -90,7 +90,7 @@ def test_messages_that_are_not_read_yet_are_counted(broker: Kafka, pipeline: Pip
     assert reader.measure(end) == Measure(6, 6, "messages")
     assert reader.lag(end) == 0.0
     broker.send(topic, "6", "7")
-    assert reader.measure(end).known == 6  # the brokers are asked now and then
+    assert reader.measure(end).known == 6  # the brokers are asked only periodically
     reader._cache.ends_at = -reader_module._MEASURE_S
     assert reader.measure(end) == Measure(8, 6, "messages")
     assert reader.lag(end) > 0.0
@@ -236,7 +236,7 @@ def test_a_topic_made_anew_stops_the_sink(broker: Kafka, pipeline: Pipeline, cou
     assert _skipped(pipeline, "SQ3371") == ["SQ2353"]
     loop = pipeline.loop("s")
     loop.start(epoch=1, once=True)
-    assert not loop.caught_up(), "what it read of the other topic counts for nothing"
+    assert not loop.caught_up(), "offsets of the deleted topic do not count"
     drain(loop)
     assert pipeline.rows("s") == [(each,) for each in (*range(5), *others)]
     assert _skipped(pipeline, "SQ3431") == ["SQ2354"]
@@ -244,7 +244,7 @@ def test_a_topic_made_anew_stops_the_sink(broker: Kafka, pipeline: Pipeline, cou
 
 @dataclass(frozen=True)
 class _Meanwhile:
-    """Run batches as an engine does, and do something before they are committed."""
+    """An engine that runs `deed` after each batch, before the commit."""
 
     engine: Any
     deed: Callable[[], None]
@@ -303,7 +303,7 @@ def test_a_target_of_before_partitions_came_or_messages_went_is_reached(broker: 
 
 
 def test_a_source_begins_where_it_says(broker: Kafka, pipeline: Pipeline) -> None:
-    topic = broker.topic(2, retention_ms="-1")  # or its old messages go
+    topic = broker.topic(2, retention_ms="-1")  # the messages have old timestamps
     broker.send(topic, *_texts(1, 2, 3), timestamp=1000)
     broker.send(topic, *_texts(4, 5), timestamp=5000)
     broker.send(topic, *_texts(6), partition=1, timestamp=1000)
@@ -367,7 +367,7 @@ def test_a_broker_that_is_killed_and_comes_back_is_read_on(broker: Kafka, pipeli
     assert caught.value.retryable
     broker.start()
     broker.send(topic, *_texts(3))
-    pipeline.drain("s")  # at once, though the client had not tried yet whether the broker is back
+    pipeline.drain("s")  # succeeds although the client has not reconnected yet
     assert pipeline.rows("s") == [(1,), (2,), (3,)]
 
 
@@ -380,7 +380,7 @@ def test_a_topic_that_goes_while_a_sink_looks_for_more_is_told(broker: Kafka, pi
     (end,) = loop.checkpoint.end.values()
     broker.delete(topic)
     with pytest.raises(SinkqlError, match="SQ3371"):
-        all(reader.latest(end, Limit(100)) for _ in itertools.count())  # until the broker, too, has heard of it
+        all(reader.latest(end, Limit(100)) for _ in itertools.count())  # until the broker has noticed it, too
 
 
 def test_a_partition_that_lost_its_end_stops_the_sink(broker: Kafka, pipeline: Pipeline) -> None:
@@ -420,7 +420,7 @@ def test_a_batch_looks_at_the_last_messages_once(
         end = reader.latest(start, Limit(100))
     for each in (start, end, end):
         reader.verify(each)
-    assert sorted(looked) == [(1, 1), (1, 2)]  # what it goes on from, and what it goes up to
+    assert sorted(looked) == [(1, 1), (1, 2)]  # the messages before the start and before the end
     changed = {**start, "last": {**start["last"], "1": [0, 0, "of another message"]}}
     with pytest.raises(SinkqlError, match="SQ3372"):
         reader.verify(changed)
@@ -474,7 +474,7 @@ def test_each_range_gives_just_its_own_messages(broker: Kafka) -> None:
         producer.begin_transaction()
         producer.produce(topic, str(turn))
         producer.produce(topic, str(turn))
-        producer.flush(PATIENCE_S)  # or there is nothing to abort
+        producer.flush(PATIENCE_S)  # otherwise there would be no messages to abort
         (producer.abort_transaction if turn % 2 else producer.commit_transaction)(PATIENCE_S)
         broker.send(topic, f"after {turn}")
     broker.settle(topic)
@@ -487,14 +487,14 @@ def test_each_range_gives_just_its_own_messages(broker: Kafka) -> None:
 
     there = read(0, end)
     assert len(there) == 8
-    assert end == 16  # with the aborted ones, and a mark behind each transaction
+    assert end == 16  # with aborted messages, and a control record after each transaction
     for begin, to in itertools.combinations(range(end + 1), 2):
         assert read(begin, to) == [each for each in there if begin <= each < to]
 
 
 @dataclass(slots=True)
 class _Refused:
-    """A consumer that has a few messages each time, whose broker does not know the next one so many times."""
+    """A consumer whose broker refuses the next offset `times` times, each time after `few` messages."""
 
     consumer: Any
     code: int

@@ -1,4 +1,4 @@
-"""Brokers and registries behind SSH servers, which nobody reaches directly, by statements and by tasks."""
+"""Brokers and registries behind SSH servers, which cannot be reached directly, in statements and in tasks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DOMAIN = "inner.invalid"
 
 @pytest.fixture(scope="module")
 def inner() -> Iterator[Kafka]:
-    """Return the first of two brokers, which name themselves to clients as nobody here knows them."""
+    """Return the first of two brokers, whose advertised names do not resolve outside of the tunnel."""
     with kafka(_DOMAIN) as first, another(first):
         yield first
 
@@ -37,7 +37,7 @@ def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SshServer]:
 
 @pytest.fixture
 def behind(ssh: SshServer, inner: Kafka, tmp_path: Path) -> Iterator[Pipeline]:
-    """Return a catalog with the tunnel `ssh`, and secrets of the brokers behind it."""
+    """Return a catalog with the tunnel `ssh` and the secrets of the brokers behind it."""
     identity = inner.identity.read_text()
     own = identity.index("-----BEGIN CERTIFICATE")
     Path("own.pem").write_text(identity[own:])
@@ -83,7 +83,7 @@ def _refused(behind: Pipeline, protocol: str, broker: str) -> SinkqlError:
 def test_brokers_that_brokers_name_are_behind_the_tunnel_too(
     protocol: str, behind: Pipeline, inner: Kafka, ssh: SshServer
 ) -> None:
-    """A sink reads a topic that both brokers lead, another one writes; the server hangs up between."""
+    """One sink reads a topic that both brokers lead, another sink writes one; the SSH server disconnects in between."""
     topic = inner.topic(name=f"read-{protocol}", brokers=[[1], [2]])
     inner.send(topic, "a")
     inner.send(topic, "b", partition=1)
@@ -112,7 +112,7 @@ def test_brokers_that_brokers_name_are_behind_the_tunnel_too(
 
 
 def test_each_broker_has_its_own_way(behind: Pipeline, inner: Kafka) -> None:
-    """One behind a tunnel leads to one that nothing is said of, and that nobody reaches."""
+    """A broker with a tunnel refers to a broker without one, which cannot be reached."""
     topic = inner.topic(name="own-way", brokers=[[2]])
     inner.send(topic, "a")
     _connect(behind, "SSL", f"BROKERS ('{_address(inner, 'SSL')}' USING SSH TUNNEL ssh)")

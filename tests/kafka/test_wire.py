@@ -1,4 +1,4 @@
-"""Addresses of brokers in messages of Kafka's protocol, in each version that has another form."""
+"""Addresses of brokers in messages of Kafka's protocol, in each version with a different layout."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from sinkql.connectors.kafka import ssh_proxy
 
 _TAGS = b"\1\7\2xy"
-"""One tagged field, which nobody knows."""
+"""One tagged field with an unknown tag."""
 
 
 def _text(text: str | None, *, compact: bool) -> bytes:

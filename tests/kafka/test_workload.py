@@ -35,7 +35,7 @@ _BESIDE = 4
 
 @dataclass
 class Runner:
-    """Run sinks in processes that may die."""
+    """Runs sinks in forked processes, which may die."""
 
     folder: Path
     process: subprocess.Popen[str]
@@ -50,14 +50,14 @@ class Runner:
         self.process.stdin.flush()
 
     def end(self) -> int:
-        """Return how the process ended; fails for what neither a fault nor a broker that is away explains."""
+        """Return the exit code of the process; fail unless a failpoint or an unavailable broker explains it."""
         assert self.process.stdout is not None
         code = int(self.process.stdout.readline())
         assert code in (0, RETRY, FAULT, -signal.SIGKILL), f"{code}: {self.problem()}"
         return code
 
     def problem(self) -> str:
-        """Return what the last process met that met something."""
+        """Return the traceback of the last error."""
         path = self.folder / PROBLEM
         return path.read_text() if path.exists() else "nothing"
 
@@ -66,7 +66,7 @@ class Runner:
         return self.end()
 
     def finish(self, relation: str) -> None:
-        """Run a sink until it has all there is."""
+        """Run a sink until it has read everything."""
         deadline = Deadline()
         while code := self.run(relation):
             deadline.check(f"the end of sink {relation}, which ended with {code} after {self.problem()}")
@@ -74,9 +74,9 @@ class Runner:
 
 @dataclass
 class Workload:
-    """What a seed does to one topic of three partitions, where a key stays in its partition.
+    """Random messages to a topic of three partitions, in which each key has a fixed partition.
 
-    What each message means is in a header that no source reads: the kind of change, and a number.
+    A header that no source reads holds the meaning of each message: the kind of change, the key and a number.
     """
 
     broker: Kafka
@@ -87,7 +87,7 @@ class Workload:
     transactions: dict[str, Any] = field(default_factory=dict)
 
     def produce(self) -> None:
-        """Send some messages: values, tombstones, what does not decode; in a transaction, or in none."""
+        """Send some values, tombstones and invalid messages, in a transaction or without one."""
         name = self.rng.choice(["", "", "a", "b"])
         producer = self._producer(name)
         for _ in range(self.rng.randint(1, 40)):
@@ -102,7 +102,7 @@ class Workload:
             self.finish(name)
 
     def finish(self, name: str) -> None:
-        """End a transaction, one way or the other."""
+        """Commit or abort a transaction."""
         producer = self.transactions.pop(name)
         if self.rng.random() < 0.4:
             producer.abort_transaction(PATIENCE_S)
@@ -121,7 +121,7 @@ class Workload:
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[list[subprocess.Popen[str]]]:
-    """Run processes that fork for each run of a sink, one for each form that is played beside others."""
+    """Start processes that fork for each run of a sink, one for each form that runs in parallel."""
     tests = Path(__file__).parents[1]
     command = [sys.executable, "-c", "from kafka.child import serve; serve()"]
     with ExitStack() as stack:
@@ -138,7 +138,7 @@ def servers() -> Iterator[list[subprocess.Popen[str]]]:
 
 
 def _read(broker: Kafka, topic: str, ends: Mapping[str, int]) -> list[tuple[str, int, int, int]]:
-    """Return what committed messages before some offsets mean, as another client reads them: change, key, number."""
+    """Return change, key, number and partition of the committed messages before `ends`, read by another client."""
     found = []
     for message in broker.committed(topic, {int(partition): end for partition, end in ends.items()}):
         ((_, truth),) = message.headers()
@@ -148,7 +148,7 @@ def _read(broker: Kafka, topic: str, ends: Mapping[str, int]) -> list[tuple[str,
 
 
 def _at(pipeline: Pipeline) -> dict[str, int]:
-    """Return the offsets up to which the table was written."""
+    """Return the offsets in the table's checkpoint."""
     loop = pipeline.loop("s")
     loop.writer.open()
     marker = loop.writer.load_checkpoint()
@@ -157,12 +157,12 @@ def _at(pipeline: Pipeline) -> dict[str, int]:
 
 
 def _rows(pipeline: Pipeline, columns: str) -> Rows:
-    """Return what DuckDB reads where the catalog says; who was killed may not have said it in the table's folder."""
+    """Read the table from the catalog's metadata file; a killed process may not have updated the table's folder."""
     return duckdb_folder(open_table(pipeline.folder / "lake", "n.s").metadata_location, columns)
 
 
 def _check(pipeline: Pipeline, topic: str, form: Form) -> None:
-    """Assert that the table is the fold of its topic up to where its marker says that it was read."""
+    """Assert that the table is the fold of its topic up to the offsets in its checkpoint."""
     messages = _read(pipeline.broker, topic, _at(pipeline))
     expected: list[tuple[Any, ...]]
     if form.envelope == "":
@@ -181,7 +181,7 @@ def _check(pipeline: Pipeline, topic: str, form: Form) -> None:
 
 @dataclass
 class Play:
-    """One form, its topic and its sink, which has a catalog of its own."""
+    """One form with its topic, and a sink in a separate catalog."""
 
     form: Form
     rng: random.Random
@@ -190,12 +190,12 @@ class Play:
     runner: Runner
 
     def enter(self) -> Play:
-        """Have the catalog's folder be that of this process."""
+        """Change to the folder of the catalog."""
         os.chdir(self.pipeline.folder)
         return self
 
     def begin(self) -> None:
-        """Send something, and have the sink run, which may die."""
+        """Send messages and start the sink, which may die."""
         rng = self.rng
         self.work.produce()
         faults = (
@@ -204,12 +204,12 @@ class Play:
         self.runner.begin("s", faults, rng.choice([20, 60, 1000]))
 
     def check(self) -> None:
-        """Assert that the table is what its topic says."""
+        """Assert that the table matches its topic."""
         self.enter()
         _check(self.pipeline, self.work.topic, self.form)
 
     def finish(self) -> None:
-        """End what is open, have the sink read all of it, and check."""
+        """End open transactions, run the sink to the end and check the table."""
         broker, topic = self.pipeline.broker, self.work.topic
         for name in list(self.work.transactions):
             self.work.finish(name)
@@ -229,7 +229,7 @@ def _play(
     steps: int,
     restarts: int,
 ) -> None:
-    """Play several forms beside each other, as a restart of the broker takes longer than all else."""
+    """Run several forms in parallel, since a restart of the broker takes longer than everything else."""
     with ExitStack() as stack:
         stack.callback(os.chdir, os.getcwd())
         plays = []
@@ -268,6 +268,6 @@ def test_a_table_is_what_its_topic_says(
 def test_a_table_is_what_its_topic_says_at_length(
     seed: int, broker: Kafka, tmp_path: Path, servers: Sequence[subprocess.Popen[str]]
 ) -> None:
-    """Of each envelope the formats take turns."""
+    """The seed selects a format for each envelope."""
     names = [[each.name for each in FORMS.values() if each.envelope == kind] for kind in ("", "upsert", "debezium")]
     _play(seed, [each[seed % len(each)] for each in names], broker, tmp_path, servers, steps=15, restarts=1)

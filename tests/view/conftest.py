@@ -1,4 +1,4 @@
-"""A session on a new catalog, in a folder of its own, with tables, views and an Iceberg catalog."""
+"""A session on a new catalog in a separate folder, with tables, views and an Iceberg catalog."""
 
 from __future__ import annotations
 

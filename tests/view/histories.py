@@ -1,4 +1,4 @@
-"""A source, a materialized view, and two jobs that read its log, run by turns, which fail anywhere and go on."""
+"""A source, a materialized view, and two jobs that read its log. They run in turns, fail at random and restart."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TRIES = 8
 
 
 def view_job(name: str, body: physical.Operator, key: tuple[str, ...]) -> physical.Job:
-    """Return the job of a view of these rows, which come and go."""
+    """Return the job of a view over `body`, whose rows are inserted and deleted."""
     columns_ = physical.columns_of(body)
     write = physical.Write(
         body, physical.VIEW, physical.Connection(name, physical.VIEW, {}), columns_, "upsert", "retract", False, key,
@@ -42,7 +42,7 @@ def view_job(name: str, body: physical.Operator, key: tuple[str, ...]) -> physic
 
 
 def reading(view: physical.Job) -> physical.Read:
-    """Return what reads the log of a view's job."""
+    """Return the operator that reads the log of a view's job."""
     return physical.Read(view.sink, physical.VIEW, {"view_id": view.sink}, view.write.columns, "retract")
 
 
@@ -98,12 +98,12 @@ def topped(rows: Rows) -> Rows:
 
 
 class BoomError(Exception):
-    """A failure at a fault point."""
+    """A simulated crash at a failpoint."""
 
 
 @dataclass
 class History:
-    """One history; `check` holds each entry against what it is to be, as soon as it is there."""
+    """One random history. `check` compares each published entry of a log with the expected rows."""
 
     folder: Path
     rng: random.Random
@@ -122,7 +122,7 @@ class History:
         return JOBS
 
     def change(self) -> None:
-        """Give the source some changes, of which some take rows back."""
+        """Append a random batch of changes to the source; some delete earlier rows."""
         changes: list[Change] = []
         for _ in range(self.rng.randint(0, 8)):
             if self.present and self.rng.random() < 0.4:
@@ -139,7 +139,7 @@ class History:
         return ViewLog(view_folder(self.folder, name))
 
     def turn(self, name: str, *, failing: bool) -> None:
-        """Let a job do all that there is for it; with `failing`, it fails once, maybe, and a zombie goes on."""
+        """Run a job to the end, perhaps with a crash if `failing`, and then the old loop that it may have replaced."""
         self.left = self.rng.randint(1, 30) if failing else None
         zombie = None
         for _ in range(_TRIES):
@@ -165,7 +165,7 @@ class History:
             self.fenced += 1
 
     def started(self, name: str) -> BatchLoop:
-        """Return a job's loop, which has claimed its log."""
+        """Start a job's loop, which claims its log."""
         job = self.jobs[name]
         context = self.context(job)
         readers, writer = self.readers(job), REGISTRY.writer(job.write, context)
@@ -178,11 +178,11 @@ class History:
         return loop
 
     def context(self, job: physical.Job) -> Context:
-        """Return what the parts of a job use."""
+        """Return the context of a job's readers and writer."""
         return contexts(self.folder, job)
 
     def engine(self) -> LocalEngine:
-        """Return what runs a job's operators."""
+        """Return the engine that runs a job's operators."""
         return LocalEngine(2)
 
     def readers(self, job: physical.Job) -> dict[str, Reader]:
@@ -193,11 +193,11 @@ class History:
         }
 
     def name_of(self, log: ViewLog) -> str:
-        """Return which job writes a log."""
+        """Return the name of the job that writes a log."""
         return (log.folder if log.directory.store is None else log.folder.parent).name
 
     def check(self, log: ViewLog, number: int, entry: Entry) -> None:
-        """Hold an entry against the input that its marker names."""
+        """Compare an entry with the input up to the offsets of its checkpoint."""
         self.commits += bool(entry.runs)
         name = self.name_of(log)
         rows = contents(log, JOBS[name], entry)
@@ -217,7 +217,7 @@ class History:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Check all entries that are made, and fail where it is time."""
+        """Check each entry when it is published, and raise BoomError at the chosen failpoint."""
         publish = ViewLog.publish
 
         def published(log: ViewLog, number: int, entry: Entry) -> bool:
@@ -239,7 +239,7 @@ class History:
             yield
 
     def run(self, steps: int) -> None:
-        """Run jobs by turns, the last time all of them to the end."""
+        """Run jobs in turns; the last step runs all of them to the end."""
         with self.watched():
             for step in range(steps):
                 self.change()
@@ -247,14 +247,14 @@ class History:
         self.check_end()
 
     def take_turns(self, *, last: bool) -> None:
-        """Run some jobs, the last time all of them to the end."""
+        """Run some jobs, or all of them to the end if this is the last step."""
         names = list(self.jobs)
         chosen = names if last else self.rng.sample(names, self.rng.randint(1, len(names)))
         for name in chosen:
             self.turn(name, failing=not last and self.rng.random() < 0.5)
 
     def check_end(self) -> None:
-        """Hold what all have in the end against all input."""
+        """Compare the final rows of all jobs with the whole input."""
         expected = grouped(self.present)
         for name, rows in {"mv": expected, "copy": expected, "top": topped(expected)}.items():
             newest = self.log(name).newest()

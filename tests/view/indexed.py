@@ -1,6 +1,6 @@
-"""Views with indexes and what joins them, run by turns, which fail anywhere; indexes come and go meanwhile.
+"""Views with indexes and jobs that join them. They run in turns and fail at random, while indexes change.
 
-Each commit is held against DuckDB's answer over the sources as they were at the place that the commit names.
+Each commit is compared with DuckDB's answer over the sources at the offsets of the commit.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ INDEXES: Sequence[Sequence[str]] = (
     ("v (g)", "v (n)", "v (g, n % 2)", "v (n, g)", "w (g)", "u (h)", "u (h, c)"),
     ("v (g)", "w (g)", "u (c, h)"),
 )
-"""Which indexes there are, at different times."""
+"""The sets of indexes that a history alternates between."""
 
 
 def variants(folder: Path) -> list[dict[str, physical.Job]]:
-    """Return the jobs of the views, as a catalog has them with each of these sets of indexes."""
+    """Return the jobs of the views for each of these sets of indexes, as a catalog lowers them."""
     statements = [f"CREATE TABLE {name} ({', '.join(columns)});" for name, columns in SOURCES.items()]
     statements += [
         f"CREATE MATERIALIZED VIEW {name} WITH (COMMIT INTERVAL = '1s') AS {query};" for name, query in VIEWS.items()
@@ -65,13 +65,13 @@ def variants(folder: Path) -> list[dict[str, physical.Job]]:
 
 
 def looking_up(job: physical.Job) -> list[physical.Index]:
-    """Return the indexes that the joins of a job look up in."""
+    """Return the indexes in which the joins of a job look up rows."""
     joins = (each for each in job.graph.running() if isinstance(each, physical.Join))
     return [side.index for join in joins for side in join.leaves if side.index is not None]
 
 
 class _WaitingError(Exception):
-    """Say that a job that computes all rows again waits for another one, which none is while it does."""
+    """A full refresh waits for another job, which cannot run because this test has one thread."""
 
 
 def _wait(seconds: float) -> None:
@@ -80,7 +80,7 @@ def _wait(seconds: float) -> None:
 
 @dataclass
 class IndexHistory(TickHistory):
-    """One history of all these jobs; `variants` are those that they may have."""
+    """One history of all these jobs; `variants` are the jobs for each set of indexes."""
 
     variants: Sequence[Mapping[str, physical.Job]] = ()
     waited: int = 0
@@ -101,7 +101,7 @@ class IndexHistory(TickHistory):
         super().take_turns(last=last)
 
     def turn(self, name: str, *, failing: bool) -> None:
-        """Let a job go on; one that waits for an index, which its view has not made yet, goes on later."""
+        """Run a job. If it waits for an index that its view has not built yet, leave it for a later turn."""
         try:
             with patch.object(full_refresh, "time", SimpleNamespace(sleep=_wait, time_ns=time.time_ns)):
                 super().turn(name, failing=failing)
@@ -113,13 +113,13 @@ class IndexHistory(TickHistory):
             self.waited += 1
 
     def answer(self, name: str, e: int, f: int, now: int) -> Rows:
-        """Return the rows of a view after so many batches of the sources."""
+        """Return DuckDB's rows of a view after `e` and `f` batches of the sources."""
         if (name, e, f, 0) not in self.answers:
             self.answers[name, e, f, 0] = self.asked(VIEWS[name], KEPT, e, f)
         return self.answers[name, e, f, 0]
 
     def check_end(self) -> None:
-        """All have everything; logs that meet while one is made anew may have been behind the last tick."""
+        """Check that all jobs have the whole input; a full refresh may leave a log behind the last tick."""
         ends = {each: len(feed.batches) for each, feed in self.feeds.items()}
         for name, job in self.jobs.items():
             newest = self.log(name).newest()

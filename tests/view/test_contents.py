@@ -1,4 +1,4 @@
-"""SELECT from a materialized view that is a job: its rows as of its last commit, and nothing is computed."""
+"""SELECT from a materialized view with a job: it returns the rows of the last commit and computes nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_the_rows_are_those_of_the_last_commit(session: Session) -> None:
     (result,) = session.execute("SELECT * FROM w ORDER BY n")
     assert result.rows == ((None, 1), (1, 2))
     assert [notice.code for notice in result.notices] == ["SQ2649"]
-    with patch("sinkql.session.row.inputs.MOST_ROWS", 0):  # no more rows are read than are shown
+    with patch("sinkql.session.row.inputs.MOST_ROWS", 0):  # fails if more rows are read than shown
         (result,) = session.execute("SELECT n FROM w LIMIT 1")
     assert len(result.rows) == 1
     (result,) = session.execute("SELECT more FROM above")

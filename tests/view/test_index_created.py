@@ -1,4 +1,4 @@
-"""An index of a catalog: what its view keeps, what is looked up there, and what becomes of both as it goes."""
+"""CREATE INDEX and DROP INDEX: the index that a view keeps, and the joins that look up rows in it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def orders(session: Session) -> None:
 
 
 def _check(session: Session, name: str = "a", *, where: str = "TRUE") -> None:
-    """Hold the sink's table against DuckDB's answer over the tables as they are."""
+    """Compare the sink's table with DuckDB's answer over the current tables."""
     with duckdb.connect() as connection:
         for table, columns in (("t", "id BIGINT, g INTEGER, x INTEGER"), ("o", "oid BIGINT, g INTEGER, q INTEGER")):
             connection.execute(f"CREATE TABLE {table} ({columns})")
@@ -95,7 +95,7 @@ def test_explain_says_where_rows_are_looked_up(session: Session) -> None:
 
 
 def test_no_expression_meets_a_pair_that_was_never_there(session: Session) -> None:
-    """A row that goes meets those from before, and not what has come with the same batch."""
+    """A deleted row is joined only with earlier rows, not with rows that the same batch adds."""
     session.execute(
         "CREATE INDEX ON v (g);"
         "CREATE MATERIALIZED VIEW k AS SELECT o.oid, 10 / (v.s - o.q) AS d FROM o JOIN v ON o.g = v.g"
@@ -129,7 +129,7 @@ def test_a_quiet_view_gets_an_index_and_its_sinks_go_on(session: Session) -> Non
     before = _log(session).last()
     session.execute("CREATE INDEX ON v (g); INSERT INTO o VALUES (5, 2, 5)")
     with pytest.raises(SinkqlError) as waits:
-        run(session, "a")  # the view's job has not made it yet
+        run(session, "a")  # the view's job has not built it yet
     assert waits.value.code == "SQ3453"
     assert waits.value.retryable
     run(session)
@@ -335,7 +335,7 @@ def test_rows_that_only_come_are_looked_up_one_by_one(session: Session, tmp_path
 
 
 def test_a_sink_without_a_snapshot_keeps_its_side(session: Session) -> None:
-    """It has no rows from before its start, which an index has."""
+    """The index has rows from before the sink's start, which the sink must not join."""
     session.execute(
         "CREATE SOURCE e (k int, y int) FROM FILES (PATH = 'in') FORMAT CSV WITH HEADER;"
         "CREATE SOURCE h (k int, z int) FROM FILES (PATH = 'in2') FORMAT CSV WITH HEADER;"
@@ -353,7 +353,7 @@ def test_a_sink_without_a_snapshot_keeps_its_side(session: Session) -> None:
 
 
 def test_a_job_has_all_that_it_commits_by(session: Session) -> None:
-    """What a loop drains has no batch left: the index was made with the batch that changed the view."""
+    """One drain is enough: the index is built with the batch that changed the view."""
     session.execute("CREATE INDEX ON v (g)")
     job = _job(session, "v")
     loop = loop_of(job, session.context(job), session.catalog.registry, control=session.catalog.control)

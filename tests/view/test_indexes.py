@@ -1,4 +1,4 @@
-"""Joins that look up in indexes of views give what they give without, whatever fails and whenever indexes come."""
+"""Joins that look up rows in indexes equal DuckDB's, whatever fails and whenever indexes are created or dropped."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Sequence[Mapping[str, phys
 
 
 def _run(folder: Path, seed: int, made: Sequence[Mapping[str, physical.Job]]) -> IndexHistory:
-    """Run a history; every other one keeps as few entries as it may, and every third one has no room in memory."""
+    """Run a history. Every other seed keeps little of the logs, and every third one spills all rows."""
     history = IndexHistory(folder / str(seed), random.Random(seed), made=made[seed % len(made)], variants=made)
     with (
         patch("sinkql.connectors.view.writer._SWEEP_EVERY", 2 if seed % 2 else 16),

@@ -1,4 +1,4 @@
-"""Sinks that look up in the indexes of a view, in processes with Spark: their tables are what DuckDB says."""
+"""Sinks that look up rows in the indexes of a view, in processes with Spark; their tables equal DuckDB's answer."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _tables(folder: Path) -> dict[str, Counter[tuple[object, ...]]]:
 
 
 def _kept(folder: Path) -> dict[str, set[str]]:
-    """Return what each job keeps rows of."""
+    """Return the arrangements of each job."""
     with Session(folder / ".sinkql") as session:
         (found,) = session.execute(
             "SELECT s.name, k.arrangement FROM mz_internal.mz_state AS k JOIN mz_objects AS s ON s.id = k.object_id"

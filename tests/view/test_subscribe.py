@@ -1,4 +1,4 @@
-"""SUBSCRIBE: a view's rows, and then each change once, at the time of the commit that made it."""
+"""SUBSCRIBE: the rows of a view, and then each change once, at the time of its commit."""
 
 from __future__ import annotations
 

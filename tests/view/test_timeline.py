@@ -1,4 +1,4 @@
-"""Jobs that share sources meet at ticks: what reads several of them is the batch evaluation of one state."""
+"""Jobs that share sources meet at ticks: a job that reads several of them sees one state of the sources."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, physical.Job]
 
 
 def _run(folder: Path, seed: int, made: Mapping[str, physical.Job]) -> TickHistory:
-    """Run a history; every other one keeps as few entries, and ticks, as it may."""
+    """Run a history. Every other seed keeps few entries of the logs and few ticks."""
     history = TickHistory(folder / str(seed), random.Random(seed), made=made)
     with (
         patch("sinkql.connectors.view.writer._SWEEP_EVERY", 2 if seed % 2 else 16),

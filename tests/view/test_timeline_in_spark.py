@@ -1,4 +1,4 @@
-"""Two views of one source and what joins them, in processes with Spark that are killed: each table is of one state."""
+"""Two views of one source and a join of both, in Spark processes that are killed: each snapshot shows one state."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _script(folder: Path) -> None:
 
 
 def _change(session: Session, number: int) -> str:
-    """Change rows of each group, so that no two states have a row of a view in common; return the statement."""
+    """Change rows of each group, so that no two states share a row of a view; return the statement."""
     rows = ", ".join(f"({10 * number + g}, {g}, {100 * number + g})" for g in range(4))
     statement = f"INSERT INTO t VALUES {rows}"
     session.execute(statement)
@@ -58,7 +58,7 @@ def _change(session: Session, number: int) -> str:
 
 
 def _states(changes: Sequence[str]) -> dict[str, list[Rows]]:
-    """Return what each view is after none, one, … of the changes, by DuckDB."""
+    """Return the rows of each view after each prefix of the changes, computed by DuckDB."""
     found: dict[str, list[Rows]] = {name: [] for name in _VIEWS}
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t (id BIGINT, g INTEGER, x INTEGER)")
@@ -73,7 +73,7 @@ def _states(changes: Sequence[str]) -> dict[str, list[Rows]]:
 
 
 def _check(folder: Path, changes: Sequence[str]) -> dict[str, dict[int, int]]:
-    """Hold each snapshot of each table to the states; return which state each has at which tick."""
+    """Find the state of each snapshot of each table; return the number of the state at each tick."""
     states, reached = _states(changes), dict[str, dict[int, int]]()
     for name in _VIEWS:
         columns, order, at = _columns(name), list[int](), dict[int, int]()
@@ -102,7 +102,7 @@ def _columns(name: str) -> str:
 
 
 def _history(folder: Path, rules: Sequence[str]) -> list[str]:
-    """Change the table while the jobs run and are killed, once by each of the rules; return the changes."""
+    """Change the table while the jobs run, killed once by each failpoint rule; return the changes."""
     _script(folder)
     changes: list[str] = []
     with contextlib.chdir(folder), Session() as session:

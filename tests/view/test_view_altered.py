@@ -1,4 +1,4 @@
-"""ALTER of a materialized view's options: what its job does then, and when it becomes one."""
+"""ALTER of a materialized view's options, and its effect on the view's job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""EXPLAIN says which materialized views a job computes itself, and why."""
+"""EXPLAIN names the materialized views that a job computes itself, with the reason."""
 
 from __future__ import annotations
 

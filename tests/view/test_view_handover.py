@@ -1,4 +1,4 @@
-"""Two jobs of one view that take turns, one of which sleeps at any place: entries are there or not, for good."""
+"""Two jobs of one view in turns, one paused at any point: an entry exists or does not, and this never changes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seaweed]:
 
 @pytest.fixture(params=["folder", "stored", pytest.param("bucket", marks=pytest.mark.server)])
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[int], Open]:
-    """Return what opens the files of a history, as a host of that name does."""
+    """Return a function that opens the numbered log of a history (by seed), as the given host sees it."""
     kept = S3Credentials(request.getfixturevalue("server").storage) if request.param == "bucket" else None
 
     def of(seed: int) -> Open:
@@ -50,7 +50,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[int], Op
 
 
 def _asleep(at: int, other: Callable[[], None], act: Callable[[], None]) -> None:
-    """Do something, and have all that another process does happen where this one sleeps."""
+    """Run `act`, and run all of `other` at the `at`-th point where another process could interfere."""
     left = at
 
     def place() -> None:
@@ -80,7 +80,7 @@ def _asleep(at: int, other: Callable[[], None], act: Callable[[], None]) -> None
 
 
 def _history(open_files: Open, seed: int) -> None:
-    """Let hosts make and forget files in turns; who sleeps goes on with what it was about to do."""
+    """Create and delete entries from several hosts in turns; a paused host continues with its outdated view."""
     chance = random.Random(seed)
     told: dict[int, bytes] = {}
     forgotten = 0

@@ -1,4 +1,4 @@
-"""Jobs of a view, and of who reads its log, run on hosts that have nothing but STATE in common, and go on there."""
+"""Jobs of a view and of its readers move between hosts that share only STATE."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SEEDS, _STEPS = 6, 14
 
 
 def _in_state(job: physical.Job, state: physical.StatePath | None) -> physical.Job:
-    """Return a job that has STATE, and reads logs that are there."""
+    """Return a job with STATE that reads the logs in it."""
     tuning = {"tuning": {"state": state.path}} if state is not None else {}
 
     def in_state(node: physical.Operator) -> physical.Operator:
@@ -45,7 +45,7 @@ def _in_state(job: physical.Job, state: physical.StatePath | None) -> physical.J
 
 @dataclass
 class Wandering(History):
-    """A history in which each start of a job may be on another host; `state` is where they keep all."""
+    """A history in which each start of a job may be on another host; `state` is the store that all hosts share."""
 
     remote: bool = False
     state: physical.StatePath | None = None
@@ -75,7 +75,7 @@ class Wandering(History):
         return found
 
     def check(self, log: ViewLog, number: int, entry: Entry) -> None:
-        """Hold an entry against the input that its marker names; that of a log that moves was held before."""
+        """Compare an entry with its input, unless it was compared before: a moved log publishes its entries again."""
         if (self.name_of(log), number) not in self.known:
             super().check(log, number, entry)
 
@@ -85,7 +85,7 @@ class Wandering(History):
         super().turn(name, failing=failing)
 
     def move(self) -> None:
-        """Go on on another host: one that was there before, or has nothing yet."""
+        """Move to another host, either an earlier one or an empty one."""
         self.loops.clear()
         if self.rng.random() < 0.4:
             self.hosts.append(self.home / f"host{len(self.hosts)}")
@@ -96,7 +96,7 @@ class Wandering(History):
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have each host see at once what others made: they are one process here."""
+    """Make every host list the store on each access, since all hosts are one process here."""
     monkeypatch.setattr(numbered_log, "_LOOK_SECONDS", 0.0)
 
 
@@ -124,7 +124,7 @@ def _once(history: Wandering) -> None:
 
 
 def _moving(history: Wandering, failing: int) -> bool:
-    """Run jobs, give their cluster STATE, and begin to take the log of the view there; tell whether that failed."""
+    """Run jobs, set STATE for their cluster and start moving the view's log; return whether the move failed."""
     state, history.state = history.state, None
     for _ in range(4):
         _once(history)
@@ -146,7 +146,7 @@ def test_a_log_goes_on_where_its_cluster_gets_state(tmp_path: Path, failing: int
     with patch.object(Wandering, "move", lambda self: None), history.watched():
         failed = _moving(history, failing)
         before = ViewLog(history.log("mv").folder.parent)
-        if failed:  # who reads it waits for what is not there yet
+        if failed:  # a reader waits for entries that are not uploaded yet
             history.turn("copy", failing=False)
         for _ in range(4):
             _once(history)
@@ -156,7 +156,7 @@ def test_a_log_goes_on_where_its_cluster_gets_state(tmp_path: Path, failing: int
 
 
 def _read_whole(history: Wandering) -> None:
-    """Hold that the copy has read the log to its end, and has its rows, on a host that has nothing yet."""
+    """Check on an empty host that the copy has read the whole log and has its rows."""
     history.folder = history.home / "another"
     log, copied = history.log("mv"), history.log("copy").newest()
     last = log.newest()
@@ -203,7 +203,7 @@ def test_who_reads_a_log_that_is_lost_waits_until_its_view_has_rows_again(tmp_pa
         assert contents(history.log("copy"), JOBS["copy"], newest[1])
         assert newest[0] > before
         _once(history)
-    assert history.rebuilt == 2  # the copy, and the other one that reads it
+    assert history.rebuilt == 2  # "copy" and "top", which both read the view
 
 
 def test_a_draft_of_another_host_is_nothing(tmp_path: Path) -> None:

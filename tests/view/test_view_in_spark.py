@@ -1,4 +1,4 @@
-"""A materialized view that is a job, in processes with Spark: computed once, five tables equal it."""
+"""A materialized view with a job, in processes with Spark: it is computed once, and five tables equal it."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ Rows = Counter[tuple[object, ...]]
 
 
 def script(folder: Path, sinks: int) -> tuple[str, ...]:
-    """Write the pipeline, and return its sinks."""
+    """Write the pipeline and return the names of its sinks."""
     names = tuple(f"s{number}" for number in range(sinks))
     (folder / "pipeline.sql").write_text(_VIEW + "".join(_SINK.format(name=name) for name in names))
     return names
 
 
 def add(folder: Path, number: int) -> None:
-    """Add a file of events, of which each has groups that are new."""
+    """Add a file of events; each file has new groups."""
     (folder / "in").mkdir(exist_ok=True)
     rows = [{"g": None if x % 7 == 0 else x % (number + 3), "x": 100 * number + x} for x in range(30)]
     write_gzipped(folder / "in" / f"{number:03}.json.gz", "".join(json.dumps(row) + "\n" for row in rows))
@@ -62,7 +62,7 @@ def tables(folder: Path, names: tuple[str, ...]) -> dict[str, Rows]:
 
 
 def batches(folder: Path) -> list[int]:
-    """Return the numbers of the entries of the view's log that have changes; those that are left."""
+    """Return the numbers of the remaining entries of the view's log that have changes."""
     (view,) = (folder / ".sinkql" / "views").iterdir()
     log, newest = ViewLog(view), ViewLog(view).newest()
     assert newest is not None

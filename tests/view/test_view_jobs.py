@@ -1,4 +1,4 @@
-"""Materialized views of a catalog that are jobs of their own: when they are, and what sinks make of them."""
+"""Materialized views with a job: when a view gets one, and how sinks read it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def sources(job: physical.Job) -> set[str]:
 
 
 def run(session: Session, *names: str) -> None:
-    """Run jobs, of these names or all, to the end of what there is, views first."""
+    """Run the named jobs, or all jobs with views first, until they have read everything."""
     plans = session.catalog.plans
     found = {job.sink.rpartition(".")[2]: job for job in (lower(name, plans) for name in view_jobs(plans))} | jobs(
         session
@@ -155,7 +155,7 @@ def test_views_with_a_source_in_common_are_read_at_one_tick(session: Session) ->
 
 
 def changed(name: str) -> Counter[tuple[Any, ...]]:
-    """Return what the changes in a table of changes add up to."""
+    """Return the consolidated rows of a table of changes."""
     found: Counter[tuple[Any, ...]] = Counter()
     for *row, diff, _ in pyiceberg_rows(open_table(Path(), f"n.{name}")):
         found[tuple(row)] += diff
@@ -163,7 +163,7 @@ def changed(name: str) -> Counter[tuple[Any, ...]]:
 
 
 def newest(name: str) -> dict[str, str]:
-    """Return what the newest snapshot of a table says of its sink."""
+    """Return the sink's checkpoint in the newest snapshot of a table."""
     snapshot = open_table(Path(), f"n.{name}").current_snapshot()
     assert snapshot is not None
     told = markers.own_checkpoint(snapshot, markers.writer_of(snapshot) or "")
@@ -254,7 +254,7 @@ def test_an_interval_under_a_second_is_refused(session: Session) -> None:
 def test_a_view_leaves_out_records_that_its_sinks_keep_as_letters(session: Session) -> None:
     Path("in").mkdir()
     Path("in/a.json").write_text('{"id": 1, "x": 5}\n{"id": 2, "x": "no"}\n{"id": 3, "x": 5}\n')
-    os.utime("in/a.json", (0, 0))  # a file that is young may still be written
+    os.utime("in/a.json", (0, 0))  # a young file may still be growing
     session.execute(
         "CREATE SOURCE f (id bigint, x int) FROM FILES (PATH = 'in') FORMAT JSON WITH (ON ERROR = 'DEAD LETTER');"
         "CREATE MATERIALIZED VIEW w WITH (COMMIT INTERVAL = '1s') AS SELECT x, count(*) AS n FROM f GROUP BY x"

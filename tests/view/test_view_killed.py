@@ -1,4 +1,4 @@
-"""Processes of a view and two of its sinks are killed: the next one goes on, no row lost or doubled."""
+"""Processes of a view and two of its sinks are killed: the next one continues, and no row is lost or doubled."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_each_commit_of_a_sink_is_the_view_at_the_commit_that_it_names(seed: int
 
 
 def _of_files(folder: Path, count: int) -> Rows:
-    """Return what the view is of the first files."""
+    """Return the view's rows over the first `count` files."""
     paths = [str(folder / "in" / f"{number:03}.json.gz") for number in range(count)]
     if not paths:
         return Counter()
@@ -95,7 +95,7 @@ def _contents(log: ViewLog, entry: Entry | None) -> Rows:
 
 
 def _check(folder: Path, name: str, views: dict[int, Rows]) -> int:
-    """Hold each snapshot of a table to the view at the entry that it names, and return how many there are."""
+    """Compare each snapshot of a table with the view at the entry in its offsets; return the number of snapshots."""
     checked = 0
     for snapshot in markers.ancestry(open_table(folder / "lake", f"n.{name}")):
         told = markers.own_checkpoint(snapshot, markers.writer_of(snapshot) or "")

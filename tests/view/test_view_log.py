@@ -1,4 +1,4 @@
-"""A view's log is the batch evaluation of its SQL at every entry, and so is whatever is made of it."""
+"""At every entry, a view's log equals its SQL over the input, and so do the tables of its readers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STEPS = 14
 
 
 def _run(folder: Path, seed: int) -> History:
-    """Run a history; every other one keeps as little as it may, and every third one has no room in memory."""
+    """Run a history. Every other seed keeps little of the log, and every third one spills all rows."""
     history = History(folder / str(seed), random.Random(seed))
     with (
         patch("sinkql.connectors.view.writer._SWEEP_EVERY", 2 if seed % 2 else 16),
@@ -78,7 +78,7 @@ def test_a_hole_in_the_log_is_never_filled(tmp_path: Path) -> None:
     history = _loops(tmp_path)
     log = history.log("mv")
     number, entry = entry_after(log.newest(), MARKER, "mine")
-    for each in range(number, number + 3):  # another one goes on, and forgets all but its last
+    for each in range(number, number + 3):  # another process continues and then deletes all but its last entry
         assert log.publish(each, entry)
     for each in range(1, number + 2):
         log.remove(each)

@@ -1,4 +1,4 @@
-"""What is told of a materialized view that is a job: its status, its state, its plan, the lines of its progress."""
+"""Status, state, plan and progress of a materialized view with a job."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _VIEW, _SINK = "materialize.public.v", "materialize.public.a"
 
 
 def run(session: Session, *names: str) -> None:
-    """Commit what there is, in this order, and tell how far each is, as a run of it does."""
+    """Commit all data of the jobs in this order, and report their progress like a running process."""
     control = session.catalog.control
     for name in names:
         job = lower(f"materialize.public.{name}", session.catalog.plans)
@@ -46,7 +46,7 @@ def rows(session: Session, query: str) -> list[tuple[Any, ...]]:
 
 @pytest.fixture
 def shared(session: Session) -> Session:
-    """Return a session with a view that is a job, of two sinks, all of which have run."""
+    """Return a session with a view that two sinks share; its job and the sinks have run."""
     sink(session, "a")
     sink(session, "b", "large")
     session.execute("INSERT INTO t VALUES (1, 1, 5), (2, 1, 7), (3, 2, 9)")

@@ -1,4 +1,4 @@
-"""The log of a view in STATE: what a slow or failing store must not make of it."""
+"""The log of a view in STATE stays correct if the store is slow or fails."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sinkql.state_store.store import FolderStateStore
 
 @dataclass(frozen=True, slots=True)
 class Slow(FolderStateStore):
-    """Say what was there when one thread asked, once it may."""
+    """A store that delays the listing of the thread `slow` until `told` is set."""
 
     asked: threading.Event = field(default_factory=threading.Event)
     told: threading.Event = field(default_factory=threading.Event)
@@ -37,7 +37,7 @@ class Slow(FolderStateStore):
 
 @dataclass(frozen=True, slots=True)
 class Failing(FolderStateStore):
-    """Take nothing while it is `down`."""
+    """A store that refuses uploads while `down` is not empty."""
 
     down: set[str] = field(default_factory=set)
 
@@ -52,7 +52,7 @@ def _marker(number: int) -> Checkpoint:
 
 
 def _commit(log: ViewLog, number: int, kept: tuple[Run, ...]) -> Entry:
-    """Make an entry of one run more."""
+    """Publish an entry with one run more."""
     run = Run(0, f"1-{number:032x}.arrow", 1, 1)
     log.run_path(run).parent.mkdir(parents=True, exist_ok=True)
     log.run_path(run).write_bytes(b"x")
@@ -76,7 +76,7 @@ def test_an_answer_that_comes_late_takes_nothing_away(tmp_path: Path, looks: boo
     reader.start()
     assert store.asked.wait(60)
     second = _commit(log, 2, tuple(first.content_runs))
-    if looks:  # another answer comes before
+    if looks:  # another listing overtakes it
         log.refresh()
         assert log.numbers() == [1, 2]
     store.told.set()
@@ -101,7 +101,7 @@ def test_what_is_live_stays_though_the_log_does_not_list_it(tmp_path: Path, monk
 
 
 def test_a_reader_is_known_here_once_the_store_knows_it(tmp_path: Path) -> None:
-    """Else the next place, which no store takes either, would pass for one that is behind."""
+    """Otherwise a position that the store has refused would pass for an older stored one."""
     store = Failing(tmp_path / "store", {"now"})
     pins = ReaderPositions(_home(tmp_path, store))
     for _ in range(2):
@@ -111,7 +111,7 @@ def test_a_reader_is_known_here_once_the_store_knows_it(tmp_path: Path) -> None:
     store.down.clear()
     assert pins.put("s", 5)
     store.down.add("now")
-    assert not ReaderPositions(pins.directory).put("s", 7)  # of a later process
+    assert not ReaderPositions(pins.directory).put("s", 7)  # like a later process
     assert (pins.of("s"), pins.positions()) == (7, [5])
 
 

@@ -1,4 +1,4 @@
-"""Files of views' logs and state that are cut off, changed, replaced or gone: rows are right, or the file is named."""
+"""Truncated, changed, replaced or missing files of logs and state: the rows are right or the error names the file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STEPS = 6
 
 
 def begun(folder: Path) -> History:
-    """Return a history in which nothing failed."""
+    """Run a history without failures."""
     history = History(folder, random.Random(1))
     for _ in range(_STEPS):
         history.change()
@@ -29,20 +29,20 @@ def begun(folder: Path) -> History:
 
 
 def go_on(history: History) -> None:
-    """Start all jobs, and let them do what there is for them."""
+    """Start all jobs and run each until it is caught up."""
     for name in JOBS:
         drain(history.started(name))
 
 
 def copied(history: History, folder: Path) -> History:
-    """Return a history that is as another one is now."""
+    """Return a copy of a history in another folder."""
     shutil.copytree(history.folder, folder)
     listed = Listed(SOURCE, list(history.listed.batches))
     return History(folder, random.Random(2), listed, Counter(history.present))
 
 
 def files(folder: Path) -> list[list[Path]]:
-    """Return entries of logs, their runs, and files of state."""
+    """Return the entries of logs, their runs, and the files of state, as three lists."""
     sorts: list[list[Path]] = [[], [], []]
     for path in sorted(each.relative_to(folder) for each in folder.rglob("*") if each.is_file()):
         if "log" in path.parts:

@@ -1,6 +1,6 @@
-"""Views of two sources, and what reads several of them, run by turns, which fail anywhere and go on.
+"""Views of two sources, and jobs that read several of them. They run in turns, fail at random and restart.
 
-Each commit is held against DuckDB's answer over the sources as they were at the place that the commit names.
+Each commit is compared with DuckDB's answer over the sources at the offsets of the commit.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ CREATE SINK snk FROM read INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n',
 
 @dataclass(frozen=True)
 class Shared(Listed):
-    """A source whose places mean the same to all; a limit lets two batches in."""
+    """A source whose positions are comparable between jobs; a limit allows two batches."""
 
     def target_reached(self, offsets: Offsets, target: Offsets) -> bool:
         return bool(offsets["batch"] >= target["batch"])
@@ -71,7 +71,7 @@ class Shared(Listed):
 
 
 def jobs(folder: Path) -> dict[str, physical.Job]:
-    """Return the jobs of the views, and of a sink that writes a log as well, as a catalog has them."""
+    """Return the jobs of the views and of a sink that writes a view log, as a catalog lowers them."""
     statements = [f"CREATE TABLE {name} ({', '.join(columns)});" for name, columns in SOURCES.items()]
     statements += [
         f"CREATE MATERIALIZED VIEW {name} WITH (COMMIT INTERVAL = '1s') AS {query};" for name, query in VIEWS.items()
@@ -151,11 +151,11 @@ class TickHistory(History):
         return loop
 
     def check(self, log: ViewLog, number: int, entry: Entry) -> None:
-        """Hold a commit against the sources at the place that it names; equal ticks are equal places."""
+        """Compare a commit with the sources at its offsets; equal ticks must have equal positions."""
         name = next(each for each, job in self.jobs.items() if job.sink_id == log.folder.name)
         self.commits += bool(entry.runs)
         below = entry.marker.below
-        if below is None:  # nothing was read yet
+        if below is None:  # it has read nothing yet
             assert contents(log, self.jobs[name], entry) == Counter()
             return
         assert entry.marker.consistent is not False, (name, number)
@@ -176,7 +176,7 @@ class TickHistory(History):
         self.at.setdefault(entry.marker.tick, []).append({source: json.dumps(place) for source, place in below.items()})
 
     def answer(self, name: str, e: int, f: int, now: int) -> Rows:
-        """Return the rows of a view, or of the sink, after so many batches of the sources, at a time."""
+        """Return DuckDB's rows of a view or the sink after `e` and `f` batches of the sources, at time `now`."""
         if (name, e, f, now) not in self.answers:
             views = {view: query.replace("mz_now()", str(now)) for view, query in VIEWS.items()}
             query = SINK if name == "snk" else f"FROM {name}"
@@ -184,7 +184,7 @@ class TickHistory(History):
         return self.answers[name, e, f, now]
 
     def asked(self, query: str, views: Mapping[str, str], e: int, f: int) -> Rows:
-        """Return what DuckDB answers over views of the sources after so many batches of them."""
+        """Return DuckDB's answer over `views` of the sources after `e` and `f` batches."""
         with duckdb.connect() as connection:
             for each, count in (("e", e), ("f", f)):
                 rows: Rows = Counter()
@@ -198,13 +198,13 @@ class TickHistory(History):
             return Counter(connection.execute(query).fetchall())
 
     def take_turns(self, *, last: bool) -> None:
-        """Run some jobs; the last time all of them, until none has anything to do for what others did."""
+        """Run some jobs; in the last step run all of them twice, as the first round may produce input for others."""
         super().take_turns(last=last)
         if last:
             super().take_turns(last=last)
 
     def check_end(self) -> None:
-        """All have everything, and no tick goes back."""
+        """Check that all jobs have the whole input and that ticks only advance."""
         before: dict[str, int] = {}
         for _, tick in reversed(list(Ticks(FolderNumberedLog(self.folder / "ticks")).newest_first())):
             now = {name: next(iter(place.values())) for name, place in tick.sources.items()}

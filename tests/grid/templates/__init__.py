@@ -1,7 +1,7 @@
 """A template for every overload, cast and constant that functions have: SQL over columns of the edge values.
 
-`@i0` is the first column of integers, `@i1` the second one; other texts are as both SinkQL and Postgres read them. What
-Postgres has not, or spells otherwise, is judged by the text beside it; None where nothing judges but the other engine.
+`@i0` is the first column of integers, `@i1` the second one; the rest is SQL for both SinkQL and Postgres. If Postgres
+needs different SQL, it stands beside the template. If it is None, only the engines are compared with each other.
 """
 
 from __future__ import annotations
@@ -72,14 +72,14 @@ FOUND = (
     "make_interval(@i0, @i1, 1, 2, @i2, 3, @d1)",
     "to_char(@t0 - INTERVAL '2100 years', 'YYYY FMYYYY YYY YY Y Y,YYY')",
 )
-"""What was wrong once in one of the engines: all of it is tried with each change."""
+"""Templates on which an engine was once wrong; each change tests all of them."""
 
 
 def failing() -> tuple[Template, ...]:
-    """Return the templates again, each with one of its columns that fails on some rows: beside NULL, and beside values.
+    """Return the templates again, each with one column that fails on some rows, beside NULL and beside values.
 
-    Not of rows within rows, of which Postgres computes all fields, nor of a quotient that is kept through coalesce(…):
-    that is so of a constant or a column behind it.
+    Two kinds are left out: rows within rows, for which Postgres computes every field, and quotients that keep their
+    digits through coalesce(…), which need a column or a constant there.
     """
     plain = [each for each in templates() if each.judge is not None and not _LEFT_OUT.search(each.text)]
     return tuple(each.failing(place) for each in plain for place in dict.fromkeys(each.places))
@@ -89,6 +89,6 @@ _LEFT_OUT = re.compile(r", \(@[^()]*, |coalesce\(@m0 /")
 
 
 def templates() -> tuple[Template, ...]:
-    """Return all, each once."""
+    """Return all templates, each once."""
     made = (operators, conditions, numbers, texts, patterns, times, json, arrays, ranges, composites, casts)
     return tuple(dict.fromkeys(each for make in made for each in make()))

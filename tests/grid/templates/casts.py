@@ -1,4 +1,4 @@
-"""Casts, and the texts of constants."""
+"""Casts, and constants in texts."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def casts() -> Iterator[Template]:
     for source, targets in _CASTS.items():
         for target in targets:
             yield from plain(f"@{source}0::{SPELLED[target]}")
-    # an optimizer may leave the one within out
+    # an optimizer may drop the inner cast
     for source in _NUMBERS:
         for between in filter(_CASTS[source].__contains__, "hilrd"):
             for target in filter(_CASTS[between].__contains__, _NUMBERS):
@@ -112,7 +112,7 @@ def casts() -> Iterator[Template]:
         yield from plain(f"@{source}0::numeric(10,2)", f"@{source}0::numeric(3,1)", f"@{source}0::numeric(38,0)")
     for target, texts in _TEXTS_OF.items():
         for text in texts:
-            # beside a column, so that it is computed and not known beforehand
+            # with a column, so that it is not a constant for the planner
             yield from plain(
                 f"CASE WHEN @p0 THEN @s0 ELSE '{text}' END::{SPELLED[target]}".replace("CASE", "(CASE").replace(
                     "END::", "END)::"

@@ -49,7 +49,7 @@ _FAILING = (
     "array_to_string(@ai0, ',', (1 / @i1)::text)",
     "string_to_array(@s0, ',', (1 / @i1)::text)",
 )
-"""An operand fails beside an array that has nothing, or is NULL."""
+"""An operand fails beside an array that is empty or NULL."""
 
 
 def arrays() -> Iterator[Template]:
@@ -60,7 +60,7 @@ def arrays() -> Iterator[Template]:
     yield from plain("ARRAY[@i0, NULL] < ARRAY[@i1, @i2]", "ARRAY[@d0] = ARRAY[@d1]")
     for code in ARRAYS:
         yield from plain(f"greatest(@{code}0, @{code}1)", f"least(@{code}0, @{code}1, @{code}2)")
-    # what fails beside an array that is NULL or has no elements
+    # a failing operand beside an array that is NULL or empty
     yield from plain(*_FAILING)
     yield from plain("@ai0[1 / @i1]", "@ai0[1 / @i1:@i2]", "@ai0[@i1:1 / @i2]", "(1 / @i1)::text = ANY (@as0)")
     yield from plain(*(f"1 / @i1 {sign} {word} (@ai0)" for sign in SIGNS for word in ("ANY", "ALL")))
@@ -160,7 +160,7 @@ def composites() -> Iterator[Template]:
     one, other = "(@i0, (@i1, @s0, @d0))", "(@i1, (@i0, @s1, @d1))"
     yield from plain(*(f"{one} {sign} {other}" for sign in SIGNS), f"{one} IS DISTINCT FROM {other}")
     yield from plain(f"{one} IN ({other}, {one})", f"(@p0, {one}) BETWEEN (@p1, {other}) AND (@p2, {one})")
-    # rows that are compared stop at a NULL, and of a row's field no other one is computed
+    # a comparison of rows stops at a NULL; if one field of a row is read, no other field is computed
     yield from plain(*(f"(@i0, 1 / @i1, @i2) {sign} (@i1, 1 / @i2, @i0)" for sign in SIGNS))
     yield from plain("@p0 OR (@ri0, 1 / @i1) < (@ri1, 2) OR @p1", "(ROW(1 / @i0, @s1)).f2")
     yield from (

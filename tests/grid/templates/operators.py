@@ -151,11 +151,11 @@ def conditions() -> Iterator[Template]:
         "CASE @i0 WHEN @i1 THEN 'a' WHEN @i2 THEN 'b' ELSE 'c' END",
         "CASE WHEN @i1 <> 0 THEN @i0 / @i1 END",
         "coalesce(@d0, @r1)",
-        # a constant decides wherever it stands
+        # a constant decides, wherever it is
         "1 / @i0 > 0 AND false AND 1 / @i1 > 0",
         "1 / @i0 > 0 OR 1 / @i1 > 0 OR true",
         "NOT (1 / @i0 > 0 AND false)",
-        # decimals that no type has room for both of
+        # two decimals that fit no common type
         "@f0 < round(@m1, 2)",
         "@f0 BETWEEN @n1 AND @f2",
         "@n0 NOT BETWEEN @f1 AND @f2",

@@ -1,4 +1,4 @@
-"""A template, the columns that it is over, and the types that these have."""
+"""Templates, their columns and the types of the columns."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ SAME = "the same"
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """An expression of SinkQL, and the one of Postgres that judges it."""
+    """An expression of SinkQL, and the expression of Postgres with which it is compared."""
 
     text: str
     judged: str | None = SAME
 
     @property
     def sql(self) -> str:
-        """The expression over the grid's columns."""
+        """Return the expression over the grid's columns."""
         return _PLACE.sub(r"\1\2", self.text)
 
     @property
     def judge(self) -> str | None:
-        """What Postgres is asked for."""
+        """Return the SQL for Postgres; None if Postgres has no equivalent."""
         return self.sql if self.judged == SAME else None if self.judged is None else _PLACE.sub(r"\1\2", self.judged)
 
     @property
     def places(self) -> tuple[str, ...]:
-        """The columns that stand in it, in order."""
+        """Return the columns of the template, in order."""
         return tuple("".join(each) for each in _PLACE.findall(self.text))
 
     def failing(self, place: str) -> Template:
-        """Return the template with what fails on some rows instead of a column, and is it or NULL on others."""
+        """Return the template with a column that fails on some rows, and is its value or NULL on others."""
         column, failing = re.compile(rf"@{place}\b"), f"(CASE WHEN 1 / @i0 + 1 / @i2 IS NOT NULL THEN @{place} END)"
         judged = self.judged if self.judged in (None, SAME) else column.sub(failing, self.judged)
         return Template(column.sub(failing, self.text), judged)
@@ -83,7 +83,7 @@ SPELLED = {
     "j": "jsonb",
 }
 JUDGED_AS = {"v": "uint2", "w": "uint4", "x": "uint8"}
-"""Functions of the judge, which checks that a number is one of these types."""
+"""Functions in Postgres that check that a number is in the range of one of these types."""
 
 
 def plain(*texts: str) -> Iterator[Template]:

@@ -45,7 +45,7 @@ def texts() -> Iterator[Template]:
                 "2",
                 "-1",
                 "5",
-                "2147483647",  # a text as long as that is no text
+                "2147483647",  # no text can be this long
             )
         )
     )

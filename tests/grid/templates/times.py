@@ -71,7 +71,7 @@ def times() -> Iterator[Template]:
         )
         yield from plain(*(f"extract({field} FROM @{code}0)" for field in fields))
         yield from plain(*(f"date_part('{field}', @{code}0)" for field in fields))
-    # before Christ, where there is no year 0; Python leaves these to Spark
+    # before Christ, without a year 0; Python leaves these times to Spark
     early = ("year", "isoyear", "decade", "century", "millennium", "doy", "isodow", "week", "quarter")
     yield from plain(*(f"extract({field} FROM @u0 - {days})" for field in early for days in (800_000, 1_100_000)))
     for field in ("epoch", "day", "hour"):
