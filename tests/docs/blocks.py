@@ -1,15 +1,14 @@
-"""The blocks of a page, run in order in one project → what they print, compared with what the page shows.
+"""Run the blocks of a page in order, in one project, and compare their output with the page.
 
-All blocks of a page run in one folder, and its SQL in one session; `run` says how each kind of block runs. The comments
-on the lines before a block change that:
-
+All blocks of a page run in one folder, and its SQL in one session; `run` says how each kind of block runs. Comments on
+the lines before a block change that:
 * `<!-- offline -->`: SQL for a service that no test can start; it is parsed, and planned as far as no server is needed.
-* `<!-- error: SQ2342 -->`: SQL that fails with this code; what a block after `<!-- output -->` shows is the error.
+* `<!-- error: SQ2342 -->`: SQL that fails with this code; a block after `<!-- output -->` shows the error.
 * `<!-- file: pipeline.sql -->`: the block is the content of this file, and does not run.
-* `<!-- on: postgres -->`, `<!-- on: mariadb -->`: SQL for this server and not for SinkQL; it runs there.
-* `<!-- spark -->`: SQL or Python that needs Spark. The page's test is then a slow one.
-* `<!-- run -->`, `<!-- run: background -->`: commands of a shell that run; in the background until the page ends. Those
-  of a block with an output run, too. Of other commands only the names of commands and options are checked.
+* `<!-- on: postgres -->`, `<!-- on: mariadb -->`: SQL that runs on this server, and not in SinkQL.
+* `<!-- spark -->`: SQL or Python that needs Spark. The page's test is then slow.
+* `<!-- run -->`, `<!-- run: background -->`: shell commands that run; in the background until the page ends. The
+  commands of a block with an output run too. Of other commands, only the names of commands and options are checked.
 """
 
 from __future__ import annotations
@@ -45,13 +44,13 @@ from sinkql.shell.shell import Shell
 from support.patience import PATIENCE_S
 
 MARKS = frozenset({"offline", "error", "output", "file", "on", "spark", "run", "setup"})
-"""The comments that mean something; a comment with another first word is only a comment."""
+"""The comments with a meaning; a comment with another first word is an ordinary comment."""
 _REMOTE = ("SQ4", "SQ2801", "SQ2481")
-"""How codes begin that planning without a server may fail with: the environment, tables and columns to ask for."""
+"""Prefixes of codes that planning without a server may fail with: the environment, unknown tables and columns."""
 
 
 _ENDING_S = 60
-"""How long a command in the background may take to end, before it is killed."""
+"""Seconds that a background command may take to end before it is killed."""
 
 
 class NeedsSparkError(Exception):
@@ -59,7 +58,7 @@ class NeedsSparkError(Exception):
 
 
 def needs_spark(page: Page) -> bool:
-    """Return whether the test of a page is slow: it starts Spark, or commands."""
+    """Return whether the test of a page is slow, because it starts Spark or commands."""
     return any(
         block.mark("spark") is not None
         or block.mark("run") is not None
@@ -69,7 +68,7 @@ def needs_spark(page: Page) -> bool:
 
 
 def runs(block: Block) -> bool:
-    """Return whether something is to be done with a block."""
+    """Return whether a block runs or is written to a file."""
     if block.mark("file") is not None:
         return True
     if block.language == "sh":
@@ -78,7 +77,7 @@ def runs(block: Block) -> bool:
 
 
 def commands(page: Page) -> list[Line]:
-    """Return the commands of SinkQL that a page has, in blocks for a shell and in its text."""
+    """Return the SinkQL commands of a page, in its shell blocks and in its text."""
     found = [
         Line(match[1].strip(), number)
         for number, line in enumerate(page.text.split("\n"), 1)
@@ -103,7 +102,7 @@ class Runner:
     _python: dict[str, Any] = field(default_factory=lambda: {"__name__": "__main__"})
 
     def run(self) -> None:
-        """Run all blocks; AssertionError with the page's line where one does something else than the page says."""
+        """Run all blocks; raise AssertionError with the page's line if a block does not do what the page says."""
         with ExitStack() as stack:
             session = stack.enter_context(Session())
             if not needs_spark(self.page):
@@ -131,7 +130,7 @@ class Runner:
             raise AssertionError(f"{self.page.path}: <!-- setup: sinkql --> fails.\n{_told(error)}") from error
 
     def _run(self, block: Block, session: Session, stack: ExitStack) -> tuple[str, ...]:
-        """Return what a block prints: all that counts as its output."""
+        """Run a block, and return the texts that count as its output."""
         text = self.servers.here(block.text)
         name = block.mark("file")
         if name is not None:
@@ -172,7 +171,7 @@ class Runner:
         return "".join(printed), *printed[-1:]
 
     def _plan(self, text: str) -> None:
-        """Parse a block, and plan it alone or behind all blocks before it; only a server may be missing."""
+        """Parse a block, and plan it after all blocks before it, or alone; only a server may be missing."""
         parse(text)
         errors = []
         for before in (self._planned, ""):
@@ -217,7 +216,7 @@ class Runner:
 
 
 def prints(printed: str, expected: str) -> bool:
-    """Return whether an output is as expected: `…` is anything in a line, and alone in a line any lines."""
+    """Return whether an output is as expected; `…` stands for any text in a line, and alone in a line for any lines."""
     lines = []
     for line in _trimmed(expected):
         if line.strip() == "…":
@@ -232,7 +231,10 @@ def _trimmed(text: str) -> list[str]:
 
 
 def _answer(session: Session, statement: ast.Statement, text: str) -> str:
-    """Run a statement as `sinkql shell` does, and return what it prints; one for Spark is only planned, unless told."""
+    """Run a statement as `sinkql shell` does, and return its output.
+
+    On a page without `<!-- spark -->`, a statement that needs Spark is only planned.
+    """
     settings = Settings(expanded="off")
     screen = Screen(settings, interactive=False)
     background = Background(session.catalog.database.address, lambda _: None)
@@ -253,7 +255,7 @@ def _answer(session: Session, statement: ast.Statement, text: str) -> str:
 
 
 def _planned(statement: ast.Statement) -> str | None:
-    """Return what plans a statement alone, if running it would start Spark."""
+    """Return a statement that only plans this statement, if running it would start Spark; else None."""
     match statement:
         case ast.Select(query=query):
             return f"EXPLAIN RAW PLAN FOR {query.text}"
@@ -265,7 +267,7 @@ def _planned(statement: ast.Statement) -> str | None:
 
 @contextmanager
 def _without_spark() -> Iterator[None]:
-    """Have a query that needs Spark fail before it starts."""
+    """Make a query that needs Spark fail before Spark starts."""
 
     def refuse(_: Session) -> None:
         raise NeedsSparkError
@@ -291,7 +293,7 @@ def _background(command: list[str], environment: Mapping[str, str]) -> Iterator[
 
 
 def _programs() -> Path:
-    """Return a folder, in the working folder's `.programs`, with the commands that pages have."""
+    """Return the folder `.programs` in the working folder, with the commands that pages use."""
     folder = Path(".programs").resolve()
     if not folder.is_dir():
         folder.mkdir()

@@ -1,4 +1,4 @@
-"""The commands of click, the events of `--output json`, and exit codes → the page of the command line."""
+"""Generate the page of the command line from click's commands, the events of `--output json`, and exit codes."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def events() -> list[tuple[str, list[str]]]:
 
 
 def _spread(text: str) -> list[str]:
-    """Return the fields that come of another mapping."""
+    """Return the fields that another mapping adds."""
     if "_named" in text or text == "named":
         return ["sink"]
     kinds = {"asdict(snapshot)": "FirstSnapshot", "asdict(done)": "Compacted"}
@@ -223,7 +223,7 @@ def _dataclass(name: str) -> ast.ClassDef:
 
 
 def variables() -> set[str]:
-    """Return the variables of the page."""
+    """Return the environment variables on the page."""
     return set(_VARIABLES)
 
 

@@ -1,9 +1,9 @@
-"""The registry's dataclasses of options → the options tables in the pages of docs/connectors.
+"""Write the options tables in the pages of docs/connectors from the registry's dataclasses.
 
-A page marks the place of a table: `<!-- options: KAFKA source -->` … `<!-- end -->`. The name is a word of SQL and a
+A page marks the position of a table: `<!-- options: KAFKA source -->` … `<!-- end -->`. The name is a word of SQL and a
 role: `connection`, `source`, `source WITH`, `format`, `sink` or `sink WITH`. Options, values, defaults and their order
-come from the code. The page's author writes the column `meaning`, and the default of an option that the code leaves
-open: both stay as they are when a table is written again.
+come from the code. The page's author writes the column `meaning`, and the default of an option if the code leaves it
+open. Both stay unchanged when a table is written again.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def regions(text: str) -> list[str]:
 
 
 def filled(text: str, known: Mapping[str, type]) -> str:
-    """Return a page with its tables as the code has them; raises KeyError for a name that no connector has."""
+    """Return a page with tables from the code; raise KeyError for a name that no connector has."""
     return _REGION.sub(lambda found: _region(found["name"], found["table"], known[found["name"]]), text)
 
 
@@ -99,7 +99,7 @@ def _default(default: object) -> str:
 
 
 def _written(table: str) -> dict[str, tuple[str, str]]:
-    """Return default and meaning of each option that a table has."""
+    """Return the default and the meaning of each option in a table."""
     found = {}
     for line in table.splitlines():
         cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]

@@ -1,4 +1,4 @@
-"""The declared error codes, the source that raises them and the goldens that show them → a page for each code."""
+"""Generate a page for each error code from its declaration, its messages in the source and its goldens."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sinkql.parser.hint.other_dialects import habits
 _PACKAGE = Path(__file__).parents[2] / "sinkql"
 _CODE = re.compile(r"SQ\d{4}")
 _WIDTH = 100
-"""The widest source line of an example; of a longer one, the part around the caret is shown."""
+"""The widest source line of an example; a longer line is cut around the caret."""
 _LONGEST_TITLE = 90
 _INDEX = """# Error codes
 
@@ -46,7 +46,7 @@ The page of a code says whether a running sink retries after the error or stops.
 
 
 def codes() -> dict[str, list[str]]:
-    """Return the codes of the package, each with its messages. A message's changing parts are shown as …"""
+    """Return the codes of the package with their messages; … stands for the parts of a message that vary."""
     found: dict[str, list[str]] = {}
     for path in sorted(_PACKAGE.rglob("*.py")):
         for code, message in _messages(ast.parse(path.read_text())):
@@ -97,7 +97,7 @@ def _page(code: str, messages: list[str]) -> str:
 
 
 def _form(messages: list[str], example: str | None) -> str | None:
-    """Return the message for a title: the only one, or the form of the example, if it says enough."""
+    """Return the message for a title: the only message, or the form of the example, if it says enough."""
     if len(messages) == 1:
         return messages[0] if _is_title(messages[0]) else None
     head = (example or "").partition("\n")[0].partition(": ")[2]
@@ -156,7 +156,7 @@ def summary(code: str) -> str:
 
 
 def codes_of(file: str) -> list[tuple[str, int]]:
-    """Return the codes that statements of a page fail with in the goldens, the most frequent first."""
+    """Return the codes with which a page's statements fail in the goldens, the most frequent first."""
     counted = Counter(code for code, _, text in _cases() if (page := page_of(text)) is not None and page[1] == file)
     return counted.most_common()
 
@@ -166,7 +166,7 @@ def codes_of(file: str) -> list[tuple[str, int]]:
 
 @cache
 def _examples() -> dict[str, str]:
-    """Return for each code the shortest error or notice that a golden shows of it, with a hint if any has one."""
+    """Return for each code the shortest error or notice in a golden, with a hint if any has one."""
     found: dict[str, str] = {}
     for code, shown, _ in _cases():
         if code not in found or _length(shown) < _length(found[code]):
@@ -187,7 +187,7 @@ def _statements_of(code: str) -> tuple[tuple[str, str], ...]:
 
 @cache
 def _cases() -> tuple[tuple[str, str, str], ...]:
-    """Return a code, what a golden shows of it, and the statement, for each error and notice of the goldens."""
+    """Return the code, the shown text and the statement of each error and notice in the goldens."""
     found = []
     for path in FILES:
         for case in casefile.read(path.read_text("utf-8"))[0]:
@@ -202,7 +202,7 @@ def _cases() -> tuple[tuple[str, str, str], ...]:
 
 
 def _narrow(lines: list[str]) -> list[str]:
-    """Return the lines below an error's first one, the source line cut to what stands around its caret."""
+    """Return the lines below an error's first line, with the source line cut around its caret."""
     kept = []
     for line, below in zip_longest(lines, lines[1:], fillvalue=""):
         if re.match(r"\d+ \| ", line) and "^" in below and len(line) > _WIDTH:
@@ -225,7 +225,7 @@ def _narrow(lines: list[str]) -> list[str]:
 
 
 def _whole(code: str, message: str) -> str:
-    """Return a message as it is shown; the source may name alone what a helper says is not supported."""
+    """Return a message in its shown form; the source may contain only the name of an unsupported construct."""
     if (
         not code.startswith("SQ29")
         or any(word in message for word in ("support", "allowed"))
@@ -237,7 +237,7 @@ def _whole(code: str, message: str) -> str:
 
 
 def _messages(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """Yield each code, and what follows a code as arguments or in a tuple; a helper may know the code itself."""
+    """Yield each code with the texts after it, as arguments or in a tuple; a helper may add the code."""
     helpers = dict(_helpers(tree))
     for node, known in _within(tree, {}):
         match node:
@@ -252,7 +252,7 @@ def _messages(tree: ast.Module) -> Iterator[tuple[str, str]]:
 
 
 def _helpers(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """Yield functions that make an error of their first argument, with its code."""
+    """Yield the functions that create an error from their first argument, each with its code."""
     for function in tree.body:
         if not isinstance(function, ast.FunctionDef) or not function.args.args:
             continue
@@ -264,7 +264,7 @@ def _helpers(tree: ast.Module) -> Iterator[tuple[str, str]]:
 
 
 def _within(node: ast.AST, known: Mapping[str, ast.expr]) -> Iterator[tuple[ast.AST, Mapping[str, ast.expr]]]:
-    """Yield all nodes in their order, each with what the names that stand for texts there were last set to."""
+    """Yield all nodes in order, each with the last values assigned to names before it."""
     if isinstance(node, ast.Module | ast.FunctionDef):
         known = dict(known)
     yield node, known
@@ -276,7 +276,7 @@ def _within(node: ast.AST, known: Mapping[str, ast.expr]) -> Iterator[tuple[ast.
 
 
 def _texts(node: ast.expr, known: Mapping[str, ast.expr]) -> list[str]:
-    """Return the texts that an expression may give."""
+    """Return the texts that an expression may evaluate to."""
     match node:
         case ast.Name(id=name) if name in known:
             return _texts(known[name], {})

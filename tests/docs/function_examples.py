@@ -1,4 +1,4 @@
-"""The help on functions, and its examples as SinkQL and as Postgres compute them."""
+"""The help on functions, and its examples as SinkQL and Postgres compute them."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _SYNTAX = {
     "position", "trim", "CASE", "::", "EXISTS", "^", "text ~ pattern", "lower(range)", "upper(range)", "ALL",
     "mz_now", "aggregate OVER",
 }  # fmt: skip
-"""What has a form of its own in the grammar, or another meaning for some types."""
+"""Functions with a separate form in the grammar, or with another meaning for some types."""
 _OPERATORS = {
     "EXTRACT": "extract",
     "REGEXP_MATCH": "regexp_match",
     **{f"{each} ANY": "ANY" for each in ("=", "<", ">")},
 }
 _DIGITS = 10
-"""Columns of numeric quotients have so many digits behind the point."""
+"""Decimal digits of a column of numeric quotients."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Help:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What an example gives: the type of its value, and the value as the shell prints it."""
+    """The result of an example: the type of its value, and the value as the shell prints it."""
 
     type: str
     text: str
@@ -97,7 +97,7 @@ def query(help_: Help, example: str) -> str:
 
 @cache
 def results() -> Mapping[tuple[str, str], Shown]:
-    """Return what SinkQL gives for each example, by the function's name and the example."""
+    """Return SinkQL's result for each example, by the function's name and the example."""
     _, helps = read()
     plain = [each for each in helps if each.page not in (GROUPED, WINDOWS, CLOCK)]
     found = {}
@@ -156,7 +156,7 @@ def _listed(found: Iterable[tuple[str, ...]]) -> str:
 
 
 def in_postgres(help_: Help, example: str, connection: psycopg.Connection[Any]) -> str:
-    """Return what Postgres gives for an example; the session's zone is UTC, and the table t exists."""
+    """Return Postgres's result for an example; the session's zone is UTC, and the table t exists."""
     written = help_.postgres if isinstance(help_.postgres, str) and example == help_.examples[0] else example
     text = f"SELECT {written} AS x FROM t ORDER BY id" if help_.page == WINDOWS else query(help_, written)
     cursor = connection.execute(sql.SQL(text))
@@ -180,7 +180,7 @@ def _of_postgres(value: Any, shown: str | None) -> str:
 
 
 def alike(ours: str, theirs: str) -> bool:
-    """Return whether two results are the same; numerics may have other zeros, and more digits than a column."""
+    """Return whether two results are the same; numerics may differ in zeros, and digits that no column stores."""
     if ours == theirs:
         return True
     mine, other = ours.split("; "), theirs.split("; ")

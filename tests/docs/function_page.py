@@ -1,4 +1,4 @@
-"""The help on functions, and the results of its examples → the pages of functions, and their index."""
+"""Generate the pages of functions and their index from the help on functions and its examples' results."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _page(name: str, about: Mapping[str, Any], helps: tuple[Help, ...]) -> str:
 
 
 def _rows(each: Help) -> list[tuple[str, str, str, str]]:
-    """Return the rows of a function: its forms and its examples side by side, the description in the first one."""
+    """Return the rows of a function: its forms beside its examples, with the description in the first row."""
     shown = [_result(each, example) for example in each.examples]
     found = []
     for number in range(max(len(each.forms), len(shown))):

@@ -135,7 +135,7 @@ TOPICS = {
     "SQ5211": ("Back up and restore", "how-to/backup.md"),
     "SQ5213": ("Maintenance statements", "sql/maintenance.md"),
 }
-"""The page to read next, by the first digits of a code; the longest that fits wins."""
+"""The page to read next, by the first digits of a code; the longest prefix wins."""
 _TITLES = {
     **{path: title for title, path in TOPICS.values()},
     **{f"sql/{page.file}": page.title for page in PAGES},

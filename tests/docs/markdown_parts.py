@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 
 def front_matter(*keywords: str) -> str:
-    """Return the lines that begin a page: the words that users may search it by."""
+    """Return the front matter of a page: the words that users may search for."""
     return f"---\nkeywords: [{', '.join(keywords)}]\n---\n"
 
 

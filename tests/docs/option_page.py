@@ -1,4 +1,4 @@
-"""The registry's dataclasses of options → the page of options."""
+"""Generate the page of options from the registry's dataclasses."""
 
 from __future__ import annotations
 

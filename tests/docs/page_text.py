@@ -1,4 +1,4 @@
-"""The text of a page → its parts: front matter, title, headings, blocks, links, paragraphs, cells.
+"""Parse a page into its parts: front matter, title, headings, blocks, links, paragraphs, cells.
 
 Markdown is read line by line, in the subset that the pages use: ATX headings, fences with backticks, tables with pipes.
 """
@@ -35,10 +35,10 @@ class Block:
     line: int
     marks: tuple[str, ...] = ()
     output: Block | None = None
-    """The block that shows what this one prints."""
+    """The block that shows the output of this block."""
 
     def mark(self, name: str) -> str | None:
-        """Return what a comment says, as `SQ2342` for `<!-- error: SQ2342 -->`; empty for one without a value."""
+        """Return the value of a comment, as `SQ2342` for `<!-- error: SQ2342 -->`; empty without a value, else None."""
         for mark in self.marks:
             word, _, value = mark.partition(":")
             if word.strip() == name:
@@ -48,7 +48,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A piece of text and the line that it begins on."""
+    """A piece of text, and the line on which it begins."""
 
     text: str
     line: int
@@ -64,7 +64,7 @@ class Heading:
 
     @property
     def anchor(self) -> str:
-        """Return what links call it."""
+        """Return the anchor that links to the heading use."""
         text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", self.text)
         return re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
 
@@ -87,16 +87,16 @@ class Page:
 
     @property
     def name(self) -> str:
-        """Return its path below docs, without its ending: the name of its tests."""
+        """Return the path below docs without its suffix, which is the name of the page's tests."""
         return self.path.removeprefix("docs/").removesuffix(".md")
 
     @property
     def is_error(self) -> bool:
-        """Return whether it is the page of one error code: of these there are hundreds, all made by one program."""
+        """Return whether this is the page of one error code; a program generates these hundreds of pages."""
         return re.fullmatch(r"errors/SQ\d{4}", self.name) is not None
 
     def place(self, line: int) -> str:
-        """Return what editors open."""
+        """Return a position in the form that editors open."""
         return f"{self.path}:{line}"
 
 
@@ -112,7 +112,7 @@ def read(path: Path) -> Page:
 
 
 def parse(text: str, path: str = "docs/page.md") -> Page:
-    """Return the parts of a text."""
+    """Parse the text of a page."""
     meta, first = _front_matter(text)
     lines = text.split("\n")
     blocks, rest = _blocks(lines, first)
@@ -137,7 +137,7 @@ def parse(text: str, path: str = "docs/page.md") -> Page:
 
 
 def _front_matter(text: str) -> tuple[dict[str, object] | None, int]:
-    """Return the front matter, and how many lines it takes."""
+    """Return the front matter and its number of lines."""
     match = re.match(r"---\n(.*?\n)---\n", text, re.DOTALL)
     if match is None:
         return None, 0
@@ -197,13 +197,13 @@ def _marks(lines: list[str], fence: int, last_closed: int) -> tuple[str, ...]:
 
 
 def _without_comments(lines: list[str]) -> list[str]:
-    """Empty the comments; each line stays where it is."""
+    """Empty the comments without moving any line."""
     text = _COMMENT.sub(lambda match: "\n" * match[0].count("\n"), "\n".join(lines))
     return text.split("\n")
 
 
 def _paragraphs(lines: list[str]) -> Iterator[Line]:
-    """Yield paragraphs and items of lists: what a reader reads in one go."""
+    """Yield paragraphs and list items."""
     words: list[str] = []
     began, listed = 0, False
     for number, line in enumerate([*lines, ""], 1):

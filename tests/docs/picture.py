@@ -1,4 +1,4 @@
-"""D2 source → SVG with a light and a dark theme: the pictures of docs/pictures."""
+"""Render the D2 sources in docs/pictures as SVG with a light and a dark theme."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 OPTIONS = ("--theme", "0", "--dark-theme", "200", "--pad", "16", "--scale", "1", "--omit-version")
-"""The layout engine is in the sources, since it differs."""
+"""Each source names its layout engine, since the engines differ."""
 
 
 def sources() -> list[Path]:
@@ -24,7 +24,7 @@ def render(source: Path) -> bytes:
 
 
 def check_format(source: Path) -> None:
-    """Raise AssertionError unless a source is as `d2 fmt` writes it."""
+    """Raise AssertionError unless a source has the format of `d2 fmt`."""
     _d2("fmt", "--check", str(source))
 
 

@@ -1,4 +1,4 @@
-"""A page → what makes it hard to read: long paragraphs and sentences, wide cells, phrases that nobody would say."""
+"""Find what makes a page hard to read: long paragraphs and sentences, wide cells, phrases to avoid."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LONG_PAGES = (
     "errors/", "functions/", "reference/", "connectors/", "sql/", "releases/",
     "faq", "glossary", "index", "comparison", "ARCHITECTURE",
 )  # fmt: skip
-"""Where a page may have more lines: what readers look things up in."""
+"""Pages that may have more lines, since readers look things up in them."""
 _PHRASES = Path(__file__).with_name("phrases.toml")
 _ABBREVIATION = re.compile(r"\b(e\.g|i\.e|etc|vs|cf|approx|no)\.", re.IGNORECASE)
 _END = re.compile(r"(?<=[.!?])[\"')\]*_]* +(?=[A-Z`\"'(\[*_0-9])")
@@ -27,7 +27,7 @@ _END = re.compile(r"(?<=[.!?])[\"')\]*_]* +(?=[A-Z`\"'(\[*_0-9])")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A place that reads badly: its kind, its line, and what to do."""
+    """A place that is hard to read: its kind, its line, and a message."""
 
     kind: str
     line: int
@@ -36,7 +36,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """A phrase that no page has, and what to write instead; some are right in headings."""
+    """A phrase to avoid, and its replacement; some phrases are allowed in headings."""
 
     pattern: re.Pattern[str]
     instead: str
@@ -45,7 +45,7 @@ class Phrase:
 
 @cache
 def phrases() -> tuple[Phrase, ...]:
-    """Return the phrases of the list."""
+    """Return the phrases in phrases.toml."""
     listed = tomllib.loads(_PHRASES.read_text("utf-8"))["phrase"]
     return tuple(
         Phrase(re.compile(each["pattern"], re.IGNORECASE), each["instead"], each.get("headings", True))
@@ -54,7 +54,7 @@ def phrases() -> tuple[Phrase, ...]:
 
 
 def plain(text: str) -> str:
-    """Return Markdown as it is read: links are their texts, code is one word, marks are gone."""
+    """Return Markdown as readers see it: links are their texts, code is one word, markup is removed."""
     text = re.sub(r"(`+)(.+?)\1", lambda match: "␟".join(match[2].split()) or "code", text)
     text = re.sub(r"!?\[((?:[^\[\]]|\[[^\]]*\])*)\]\([^)]*\)", r"\1", text)
     text = re.sub(r"<[^>]+>", "", text)
@@ -73,7 +73,7 @@ def sentences(text: str) -> list[str]:
 
 
 def findings(page: Page) -> Iterator[Finding]:
-    """Yield the places of a page that the rules refuse."""
+    """Yield the places of a page that break the rules."""
     for paragraph in page.paragraphs:
         count = words(paragraph.text)
         if count > PARAGRAPH_WORDS:
@@ -97,7 +97,7 @@ def findings(page: Page) -> Iterator[Finding]:
 def _phrases(page: Page) -> Iterator[Finding]:
     headings = [Line(each.text, each.line) for each in page.headings]
     for piece in (*page.paragraphs, *page.cells, *headings):
-        text = plain(re.sub(r"(`+)(.+?)\1", "␟", piece.text))  # code may be named as it is
+        text = plain(re.sub(r"(`+)(.+?)\1", "␟", piece.text))  # code is exempt
         for phrase in phrases():
             if piece in headings and not phrase.headings:
                 continue

@@ -1,4 +1,4 @@
-"""The docstrings of the public Python API → its page."""
+"""Generate the page of the public Python API from its docstrings."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""The setups of a page → servers that its blocks reach, and the addresses that stand for them on pages.
+"""Start the servers that a page's setups name, and replace the page's addresses by theirs.
 
-`<!-- setup: kafka -->` starts a broker; further lines of the comment say what is there before the first block:
+`<!-- setup: kafka -->` starts a broker; further lines of the comment define its content before the first block:
 
-* `kafka`: a line each message, `topic: value` or `topic key: value`; a topic without messages is a line alone. Topics
-  that sources of the page read are created anyway.
+* `kafka`: one message per line, `topic: value` or `topic key: value`; a topic without messages is alone on its line.
+  Topics that sources of the page read are created anyway.
 * `postgres`, `mariadb`: SQL that runs in the first database that the page names.
-* `registry`: a line each schema, `subject: schema`.
-* `env`: a line each variable, `NAME=value`. Variables that secrets of the page name have a value anyway.
+* `registry`: one schema per line, `subject: schema`.
+* `env`: one variable per line, `NAME=value`. Variables that secrets of the page name have a value anyway.
 * `sinkql`: statements that run before the first block.
 * `files`: `--- path` before the content of each file.
 * `s3`: `http://localhost:8333` has the bucket `data`; the user `admin` has the key `secretsecret`; the REST catalog
@@ -39,7 +39,7 @@ _FOLDER = re.compile(r"FROM FILES \([^;]*?\bPATH *=? *'([\w-]+(?:/[\w-]+)*)'")
 
 @dataclass
 class Servers:
-    """What a page reaches. `names` are addresses of pages → addresses here; `sql` runs statements on a server."""
+    """The servers of a page. `names` maps addresses on pages to actual ones; `sql` runs statements on a server."""
 
     names: dict[str, str] = field(default_factory=dict)
     ports: dict[str, int] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Servers:
         return text
 
     def there(self, text: str) -> str:
-        """Return what was printed with the addresses that pages have."""
+        """Return printed text with the addresses that pages use."""
         for port in self.ports.values():
             text = text.replace(f"'127.0.0.1', PORT {port}", "'localhost'")
         for name, address in sorted(self.names.items(), key=lambda pair: -len(pair[1])):
@@ -66,9 +66,9 @@ class Servers:
 
 @contextmanager
 def servers(page: Page, broker: Callable[[], Kafka]) -> Iterator[Servers]:
-    """Start the servers of a page, until the block ends; files go into the working folder.
+    """Start the servers of a page until the block ends; write files to the working folder.
 
-    A broker takes long to start, so that `broker` starts one for all pages; their topics are deleted.
+    A broker starts slowly, so `broker` starts one for all pages; each page's topics are deleted after it.
     """
     found = Servers()
     sql = "\n".join(block.text for block in page.blocks if block.language == "sql")
@@ -118,7 +118,7 @@ def _kafka(found: Servers, broker: Kafka, text: str, topics: list[str]) -> Itera
     try:
         yield
     finally:
-        for clients in (admin._admin, consumer._consumers):  # which know the topics that go
+        for clients in (admin._admin, consumer._consumers):  # these cache the topics that are deleted
             clients.cache_clear()
         for topic in broker.admin.list_topics(timeout=PATIENCE_S).topics:
             if not topic.startswith("__"):
@@ -166,7 +166,7 @@ def _mariadb(found: Servers, text: str, sql: str) -> Iterator[None]:
 
 
 def _database(sql: str, kind: str) -> str:
-    """Return the first database that connections of a page name."""
+    """Return the first database that a page's connections name."""
     match = re.search(rf"TO {kind}\b[^;]*?\bDATABASE *=? *'?([\w-]+)", sql)
     return match[1] if match is not None else "shop"
 

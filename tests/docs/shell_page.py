@@ -1,4 +1,4 @@
-"""The shell's commands, and what is written about its keys and variables → the page of the shell."""
+"""Generate the page of the shell from its commands, and from texts on its keys and variables."""
 
 from __future__ import annotations
 

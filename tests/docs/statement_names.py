@@ -1,4 +1,4 @@
-"""The statements' pages: which statements each has, and the page of a statement's text."""
+"""The pages of statements, and the page for the text of a statement."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _BEGINNINGS = {
 
 
 def page_of(text: str) -> tuple[str, str] | None:
-    """Return the title and the file of the page for the last statement of a script; None if it has none."""
+    """Return the title and the file of the page for a script's last statement; None if no page describes it."""
     statements = [each.strip() for each in re.split(r";\s*(?:\n|$)", text) if each.strip()]
     if not statements:
         return None

@@ -1,4 +1,4 @@
-"""The help on statements, their syntax, and forms that run in a small catalog → the pages of statements."""
+"""Generate the pages of statements from their help, their syntax, and forms that run in a small catalog."""
 
 from __future__ import annotations
 
@@ -86,9 +86,9 @@ _ITEMS = {
     "shop": "CREATE SCHEMA shop;",
     "staging": "CREATE DATABASE staging;",
 }
-"""What examples may name: a page makes those of them that its examples name, before they run."""
+"""Items that examples may name: a page creates the items that its examples name before they run."""
 _ERRORS = {"ALTER SINK PUBLISH": "SQ3522"}
-"""Examples that need a sink that has run, each with the error that they give without one."""
+"""Examples that need a sink which has run, each with its error without that sink."""
 _KIND = "(?:SECRET|CONNECTION|CLUSTER|SOURCE|TABLE|VIEW|MATERIALIZED VIEW|SINK|INDEX|SCHEMA|DATABASE)"
 _OFFLINE = ("SUBSCRIBE",)
 """Statements whose examples need Spark."""
@@ -109,7 +109,7 @@ _GROUPS: dict[str, tuple[str, ...]] = {
 
 
 def pages(folder: Path) -> dict[str, str]:
-    """Return the pages by their paths under docs/; `folder` is empty, and takes the catalogs."""
+    """Return the pages by their paths under docs/; `folder` must be empty, and the catalogs are written to it."""
     outcomes = _outcomes(folder)
     found = {f"sql/{each.file}": _page(each, outcomes[each.file]) for each in PAGES}
     return {**found, "sql/index.md": _index(outcomes)}
@@ -174,7 +174,7 @@ def _syntaxes(page: StatementPage, topics: Sequence[tuple[str, Mapping[str, Any]
 
 
 def _made(examples: Sequence[tuple[str, str]]) -> str:
-    """Return the statements that create what the examples name and do not create, with what these need."""
+    """Return statements that create the items which the examples name but do not create, with their dependencies."""
     texts = " ".join(text for _, text in examples)
     made = {name for name in _ITEMS if any(re.match(rf"CREATE {_KIND} {name}\b", text.strip()) for _, text in examples)}
     wanted = {name for name in _ITEMS if re.search(rf"\b{name}\b", re.sub(r"'[^']*'", "", texts))} - made
@@ -201,7 +201,7 @@ def _example(name: str, text: str) -> str:
 
 
 def _errors(page: StatementPage) -> list[tuple[str, str]]:
-    # those of any syntax say nothing of this statement
+    # syntax errors are not specific to this statement
     codes = [name for name, _ in error_page.codes_of(page.file) if not name.startswith("SQ1")][:_MOST_ERRORS]
     return [(f"[{name}](../errors/{name}.md)", cell(error_page.summary(name))) for name in sorted(codes)]
 
@@ -248,11 +248,11 @@ def _index(outcomes: Mapping[str, Sequence[tuple[str, str]]]) -> str:
     return "\n".join(parts)
 
 
-# --- what each form does ---------------------------------------------------------------------------------------------
+# --- outcomes ---------------------------------------------------------------------------------------------------------
 
 
 def _outcomes(folder: Path) -> Mapping[str, list[tuple[str, str]]]:
-    """Return the forms of each page, each with what it does in a copy of the catalog."""
+    """Return the forms of each page, each with its outcome in a copy of the catalog."""
     base = folder / "base"
     base.mkdir()
     with _offline(), Session(base / "catalog.db") as session:
@@ -275,7 +275,7 @@ def _statements() -> Iterator[str]:
 
 @contextmanager
 def _offline() -> Iterator[None]:
-    """Let statements reach no other machine."""
+    """Keep statements from reaching other machines."""
     with (
         patch.object(Bucket, "list", lambda _: iter(())),
         patch.object(Admin, "check", lambda _: None),

@@ -1,4 +1,4 @@
-"""The relations of the system catalog and the texts on them → their page."""
+"""Generate the page of the system catalog from its relations and the texts about them."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def pages() -> dict[str, str]:
 
 
 def texts() -> Mapping[str, Any]:
-    """Return what the file of texts holds."""
+    """Return the texts in about.toml."""
     return tomllib.loads((files("sinkql.catalog.system") / "about.toml").read_text("utf-8"))
 
 
 def missing() -> list[str]:
-    """Return the relations and columns without a text, and texts without one of these."""
+    """Return the relations and columns without a text, and the texts without a relation or column."""
     about = texts()
     found = []
     used = set()

@@ -1,4 +1,4 @@
-"""The blocks of the pages run, in order, and print what the pages show. See `docs.blocks` for what writers may say.
+"""The blocks of the pages run in order and print what the pages show. See `docs.blocks` for the comments of pages.
 
 One page: `pytest tests/docs -k "blocks and how-to/secrets"`.
 """
@@ -52,7 +52,7 @@ def broker() -> Iterator[Kafka]:
 
 
 def _started(request: pytest.FixtureRequest) -> Kafka:
-    """Return the broker of all pages, which the first one that needs it starts."""
+    """Return the broker of all pages, which the first call starts."""
     found: Kafka = request.getfixturevalue("broker")
     return found
 
@@ -74,13 +74,13 @@ def test_marks_are_known(page: Page) -> None:
 
 @pytest.mark.parametrize("page", [pytest.param(page, id=page.name) for page in _WITH_COMMANDS if commands(page)])
 def test_commands_are_known(page: Page) -> None:
-    """The commands of blocks for a shell, and those in the text, have the names and options of the command line."""
+    """Commands in shell blocks and in the text have names and options that the command line knows."""
     told = [f"{page.place(each.line)}: {each.text}: {why}" for each in commands(page) if (why := _unknown(each.text))]
     assert told == [], "\n".join(told)
 
 
 def _unknown(command: str) -> str:
-    """Say which word of a command the command line does not know."""
+    """Return which word of a command the command line does not know; empty if it knows all."""
     try:
         words = [word for word in shlex.split(command)[1:] if not word.startswith("…")]
     except ValueError as error:

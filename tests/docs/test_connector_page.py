@@ -1,4 +1,4 @@
-"""The connector that a guide shows works when it is installed."""
+"""The connector in the guide works once it is installed."""
 
 from __future__ import annotations
 

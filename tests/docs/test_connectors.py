@@ -1,4 +1,4 @@
-"""The pages of connectors: options are those of the code, and types are those that real servers' columns get."""
+"""The pages of connectors have the options of the code, and the types that real servers' columns get."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ _MARIADB = {
     "char": "char(5)", "varchar": "varchar(5)", "enum": "enum('a')", "set": "set('a')", "binary": "binary(3)",
     "varbinary": "varbinary(3)", "timestamp": "timestamp NULL",
 }  # fmt: skip
-"""Types that a column cannot have without more."""
+"""Types that need arguments or attributes in a column."""
 
 
 def _columns(session: Session) -> list[str]:
@@ -92,9 +92,9 @@ def _columns(session: Session) -> list[str]:
 
 
 def _types(name: str) -> list[tuple[str, str]]:
-    """Return the types of a server in a page, each with the type that the page says it has here.
+    """Return the types of a server in a page, each with its SinkQL type on the page.
 
-    A cell has types, or groups of types that semicolons part; `unsigned` stands for those before it.
+    A cell has types, or groups of types that semicolons separate; `unsigned` applies to the types before it.
     """
     (table,) = re.findall(r"^## Type mapping\n\n.*?\n\|---.*?\n(.*?)\n\n", (_FOLDER / f"{name}.md").read_text(), _ANY)
     found: list[tuple[str, str]] = []

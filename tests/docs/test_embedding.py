@@ -1,4 +1,4 @@
-"""The Python of the pages on embedding and on tests runs, each example in a separate folder."""
+"""The Python examples on the pages about embedding and tests run, each in a separate folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples of pages, for the tests that run them; the pipeline of the README compiles."""
+"""Find the examples of pages for other tests; the pipeline in the README compiles."""
 
 from __future__ import annotations
 

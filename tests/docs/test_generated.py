@@ -1,4 +1,4 @@
-"""The generated pages say what the code does; `pytest tests/docs --rewrite` writes them."""
+"""The generated pages agree with the code; `pytest tests/docs --rewrite` writes them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _DOCS = _ROOT / "docs"
 
 
 def _check(pages: dict[str, str], config: pytest.Config, folder: str = "", root: Path = _DOCS) -> None:
-    """Compare pages with their files, or write them. Another page in `folder` fails, or is deleted."""
+    """Compare pages with their files, or write the files. Other pages in `folder` fail, or are deleted."""
     kind = "*.md" if root == _DOCS else "*.1"
     stale = {str(path.relative_to(root)) for path in (root / folder).glob(kind)} - pages.keys() if folder else set()
     if config.getoption("--rewrite"):
@@ -114,7 +114,7 @@ def test_the_page_of_the_command_line_has_all_commands(pytestconfig: pytest.Conf
 
 def test_every_variable_of_the_page_is_one_of_the_code() -> None:
     text = "".join(path.read_text("utf-8") for path in (_DOCS.parent / "sinkql").rglob("*.py"))
-    other = {"TMPDIR", "HADOOP_USER_NAME"}  # read by Python, and by Hadoop
+    other = {"TMPDIR", "HADOOP_USER_NAME"}  # Python and Hadoop read these
     assert sorted(name for name in cli_page.variables() - other if name not in text) == []
 
 

@@ -109,7 +109,7 @@ def test_every_command_has_a_section() -> None:
     ],
 )
 def test_a_question_is_answered(words: str, page: str) -> None:
-    """The page is shown, or one of the first four that are listed: a second `sinkql help` shows it."""
+    """The page is shown, or is one of the first four in the list, where a second `sinkql help` shows it."""
     found = _find(words)
     first = [found.page] if found.page is not None else []
     first += [each for each in found.listed if isinstance(each, Page)][: 4 - len(first)]

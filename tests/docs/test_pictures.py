@@ -1,4 +1,4 @@
-"""The pictures of the docs are what their sources give, and pages show them all."""
+"""The pictures of the docs are up to date with their sources, and pages show all of them."""
 
 from __future__ import annotations
 

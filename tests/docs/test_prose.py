@@ -1,7 +1,7 @@
-"""The pages read well: no long sentences, paragraphs and cells, and no phrases of the list in phrases.toml.
+"""The pages read well: no long sentences, paragraphs or cells, and no phrase of phrases.toml.
 
-Pages that break the rules stand in prose_baseline.toml with how often; the numbers may only fall. `--rewrite` writes
-those that fell. One page: `pytest tests/docs -k "prose and how-to/secrets"`.
+prose_baseline.toml has the number of findings of each page that breaks the rules; the numbers may only fall.
+`--rewrite` writes the lower numbers. One page: `pytest tests/docs -k "prose and how-to/secrets"`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The site of the documentation: links of the staged pages, what tools/site.py writes, what the built pages load."""
+"""The documentation site: links of the staged pages, the output of tools/site.py, resources of the built pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tree of pages: how each page begins, its SQL's form, its links; all pages are in the navigation of mkdocs.yml.
+"""The tree of pages: the beginning, SQL and links of each page; the navigation of mkdocs.yml has all pages.
 
 One page: `pytest tests/docs -k "how-to/secrets"`.
 """
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.long
 
 
 def _written() -> list[Page]:
-    """Return all pages in Markdown that people wrote, also outside docs."""
+    """Return all Markdown pages that people wrote, including pages outside docs."""
     patterns = ("*.md", "docs/**/*.md", "bench/*.md", "deploy/*.md", "examples/**/*.md")
     return [read(path) for pattern in patterns for path in sorted(ROOT.glob(pattern))]
 
@@ -74,14 +74,14 @@ def _why_broken(page: Page, link: str) -> str | None:
     return None
 
 
-# --- what each page of the tree has ---------------------------------------------------------------------------------
+# --- the parts of each page -----------------------------------------------------------------------------------------
 
 _TREE = [pytest.param(page, id=page.name) for page in pages() if not page.is_error]
 
 
 @pytest.mark.parametrize("page", _TREE)
 def test_a_page_begins_as_all_do(page: Page) -> None:
-    """Front matter with keywords, a title, a sentence that says what the page is for, then the setups."""
+    """A page has front matter with keywords, a title, a sentence about its purpose, and then the setups."""
     lines = page.text.split("\n")
     assert page.meta is not None, f"{page.place(1)}: begin with front matter: ---, keywords: [..], ---"
     keywords = page.meta.get("keywords")

@@ -1,7 +1,7 @@
-"""The tutorials hide nothing: each of their commands and files is part of what `test_blocks` runs, in order.
+"""The tutorials hide nothing: `test_blocks` runs each of their commands and files, in order.
 
-`test_blocks` starts the servers of a page, runs its blocks in one folder, and compares what they print. Here is that
-nothing of a tutorial is left out of that, so that a reader who copies each block gets what the page shows.
+`test_blocks` starts the servers of a page, runs its blocks in one folder, and compares their output. These tests check
+that no block of a tutorial is left out, so that a reader who copies each block gets what the page shows.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def test_every_command_runs(page: Page) -> None:
 
 @pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.name)
 def test_all_sql_and_python_is_a_file_or_runs_on_a_server(page: Page) -> None:
-    """Statements of SinkQL are in scripts, as a reader of a tutorial has them, and in no session of the test."""
+    """Statements of SinkQL are in scripts, as readers of a tutorial have them, and not in the test's session."""
     given = [block for block in page.blocks if block.language in ("sql", "python")]
     assert [page.place(each.line) for each in given if each.mark("file") is None and each.mark("on") is None] == []
 

@@ -1,4 +1,4 @@
-"""The navigation of mkdocs.yml → the pages that there are, will be, and were."""
+"""The navigation of mkdocs.yml: pages that exist, will exist, or existed."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from docs.page_text import ROOT
 
 @cache
 def configuration() -> dict[str, Any]:
-    """Return what mkdocs.yml says."""
+    """Return the content of mkdocs.yml."""
     text = re.sub(r"!!python/\S+", "", (ROOT / "mkdocs.yml").read_text("utf-8"))  # these name functions
     loaded: dict[str, Any] = yaml.safe_load(text)
     return loaded
 
 
 def navigation() -> list[str]:
-    """Return the pages of the navigation in order, relative to the repository; those outside docs are below project."""
+    """Return the navigation's pages in order, relative to the repository; project/ marks pages outside docs."""
     return [
         entry.removeprefix("project/") if entry.startswith("project/") else f"docs/{entry}"
         for entry in _entries(configuration()["nav"])

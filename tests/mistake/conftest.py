@@ -1,4 +1,4 @@
-"""Statements of the tests may name files: they run in a folder of their own."""
+"""Run each test in a temporary folder, since its statements may name files."""
 
 from __future__ import annotations
 

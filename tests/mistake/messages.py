@@ -1,4 +1,4 @@
-"""What users are told: sentences of the package, causes and cures of errors, hints of goldens and of habits."""
+"""The texts that users read: sentences of the package, causes and cures of errors, hints of goldens and dialects."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sinkql.parser.hint.other_dialects import habits
 
 @cache
 def told() -> tuple[str, ...]:
-    """Return all texts, in order."""
+    """Return all texts, sorted."""
     found = {each.text for each in sentences()}
     found |= {part for code in error_codes for part in (error_codes[code].cause, error_codes[code].cure)}
     found |= {form.hint for form in (*habits().statement, *habits().query) if form.hint}
@@ -23,7 +23,7 @@ def told() -> tuple[str, ...]:
 
 @cache
 def shown() -> tuple[str, ...]:
-    """Return the hints and details in goldens, with what is filled in there."""
+    """Return the hints and details in goldens, with their values filled in."""
     found: set[str] = set()
     for path in FILES:
         for case in casefile.read(path.read_text("utf-8"))[0]:

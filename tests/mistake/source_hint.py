@@ -1,4 +1,4 @@
-"""The package's source → the hints in it that name SQL: each with its file, and as a pattern of what is shown."""
+"""Find the hints in the package's source that name SQL, each with its file."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _SQL = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class SourceHint:
-    """A hint as it is written in a file of the package; what changes in it is an ellipsis."""
+    """A hint in a file of the package; an ellipsis stands for each part that varies."""
 
     file: str
     text: str
 
     def is_shown(self, hint: str) -> bool:
-        """Tell whether a hint is this one, or one that has it in it."""
+        """Return whether a shown hint is this one or contains it."""
         parts = [re.escape(each) for each in self.text.strip().split(_CHANGING)]
         return re.search(".*?".join(parts), hint) is not None
 
@@ -39,7 +39,7 @@ def hints(*folders: str) -> list[SourceHint]:
 
 @cache
 def sentences() -> tuple[SourceHint, ...]:
-    """Return all sentences in the package's source, the causes and cures of errors among them."""
+    """Return all sentences in the package's source, including the causes and cures of errors."""
     found: dict[str, SourceHint] = {}
     for path in sorted(_PACKAGE.rglob("*.py")):
         file = path.relative_to(_PACKAGE).as_posix()

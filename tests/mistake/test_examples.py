@@ -1,6 +1,6 @@
-"""Every hint of a query that names SQL has an example: it fails with that hint, and as the hint says it means the same.
+"""Each hint of a query that names SQL has an example: a query that fails with the hint, and its corrected form.
 
-An example that does not fail any more fails its test: the hint is to go. A hint without an example fails too.
+If the wrong query no longer fails, the test fails: remove the hint. A hint without an example fails too.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _MAPS = "CREATE TABLE maps (id int, m map[text => int], l int list); CREATE TABL
 
 @dataclass(frozen=True, slots=True)
 class _Example:
-    """A query that fails with a hint, and the one that the hint says; `other` is why that has other rows."""
+    """A query that fails with a hint, and the query that the hint suggests; `other` is why their rows differ."""
 
     wrong: str
     right: str
@@ -83,7 +83,7 @@ def _error(run: Callable[[], object]) -> SinkqlError | None:
 
 
 def _planned(session: Session, query: str) -> SinkqlError | None:
-    """Return why a query, or a statement, is refused; None if it is not."""
+    """Return the error that refuses a query or a statement; None if it is accepted."""
     if query.startswith("INSERT"):
         return _error(lambda: session.execute(f"{query};"))
     error = _error(lambda: session.execute(f"CREATE VIEW v AS {query};"))
@@ -93,7 +93,7 @@ def _planned(session: Session, query: str) -> SinkqlError | None:
 
 
 def _rows(session: Session, query: str) -> Sequence[Sequence[Any]] | None:
-    """Return the rows of a query; None if it takes Spark to compute them, or is of a view alone."""
+    """Return the rows of a query; None if computing them needs Spark."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(query_rows, "by_spark", _no_spark)
         try:
@@ -103,7 +103,7 @@ def _rows(session: Session, query: str) -> Sequence[Sequence[Any]] | None:
 
 
 def _refusal(session: Session, example: _Example) -> SinkqlError | None:
-    """Return the error of an example: of the view, or of a row."""
+    """Return the error of an example, from planning the query or from computing a row."""
     error = _planned(session, example.wrong)
     return error if error is not None else _error(lambda: _rows(session, example.wrong))
 
@@ -152,7 +152,7 @@ _GOLDEN: list[str] = []
 
 
 def test_hints_lead_to_what_was_meant(session: Session, postgres: Postgres) -> None:
-    """Postgres gives the same rows for both queries, where it has the first; SinkQL those of the second."""
+    """If Postgres accepts the wrong query, both queries return the same rows. SinkQL agrees with Postgres."""
     judged, wrong = {"both": 0, "one": 0}, []
     with _server(postgres) as server:
         for example in _examples():
@@ -173,7 +173,7 @@ def test_hints_lead_to_what_was_meant(session: Session, postgres: Postgres) -> N
 
 @contextmanager
 def _server(postgres: Postgres) -> Iterator[psycopg.Connection[Any]]:
-    """Yield a connection to a schema of its own that has the tables."""
+    """Yield a connection with the tables in a temporary schema."""
     with postgres.connect() as server:
         server.adapters.register_loader("jsonb", TextLoader)
         server.adapters.register_loader("int4range", TextLoader)

@@ -1,4 +1,4 @@
-"""Every habit of another SQL is found in its example, and what its hint says instead runs, and means the same."""
+"""Each dialect hint is found in its example; the rewrite that it suggests runs and means the same."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _REWRITES = re.compile(r"(Write|Use|Begin|Group|Put|Run|Compare|Guard|Multiply) 
 _SHELL = re.compile(r"sinkql \w+")
 _STATEMENTS = ("CREATE", "INSERT", "UPDATE")
 _CALLS = [each for each in habits().function if each.write]
-# tables of the names and columns that the examples of queries have, with a few rows
+# tables with a few rows, for the names and columns that the examples use
 _ROWS = """
 CREATE TABLE orders (id bigint, customer text, amount numeric(10, 2), status text, created_at timestamp);
 CREATE TABLE clicks (url text, user_id bigint, clicked_at timestamp);
@@ -37,7 +37,7 @@ INSERT INTO orders VALUES
 INSERT INTO clicks VALUES ('/a', 1, timestamp '2024-02-29 12:00:00'), ('/b', 7, NULL);
 INSERT INTO big VALUES (3, 1);
 """
-# rewrites that Postgres does not have
+# rewrites that Postgres does not support
 _NOT_IN_POSTGRES = ("QUALIFY", "materialize.public")
 
 
@@ -69,7 +69,7 @@ def _statement(form: Form, text: str) -> str:
 
 
 def _says(hint: str, wrong: str, right: str) -> bool:
-    """Tell whether `right` is what the hint says: it has the keywords that the hint has, or less than `wrong`."""
+    """Return whether `right` follows the hint: it has the hint's keywords, or leaves out words of `wrong`."""
     if re.search(r"\bLeave\b", hint) and set(re.findall(r"\w+", right)) < set(re.findall(r"\w+", wrong)):
         return True
     hint = re.sub(r"\b(NAME|OPTION)\b", "…", hint)
@@ -78,7 +78,7 @@ def _says(hint: str, wrong: str, right: str) -> bool:
 
 
 def test_rewrites_of_queries_give_what_was_meant(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """DuckDB runs what was meant where it has the form, Postgres and SinkQL the rewrite."""
+    """DuckDB runs the original form if it supports it; Postgres and SinkQL run the rewrite. All rows are equal."""
     session = Session(tmp_path_factory.mktemp("rows") / "catalog.db")
     session.execute(_ROWS)
     duck = duckdb.connect()
@@ -99,7 +99,7 @@ def test_rewrites_of_queries_give_what_was_meant(postgres: Postgres, tmp_path_fa
 
 
 def _judged(server: Any, form: Form, judged: dict[str, int]) -> list[tuple[str, ...]] | None:
-    """Return what a server gives for a form, or for its rewrite; None if it has not what that needs."""
+    """Return the rows of a form in DuckDB, or of its rewrite in Postgres; None if the server does not support it."""
     duck = isinstance(server, duckdb.DuckDBPyConnection)
     text = form.wrong if duck else form.right
     if text is None or (not duck and any(each in text for each in _NOT_IN_POSTGRES)):
@@ -113,7 +113,7 @@ def _judged(server: Any, form: Form, judged: dict[str, int]) -> list[tuple[str, 
 
 
 def _of(session: Session, query: str) -> Sequence[Sequence[Any]] | None:
-    """Return the rows of a query; None if it takes Spark to compute them."""
+    """Return the rows of a query; None if computing them needs Spark."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(query_rows, "by_spark", _no_spark)
         try:
@@ -136,7 +136,7 @@ def _table(rows: Sequence[Sequence[Any]]) -> list[tuple[str, ...]]:
 
 @contextmanager
 def _server(postgres: Postgres) -> Iterator[psycopg.Connection[Any]]:
-    """Yield a connection to a schema of its own."""
+    """Yield a connection with a temporary schema."""
     with postgres.connect() as server:
         server.adapters.register_loader("jsonb", TextLoader)
         server.execute("CREATE SCHEMA habits; SET search_path = habits; SET TimeZone = 'UTC'")
@@ -149,14 +149,14 @@ def _server(postgres: Postgres) -> Iterator[psycopg.Connection[Any]]:
 def test_calls_elsewhere_are_refused_and_their_rewrites_give_what_is_stated(session: Session) -> None:
     by_spark: list[str] = []
     for call in _CALLS:
-        assert call.gives, f"{call.call}: what does it give?"
+        assert call.gives, f"{call.call}: the expected values are missing"
         with pytest.raises(SinkqlError) as caught:
             session.execute(f"{_query(call, call.call)};")
         assert f"Write {call.write} for {call.call}." == caught.value.hint
         found = _of(session, _query(call, call.write or ""))
         by_spark += [] if found is not None else [call.call]
         assert found is None or list(call.gives) == [shown(row[0]) for row in found], call
-    assert len(by_spark) <= 40, by_spark  # whose values Postgres judges below, and Spark's the grid of all functions
+    assert len(by_spark) <= 40, by_spark  # Postgres checks their values below; the grid of all functions checks Spark's
 
 
 def test_rewrites_of_calls_mean_the_same_in_postgres(postgres: Postgres) -> None:
@@ -173,7 +173,7 @@ def test_what_calls_give_is_what_duckdb_gives_for_those_that_it_has() -> None:
     for call in _CALLS:
         if (
             "json" in f"{call.columns}{call.write}" or "bytea" in call.columns
-        ):  # JSON is a text there, bytes are written otherwise
+        ):  # JSON is text in DuckDB, and bytes are written differently
             continue
         try:
             rows = duck.execute(_query(call, call.call)).fetchall()
@@ -186,7 +186,7 @@ def test_what_calls_give_is_what_duckdb_gives_for_those_that_it_has() -> None:
 
 
 def _query(call: Call, expression: str) -> str:
-    """Return the query of an expression over the rows that a call is given."""
+    """Return the query of an expression over the rows of a call's example."""
     columns = [each.split(" ", 1) for each in re.split(r", (?=\w+ )", call.columns)]
     names = ", ".join(name for name, _ in columns)
     cast = ", ".join(f"{name}::{type_} AS {name}" for name, type_ in columns)

@@ -1,4 +1,4 @@
-"""A hint that names a change of one place is right: the script of the golden cases gets past its mistake with it."""
+"""Hints that suggest an edit at one place are right: with the edit, a golden case gets past its error."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _HABIT = "SQ1006"
 
 
 def _written(shown: str) -> str:
-    """Return what a hint says to write as it is written."""
+    """Return the SQL that a hint shows, with its placeholders filled in."""
     return _FILLED.get(shown) or re.sub(r'"(\W+)"', r"\1", shown).replace("(…)", "(id)")
 
 
 def _mended(text: str, error: SinkqlError) -> str | None:
-    """Return a script with the change that a hint names; None if it names none of one place."""
+    """Return a script with the edit that a hint suggests; None if it does not suggest one edit."""
     assert error.span is not None
     before, wrong, after = text[: error.span.start], text[error.span.start : error.span.end], text[error.span.end :]
     match re.split(r"(?<=[.?])$|; |, with |, after |, such as ", error.hint or "")[0]:
@@ -59,7 +59,7 @@ def _mended(text: str, error: SinkqlError) -> str | None:
             return before[:place] + before[place + len(_written(found[1])) :] + wrong + after
         case hint if found := re.fullmatch(r"Leave out ([^…,:]+)[^…]*\.", hint):
             needless = found[1] if found[1] in wrong else wrong
-            if re.search(rf"{re.escape(needless)}\s*=", wrong + after):  # an option, which goes with its value
+            if re.search(rf"{re.escape(needless)}\s*=", wrong + after):  # an option: its value would have to go too
                 return None
             return before + wrong.replace(needless, "", 1) + after
         case hint if hint.startswith("End the statement before it"):
@@ -76,7 +76,7 @@ _KIND = re.compile(r"\b(?:CONNECTION \w+|TO \w+)(?= FOR|;)", re.IGNORECASE)
 
 
 def _with_options(text: str, error: SinkqlError) -> Iterator[str]:
-    """Yield a script with the options that a hint names, in each list of options where they may be meant to stand."""
+    """Yield the script with the options that a hint names, in each list of options that the hint may mean."""
     assert error.span is not None
     said = re.match(r"(?:Add|Write) (WITH \()?(?=[A-Z ]+ = )([^;]*)", error.hint or "")
     if said is None:
@@ -98,18 +98,18 @@ def _with_options(text: str, error: SinkqlError) -> Iterator[str]:
     yield f"{text.rstrip().rstrip(';')} WITH ({option});"
     yield from (f"{text[: kind.end()]} ({option}){text[kind.end() :]}" for kind in _KIND.finditer(text))
     yield re.sub(r"RESET \(.*\)", f"SET ({option})", text)
-    yield f"{text[: error.span.start]}{option}{text[error.span.end :]}"  # instead of what is wrong
+    yield f"{text[: error.span.start]}{option}{text[error.span.end :]}"  # instead of the wrong text
     yield re.sub(r"(CLUSTER \w+) .*", rf"\1 ({option});", text)
     yield re.sub(r" \(VALUE DECODING.*", f" WITH ({option});", text)
 
 
 def _is_unhelped(after: SinkqlError | None, before: SinkqlError) -> bool:
-    """Tell whether options have not helped: the error is as before, or there is no such option, or not there."""
+    """Return whether the options did not help: the error is the same, or it says that an option is unknown."""
     return after is not None and (after.message == before.message or _NO_SUCH_OPTION.fullmatch(after.code) is not None)
 
 
 def _outcome(folder: Path, text: str) -> SinkqlError | None:
-    """Run a script in a catalog of its own, a copy of the prepared one: it may drop what is there."""
+    """Run a script in a copy of the prepared catalog, since it may drop items; return its error."""
     for each in folder.glob("catalog.db*"):
         shutil.copy(each, folder / each.name.replace("catalog", "copy"))
     try:
@@ -120,7 +120,7 @@ def _outcome(folder: Path, text: str) -> SinkqlError | None:
 
 
 def _further(before: SinkqlError, after: SinkqlError, longer: int) -> bool:
-    """Tell whether a script is wrong further on, or not any more in its syntax."""
+    """Return whether the next error is further on in the script, or no longer a syntax error."""
     assert before.span is not None
     if after.span is not None and after.span.start - longer >= before.span.end:
         return True
@@ -152,19 +152,19 @@ _RENDERED = re.compile(
 
 
 def _shown(output: str, text: str) -> SinkqlError | None:
-    """Return the error that an output shows of a script, None if it shows none with a place."""
+    """Return the error that an output shows for a script; None if it shows none with a position."""
     found = _RENDERED.search(output)
     if found is None:
         return None
     code, message, margin, line, spaces, carets, hint = found.groups()
-    if "…" in found[0].splitlines()[1]:  # cut off around the place
+    if "…" in found[0].splitlines()[1]:  # the source line is cut off
         return None
     start = sum(map(len, text.splitlines(keepends=True)[: int(line) - 1])) + len(spaces) - len(margin)
     return SinkqlError(code, message, Span(start, start + len(carets)), hint=hint)
 
 
 def _tried(file: GoldenFile, case: casefile.Case) -> SinkqlError | None:
-    """Return the error that a case shows in a copy of what is there; None if it shows none."""
+    """Return the error that a case shows, run in a copy of the present state; None if it shows none."""
     return _shown(output(GoldenFile(file.path, file.folder, copy.deepcopy(file.things)), case), case.input)
 
 

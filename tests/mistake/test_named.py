@@ -1,4 +1,4 @@
-"""What users are told to use besides statements is there: commands, flags, variables, extras, pages, options, words."""
+"""The commands, flags, variables, extras, pages, options and words that messages name exist."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ from support.keywords import WORDS
 
 _ROOT = Path(__file__).parents[2]
 _OURS = {"as", "folder", "or", "was"}
-"""What stands behind "sinkql" where that is the name of the program."""
+"""Words after "sinkql" that are no commands: "sinkql" is the program's name there."""
 _FLAGS_ELSEWHERE = {
     "--add-config", "--alter", "--bootstrap-server", "--editable", "--entity-name", "--entity-type", "--from",
     "--keep", "--selector", "--topic", "--upgrade",
 }  # fmt: skip
 _VARIABLES_ELSEWHERE = {
-    # of boto3, hvac and Spark
+    # boto3, hvac and Spark
     "AWS_ACCESS_KEY_ID", "AWS_ENDPOINT_URL", "AWS_PROFILE", "AWS_REGION", "AWS_SECRET_ACCESS_KEY", "SPARK_LOCAL_IP",
     "VAULT_ADDR", "VAULT_CACERT", "VAULT_TOKEN",
-    # words of DuckDB's and Flink's
+    # DuckDB and Flink
     "CLIENT_ID", "CLIENT_SECRET", "OAUTH2_SCOPE", "OAUTH2_SERVER_URI", "SYSTEM_TIME",
 }  # fmt: skip
 _WORDS_ELSEWHERE = {
-    # of queries, types and formats of to_char
+    # queries, types and formats of to_char
     "ALWAYS", "CUBE", "CURRENT", "FOLLOWING", "GENERATED", "GROUPING", "GROUPS", "PRECEDING", "RANGE", "ROLLUP", "ROW",
     "SETS", "UNBOUNDED", "COALESCE", "ISNULL", "NULLIF", "ORDINALITY", "TIMESTAMPTZ", "AM", "DD", "DDD", "EEEE", "FM",
     "FM999990", "HH12", "HH24", "MI", "MM", "MS", "PL", "PR", "RN", "S999", "SG", "SS", "TH", "US", "YY", "YYYY",
-    # what is read and refused
+    # words that the parser reads and refuses
     "BERNOULLI", "CHANGES", "COPY", "DESCRIBE", "DISCARD", "DOC", "EMIT", "SYSTEM_TIME", "TABLESAMPLE",
-    # of servers
+    # database servers
     "ATTACH", "AUTHORIZATION", "BYPASSRLS", "CLIENT", "ENGINE", "GLOBAL", "GRANT", "IDENTITY", "LOCK", "LOGIN",
     "RECOVER", "SLAVE", "UNLOGGED", "USAGE", "XA",
-    # of other systems and of people
+    # other systems, and words of everyday use
     "AAAA", "API", "ASCII", "EDITOR", "FILE", "GB18030", "GCS", "HOME", "HTTP", "IP", "ITEM", "KV", "LATIN1",
     "NA", "NTP", "NUL", "OPTION", "PEM", "PGPASSWORD", "PGREQUIREAUTH", "POST", "RDS", "REST", "S3", "SJIS", "SQ3701",
     "STS", "TLS", "TMPDIR", "TPC", "UTC", "UTF", "UTF16", "UXXXXXXXX", "WIN1252",
@@ -58,11 +58,11 @@ _FUNCTIONS_ELSEWHERE = {
     "pg_terminate_backend",
 }  # fmt: skip
 _WORD_OPTIONS = {"PROGRESS", "REPLICATE", "STATE"}
-"""Options of statements, of which the parser keeps no list."""
+"""Options of statements that the parser's lists do not contain."""
 
 
 def _named(pattern: str) -> dict[str, str]:
-    """Return what of the texts fits a pattern, each with the last text that has it."""
+    """Return the matches of a pattern in all texts, each with the last text that contains it."""
     return {found: text for text in told() for found in re.findall(pattern, text)}
 
 
@@ -79,7 +79,7 @@ def _flags(command: click.Command) -> set[str]:
 
 
 def _wrong_commands(text: str) -> list[str]:
-    """Return which commands of SinkQL, each with the flags behind it, are none."""
+    """Return the commands in a text that do not exist or have an unknown flag."""
     commands, wrong = _commands(cli), []
     for first, second, flags in re.findall(r"\bsinkql ([a-z-]+)(?: ([a-z]+))?((?: (?:--?[a-z][a-z-]*))*)", text):
         name = f"{first} {second}" if isinstance(commands.get(first), click.Group) else first
@@ -168,7 +168,7 @@ def test_options_that_are_given_a_value_are_there() -> None:
 
 
 def test_words_in_capitals_are_of_the_language() -> None:
-    """A word that is none of SQL, and right, goes into the set of words of elsewhere."""
+    """A correct word that is not SQL belongs in `_WORDS_ELSEWHERE`."""
     names = WORDS.labels | WORDS.words | OPTION_NAMES | QUERY | {value for _, value in WORDS.choices}
     known = {word for name in names for word in name.split()} | set(re.findall(r'"([A-Z_0-9]+)"i', automaton.text()))
     named = _named(r"(?<![\w'.$%{-])[A-Z][A-Z0-9]+(?![\w'-])")

@@ -1,4 +1,4 @@
-"""Each statement and each clause that a hint, a cure or a notice names can be read as far as it is written."""
+"""Each statement and clause that a hint, a cure or a notice names can be parsed, up to its last written word."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _OF_SERVERS = re.compile(
     r"on the server|ENGINE = InnoDB|REPLICA IDENTITY|ALTER SYSTEM SET (?:wal_level|max_)|ALTER ROLE|PUBLICATION"
     r"|ON DELETE RESTRICT|CREATE SCHEMA \S+ AUTHORIZATION|LOCK TABLES"
 )
-_OTHER = ("errors/", "session/scaffold", "parser/assist")  # cures below, templates of scripts, patterns
-# where a sentence goes on behind a statement: a lower-case word that no statement has there
+_OTHER = ("errors/", "session/scaffold", "parser/assist")  # cures (see below), templates of scripts, patterns
+# where a sentence continues after a statement: at a lower-case word that no statement has there
 _BEHIND = re.compile(
     r"(?: (?:to|and|or|which|with|before|behind|if|where|in|again|for|from|of|made|on|as|has|have|first|afterwards|then"
     r"|keeps|leaves|reads|replaces|tells|lists|shows|changes|starts|says|a|it|that|by|is|under|instead|once|when|the"
@@ -36,7 +36,7 @@ _BEHIND = re.compile(
 
 
 def _texts() -> list[tuple[str, str]]:
-    """Return all sentences that a user reads and that may name statements, each with where it is from."""
+    """Return the sentences that users read and that may name statements, each with its origin."""
     found = [(each.file, each.text) for each in hints("") if not each.file.startswith(_OTHER)]
     found += [("golden", each) for each in shown()]
     return found + [(code, part) for code in error_codes for part in (error_codes[code].cause, error_codes[code].cure)]
@@ -51,7 +51,7 @@ def _statements(text: str) -> Iterator[str]:
 
 
 def _written(text: str) -> str:
-    """Return the statement that a text begins with, up to where the sentence goes on."""
+    """Return the statement at the start of a text, without the rest of the sentence."""
     depth, quoted = 0, False
     for place, sign in enumerate(text):
         quoted ^= sign == "'"
@@ -64,7 +64,7 @@ def _written(text: str) -> str:
 
 
 def _filled(statement: str) -> str:
-    """Return a statement with something in the place of each ellipsis."""
+    """Return a statement with a value for each ellipsis."""
     filled = statement
     for pattern, instead in (
         (r"AS \N{HORIZONTAL ELLIPSIS}$", "AS SELECT 1" if "VIEW" in statement else "AS 'x'"),
@@ -89,7 +89,7 @@ def _filled(statement: str) -> str:
 
 
 def _misread(statement: str) -> str | None:
-    """Return why a statement cannot be read as far as it goes."""
+    """Return why a statement cannot be parsed up to its last word; None if it can."""
     try:
         parse(f"{_filled(statement)};", WORDS)
     except SinkqlError as error:
@@ -116,11 +116,11 @@ _FRAMES = (
     "CREATE SINK s FROM t ", _LAKE, _TO_TOPIC, f"{_TO_TOPIC}FORMAT JSON ", "CREATE MATERIALIZED VIEW v ",
     "CREATE CONNECTION c TO AWS (REGION = 'x') ", "ALTER SINK s ",
 )  # fmt: skip
-"""What clauses stand behind."""
+"""Beginnings of statements that clauses may follow."""
 
 
 def _misplaced(clause: str) -> str | None:
-    """Return why a clause can be read behind nothing that takes clauses."""
+    """Return the clause if it cannot be parsed after any of the beginnings; None if it can."""
     return None if any(_misread(f"{frame}{clause}") is None for frame in _FRAMES) else clause
 
 

@@ -1,4 +1,4 @@
-"""A value of SinkQL, Postgres or DuckDB → one text, the same for the same value."""
+"""Print a value of SinkQL, Postgres or DuckDB; equal values have the same text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from decimal import Decimal
 
 
 def shown(value: object) -> str:
-    """Return a value as examples state it: without zeros at the end, times in UTC, arrays in braces."""
+    """Return a value as text: without trailing zeros, times in UTC, arrays in braces."""
     match value:
         case None:
             return "NULL"

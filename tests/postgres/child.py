@@ -1,4 +1,4 @@
-"""Captures and sinks of a real server as processes of their own (`support.forking`), some with a part left out."""
+"""Run captures and sinks of a real server in child processes (`support.forking`), some with mutants applied."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PACE = replace(QUICK, chunk_bytes=20_000)
 
 
 def _run(order: dict[str, Any]) -> int:
-    patch = pytest.MonkeyPatch()  # for this process, which does nothing else
+    patch = pytest.MonkeyPatch()  # never undone: this process does nothing else
     os.environ.update(armed(order["faults"] or "none=fail"))
     sinks, source = pickle.loads(base64.b64decode(order["sinks"]))
     if order["role"] == "sink":
@@ -50,14 +50,14 @@ def _sink(sinks: Sinks, name: str) -> int:
     try:
         once(sinks, name, patience=60.0)
     except SinkqlError as error:
-        if error.code in PASSED or error.retryable:  # as of a server that restarts
+        if error.code in PASSED or error.retryable:  # for example, the server restarts
             return 3
         raise
     return 0
 
 
 def _count(patch: pytest.MonkeyPatch, folder: Path) -> None:
-    """Count chunks, and values that were asked of the server, a byte each."""
+    """Count chunks, and reads of unchanged values from the server: one byte in a file for each."""
 
     def counted(name: str, inner: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **more: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The protocol of first snapshots with one part left out each: tests must see that tables are wrong then."""
+"""Mutants of the initial snapshot's protocol, each without one part; tests must detect the wrong tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Mutant = Callable[[pytest.MonkeyPatch], None]
 
 
 def no_hold(patch: pytest.MonkeyPatch) -> None:
-    """Publish changes while a chunk is read: it stands after changes that its transaction does not see."""
+    """Publish changes while a chunk is read, so that it follows changes that its transaction does not see."""
     add_chunks = CaptureSession.add_chunks
 
     def publish_and_add(self: CaptureSession) -> bool:
@@ -29,13 +29,13 @@ def no_hold(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_visibility_test(patch: pytest.MonkeyPatch) -> None:
-    """Read a chunk with a transaction that does not see all that is in the log."""
+    """Read a chunk in a transaction that does not see all changes in the log."""
     start = TableSnapshotReader.start
     patch.setattr(TableSnapshotReader, "start", lambda self, is_ready, unseen: start(self, is_ready, []))
 
 
 def no_visible_end(patch: pytest.MonkeyPatch) -> None:
-    """Confirm what no snapshot sees yet: nobody knows of it after the log was lost."""
+    """Confirm changes that no snapshot sees yet; after a loss of the log, no capture knows them."""
     update = Publisher.update_visible
 
     def all_visible(self: Publisher) -> None:
@@ -46,29 +46,29 @@ def no_visible_end(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_read_through(patch: pytest.MonkeyPatch) -> None:
-    """Do not ask the server for values that it did not send."""
+    """Do not read unchanged values from the server."""
     patch.setattr(Publisher, "_complete", lambda self, table, rows, ids: (rows, None))
 
 
 def no_wait(patch: pytest.MonkeyPatch) -> None:
-    """Ask for them with a snapshot that does not see the change."""
+    """Read unchanged values in a snapshot that does not see the change."""
     complete = PostgresStream.complete
     patch.setattr(PostgresStream, "complete", lambda self, table, rows, ids: complete(self, table, rows, []))
 
 
 def no_later_high(patch: pytest.MonkeyPatch) -> None:
-    """Hold the table for whole though a value was not found, or came from later."""
+    """Regard the table as complete although a value was not found or came from a later position."""
     complete = Publisher._complete
     patch.setattr(Publisher, "_complete", lambda self, table, rows, ids: (complete(self, table, rows, ids)[0], None))
 
 
 def no_lacking(patch: pytest.MonkeyPatch) -> None:
-    """Forget which rows the server did not have any more."""
+    """Forget the rows that the server no longer had."""
     patch.setattr(MissingKeys, "add", lambda self, table, rows, until: None)
 
 
 def no_reach(patch: pytest.MonkeyPatch) -> None:
-    """Read chunks before the log is again where the sinks are."""
+    """Read chunks before the log has reached the sinks' positions again."""
     patch.setattr(SnapshotScheduler, "is_ready", lambda self, generation: True)
     read = CaptureSession.read_chunks
 
@@ -81,7 +81,7 @@ def no_reach(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_beginning(patch: pytest.MonkeyPatch) -> None:
-    """Begin a slot without waiting until all that is before it is seen."""
+    """Begin a slot without waiting until all earlier transactions are visible."""
 
     def found(connection: object) -> int:
         return 0

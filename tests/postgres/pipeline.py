@@ -1,4 +1,4 @@
-"""Sinks of a catalog that read Postgres: captured by processes of their own, and run here without Spark."""
+"""Run a catalog's sinks that read Postgres: the captures in separate processes, the sinks here without Spark."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from support.running import loop_of
 
 @contextmanager
 def capturing(session: Session) -> Iterator[None]:
-    """Have all sources that sinks read captured for as long as a block lasts."""
+    """Capture all sources that sinks read until the block ends."""
     roster = CatalogWorkload(session.catalog, every_seconds=0.0)
     with captures_running(CatalogCaptureDirectory(session.catalog, roster, session.access.secret)):
         yield
 
 
 def catch_up(session: Session, *, turn: int = 1, engine: Engine | None = None) -> None:
-    """Run every sink, one after the other, up to what has committed on the server by now, without Spark unless told."""
+    """Run the sinks in turn, up to the server's last commit; without Spark unless `engine` says otherwise."""
     for job in session.jobs():
         context = session.context(job)
         context.folder.mkdir(parents=True, exist_ok=True)
@@ -34,7 +34,7 @@ def catch_up(session: Session, *, turn: int = 1, engine: Engine | None = None) -
 
 
 def stalled(session: Session) -> str:
-    """Wait until the source's status is that it is stalled, and return the error's code."""
+    """Wait until the source is stalled, and return the error's code."""
     query = "SELECT error FROM mz_internal.mz_source_statuses WHERE name = 's' AND status = 'stalled'"
     deadline = Deadline()
     while not (rows := session.execute(query)[0].rows):

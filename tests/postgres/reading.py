@@ -1,4 +1,4 @@
-"""A publication of a real server, read by the product's stream."""
+"""Read a publication of a real server through SinkQL's stream."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def login_at(port: int, database: str, **more: Any) -> Login:
 
 
 def tables(server: Postgres, database: str, as_text: Iterable[str] = ()) -> dict[str, CapturedTable]:
-    """Return the tables of publication p by their names; columns of these names are read as text."""
+    """Return the tables of publication p by name; columns with these names are read as text."""
     found = publication_facts(find(login(server, database), "p"))
     assert found is not None
     return {each.name: captured(each, frozenset(as_text)) for each in found.tables}
@@ -57,7 +57,7 @@ def captured(table: ServerTable, as_text: frozenset[str] = frozenset()) -> Captu
 
 
 class Reading:
-    """A stream that has begun at its slot, and what it has given."""
+    """A stream that has started at its slot, and its events."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Reading:
         self.stream.begin(after or self.start, list(self.tables.values()), stops)
 
     def read(self) -> list[Event]:
-        """Return what changed up to now."""
+        """Return the events up to the server's present position."""
         end, found, deadline = self.stream.end(), list[Event](), Deadline()
         while True:
             events = self.stream.receive(0.05)
@@ -90,7 +90,7 @@ class Reading:
             deadline.check("the end of the server's log")
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        """Return the rows of a table that changed up to now, without their times."""
+        """Return the changed rows of a table up to now, without their times."""
         return [row for rows in self.changes(table) for row in shown(rows.rows)]
 
     def changes(self, table: str) -> list[TableRows]:
@@ -104,7 +104,7 @@ def shown(rows: pa.RecordBatch) -> list[dict[str, Any]]:
 
 @contextmanager
 def reading(server: Postgres, database: str, as_text: Iterable[str] = ()) -> Iterator[Reading]:
-    """Read publication p from now on."""
+    """Read publication p from its present position."""
     found = Reading(server, database, tables(server, database, as_text))
     try:
         found.begin()

@@ -1,4 +1,4 @@
-"""What is altered on a server while sinks run: one table's sink stops, and computes its Iceberg table again."""
+"""Tables and publications are altered while sinks run: one table's sink stops, then fully refreshes its table."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def session(
 ) -> Iterator[Session]:
     monkeypatch.chdir(tmp_path)
     monitor = "sinkql.connectors.postgres.publication_monitor"
-    monkeypatch.setattr(f"{monitor}._WATCH_S", 0.0)  # of processes that are forked, too
+    monkeypatch.setattr(f"{monitor}._WATCH_S", 0.0)  # forked processes inherit it
     postgres.execute(_SERVER, postgres_database)
     with Session(tmp_path / "catalog.db") as session:
         session.execute(_SQL.format(port=postgres.port, database=postgres_database))
@@ -90,7 +90,7 @@ _CHANGES = {
         "INSERT INTO parted VALUES (12)",
     ),
 }
-"""A table, what is altered and changed, what is said of it, and what mends it, with a change that comes later."""
+"""A table, the change on the server, the error's detail, and the fix with a later change."""
 
 
 @pytest.mark.parametrize("what", _CHANGES)
@@ -107,7 +107,7 @@ def test_sink_of_an_altered_table_stops_and_computes_its_rows_again(
         assert said in (error.detail or "")
         _once(session, "u")
         assert duckdb_folder(Path("lake/n/u")) == [(1,), (2,)]
-        assert _stopped(session, table).code == "SQ3440"  # it does not go on by itself
+        assert _stopped(session, table).code == "SQ3440"  # it does not continue without the user
         _each(postgres, postgres_database, mended)
         _fail(session, table, error)
         assert [each.code for each in session.execute("ALTER SOURCE s SKIP;")[0].notices] == ["SQ2353"]
@@ -134,7 +134,7 @@ def _stopped(session: Session, name: str) -> SinkqlError:
 
 
 def _fail(session: Session, name: str, error: SinkqlError) -> None:
-    """Let the catalog know that a sink failed, as its process does."""
+    """Record in the catalog that a sink failed, as its process does."""
     (job,) = session.jobs((f"{name}_sink",))
     session.catalog.control.status(job.sink_id, "stalled", error=f"{error.code}: {error.message}")
 

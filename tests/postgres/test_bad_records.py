@@ -1,4 +1,4 @@
-"""Rows of a server that no column of a table can hold: in chunks and in changes, under each ON ERROR."""
+"""Rows of a server that no column of a table can hold, in chunks and in changes, under each ON ERROR."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_rows_that_do_not_fit_are_left_out_kept_or_stop_the_sink(
             f"CREATE CONNECTION pg TO POSTGRES (HOST '127.0.0.1', PORT {postgres.port}, "
             f"DATABASE '{postgres_database}', USER postgres);"
         )
-        policies = {"a_skip": "SKIP", "b_dead": "'DEAD LETTER'", "c_fail": "FAIL"}  # which runs last
+        policies = {"a_skip": "SKIP", "b_dead": "'DEAD LETTER'", "c_fail": "FAIL"}  # c_fail runs last
         for name, policy in policies.items():
             session.execute(_SINK.format(name=name, policy=policy))
         with capturing(session):

@@ -1,4 +1,4 @@
-"""What is between a source and its server breaks in mid stream: it is told, and the source goes on by itself."""
+"""The connection between a source and its server breaks: the source reports the error and recovers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CREATE SINK a FROM t INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABL
 
 @dataclass(frozen=True)
 class _Way:
-    """How the server is reached, and what breaks that and mends it; `code` is what is told meanwhile."""
+    """A way to reach the server, and how to break and mend it; `code` is the error in between."""
 
     port: int
     options: str

@@ -1,4 +1,4 @@
-"""Tables of a real server are in Iceberg tables: a capture of its own process, a sink's batches without Spark."""
+"""Tables of a real server in Iceberg: the capture is a process, and the sinks' batches run without Spark."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_how_far_a_source_is_can_be_asked(tmp_path: Path, database: psycopg.Conn
             "s": (1000, 1000, True),
             "orders": (1000, 1000, True),
         }
-        # what its capture said last, as it ended
+        # the statistics that the capture reported last, as it ended
         ((known, committed),) = set(_asked(session, "statistics", "offset_known, offset_committed").values())
         (end,) = database.execute("SELECT pg_current_wal_insert_lsn() - '0/0'").fetchone() or ()
         assert 0 < committed <= known <= end
@@ -129,7 +129,7 @@ def test_run_tells_how_far_a_first_snapshot_is(tmp_path: Path, database: psycopg
 
 
 def _asked(session: Session, which: str, columns: str) -> dict[str, tuple[Any, ...]]:
-    """Return some columns of a relation of sources, by the sources' names."""
+    """Return columns of a system relation by the names of sources."""
     query = f"SELECT o.name, {columns} FROM mz_internal.mz_source_{which} AS s JOIN mz_objects AS o ON o.id = s.id"
     return {name: tuple(rest) for name, *rest in session.execute(query)[0].rows}
 
@@ -137,7 +137,7 @@ def _asked(session: Session, which: str, columns: str) -> dict[str, tuple[Any, .
 def test_changes_that_the_server_lost_are_skipped(
     tmp_path: Path, database: psycopg.Connection[tuple[Any, ...]]
 ) -> None:
-    """As the hint says."""
+    """The error's hint works."""
     info = database.info
     with Session(tmp_path / "catalog.db") as session:
         session.execute(_SQL.format(folder=tmp_path, port=info.port, database=info.dbname))
@@ -194,7 +194,7 @@ def test_rows_are_computed_again_if_both_log_and_state_are_lost(
 def test_rows_that_cannot_be_computed_again_are_kept_if_the_user_says_so(
     tmp_path: Path, database: psycopg.Connection[tuple[Any, ...]]
 ) -> None:
-    """As the hint says: another source of the sink no longer has what was read from it."""
+    """The error's hint works: another source of the sink no longer has the rows that were read from it."""
     info, file = database.info, tmp_path / "in" / "more.csv"
     file.parent.mkdir()
     file.write_text("id,name\n-1,file\n-2,file\n")
@@ -232,7 +232,7 @@ def test_rows_that_cannot_be_computed_again_are_kept_if_the_user_says_so(
 def test_tables_that_have_moved_to_another_server_are_read_there(
     tmp_path: Path, database: psycopg.Connection[tuple[Any, ...]]
 ) -> None:
-    """As the hint says; on the other server the table has another number."""
+    """The error's hint works although the table has a new OID."""
     info = database.info
     with Session(tmp_path / "catalog.db") as session, postgres_server() as other:
         session.execute(_SQL.format(folder=tmp_path, port=info.port, database=info.dbname))
@@ -314,14 +314,14 @@ def test_table_without_a_key_is_emptied(tmp_path: Path, database: psycopg.Connec
 
 
 def _make_odd(database: psycopg.Connection[tuple[Any, ...]]) -> None:
-    """Make a table without a key, with rows that are alike."""
+    """Create a table without a key that has equal rows."""
     database.execute("CREATE TABLE odd (x int)")
     database.execute("ALTER TABLE odd REPLICA IDENTITY FULL")
     database.execute("INSERT INTO odd SELECT n % 10 FROM generate_series(1, 500) AS n")
 
 
 def _again(session: Session, name: str) -> None:
-    """Run a sink, again where it has come to what has its rows computed again."""
+    """Run a sink, and run it again if it stopped for a full refresh."""
     try:
         run_once(session, name)
     except SinkqlError as error:
@@ -331,7 +331,7 @@ def _again(session: Session, name: str) -> None:
 
 
 def _write(where: str, stopping: threading.Event, wait: float) -> None:
-    """Change rows of the table without a key."""
+    """Change rows of the table without a key until `stopping` is set."""
     with psycopg.connect(where, autocommit=True) as connection:
         turn = 0
         while not stopping.wait(wait):
@@ -346,7 +346,7 @@ def test_another_host_goes_on_at_once_where_one_died(
     database: psycopg.Connection[tuple[Any, ...]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its time as the one that writes the log in a bucket is not over: the catalog that they share says who does."""
+    """The lease of the log's writer has not expired, but the shared catalog says which host captures."""
     monkeypatch.setenv("SINKQL_CATALOG_KEY", base64.b64encode(bytes(32)).decode())
     url, info = server_url(postgres, tmp_path / "first"), database.info
     with seaweed(tmp_path / "seaweed") as server:
@@ -364,7 +364,7 @@ def test_another_host_goes_on_at_once_where_one_died(
             store = desk.folder(desk.captures()[0]).store
             assert isinstance(store, ObjectLogStore)
             head, _ = store._objects.get(store._head_key) or (b"", "")
-            late = json.dumps({**json.loads(head), "until": time.time() + 1000})  # as if nobody had released it
+            late = json.dumps({**json.loads(head), "until": time.time() + 1000})  # as if the holder had not released it
             store._objects.put(store._head_key, late.encode())
         database.execute("UPDATE orders SET name = 'new' WHERE id < 100")
         with Session(url.replace("/first", "/second")) as session, capturing(session):
@@ -403,7 +403,7 @@ def test_log_may_be_in_a_bucket(
         log = desk.folder(desk.captures()[0])
         assert len(log.numbers()) > 2
         assert not (log.folder / "log").exists()
-        # what the publication was goes with the log to another host
+        # the stored state of the publication moves to another host with the log
         assert log.store.noted("publication.json") is not None
         assert not (log.folder / "publication.json").exists()
         with pytest.raises(SinkqlError) as failed:

@@ -1,4 +1,4 @@
-"""Parts of tables as one transaction of a real server sees them."""
+"""Chunks of tables, as one transaction of a real server sees them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run(postgres: Postgres, postgres_database: str) -> Run:
 
 
 def _chunks(stream: PostgresStream, table: CapturedTable, size: int) -> list[list[dict[str, Any]]]:
-    """Read a keyed table in transactions of their own, and one without a key in one."""
+    """Read a keyed table in one transaction per chunk, and a table without a key in one transaction."""
     found: list[list[dict[str, Any]]] = []
     after: Key | None = None
     while table.key:
@@ -148,11 +148,11 @@ def test_missing_values_of_rows_that_moved_are_asked_for(postgres: Postgres, pos
             patch.setattr("sinkql.connectors.postgres.chunk._PATIENCE_S", 0)
             with pytest.raises(SinkqlError, match="SQ3712") as caught:
                 found.stream.complete(found.tables["t"], rows, changed.transactions.ids)
-            assert not isinstance(caught.value, TableError)  # the capture tries again, and no change is lost
+            assert not isinstance(caught.value, TableError)  # the capture retries, and no change is lost
 
 
 def _after(rows: TableRows) -> list[tuple[Any, ...]]:
-    """Return what came after the inserts, of long values the end."""
+    """Return the rows after the inserts, with only the end of long values."""
     return [
         (row["id"], row["v"], row["long"] and row["long"][6400:], row["longer"] and row["longer"][6400:], row["$hole"])
         for row in shown(rows.rows)[3:]

@@ -1,4 +1,4 @@
-"""The decoder of columns gives what the exact decoder of values gives, and tells of the same values that do not fit."""
+"""The decoder of columns returns the same values as the exact decoder, and rejects the same values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _settings = settings(deadline=None, max_examples=150, suppress_health_check=[Hea
 
 
 def _decoded(type_: ServerType, values: list[bytes | None], *, binary: bool) -> tuple[list[Any], list[bool]]:
-    """Return what the decoder of columns gives, and which values do not fit; those are None."""
+    """Return the values that the decoder of columns returns, and which of them it rejects; these are None."""
     raw, starts, lengths = b"", [], []
     for each in values:
         raw += b"\0\1"

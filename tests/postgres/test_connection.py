@@ -1,4 +1,4 @@
-"""CREATE CONNECTION … TO POSTGRES: it is tried, and each way in which it fails has a code and a way out."""
+"""CREATE CONNECTION … TO POSTGRES tries the connection; each kind of failure has a code and a hint."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _HBA = "host all postgres all trust\nhost all bob all scram-sha-256\nhost all cl
 
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[Postgres]:
-    """Run a server that asks bob for a password, and lets nobody else in but postgres."""
+    """Run a server that asks bob for a password, and refuses roles that its pg_hba.conf does not list."""
     with postgres_server() as server:
         server.execute(
             "CREATE ROLE bob LOGIN PASSWORD 'hunter22'; CREATE ROLE eve LOGIN;"

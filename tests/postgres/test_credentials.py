@@ -1,4 +1,4 @@
-"""A password that is changed, or a right that is taken away, while a source is read: it is told, and got over."""
+"""A password or a privilege changes while a source is read: the source reports the error, and recovers once fixed."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _CHANGES = {
     "replication": ("NOREPLICATION", "SQ4411", "REPLICATION", ""),
     "login": ("NOLOGIN", "SQ4404", "LOGIN", ""),
 }
-"""What is done to the role, the error, and what puts it right, on the server or in the catalog."""
+"""The change of the role, the error, and the fix: a role attribute on the server, or SQL in the catalog."""
 
 
 @pytest.mark.parametrize("what", _CHANGES)

@@ -1,6 +1,6 @@
-"""Batches that the driver and Spark compute in turn, of texts that each makes: the tables are what Postgres says.
+"""The driver and Spark compute batches in turn, with texts that each produces; the tables agree with Postgres.
 
-What one engine has put into the state of a join or of groups, the other takes out again: by its text.
+A row that one engine adds to the state of a join or a group is removed by the next engine, by its text.
 """
 
 from __future__ import annotations
@@ -120,5 +120,5 @@ def _check(connection: psycopg.Connection[Any]) -> None:
 
 
 def _shown(rows: Iterable[Sequence[Any]]) -> list[str]:
-    """Return rows in an order, as texts: NaN is itself, and zeros have signs."""
+    """Return rows as sorted texts, in which NaN equals itself and zeros have signs."""
     return sorted(repr([None if each is None else str(each) for each in row]) for row in rows)

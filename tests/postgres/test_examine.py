@@ -1,4 +1,4 @@
-"""`sinkql doctor` over a Postgres server: what is wrong there, and the statement that mends it."""
+"""`sinkql doctor` over a Postgres server: the problems that it finds, and the statements that fix them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def doctor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     monkeypatch.chdir(tmp_path)
 
     def run(script: str | None = None) -> dict[str, dict[str, Any]]:
-        """Return what is found of the connection `pg` by name; the exit code fits it."""
+        """Return the checks of the connection `pg` by name, after comparing them with the exit code."""
         given = []
         if script is not None:
             Path("script.sql").write_text(script)
@@ -47,7 +47,7 @@ def doctor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 
 
 def _fixes(server: Postgres, database: str, check: dict[str, Any]) -> None:
-    """Run what a check says to run."""
+    """Run the statement that a check suggests."""
     server.execute(check["fix"].partition("Run ")[2].partition(" on the server")[0], database)
 
 
@@ -117,7 +117,7 @@ def test_no_server_is_one_finding(doctor: Doctor) -> None:
 
 @pytest.fixture
 def captured(postgres: Postgres, postgres_database: str, tmp_path: Path, doctor: Doctor) -> Iterator[Session]:
-    """Return a catalog of a sink that has read a table, through a slot."""
+    """Yield a session whose sink has read a table through a slot."""
     postgres.execute("CREATE TABLE t (id int PRIMARY KEY); CREATE PUBLICATION p FOR ALL TABLES", postgres_database)
     with Session() as session:
         session.execute(_connection(postgres, postgres_database) + _LAKE)

@@ -1,4 +1,4 @@
-"""The examples of Postgres over a real server, read by DuckDB."""
+"""The Postgres examples run against a real server; DuckDB reads their tables."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session
 
 
 def _example(name: str, server: Postgres, database: str) -> str:
-    """Run an example's script for the server there, and return its pipeline for this one."""
+    """Run an example's script for the server, and return its pipeline for this server."""
     server.execute((_EXAMPLES / name / "server.sql").read_text(), database)
     script = (_EXAMPLES / name / "pipeline.sql").read_text()
     return (

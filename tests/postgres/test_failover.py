@@ -1,4 +1,4 @@
-"""A standby takes the place of a source's server: sinks go on, or stop and compute their rows again; none is wrong."""
+"""A standby replaces a source's server: sinks continue, or stop and refresh their rows; no table is wrong."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class _Pair:
     other: Postgres
 
     def fail_over(self) -> None:
-        """Let the server die, and the standby be the server, at the same port."""
+        """Kill the server, and promote the standby at the same port."""
         self.primary.stop(signal.SIGQUIT)
         self.other.stop()
         self.other.port = self.primary.port
@@ -49,12 +49,12 @@ class _Pair:
         run("pg_ctl", "-D", self.other.data, "-w", "promote")
 
     def replayed(self) -> None:
-        """Wait until the standby has all."""
+        """Wait until the standby has replayed all changes."""
         end = self.primary.execute("SELECT pg_current_wal_insert_lsn()::text")[0][0]
         _wait(lambda: self.other.execute(f"SELECT pg_last_wal_replay_lsn() >= '{end}'")[0][0])
 
     def synced(self) -> bool:
-        """Tell whether the standby keeps the slot, too: it does once that is beyond what the standby had at first."""
+        """Return whether the slot is on the standby too: it is once it has passed the standby's first position."""
         self.primary.execute("SELECT pg_log_standby_snapshot()")
         return bool(self.other.execute("SELECT 1 FROM pg_replication_slots WHERE synced AND NOT temporary"))
 
@@ -89,7 +89,7 @@ def test_sinks_go_on_with_a_slot_that_the_standby_has(session: Session, pair: _P
         _sync(session, pair)
         pair.primary.execute("UPDATE t SET v = 1 WHERE id < 5; DELETE FROM t WHERE id = 6")
         run_once(session)
-        pair.primary.execute("UPDATE t SET v = 2 WHERE id = 1")  # which nobody has read yet, perhaps
+        pair.primary.execute("UPDATE t SET v = 2 WHERE id = 1")  # perhaps not read before the failover
         pair.replayed()
         pair.fail_over()
         pair.other.execute("INSERT INTO t VALUES (100, 100); UPDATE t SET v = 3 WHERE id = 2")
@@ -140,19 +140,19 @@ def _sync(session: Session, pair: _Pair) -> None:
 
 
 def _stopped(session: Session) -> SinkqlError:
-    """Run the sink until it stops with an error that does not pass."""
+    """Run the sink until it stops with an error that is not retryable."""
     deadline = Deadline()
     while True:
         try:
-            run_once(session)  # which goes well until the capture has met the other server
+            run_once(session)  # succeeds until the capture has met the new server
         except SinkqlError as error:
             if not error.retryable:
                 return error
-        deadline.check("an error that does not pass")
+        deadline.check("an error that is not retryable")
 
 
 def _skip(session: Session) -> None:
-    """Accept what is lost, and have the sink compute its rows again."""
+    """Accept the loss, and run the full refresh of the sink."""
     assert [each.code for each in session.execute("ALTER SOURCE s SKIP;")[0].notices] == ["SQ2353"]
     desk = CatalogCaptureDirectory(session.catalog, CatalogWorkload(session.catalog), session.access.secret)
     notes = desk.folder(desk.captures()[0]).messages
@@ -167,4 +167,4 @@ def _rows(server: Postgres) -> list[tuple[int, ...]]:
 def _wait(done: Callable[[], object]) -> None:
     deadline = Deadline()
     while not done():
-        deadline.check("what is waited for")
+        deadline.check("the awaited condition")

@@ -1,4 +1,4 @@
-"""Hosts that share a catalog: one captures a source, sinks of it run on another one, and each hears of the other."""
+"""Hosts that share a catalog: one captures a source, sinks run on another host, and messages reach both."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def database(postgres: Postgres, postgres_database: str) -> Iterator[_Connection
 
 @contextmanager
 def _hosts(server: Postgres, folder: Path) -> Iterator[tuple[Session, Session]]:
-    """Open a catalog as two hosts do, neither of which has what the other one keeps."""
+    """Open a catalog as two hosts with separate folders."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv(KEY_VARIABLE, "A" * 43 + "=")
         address = server_address(server, folder / "one")
@@ -88,7 +88,7 @@ def _expected(database: _Connection) -> list[tuple[Any, ...]]:
 
 
 def _again(session: Session, name: str) -> None:
-    """Run a sink as often as it takes until it is told of nothing that passes."""
+    """Run a sink until it succeeds; only SQ3435 is retried."""
     (job,) = session.jobs((name,))
     deadline = Deadline()
     while True:
@@ -112,11 +112,11 @@ def test_sinks_run_on_a_host_that_does_not_capture_their_source(
         one.execute(sql + _SINK.format(name="a"))
         with capturing(one):
             run_once(one, "a")
-            two.execute(_SINK.format(name="b"))  # which waits for a snapshot of its own
+            two.execute(_SINK.format(name="b"))  # which waits for its own snapshot
             run_once(two, "b")
             assert _rows(tmp_path, "a") == _rows(tmp_path, "b") == _expected(database)
             database.execute("UPDATE orders SET name = 'new', id = id + 10000 WHERE id < 100")
-            run_once(two, "a")  # it was on the other host before
+            run_once(two, "a")  # it ran on the first host before
             run_once(two, "b")
             assert _rows(tmp_path, "a") == _rows(tmp_path, "b") == _expected(database)
             _loses_a_file(one, two, tmp_path, database)
@@ -127,7 +127,7 @@ def test_sinks_run_on_a_host_that_does_not_capture_their_source(
 
 
 def _loses_a_file(one: Session, two: Session, folder: Path, database: _Connection) -> None:
-    """Lose a data file of the log: the host that captures hears of it from the one that cannot read it."""
+    """Delete a data file of the log: the capturing host learns of it from the host that cannot read the file."""
     store, deadline = _log(one).store, Deadline()
     assert isinstance(store, ObjectLogStore)
     before = _files(store)
@@ -136,7 +136,7 @@ def _loses_a_file(one: Session, two: Session, folder: Path, database: _Connectio
         deadline.check("a data file")
     store._objects.delete(new)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setenv(EXECUTOR, "1")  # a task tells nobody
+        patched.setenv(EXECUTOR, "1")  # a task sends no messages
         with pytest.raises(SinkqlError, match="SQ3435"):
             run_once(two, "b")
         _again(two, "b")
@@ -148,7 +148,7 @@ def _files(store: ObjectLogStore) -> set[str]:
 
 
 def _is_told_to_skip(one: Session, two: Session, folder: Path, database: _Connection) -> None:
-    """Lose the place on the server: a user accepts that on the other host."""
+    """Drop the slot on the server; a user accepts the loss on the second host."""
     database.execute("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE active")
     deadline = Deadline()
     while True:
@@ -157,7 +157,7 @@ def _is_told_to_skip(one: Session, two: Session, folder: Path, database: _Connec
             break
         except psycopg.errors.ObjectInUse:
             database.execute("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE active")
-            deadline.check("a slot that nobody uses")
+            deadline.check("an inactive slot")
     database.execute("DELETE FROM orders WHERE id % 2 = 0")
     with pytest.raises(SinkqlError, match="SQ3701"):
         run_once(two, "b")
@@ -180,7 +180,7 @@ def test_a_sink_says_that_another_host_has_the_log(tmp_path: Path, postgres: Pos
             reader = loop_of(job, two.context(job), two.catalog.registry).readers["materialize.public.orders"]
             assert isinstance(reader, LogReader)
             begin = reader.initial(at_end=False)
-            assert reader.latest(begin, Limit(1)) == begin  # it may come here by itself
+            assert reader.latest(begin, Limit(1)) == begin  # the capture may still move to this host
             with pytest.raises(SinkqlError, match="SQ3444") as failed:
                 replace(reader, since=0.0).latest(begin, Limit(1))
         assert failed.value.retryable

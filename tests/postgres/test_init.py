@@ -1,4 +1,4 @@
-"""`sinkql init --from postgres://…`: the script that it writes runs, and its tables are those of the server."""
+"""`sinkql init --from postgres://…`: the script runs, and its tables have the server's rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PASSWORD = "it's a / secret"
 def address(
     postgres: Postgres, postgres_database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[str]:
-    """Return the address of a database, for a user with a password that stands in PGPASSWORD."""
+    """Yield the address of a database, for a user whose password is in PGPASSWORD."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PGPASSWORD", _PASSWORD)
     postgres.execute(

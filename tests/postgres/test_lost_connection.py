@@ -1,4 +1,4 @@
-"""A connection that a server, or what is between, has lost without a word is broken off; slow answers are awaited."""
+"""A connection that is lost without notice is closed; slow answers are awaited."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.server
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Return what has connections be asked for soon."""
+    """Return a function that makes silent connections be checked soon."""
 
     def hurry() -> None:
         monkeypatch.setattr(dead_connection, "SILENCE_S", 0.3)
@@ -39,7 +39,7 @@ def before(postgres: Postgres) -> Iterator[Front]:
 
 
 def _lose(before: Front) -> None:
-    """Have what is connected get nothing more; others that come are let through."""
+    """Drop the traffic of the present connections; let new connections through."""
     before.mute()
     before.open()
 
@@ -59,7 +59,7 @@ def test_a_query_that_is_never_answered_fails(before: Front, postgres_database: 
 def test_a_query_that_the_server_works_on_is_awaited(
     postgres: Postgres, before: Front, postgres_database: str, hasty: Callable[[], None]
 ) -> None:
-    """It waits for a lock until the server has been asked twice, once it is known to be at work."""
+    """The query waits for a lock, which is released after the server was asked twice about it."""
     at_work = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
     deadline = Deadline()
     with (
@@ -74,7 +74,7 @@ def test_a_query_that_the_server_works_on_is_awaited(
             deadline.check("the query")
         hasty()
         while len(asked) < 2:
-            deadline.check("the server to be asked")
+            deadline.check("a second check of the connection")
         other.execute("SELECT pg_advisory_unlock(1)")
         assert answer.result() == [(7,)]
     assert asked[:2] == [True, True]

@@ -1,4 +1,4 @@
-"""Tables of a database, whatever they are called, are tables of Iceberg; those that come later, too."""
+"""Tables of a database, whatever their names, become Iceberg tables, including tables that are created later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queries and previews of captured tables: the rows that the server has now, and nothing is left there."""
+"""Queries and previews of captured tables show the server's present rows, and leave nothing on the server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.server
 def script(
     postgres: Postgres, postgres_database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[str]:
-    """Return what makes a source of tables with a key, without one, and with a value that has no type here."""
+    """Yield a script for a source of tables: with a key, without a key, and with a value that SinkQL cannot hold."""
     monkeypatch.chdir(tmp_path)
     postgres.execute(
         "CREATE TYPE mood AS ENUM ('glad', 'sad');"

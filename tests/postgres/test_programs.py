@@ -1,4 +1,4 @@
-"""The programs of the server that tests start, where the server's user may run them."""
+"""The server's programs are in a folder where the server's user may run them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each part of the protocol of first snapshots, step by step: with it a table is right, without it wrong."""
+"""Each part of the initial snapshot's protocol, step by step: the table is right with it and wrong without it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ INSERT INTO t SELECT i, 0, repeat(i::text, 4000) FROM generate_series(1, 4) AS i
 
 
 class Stepped:
-    """A capture that goes step by step, and sinks that read what it has; chunks have two rows."""
+    """A capture that runs step by step, and sinks that read its log; chunks have two rows."""
 
     def __init__(self, server: Postgres, database: str, folder: Path) -> None:
         self.server, self.database = server, database
@@ -64,7 +64,7 @@ class Stepped:
         return self.server.execute(sql, self.database)
 
     def begin(self) -> None:
-        """Begin a capture."""
+        """Start a capture."""
         self.sessions += 1
         log = LogWriter.open(self.sinks.directory, self.sessions, new_id=f"log {self.sessions}")
         self.stream = PostgresStream(login(self.server, self.database), self.source, failure)
@@ -83,19 +83,19 @@ class Stepped:
         self.session.begin()
 
     def end(self) -> None:
-        """End it."""
+        """End the capture."""
         self.session.snapshots.close()
         self.stream.close()
 
     def wants(self, name: str) -> None:
-        """Have a sink begin."""
+        """Start a sink."""
         loop = self.loops[name] = self.sinks.loop(name)
         loop.start(epoch=1)
         self.sink(name)
         self.session.check_sinks()
 
     def sink(self, name: str) -> LogPosition:
-        """Have a sink commit what there is, entry by entry; return where it is."""
+        """Commit all entries of the log to a sink, one by one; return its position."""
         loop = self.loops[name]
         reader = loop.readers["t"]
         while (end := reader.latest(loop.checkpoint.end["t"], Limit(1))) != loop.checkpoint.end["t"]:
@@ -108,14 +108,14 @@ class Stepped:
         return found
 
     def chunk(self) -> None:
-        """Read the next chunk, and do not put it into the log; what was received is published before."""
+        """Publish the received changes, and read the next chunk without adding it to the log."""
         self.session.read_chunks()
         assert self.session.snapshots.is_holding
         for each in self.session.snapshots.reading.values():
             each.result()
 
     def take(self) -> None:
-        """Receive what has committed up to now; publish nothing."""
+        """Receive the changes committed up to now; publish none of them."""
         end, deadline = self.stream.end(), Deadline()
         while self.session.receiver.buffer.to < end:
             for event in self.stream.receive(0.02):
@@ -123,7 +123,7 @@ class Stepped:
             deadline.check("the server's end")
 
     def settle(self) -> None:
-        """Let the capture go on up to the server's end, and to that of what chunks may have."""
+        """Run the capture up to the server's end, and past the high watermark of all chunks."""
         end, deadline = self.stream.end(), Deadline()
         while True:
             self.session.publisher.requested_end = max(end, self.session.snapshots.high)
@@ -135,7 +135,7 @@ class Stepped:
             deadline.check("the end of the snapshot")
 
     def check(self, *names: str) -> None:
-        """Compare tables with the server's."""
+        """Run the capture and the sinks to the end, and compare tables with the server's."""
         self.settle()
         for name in names:
             place = self.sink(name)
@@ -145,7 +145,10 @@ class Stepped:
 
     @contextmanager
     def unseen(self, sql: str) -> Iterator[Callable[[], None]]:
-        """Run a statement whose commit waits for a standby: it is in the stream, and nobody sees it until told to."""
+        """Run a statement that is in the stream but not visible until the yielded function is called.
+
+        Its commit waits for a standby.
+        """
         writer = threading.Thread(target=self.run, args=(sql,), daemon=True)
 
         def see() -> None:
@@ -163,7 +166,7 @@ class Stepped:
             see()
 
     def _see_one_wait(self) -> None:
-        """Commit until a commit waits: the server takes its time to learn of a setting."""
+        """Commit until a commit waits: the server applies a setting with a delay."""
         deadline, waited = Deadline(), False
         while not waited:
             deadline.check("a commit that waits")
@@ -177,7 +180,7 @@ class Stepped:
             joined(probe)
 
     def _commit(self) -> None:
-        with suppress(psycopg.OperationalError):  # its backend is ended
+        with suppress(psycopg.OperationalError):  # its backend is terminated
             self.run("SELECT pg_logical_emit_message(true, 'probe', '')")
 
     def _until(self, sql: str) -> None:
@@ -187,7 +190,7 @@ class Stepped:
 
 
 def _hold(stepped: Stepped) -> None:
-    """A change that comes while a chunk is read stands after it."""
+    """A change that arrives while a chunk is read follows the chunk."""
     stepped.wants("a")
     stepped.chunk()
     stepped.run("UPDATE t SET v = 1 WHERE id = 1")
@@ -208,7 +211,7 @@ def _visibility(stepped: Stepped) -> None:
 
 
 def _visible_end(stepped: Stepped) -> None:
-    """What nobody sees yet is kept in the log: another capture must know of it when it reads a chunk."""
+    """Changes that are not visible yet stay in the log: another capture must know them when it reads a chunk."""
     stepped.wants("a")
     stepped.check("a")
     with stepped.unseen("UPDATE t SET v = 1 WHERE id = 1") as see:
@@ -227,7 +230,7 @@ def _visible_end(stepped: Stepped) -> None:
 
 
 def _read_through(stepped: Stepped) -> None:
-    """A long value that is not sent comes from the server where its old row is in no chunk."""
+    """An unchanged long value is read from the server if no chunk has its old row."""
     _begin_with_one_chunk(stepped)
     stepped.run("UPDATE t SET id = 0 WHERE id = 4")
     stepped.take()
@@ -235,7 +238,7 @@ def _read_through(stepped: Stepped) -> None:
 
 
 def _wait(stepped: Stepped) -> None:
-    """It comes from a snapshot that sees the change."""
+    """An unchanged value is read in a snapshot that sees the change."""
     _begin_with_one_chunk(stepped)
     with stepped.unseen("UPDATE t SET id = 0 WHERE id = 4") as see:
         stepped.take()
@@ -254,7 +257,7 @@ def _wait(stepped: Stepped) -> None:
 
 
 def _later_high(stepped: Stepped) -> None:
-    """A table is not whole as long as it may have a value that comes later."""
+    """A table is not complete while it may have a value from a later position."""
     _begin_with_one_chunk(stepped)
     stepped.run("UPDATE t SET id = 0 WHERE id = 4")
     stepped.chunk()
@@ -270,10 +273,10 @@ def _later_high(stepped: Stepped) -> None:
 
 
 def _lacking(stepped: Stepped) -> None:
-    """A row that had moved on when the server was asked is asked for again where it has gone."""
+    """If a row has changed its key before its value was read, the value is read under the new key."""
     _begin_with_one_chunk(stepped)
     stepped.run("UPDATE t SET id = 0 WHERE id = 4")
-    stepped.chunk()  # the last one, which is not older than the change
+    stepped.chunk()  # the last chunk, which is not older than the change
     stepped.run("UPDATE t SET v = 1 WHERE id = 1")
     stepped.take()
     stepped.run("UPDATE t SET id = -1 WHERE id = 0")
@@ -283,7 +286,7 @@ def _lacking(stepped: Stepped) -> None:
 
 
 def _begin_with_one_chunk(stepped: Stepped) -> None:
-    """Have a chunk with the first two rows in the log and nothing more."""
+    """Start a sink whose log has one chunk, with the first two rows, and nothing else."""
     stepped.wants("a")
     stepped.chunk()
     assert stepped.session.add_chunks()
@@ -346,7 +349,7 @@ def test_a_snapshot_ends_though_keys_change_all_the_time(stepped: Callable[[], S
     for key in range(10, 20):
         found.run(f"UPDATE t SET id = id + 100 WHERE id = {key}")
         found.take()
-        found.run(f"UPDATE t SET id = id + 100 WHERE id = {key + 100}")  # when it is published, its row has moved on
+        found.run(f"UPDATE t SET id = id + 100 WHERE id = {key + 100}")  # published late: the row has another key
         found.session.publish()
         place = found.sink("a")
     assert not found.reader("a").snapshot_running(place.offsets())

@@ -1,4 +1,4 @@
-"""A server that is put back from a copy is told until a user accepts the loss, however far its log has grown since."""
+"""A server restored from a copy is an error until a user accepts the loss, however much its log has grown since."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _reading(server: Postgres, notes: MemoryNotes, id_: str = "0a") -> Reading:
 
 
 def _read(server: Postgres, notes: MemoryNotes, after: str | None, *, confirmed: bool = True) -> tuple[str, list[int]]:
-    """Read what follows a position as one capture does; return where it ends, and the rows' ids."""
+    """Read the changes after a position as one capture does; return the end position and the rows' ids."""
     reading = _reading(server, notes)
     try:
         reading.begin(after)
@@ -77,7 +77,7 @@ def test_server_that_is_put_back_is_told_until_the_loss_is_accepted(server: Post
         with pytest.raises(SinkqlError) as told:
             _read(server, notes, end)
         assert told.value.code == "SQ3709"
-        _insert(server, *range(2000, 2100))  # however far it grows
+        _insert(server, *range(2000, 2100))  # however much the log grows
     skipped = _reading(server, notes)
     skipped.stream.renew()
     start = skipped.stream.create()
@@ -87,7 +87,7 @@ def test_server_that_is_put_back_is_told_until_the_loss_is_accepted(server: Post
 
 
 def test_server_that_crashed_goes_on(server: Postgres) -> None:
-    """A crash may take its slot back to an earlier place: what was read comes again, and is known."""
+    """A crash may move the slot back: changes that were read arrive again, and are recognized."""
     notes = MemoryNotes()
     first = _reading(server, notes)
     first.stream.close()
@@ -105,7 +105,7 @@ def test_server_that_crashed_goes_on(server: Postgres) -> None:
 
 
 def test_where_nothing_follows_what_comes_again_the_reader_goes_on(server: Postgres) -> None:
-    """What describes a table is kept of a transaction that was read before; it is no part of one that goes on."""
+    """The stream keeps table descriptions from a transaction that it has read; they begin no unfinished transaction."""
     notes = MemoryNotes()
     first = _reading(server, notes)
     first.stream.close()
@@ -137,7 +137,7 @@ def test_what_the_earlier_run_confirms_as_it_ends_counts(server: Postgres) -> No
         first.stream.confirm(first.stream._server_timelines().position(first.stream._to))
         deadline = Deadline()
         while find_slot(connection, slot_name("0a")) == before:
-            deadline.check("what the slot has confirmed")
+            deadline.check("the slot's confirmed position")
         found = free_slot(connection, before, application_name("0a"), "s")
     first.stream.close()
     assert found is not None
@@ -146,7 +146,7 @@ def test_what_the_earlier_run_confirms_as_it_ends_counts(server: Postgres) -> No
 
 @pytest.mark.parametrize("made", ["again", pytest.param("copied", marks=pytest.mark.soak)])
 def test_slot_that_others_drop_and_make_again_is_a_loss(server: Postgres, made: str) -> None:
-    """What was committed in between is in no slot."""
+    """No slot has the changes that were committed in between."""
     notes = MemoryNotes()
     first = _reading(server, notes)
     slot = slot_name(first.source.id)

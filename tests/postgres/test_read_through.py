@@ -1,4 +1,4 @@
-"""Values that are asked of the server, of tables that were dropped or changed meanwhile: other tables go on."""
+"""Unchanged values are read from tables that were dropped or altered since; other tables continue."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ CREATE PUBLICATION p FOR TABLE t, u;
 
 @dataclass(frozen=True)
 class Several(Sinks):
-    """Sinks of tables of a real server, each with the name of its table."""
+    """Sinks of tables of a real server, each named like its table."""
 
     of: Mapping[str, CapturedTable] = field(kw_only=True)
     id: str = field(kw_only=True)
@@ -73,9 +73,9 @@ class Several(Sinks):
 def _between_chunks(
     tmp_path: Path, postgres: Postgres, database: str, done: str
 ) -> Iterator[tuple[Several, Running, Future[Any]]]:
-    """Capture both tables; statements are run once the sink of `t` has one of two chunks, and the other was read.
+    """Run a statement after the sink of `t` has one of two chunks and the second chunk was read.
 
-    How that sink ends is in the future.
+    Both tables are captured. The future has the outcome of that sink.
     """
     postgres.execute(_SERVER, database)
     sinks = Several(tmp_path, ("t", "u"), of=tables(postgres, database), id=str(uuid.uuid4()))
@@ -126,7 +126,7 @@ def test_a_table_that_was_altered_with_values_that_are_asked_for_stops_its_own_s
         assert duckdb_folder(tmp_path / "lake" / "n" / "u") == [(7,)]
         with pytest.raises(SinkqlError) as stopped:
             sink.result(PATIENCE_S)
-        # the value is asked for, a chunk without the column is read, or one that the column leaves meanwhile
+        # the value is read, a chunk is read without the column, or the column is dropped while a chunk is read
         assert stopped.value.code in {"SQ3440", "SQ3433", "SQ3711"}
         assert 'column "w"' in f"{stopped.value.message} {stopped.value.detail}"
         table = duckdb_folder(tmp_path / "lake" / "n" / "t")

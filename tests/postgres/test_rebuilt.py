@@ -1,4 +1,4 @@
-"""State of a real server's table that is computed again is the state that was, row by row."""
+"""The recovered state of a real server's table equals the lost state, row by row."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CREATE SOURCE s FROM POSTGRES CONNECTION pg (PUBLICATION 'p') FOR ALL TABLES;
 
 
 def _change(database: psycopg.Connection[Any], rows: Rows) -> None:
-    """Commit a transaction or two; long values stay where they are, so that the server leaves them out."""
+    """Commit a transaction or two; long values do not change, so that the server omits them."""
     dice = rows.dice
     with database.transaction():
         for row in rows.some():

@@ -1,4 +1,4 @@
-"""What is said of a table whose columns are of other types than they were."""
+"""The messages about a table whose columns have changed their types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A column that is renamed upstream stops the sinks that read it, and those alone; the hint has them go on."""
+"""A column renamed on the server stops only the sinks that read it; the hint lets them continue."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def session(
 
 
 def test_renamed_column_stops_its_sinks_alone(session: Session, postgres: Postgres, postgres_database: str) -> None:
-    """It is put back once, which SKIP takes in, and then stays renamed."""
+    """The column is renamed back once, which SKIP handles, and then stays renamed."""
     server = partial(postgres.execute, database=postgres_database)
     with capturing(session):
         for name in ("reads", "reads_not"):
@@ -94,10 +94,10 @@ def _stopped(session: Session, name: str) -> SinkqlError:
 def test_column_renamed_while_its_table_is_read(
     told: bool, session: Session, postgres: Postgres, postgres_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The sinks that do not read it get all rows; it is `told` by a change that follows."""
+    """Sinks that do not read the column get all rows; with `told`, a later change reveals the new name."""
     server = partial(postgres.execute, database=postgres_database)
     server("INSERT INTO t SELECT n, 'v', 'w' FROM generate_series(2, 9) AS n")
-    shared = multiprocessing.get_context("fork")  # the capture is a process that is forked
+    shared = multiprocessing.get_context("fork")  # the capture is a forked process
     first, reads, go_on = shared.Semaphore(1), shared.Event(), shared.Event()
     chunk = PostgresStream.chunk
 

@@ -1,4 +1,4 @@
-"""A sink that does not run holds what the server keeps for it no longer than MAX RETAINED WAL allows."""
+"""MAX RETAINED WAL limits the WAL that the server retains for a stopped sink."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def connected(server: Postgres) -> psycopg.Connection[Any]:
 
 
 def _write(database: psycopg.Connection[Any], megabytes: int, *, of_server: bool) -> tuple[int, int]:
-    """Write so much, a megabyte after the other; return the most that the slot held, and how often it was looked at.
+    """Write megabytes one by one; return the most bytes that the slot retained, and the number of checks.
 
-    No more than 8 MB are written ahead of the capture. A slot goes on from where the server notes down which
-    transactions run, which it does every fifteen seconds: with `of_server` it writes a megabyte a second, otherwise as
-    fast as it can, and notes that down each time.
+    At most 8 MB are written ahead of the capture. A slot restarts where the server has recorded its running
+    transactions, which it does every fifteen seconds. With `of_server`, one megabyte is written per second. Otherwise,
+    megabytes are written at full speed, and the transactions are recorded after each.
     """
     most, looks, deadline = 0, 0, Deadline()
     for turn in range(megabytes):
@@ -73,7 +73,7 @@ def _write(database: psycopg.Connection[Any], megabytes: int, *, of_server: bool
 
 
 def _ahead(database: psycopg.Connection[Any]) -> int:
-    """Return how many bytes the server has written that it has not sent."""
+    """Return how many bytes the server has written but not sent."""
     found = database.execute("SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), sent_lsn)::int8 FROM pg_stat_replication")
     row = found.fetchone()
     return _BOUND if row is None or row[0] is None else int(row[0])

@@ -1,4 +1,4 @@
-"""The server of tests itself: what it promises to those that use it."""
+"""The guarantees of the server that tests use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A first snapshot beside writers, by processes that die wherever they are and a log that is lost: nothing is lost."""
+"""An initial snapshot with concurrent writers, processes that die at any point, and lost logs: no change is lost."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def children() -> Iterator[Children]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", [0, 3])  # 3 with REPLICA IDENTITY FULL
+@pytest.mark.parametrize("seed", [0, 3])  # seed 3 has REPLICA IDENTITY FULL
 def test_two_sinks_are_what_the_server_has(own: Postgres, children: Children, tmp_path: Path, seed: int) -> None:
     happened = run(own, children, tmp_path, seed, patience=PATIENCE_S)
     assert happened["chunks"]
@@ -66,4 +66,4 @@ def test_tables_are_wrong_where_a_part_of_the_protocol_is_left_out(
             run(own, children, folder, seed, mutants=(mutant,), patience=PATIENCE_S)
         except WrongError:
             return
-    pytest.fail(f"100 seeds do not tell {mutant}")
+    pytest.fail(f"100 seeds do not detect {mutant}")

@@ -1,4 +1,4 @@
-"""CREATE SOURCE … FROM POSTGRES against a real server: what it finds there, and what it refuses with a way out."""
+"""CREATE SOURCE … FROM POSTGRES against a real server: the tables that it finds, and its errors with their hints."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ GRANT SELECT ON rows_hidden TO reader;
 
 @pytest.fixture(scope="module")
 def database(postgres: Postgres) -> Iterator[str]:
-    """Make a database with tables of all kinds, and a role that may read some."""
+    """Create a database with tables of all kinds, and a role that may read some of them."""
     name = postgres.database()
     postgres.execute("CREATE ROLE reader LOGIN REPLICATION; CREATE ROLE plain LOGIN")
     postgres.execute(_TABLES, name)
@@ -61,7 +61,7 @@ def database(postgres: Postgres) -> Iterator[str]:
 
 @pytest.fixture
 def session(tmp_path: Path, postgres: Postgres, database: str) -> Iterator[Session]:
-    """Open a catalog with a connection to the server."""
+    """Open a catalog with a connection to the server for each user."""
     with Session(tmp_path / "catalog.db") as opened:
         for name, user in (("pg", "postgres"), ("reader", "reader"), ("plain", "plain")):
             opened.execute(_connection(name, postgres, database, user))

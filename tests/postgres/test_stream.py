@@ -1,4 +1,4 @@
-"""Changes of a real server as the stream gives them."""
+"""The stream's events for the changes of a real server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.server
 Run = Callable[[str], object]
 WHOLE = {"$hole": None, "$from": None}
 LONG = "(SELECT string_agg(md5(i::text), '') FROM generate_series(1, 200) AS i)"
-"""A value that does not fit into its row."""
+"""A value that is stored outside its row."""
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ def test_a_row_that_goes_goes_though_what_comes_in_its_place_does_not_fit(
         ]  # fmt: skip
         assert [row for row, _ in found["u"]] == [(1, first, 1), (1, None, -1)]
         errors = [len(rows.errors) for each in changes for parts in each.values() for rows in parts]
-        assert sum(errors) == 5  # each change of which a part does not fit
+        assert sum(errors) == 5  # one for each change with a value that does not fit
 
 
 def test_a_long_value_of_a_change_that_does_not_fit_is_not_taken_for_the_one_from_before(
@@ -137,7 +137,7 @@ def test_a_long_value_of_a_change_that_does_not_fit_is_not_taken_for_the_one_fro
     with reading(postgres, postgres_database) as stream:
         run(f"INSERT INTO t VALUES (1, '2024-01-01', {LONG}), (2, '2024-01-01', {LONG}), (3, '2024-01-01', 'short')")
         run("UPDATE t SET d = 'infinity', long = long || 'x' WHERE id = 1")
-        run("UPDATE t SET d = 'infinity' WHERE id > 1")  # what is kept of these is right
+        run("UPDATE t SET d = 'infinity' WHERE id > 1")  # the long values of these rows stay valid
         run("UPDATE t SET d = '2024-01-02'")
         rows = [(row["id"], row["d"], row["$diff"], row["$hole"]) for row in stream.rows("t")[3:]]
         day = date(2024, 1, 2)

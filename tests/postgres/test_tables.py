@@ -1,4 +1,4 @@
-"""Tables of all kinds, from a real server into Iceberg: without a key, in partitions, emptied, filtered."""
+"""Tables of all kinds, from a real server into Iceberg: without a key, partitioned, truncated, filtered."""
 
 from __future__ import annotations
 

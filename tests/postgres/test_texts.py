@@ -1,4 +1,4 @@
-"""Columns that are read as text have one text in the first snapshot and in the stream: that of the output function."""
+"""Columns read as text have the same text in the initial snapshot and in the stream: the output function's."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ CREATE TYPE odd_range AS RANGE (SUBTYPE = text);
 _OWN = ("odd", "odd[]", "host", "host[]", "code", "doc", "whole_doc", "pair", "pair[]", "odd_range")
 _UNWRITTEN = {"pg_node_tree", "pg_ndistinct", "pg_dependencies", "pg_mcv_list", "pg_brin_bloom_summary",
               "pg_brin_minmax_multi_summary", "gtsvector", "xml"}  # fmt: skip
-"""Types of whose values nobody writes one, and one that this server is built without."""
+"""Types whose values cannot be written, and a type that this server is built without."""
 
 
 def _literals(chance: random.Random) -> Mapping[str, Sequence[str]]:
-    """Return texts of values by types; some are drawn anew each time."""
+    """Return texts of values by type; some of them are random."""
     number, octet = chance.randrange(-(2**31), 2**31), chance.randrange(256)
     word = "".join(chance.choices("ab 'É\\\"{},(", k=chance.randrange(1, 9)))
     doc = f'{{"b": {number}.50, "a": [1e2, null, true, "\\u00e9"]}}'
@@ -84,7 +84,7 @@ def test_text_of_any_type_is_that_of_its_output_function(postgres: Postgres, pos
         postgres_database,
     )
     plain = {name for (name,) in there} - _UNWRITTEN
-    assert plain <= written.keys(), "each type of the server has values here"
+    assert plain <= written.keys(), "some types of the server have no values here"
     types = {f'pg_catalog."{each}"': written[each] for each in sorted(plain)}
     types |= {f'pg_catalog."{each}"[]': [] for each in sorted(plain)}
     types |= (
@@ -112,7 +112,7 @@ def test_text_of_any_type_is_that_of_its_output_function(postgres: Postgres, pos
     with reading.stream.chunk(reading.tables["t"]) as chunk:
         copied = {row["id"]: row for rows in chunk.read(None, 1 << 20).rows for row in rows.rows.to_pylist()}
     shown = {}
-    for name in names:  # as COPY writes a value, which is by its output function
+    for name in names:  # COPY writes a value with its output function
         found = postgres.execute(
             f"SET TimeZone = 'UTC'; SELECT id, CASE WHEN num_nulls({name}) = 0 THEN concat({name}) END FROM t",
             postgres_database,
@@ -152,7 +152,7 @@ def test_char_has_no_blanks_in_any_way_of_reading(postgres: Postgres, postgres_d
     )
     row = {"id": "k", "c": "ab", "d": "é", "e": ["x", None, ""], "f": {"a": "z", "b": "w "}}
     found = tables(postgres, postgres_database, as_text=("mac",))
-    for of in (("t",), ("t", "other")):  # in binary, and as text
+    for of in (("t",), ("t", "other")):  # as binary, and as text
         reading = Reading(postgres, postgres_database, {name: found[name] for name in of})
         reading.begin()
         postgres.execute("INSERT INTO t VALUES ('k', 'ab', 'é', '{x,NULL,\"\"}', '(z,\"w \")')", postgres_database)

@@ -1,4 +1,4 @@
-"""Long values that a real server does not send again, keys that change under them, and TRUNCATE, read by DuckDB."""
+"""Unchanged long values that a real server omits, changes of their keys, and TRUNCATE; DuckDB reads the tables."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_value_follows_its_row_though_another_has_the_key_that_it_had(
     session.execute(_SCRIPT.format(host="127.0.0.1", port=postgres.port, database=postgres_database, user=user))
     with capturing(session):
         catch_up(session, turn=1)
-        for number in range(3):  # beyond all that may be in the first snapshot
+        for number in range(3):  # past all changes that the initial snapshot may contain
             postgres.execute(f"INSERT INTO letters VALUES ({number}, 'z', 0, 'q')", postgres_database)
             catch_up(session, turn=2 + number)
         postgres.execute(
@@ -96,7 +96,7 @@ def test_value_follows_its_row_though_another_has_the_key_that_it_had(
 
 
 def _transaction(rng: random.Random, size: int) -> str:
-    """Return statements, some of which change rows, and keys of rows, without a long value in them."""
+    """Return statements that change rows; some change values or keys without setting the long value."""
     found = []
     for number in range(size):
         a, other, b = rng.randrange(6), rng.randrange(6), rng.choice("xy")

@@ -1,4 +1,4 @@
-"""What goes wrong between a source and its server is told with a way out."""
+"""Failures between a source and its server are reported with a hint."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_slot_that_is_gone_or_has_moved_on(
     forget(login(postgres, postgres_database), stream.source, failure)
     with _raises("SQ3701"):
         stream.begin(start)
-    forget(login(postgres, postgres_database), stream.source, failure)  # there is none
+    forget(login(postgres, postgres_database), stream.source, failure)  # no slot is left
     stream.stream.close()
 
 
@@ -99,7 +99,7 @@ def test_a_transaction_that_does_not_end(
         writer.execute("BEGIN; INSERT INTO t VALUES (1)")
         with _raises("SQ3708", retryable=True):
             Reading(postgres, postgres_database, one_table)
-        with _raises("SQ3708", retryable=True):  # its slot is there, and may be as new
+        with _raises("SQ3708", retryable=True):  # its slot exists, perhaps as if newly created
             Reading(postgres, postgres_database, one_table, found.source.id)
         writer.execute("COMMIT")
 
@@ -112,7 +112,7 @@ def test_a_slot_that_is_being_made_for_a_process_that_died(
     there = f"SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = '{slot_name(id_)}'"
     with postgres.connect(postgres_database) as writer, closing(postgres.connect(postgres_database)) as maker:
         writer.execute("BEGIN; INSERT INTO t VALUES (1)")
-        maker.pgconn.send_query(making.encode())  # which waits for the writer
+        maker.pgconn.send_query(making.encode())  # it waits for the writer
         _wait(lambda: postgres.execute(there) == [(None,)])
         ending = threading.Thread(target=_commit_once_waited_for, args=(postgres, writer, id_), daemon=True)
         ending.start()
@@ -136,7 +136,7 @@ def test_what_a_chunk_cannot_read(
     postgres.execute(f"CREATE ROLE {role} LOGIN", postgres_database)
     user = login(postgres, postgres_database, user={"secret_text": [role]})
     reader = PostgresStream(user, found.source, failure)
-    reader._timelines = Timelines(1)  # it may not ask for them
+    reader._timelines = Timelines(1)  # the role may not query them
     with _raises("SQ3710", retryable=True), reader.chunk(one_table["t"]):
         pass
     postgres.execute(f"DROP ROLE {role}", postgres_database)
@@ -194,7 +194,7 @@ def test_settings_of_a_server() -> None:
 def _wait(done: Callable[[], object]) -> None:
     deadline = Deadline()
     while not done():
-        deadline.check("what is waited for")
+        deadline.check("the awaited condition")
 
 
 def test_a_position_beyond_a_failover_is_lost() -> None:
@@ -213,7 +213,7 @@ def test_a_position_beyond_a_failover_is_lost() -> None:
 def test_a_position_that_the_server_has_not_come_to_is_lost(
     postgres: Postgres, postgres_database: str, one_table: dict[str, CapturedTable]
 ) -> None:
-    """As where a copy of its disk from before was put back."""
+    """This happens if an old copy of the server's disk is restored."""
     found = Reading(postgres, postgres_database, one_table)
     with _raises("SQ3709"):
         found.stream.begin(Timelines(1).position(read_place("7F/0")), list(one_table.values()))

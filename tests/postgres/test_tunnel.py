@@ -1,4 +1,4 @@
-"""CREATE CONNECTION … TO SSH TUNNEL: its keys, and a database that is reached through it."""
+"""CREATE CONNECTION … TO SSH TUNNEL: its keys, and a database that is reached through the tunnel."""
 
 from __future__ import annotations
 

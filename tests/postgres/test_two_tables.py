@@ -1,4 +1,4 @@
-"""A sink that reads two tables of one source: what it tells of each is kept apart."""
+"""A sink that reads two tables of one source reports its positions for each table separately."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _loop(session: Session) -> BatchLoop:
 
 
 def _commits_changes_of(loop: BatchLoop, table: str) -> None:
-    """Commit a batch with changes of a table, and none of the other one, of which there are none."""
+    """Commit a batch with changes of this table only."""
     loop.start(epoch=1)
     (source,) = (read.source for read in loop.job.reads() if read.options["table"]["name"][-1] == table)
     start, deadline = loop.checkpoint.end, Deadline()

@@ -1,4 +1,4 @@
-"""Values at the edges of every type, from a server into an Iceberg table: two readers find what the server prints."""
+"""Edge values of every type, from a server into an Iceberg table: two readers return the server's text."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LAST = max(map(len, FIT.values()))
 
 
 def _fill(server: Postgres, database: str, rows: Sequence[int]) -> None:
-    """Insert rows that have the value of their number in each column, where its type has that many."""
+    """Insert rows by number: each column has the value with that number, or NULL."""
     values = [(row, *(found[row] if row < len(found) else None for found in FIT.values())) for row in rows]
     places = ", ".join(["%s"] * (1 + len(FIT)))
     with server.connect(database) as connection:
@@ -71,7 +71,7 @@ def test_readers_find_what_the_server_prints(
 
 
 def _plain(value: Any, said: Any) -> Any:
-    """Return a value as the server's JSON has it: arrays and ranges are structs in a table."""
+    """Return a value in the form of the server's JSON; tables have arrays and ranges as structs."""
     match value:
         case uuid.UUID():
             return str(value)

@@ -1,4 +1,4 @@
-"""What keeps one table from being read at first stops its own sinks, until it is put right; others go on."""
+"""A table that cannot be read at first stops only its own sinks until it is fixed."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ _UNREAD = {
         "ALTER TABLE t ALTER v TYPE integer",
     ),
 }
-"""What is done to a table, the error that its sink has, its detail, and what puts it right."""
+"""The change of a table, the error of its sink, the error's detail, and the fix."""
 
 
 @pytest.mark.parametrize("what", _UNREAD)
@@ -119,7 +119,7 @@ def test_a_table_that_cannot_be_read_stops_its_own_sinks(
 
 
 def _until_told(session: Session, code: str) -> None:
-    """Wait until the source's status says of the table that it cannot be read."""
+    """Wait until the source's status reports that the table cannot be read."""
     query = "SELECT error, details FROM mz_internal.mz_source_statuses WHERE name = 's'"
     deadline = Deadline()
     while True:
@@ -131,7 +131,7 @@ def _until_told(session: Session, code: str) -> None:
 
 
 def _stopped(session: Session, code: str) -> SinkqlError:
-    """Run the table's sink until it fails, and until its capture has begun."""
+    """Run the table's sink until it fails with this code; before that, its capture may not have begun."""
     deadline = Deadline()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sink_messages, "_PATIENCE_SECONDS", 0.1)

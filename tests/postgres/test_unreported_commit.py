@@ -1,4 +1,4 @@
-"""A sink that ends after its commit, before it says so, and a log that is lost then: it goes on, and lacks nothing."""
+"""A sink ends between its commit and the report of it, and then the log is lost: the sink continues without loss."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class EndedError(Exception):
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Table `t` of a database, and a sink of it; entries of its log have all that comes within some seconds."""
+    """Table `t` of a database, and its sink; a log entry has all changes of `entry_seconds`."""
 
     postgres: Postgres
     database: str
@@ -51,12 +51,12 @@ class Pipeline:
         return Running(self.sinks, pace, stream=lambda: PostgresStream(server, self.source, failure))  # type: ignore[arg-type, return-value]
 
     def change(self, *statements: str) -> None:
-        """Run statements, each a transaction."""
+        """Run each statement in a transaction."""
         for each in statements:
             self.postgres.execute(each, self.database)
 
     def ended_after_its_commit(self) -> None:
-        """Run the sink up to its next commit, of which the capture is not told."""
+        """Run the sink up to its next commit, without reporting the commit to the capture."""
 
         def ended(*_: object) -> None:
             raise EndedError
@@ -67,13 +67,13 @@ class Pipeline:
                 once(self.sinks)
 
     def has_a_generation(self) -> bool:
-        """Tell whether the capture has told the sink, which waits as far as it knows, where to join."""
+        """Return whether the capture, which still sees the sink waiting, has published where the sink may join."""
         said = messages.status(self.sinks.directory.messages)
         first = self.sinks.directory.numbers()[:1]
         return bool(said and first and said.joinable and said.log == self.sinks.directory.entry(first[0]).log)  # type: ignore[union-attr]
 
     def is_whole(self) -> bool:
-        """Tell whether DuckDB sees in the sink's table what the server has."""
+        """Return whether DuckDB finds the server's rows in the sink's table."""
         expected = {row[0]: row for row in self.postgres.execute("SELECT id, v, long FROM t", self.database)}
         return self.sinks.table("a") == expected
 

@@ -1,4 +1,4 @@
-"""Values at the edges of each type, read from a real server in three ways, are what the server's own JSON says."""
+"""Edge values of each type, read from a real server in three ways, equal the server's JSON."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ UNFIT: Mapping[str, list[str]] = {
     "daterange": ["[2024-01-01,infinity]"],
     "tsrange": ["[-infinity,2024-01-01)"],
 }
-"""Types, and texts of values that have no place in them here: a row error each."""
+"""Types, and texts of values that SinkQL cannot hold: each is a row error."""
 
 
 def test_vectors(postgres: Postgres, postgres_database: str) -> None:
@@ -168,20 +168,20 @@ def _copied(reading: Reading, table: CapturedTable) -> list[TableRows]:
 
 
 def _values(parts: list[TableRows]) -> list[Any]:
-    """Return the values of rows that there are: a row whose long value does not fit takes the one of its key away."""
+    """Return the values of the inserted rows; a row whose long value does not fit deletes the row with its key."""
     for each in parts:
         each.rows.validate(full=True)
     return [row["v"] for each in parts for row in each.rows.to_pylist() if row["$diff"] > 0]
 
 
 def same(value: Any, said: str | None, shown: str | None, type_: str) -> bool:
-    """Compare a value with the JSON and the text that the server gives for it."""
+    """Return whether a value equals the JSON and the text that the server has for it."""
     if value is None or shown is None:
         return value is None and shown is None
     if type_ in ("json", "jsonb"):
         return bool(json.loads(value, parse_float=Decimal) == json.loads(shown, parse_float=Decimal))
     if type_ == "interval" or type_.startswith("char("):
-        return bool(value == shown)  # of a char the server's text has no blanks at its end
+        return bool(value == shown)  # the server's text of a char has no trailing blanks
     if type_.endswith("range"):
         return bool(_range(value, type_) == _range(shown, type_))
     assert said is not None
@@ -227,5 +227,5 @@ def _equal(value: Any, said: Any) -> bool:
 
 
 def _single(value: float, said: Any) -> bool:
-    """Compare a real, whose text has fewer digits."""
+    """Return whether a real equals the server's number, which has fewer digits."""
     return struct.pack("f", value) == struct.pack("f", float(said))

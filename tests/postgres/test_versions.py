@@ -1,4 +1,4 @@
-"""Servers of older versions are read as the newest one is."""
+"""Servers of older versions are read like the newest version."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HERE = Path(__file__).parent
 _FOLDER = _HERE.parents[1] / ".postgres"
 _FILES = ("stream", "chunk", "watch", "trouble", "captured", "altered", "vectors", "protocol", "tables", "source")
 _LACKS = {
-    # no row filters, no publications of schemas; and what no table has is told by transactions without rows
+    # no row filters, no publications of schemas; changes that no table captures arrive as transactions without rows
     14: (
         "test_chunk.py::test_a_row_filter_holds_for_the_first_snapshot_too",
         "test_watch.py::test_a_table_that_is_not_sent_any_more_is_told[a filter]",
@@ -26,7 +26,7 @@ _LACKS = {
         "test_source.py",
     ),
 }
-"""Tests of what a version does not have."""
+"""Tests of features that a version does not have."""
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -1,4 +1,4 @@
-"""What leaves rows of a table out of the changes in mid stream is told, and nothing else is."""
+"""The stream reports changes that make the server omit rows of a table, and reports nothing else."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def run(postgres: Postgres, postgres_database: str) -> Run:
 
 
 def _told(stream: Reading) -> list[tuple[str, str | None, bool]]:
-    """Return what is said of tables up to now, by two looks at them at least."""
+    """Return the reports on tables, after at least two checks of the publication."""
     found: list[tuple[str, str | None, bool]] = []
     for _ in range(2):
         monitor, deadline = stream.stream._monitor, Deadline()
@@ -81,7 +81,7 @@ _LOST = {
         "has the parent of the table",
     ),
 }
-"""Tables, what is altered, and what is said as long as that is so."""
+"""Tables, the change on the server, and the problem that is reported."""
 
 
 @pytest.mark.parametrize("what", _LOST)
@@ -96,7 +96,7 @@ def test_a_table_that_is_not_sent_any_more_is_told(
         told = _told(stream)
         assert {(name in ("t", "u", "low", "mid"), lost) for name, _, lost in told} == {(True, True)}
         assert all(said in (problem or "") for _, problem, _ in told)
-        assert _told(stream) == []  # once
+        assert _told(stream) == []  # reported only once
 
 
 _BACK = {
@@ -115,7 +115,7 @@ _BACK = {
         ["t"],
     ),
 }
-"""What is undone before anybody looks, and the tables of which changes may be missing."""
+"""Changes that are undone before the next check, and the tables that may miss rows."""
 
 
 @pytest.mark.parametrize("what", _BACK)
@@ -161,7 +161,7 @@ _HARMLESS = {
     "partitions rewritten": (_PARTED, "VACUUM FULL low; CLUSTER mid USING mid_pkey; INSERT INTO t VALUES (2), (12)"),
     "the root truncated": (_PARTED, "TRUNCATE t; INSERT INTO t VALUES (2)"),
 }
-"""What leaves nothing out."""
+"""Changes after which the server still sends all rows."""
 
 
 @pytest.mark.parametrize("what", _HARMLESS)
@@ -278,7 +278,7 @@ def test_changes_while_there_is_no_publication_are_told(postgres: Postgres, post
         run("INSERT INTO t VALUES (1)")
         run("CREATE PUBLICATION p FOR TABLE t, u")
         version = stream.stream._query_connection().info.server_version
-        if version >= 180000:  # earlier ones fail where they send the change
+        if version >= 180000:  # earlier versions fail when they send the change
             assert [name for name, *_ in _told(stream)] == ["t", "t", "u", "u"]
         else:
             with pytest.raises(SinkqlError, match="SQ3704"):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sinkql.connectors.postgres.type import ServerType
 
 Typed = tuple[ServerType, st.SearchStrategy[bytes]]
-"""A type, and what a server sends for values of it."""
+"""A type, and a strategy for the bytes of its values."""
 
 INT8, INT4, INT2, TEXT = (
     ServerType(20, "bigint"),
@@ -31,7 +31,7 @@ def packed(form: str, *values: Any) -> bytes:
 
 
 def numeric_bytes(value: Decimal | str) -> bytes:
-    """Return what numeric_send gives."""
+    """Return the bytes that numeric_send returns."""
     value = Decimal(value)
     if value.is_nan():
         return packed("hhHH", 0, 0, 0xC000, 0)

@@ -1,6 +1,6 @@
-"""A real server that is written to at random, a capture and sinks that die wherever they are; dice decide all of it.
+"""Random writes to a real server, and a capture and sinks that die at any point; a seed's dice decide all of it.
 
-What a seed does is decided by its dice; when it happens, by the machine.
+The dice of a seed decide what happens; the machine decides when.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _LONG = "(SELECT string_agg(md5(random()::text), '') FROM generate_series(1, 80)
 
 
 class WrongError(AssertionError):
-    """Say that a table is not what the server has."""
+    """A table differs from the server's table."""
 
 
 @dataclass(frozen=True)
@@ -80,12 +80,12 @@ class ServerSinks(Sinks):
         return found
 
 
-# --- what is written --------------------------------------------------------------------------------------------------
+# --- writes -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Writing:
-    """Transactions at random on the table `t` of a database, with keys up to `keys`."""
+    """Random transactions on the table `t` of a database, with keys up to `keys`."""
 
     server: Postgres
     database: str
@@ -93,7 +93,7 @@ class Writing:
 
     @contextmanager
     def by(self, seeds: Sequence[int]) -> Iterator[None]:
-        """Write for as long as the block lasts, a thread a seed."""
+        """Write until the block ends, in one thread per seed."""
         stop = threading.Event()
         threads = [threading.Thread(target=self._write, args=(seed, stop), daemon=True) for seed in seeds]
         for each in threads:
@@ -111,7 +111,7 @@ class Writing:
                 while not stop.is_set():
                     self._transaction(connection, chance)
                     stop.wait(chance.random() * 0.02)
-            stop.wait(0.01)  # the server restarts
+            stop.wait(0.01)  # the server is restarting
 
     def _transaction(self, connection: psycopg.Connection[Any], chance: random.Random) -> None:
         with suppress(psycopg.errors.DeadlockDetected, psycopg.errors.UniqueViolation), connection.transaction():
@@ -124,7 +124,7 @@ class Writing:
                 raise psycopg.Rollback
 
     def change(self, chance: random.Random) -> str:
-        """Return statements that change some row: its values, its key, or all rows."""
+        """Return statements that change the values of a row, its key, or all rows."""
         key, other, what = chance.randint(1, self.keys), chance.randint(1, self.keys), chance.random()
         if what < 0.3:
             long = _LONG if chance.random() < 0.3 else "'short'"
@@ -142,7 +142,7 @@ class Writing:
 
 @contextmanager
 def standby_that_comes_and_goes(server: Postgres, seed: int) -> Iterator[None]:
-    """Have commits wait now and then for a standby that is not there."""
+    """Make commits wait now and then for a standby that does not exist."""
     chance, stop = random.Random(seed), threading.Event()
 
     def toggle() -> None:
@@ -172,12 +172,12 @@ def have_commits_wait(server: Postgres, standby: str) -> None:
         time.sleep(0.02)
 
 
-# --- what dies --------------------------------------------------------------------------------------------------------
+# --- processes --------------------------------------------------------------------------------------------------------
 
 
 @dataclass
 class World:
-    """A capture and the sinks of table `t`; `mutants` are parts of the protocol that are left out."""
+    """A capture and the sinks of table `t`; `mutants` are the omitted parts of the protocol."""
 
     server: Postgres
     database: str
@@ -187,7 +187,7 @@ class World:
     dice: random.Random
     mutants: tuple[str, ...] = ()
     restarts: bool = False
-    """Whether the server is ended and started, and captures are stopped while others take over."""
+    """Whether the server restarts, and captures are suspended while others take over."""
     epoch: int = 0
     happened: Counter[str] = field(default_factory=Counter)
     capture: int | None = None
@@ -197,11 +197,11 @@ class World:
 
     @property
     def log(self) -> Path:
-        """What a process raised that nobody expected."""
+        """Return the file with unexpected errors of processes."""
         return self.sinks.folder / "failed.log"
 
     def start(self, role: str, name: str = "", *, faults: str = "") -> int:
-        """Start a process."""
+        """Start a process, and return its id."""
         pid: int = self.children.order(
             do="start",
             role=role,
@@ -218,7 +218,7 @@ class World:
         return pid
 
     def live(self, seconds: float) -> None:
-        """Let things happen for a while."""
+        """Run the processes for some seconds, and disturb them."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             self._tend()
@@ -229,7 +229,7 @@ class World:
         return f"{self.dice.choice(points)}#{self.dice.randint(1, 6)}=kill" if self.dice.random() < 0.6 else ""
 
     def _tend(self) -> None:
-        """Start what does not run, and take note of what died."""
+        """Note the processes that have died, and start the missing ones."""
         if self.capture is not None and self._ended(self.capture):
             self.capture = None
         if self.capture is None:
@@ -256,7 +256,7 @@ class World:
         self.happened["kills"] += 1
 
     def _disturb(self) -> None:
-        """Kill something, now and then."""
+        """Kill a process now and then."""
         if self.capture is not None and self.dice.random() < 0.01:
             self._kill(self.capture)
             self.capture = None
@@ -271,7 +271,7 @@ class World:
             self.stopped.append(self.capture)
             self.capture = None
             self.happened["captures stopped"] += 1
-        if self.stopped and self.dice.random() < 0.03:  # another has the log by now
+        if self.stopped and self.dice.random() < 0.03:  # another capture has the log by now
             self.awake.append(self.stopped.pop(0))
             self.children.order(do="continue", pid=self.awake[-1])
         if self.dice.random() < 0.004:
@@ -280,7 +280,7 @@ class World:
             self.happened[how] += 1
 
     def end(self) -> None:
-        """Kill all that is left of a seed that fails."""
+        """Kill all processes that remain."""
         captures = [self.capture] if self.capture is not None else []
         for pid in [*self.running.values(), *captures, *self.stopped, *self.awake]:
             self.children.order(do="kill", pid=pid)
@@ -290,7 +290,7 @@ class World:
         self.capture = None
 
     def settle(self, patience: float) -> float:
-        """Let all go on undisturbed up to the server's end; return how many seconds that took."""
+        """Run undisturbed up to the server's end; return how many seconds this took."""
         began = time.monotonic()
         self.end()
         self.epoch += 1
@@ -308,7 +308,7 @@ class World:
         return time.monotonic() - began
 
     def _run(self, name: str, until: float) -> int:
-        """Run a sink to its end; return how it ended."""
+        """Run a sink until it ends, and return its exit status."""
         pid = self.start("sink", name)
         while (status := self.children.order(do="poll", pid=pid)) is None:
             if time.monotonic() > until:
@@ -319,7 +319,7 @@ class World:
         return int(status)
 
     def _where(self, sink: int) -> str:
-        """Return what the capture and a sink do: what was raised, the place of each thread, and the log's end."""
+        """Return the errors of the processes, the stacks of the capture and a sink, and the end of the log."""
         assert self.capture is not None
         told = [self.log.read_text() if self.log.exists() else ""]
         for what, pid in (("capture", self.capture), ("sink", sink)):
@@ -337,7 +337,7 @@ class World:
         return "\n".join(told)
 
 
-# --- a whole seed -----------------------------------------------------------------------------------------------------
+# --- one seed ---------------------------------------------------------------------------------------------------------
 
 
 def run(
@@ -350,9 +350,9 @@ def run(
     restarts: bool = False,
     patience: float = 60.0,
 ) -> Counter[str]:
-    """Live through a seed, and compare two tables with the server's; return what happened.
+    """Run a seed, and compare two tables with the server's; return how often each event happened.
 
-    Raises WrongError where a table is wrong in the end, and another AssertionError where it is not there so many
+    Raise WrongError if a table is wrong at the end. Raise another AssertionError if a sink has not finished `patience`
     seconds after the last write.
     """
     dice, database = random.Random(seed), server.database()
@@ -367,7 +367,7 @@ def run(
     )
     source = CapturedSource(str(uuid.uuid4()), "s", "postgres", None, {"publication": "p", "tuning": {}})
     sinks = ServerSinks(folder, ("a", "b"), of=tables(server, database)["t"], id=source.id)
-    for name in sinks.names:  # one after the other, as a process does that runs several
+    for name in sinks.names:  # in sequence, like a process that runs several sinks
         sinks.loop(name).writer.open()
     world = World(server, database, children, sinks, source, dice, mutants, restarts)
     try:

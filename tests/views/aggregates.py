@@ -1,4 +1,4 @@
-"""A template for every aggregate, window function and function in FROM, over a relation of edge values of all types."""
+"""Queries for every aggregate, window function and function in FROM, over edge values of all types."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from grid.edges import VALUES
 from views.harness import Change, Relation
 
 _NUMBERS = ("h", "i", "l", "m", "d")
-_SUMMED = ("h", "i", "l", "m", "d::numeric(38,10)")  # floats have no exact sums of rows that go
+_SUMMED = ("h", "i", "l", "m", "d::numeric(38,10)")  # sums of floats are not exact after deletes
 _ORDERED = (*_NUMBERS, "r", "s", "u", "c", "t", "z")
 _GATHERED = (*_ORDERED, "p", "g")
 _CODES = (*_GATHERED, "b", "j", "ai", "al")
 _PLAIN_FLOATS = (None, 0.0, 1.0, -1.0, 0.5, -2.5, 3.75, 100.0, 1e15, -0.25, 2.0)
-"""Whose sums are the same in any order."""
+"""Floats whose sums are the same in any order."""
 _EXACT = {"d": _PLAIN_FLOATS, "l": tuple(each for each in VALUES["l"][1] if each is None or abs(each) < 2**53)}
 RELATION = Relation(
     "e", {"k": "integer NOT NULL", "o": "integer", **{code: VALUES[code][0] for code in _CODES}}, ("k",)
 )
-"""A key, a group, and a column of each type by the letters that it has in the grid."""
+"""A key, a group, and a column for each type, with its name in the grid."""
 _GROUPED = "SELECT o, {} FROM e GROUP BY o"
 _ALONE = "SELECT {} FROM e"
 _WINDOW = "SELECT k, {} FROM e"
@@ -28,7 +28,7 @@ _TOGETHER = 24
 
 
 def batches() -> Iterator[dict[str, list[Change]]]:
-    """Yield changes: rows that come, some that go, some that are others."""
+    """Yield changes: inserts, deletes and updates."""
     rows = [_row(number) for number in range(30)]
     yield {"e": [(row, 1) for row in rows]}
     yield {"e": [(row, -1) for row in rows[::4]]}
@@ -46,7 +46,7 @@ def _value(code: str, number: int) -> Any:
 
 
 def queries() -> dict[str, tuple[str, str]]:
-    """Return by name what is asked here, and what Postgres is asked."""
+    """Return the queries by name, each for SinkQL and for Postgres."""
     found = {f"groups of {name}": _both(_GROUPED, *calls) for name, calls in _aggregates().items()}
     found |= {f"all of {name}": _both(_ALONE, *calls) for name, calls in _aggregates().items()}
     found |= {f"windows of {name}": _both(_WINDOW, *calls) for name, calls in _windows().items()}
@@ -55,7 +55,7 @@ def queries() -> dict[str, tuple[str, str]]:
 
 
 def together() -> dict[str, tuple[str, str]]:
-    """Return the same calls in few queries, for an engine that takes its time for each: so many of them in one."""
+    """Return the same calls in fewer queries, for an engine with a high cost per query."""
     kinds = {"groups": (_GROUPED, _aggregates()), "all": (_ALONE, _aggregates()), "windows": (_WINDOW, _windows())}
     found: dict[str, tuple[str, str]] = {}
     for name, (query, calls) in kinds.items():
@@ -74,7 +74,7 @@ def _named(name: str) -> str:
 
 def _both(query: str, *calls: str) -> tuple[str, str]:
     shown = ", ".join(f"{each} AS x{place}" for place, each in enumerate(calls))
-    # any value will do in Postgres, the least one is taken here
+    # Postgres may return any value; SinkQL returns the least
     return query.format(shown), re.sub(r"any_value\((\w+)\)", r"(array_agg(\1 ORDER BY \1))[1]", query.format(shown))
 
 
@@ -142,7 +142,7 @@ _FROM = {
         )
     },
 }  # fmt: skip
-"""Outputs behind the key, and what stands in FROM."""
+"""Outputs after the key, and the FROM clause."""
 _OTHERS = {
     "first arrays": (
         "SELECT k, o, ai FROM (SELECT *, row_number() OVER (PARTITION BY o ORDER BY ai DESC, k) AS n FROM e) q "

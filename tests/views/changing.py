@@ -1,4 +1,4 @@
-"""Random changes of relations: rows that come, several-fold too, and rows that are there and go."""
+"""Random changes of relations: inserts, some of them of equal rows, and deletes of existing rows."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 from views.harness import Change, Views
 
 Columns = Mapping[str, Callable[[random.Random], tuple[Any, ...]]]
-"""By relation, what makes a row of it."""
+"""By relation, a function that returns a random row."""
 
 
 def changes(views: Views, random_: random.Random, rows: Columns, most: int = 6) -> dict[str, list[Change]]:
-    """Return a batch of changes of all relations; of an upsert relation a row that goes is one of any key."""
+    """Return a batch of changes of all relations; a delete in an upsert relation may have any key."""
     found: dict[str, list[Change]] = {}
     for name, row in rows.items():
         kind = views.content.relations[name].kind

@@ -1,4 +1,4 @@
-"""All rows that relations may have → batches: most at first, then inserts, updates and deletes, 60 to 20 to 20."""
+"""Split all rows of relations into batches: most rows first, then inserts, updates and deletes (60:20:20)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def batches(
     changes: int,
     random_: random.Random,
 ) -> Iterator[dict[str, list[Change]]]:
-    """Yield the changes of `commits` batches, the first of 60 percent of all rows, the others of some `changes` each.
+    """Yield the changes of `commits` batches: first 60 percent of all rows, then about `changes` changes per batch.
 
     Relations without an update get all their rows in the first batch.
     """
@@ -60,7 +60,7 @@ def _change(
 
 
 def of(relation: Relation, values: Mapping[str, Callable[[random.Random], object]]) -> Update:
-    """Return an update of one of these columns, to NULL now and then where the column may be NULL."""
+    """Return an update of one of these columns, sometimes to NULL if the column is nullable."""
 
     def update(row: Row, random_: random.Random) -> Row:
         name = random_.choice(list(values))

@@ -1,4 +1,4 @@
-"""What judges random queries."""
+"""The Postgres server that checks the results of random queries."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def judge(postgres: Postgres) -> Iterator[Judge]:
-    """Connect to a database of which nothing stays."""
+    """Yield a connection; the tests create only temporary tables on it."""
     with postgres.connect() as connection:
         yield connection

@@ -1,7 +1,7 @@
-"""Views over relations whose rows come and go, run batch by batch without Spark, beside what DuckDB makes of the rows.
+"""Run views over changing relations batch by batch, without Spark, and compare them with DuckDB.
 
-A script is compiled as users' are. After each batch the rows of every view are those that its SQL gives in DuckDB over
-the rows that are there; what the planner claims of the views' keys and NULLs holds for the rows.
+Scripts are compiled as users' are. After each batch, the rows of every view equal the result of its SQL in DuckDB over
+the present rows. The planner's claims about keys and NULLs hold for these rows.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Kind = Literal["table", "append", "upsert"]
 
 _OTHER = " in the other engine"
 _PARTS = 12
-"""How many of the relations of a view are checked, which may be hundreds."""
+"""The most parts of a view that are checked; a view may have hundreds."""
 _DATE_BIN = "CREATE TEMP MACRO date_bin(i, t, o) AS time_bucket(CAST(i AS INTERVAL), t, CAST(o AS TIMESTAMP))"
 _LAKE = """CREATE CONNECTION lake
   TO ICEBERG CATALOG (CATALOG TYPE = 'sql', URL = 'sqlite:///{folder}/lake.db', WAREHOUSE = '{folder}/lake')"""
@@ -46,9 +46,9 @@ _INTO = "INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = '{name}'
 
 @dataclass(frozen=True)
 class Relation:
-    """What rows come into: a table, a source whose rows only come, or one whose rows overwrite each other by key.
+    """An input of views: a table, an append source, or an upsert source.
 
-    `columns` are types by name; a type ends with NOT NULL where the column has no NULLs.
+    `columns` are types by name; a type ends with NOT NULL if the column has no NULLs.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Relation:
 
     @property
     def places(self) -> tuple[int, ...]:
-        """Return where the columns of its key are."""
+        """Return the indexes of the key columns."""
         return tuple(list(self.columns).index(name) for name in self.key)
 
     def statement(self) -> str:
@@ -80,7 +80,7 @@ class Relation:
 
 @dataclass(frozen=True)
 class View:
-    """A view's SQL; what DuckDB is asked in its place, where it says it otherwise; what stands before AS."""
+    """A view's SQL, the SQL for DuckDB if it differs, and the text before AS."""
 
     sql: str
     oracle: str | None = None
@@ -92,7 +92,7 @@ class View:
 
 
 class Content:
-    """The rows that relations have, what a batch does to them, and what DuckDB makes of them."""
+    """The present rows of relations, changed by batches and queried in DuckDB."""
 
     def __init__(self, relations: Sequence[Relation]) -> None:
         self.relations = {each.name: each for each in relations}
@@ -111,7 +111,7 @@ class Content:
         for name, each in changes.items():
             for row, diff in each:
                 self._put(self.relations[name], row, diff)
-            assert all(count > 0 for count in self.rows[name].values()), f"no such row in {name}"
+            assert all(count > 0 for count in self.rows[name].values()), f"{name} does not have the deleted row"
         for name in changes:
             self._show(self.relations[name])
 
@@ -135,7 +135,7 @@ class Content:
         self._connection.execute(f'CREATE OR REPLACE TEMP TABLE {relation.name} AS SELECT * FROM "$rows"')
 
     def ask(self, sql: str) -> Rows:
-        """Return the rows that DuckDB makes of those that are there."""
+        """Return the rows of a query in DuckDB over the present rows."""
         return Counter(map(plain, self._connection.execute(sql).fetchall()))
 
     def close(self) -> None:
@@ -143,10 +143,10 @@ class Content:
 
 
 class Views:
-    """Compile relations and views, give them batches of changes, and hold each view to DuckDB.
+    """Compiled relations and views; applies batches of changes and compares each view with DuckDB.
 
-    Views that `sinks` names, or all, have a sink: by the view's first key, or a changelog where the planner knows none.
-    With `other`, another engine runs the jobs of the views, too.
+    The views that `sinks` names, or all, have a sink: keyed by the view's first known key, or else a changelog. With
+    `other`, a second engine runs the jobs of the views too.
     """
 
     def __init__(
@@ -207,17 +207,17 @@ class Views:
         readers: Mapping[str, Reader] | None = None,
         engine: Engine | None = None,
     ) -> Running:
-        """Return a job of its own folder, which has read nothing yet."""
+        """Return a new job with a separate folder, which has read nothing yet."""
         folder = self.folder / f"{view}{len(list(self.folder.iterdir()))}"
         folder.mkdir()
         return Running(job, {**self.readers_of(job), **(readers or {})}, folder, engine or LocalEngine(self.buckets))
 
     def readers_of(self, job: physical.Job) -> dict[str, Reader]:
-        """Return what reads the relations that a job reads, and the rows that its query says itself."""
+        """Return the readers of a job's relations, and of the constant rows in its query."""
         return {read.source: self.readers.get(read.source) or ConstantRows(read) for read in job.reads()}
 
     def batch(self, changes: Changes) -> None:
-        """Give the relations changes, and check all views."""
+        """Apply changes to the relations, and check all views."""
         self.content.apply(changes)
         for name, each in self.sources.items():
             each.batches.append(list(changes.get(name, ())))
@@ -231,7 +231,7 @@ class Views:
             self.checked[name] += sum(expected.values())
 
     def _compare(self, name: str, got: Rows, expected: Rows, view: View) -> None:
-        assert all(count > 0 for count in got.values()), f"{name}: rows went that are not there: {view.sql}"
+        assert all(count > 0 for count in got.values()), f"{name}: deleted rows that do not exist: {view.sql}"
         found = different(got, expected)
         assert not found, f"after batch {self.batches}, {name}: {view.sql}\n{found}"
 
@@ -240,7 +240,7 @@ class Views:
         return self._running[view].job.operators()
 
     def check_parts(self, names: Sequence[str] = ()) -> None:
-        """Compute what views are made of anew in one batch; claims hold for all of it, and the view is the same."""
+        """Recompute parts of views in one batch: the claims hold for each part, and the view's rows are the same."""
         for name, view in self._some(names):
             planned = self.planned(name)
             for number, part in enumerate(_some_parts(planned.relation)):
@@ -251,11 +251,11 @@ class Views:
                     self._compare(name, rows, self._running[name].rows(), view)
 
     def _some(self, names: Sequence[str]) -> list[tuple[str, View]]:
-        """Return the views of these names, or all."""
+        """Return the views with these names; all by default."""
         return [(name, self.views[name]) for name in names or self.views]
 
     def check_cut(self, ends: Sequence[int], names: Sequence[str] = ()) -> None:
-        """Run the same changes in other batches, which end at these; they come to the same."""
+        """Run the same changes in batches with these ends; the rows are the same."""
         for name, view in self._some(names):
             again = self.running(self.pipeline._view_job(self.planned(name)), name)
             for end in ends:
@@ -265,7 +265,7 @@ class Views:
     def check_altered(
         self, alter: Callable[[Relation, Sequence[Change]], Sequence[Change]], names: Sequence[str] = ()
     ) -> None:
-        """Run batches whose changes are altered to others that come to the same, and see that they do."""
+        """Run batches with changes altered to equivalent ones; the rows are the same."""
         readers: dict[str, Reader] = {}
         for name, each in self.sources.items():
             feed = Feed(each.item, each.read)
@@ -283,14 +283,14 @@ class Views:
         names = [column.name for column in shape.columns]
         for place, column in enumerate(shape.columns):
             if not column.nullable:
-                assert all(row[place] is not None for row in rows), f"{column.name} is not NOT NULL: {sql}"
+                assert all(row[place] is not None for row in rows), f"{column.name} has NULLs: {sql}"
         for key in shape.keys:
             places = [names.index(name) for name in key]
             counts: Counter[Row] = Counter()
             for row, count in rows.items():
                 counts[_part(row, places)] += count
             twice = [found for found, count in counts.items() if count > 1]
-            assert not twice, f"({', '.join(sorted(key))}) is not unique, {twice[:2]} is there twice: {sql}"
+            assert not twice, f"({', '.join(sorted(key))}) is not unique, {twice[:2]} occurs twice: {sql}"
 
     def close(self) -> None:
         self.content.close()
@@ -298,7 +298,7 @@ class Views:
 
 
 class Running:
-    """A job with its state, whose rows are added up."""
+    """A running job with its state, and the sum of its changes."""
 
     def __init__(self, job: physical.Job, readers: Mapping[str, Reader], folder: Path, engine: Engine) -> None:
         self.job = job
@@ -311,7 +311,7 @@ class Running:
             self._process(self._loop.checkpoint.end)
 
     def to(self, batch: int) -> Rows:
-        """Process all batches up to one as one, and return the rows that are there then."""
+        """Process the batches up to this one as one batch; return the rows after it."""
         end = {name: {"batch": batch} for name in self._loop.readers}
         if end != self._loop.checkpoint.end:
             self._process(end)
@@ -328,12 +328,12 @@ class Running:
     def rows(self) -> Rows:
         if self._keyed:
             kept = Counter(plain(row) for row, _ in self.writer.rows)
-            assert kept == self._added, "changes add up to the rows that are kept"
+            assert kept == self._added, "the sum of the changes differs from the stored rows"
         return self._added
 
 
 class Feed(PipelineSource):
-    """A source whose batches have also what comes and goes within them."""
+    """A source that also delivers rows which are inserted and deleted within one batch."""
 
     @property
     def retracts(self) -> bool:
@@ -341,12 +341,12 @@ class Feed(PipelineSource):
 
 
 def shuffled(changes: Changes, random_: random.Random) -> dict[str, list[Change]]:
-    """Return the changes in another order."""
+    """Return the changes in random order."""
     return {name: random_.sample(list(each), len(each)) for name, each in changes.items()}
 
 
 def _some_parts(relation: logical.Relation) -> list[logical.Relation]:
-    """Return a relation and some of those that it is made of, from all over; each once."""
+    """Return a relation and some of its inputs, evenly spread over its tree, each once."""
     found: dict[int, logical.Relation] = {}
 
     def visit(each: logical.Relation) -> None:

@@ -1,4 +1,4 @@
-"""Nexmark: persons, auctions and bids of a seed, some of which are changed and taken back, and its queries as views."""
+"""Nexmark: persons, auctions and bids from a seed, with updates and deletes, and its queries as views."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _CHANNELS = ("apple", "google", "facebook", "baidu", "channel-7")
 
 
 def relations(bids: Kind = "table") -> tuple[Relation, ...]:
-    """Return the relations; bids have no key, and in an append source they only come."""
+    """Return the relations. Bids have no key; in an append source they are never deleted."""
     return PERSON, AUCTION, Relation("bid", _BID, kind=bids), SIDE
 
 
@@ -63,7 +63,7 @@ RELATIONS = relations()
 
 
 def rows(size: int, random_: random.Random) -> dict[str, list[Row]]:
-    """Return all rows that there ever are: `size` bids, a tenth of them twice."""
+    """Return all rows; a tenth of the `size` bids occur twice."""
     persons, auctions = max(size // 10, 8), max(size // 8, 8)
     bids = [_bid(auctions, persons, random_) for _ in range(size)]
     return {
@@ -75,7 +75,7 @@ def rows(size: int, random_: random.Random) -> dict[str, list[Row]]:
 
 
 def updates(bids: Relation = RELATIONS[2]) -> dict[str, Update]:
-    """Return what may become another value in a row that is there."""
+    """Return the columns that updates change, with functions for their new values."""
     return {
         "person": of(PERSON, {"state": lambda r: r.choice(_STATES), "date_time": _early}),
         "auction": of(AUCTION, {"category": lambda r: r.choice((10, 11)), "reserve": lambda r: r.randrange(900)}),

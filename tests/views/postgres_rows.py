@@ -1,4 +1,4 @@
-"""The rows that relations have, in Postgres, which judges what queries make of them."""
+"""The rows of relations in Postgres, which checks the results of queries over them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class JudgedContent(Content):
 
     def __init__(self, relations: Sequence[Relation], connection: psycopg.Connection[Any]) -> None:
         self._judge = connection
-        for name in ("jsonb", "uuid"):  # which are their texts here
+        for name in ("jsonb", "uuid"):  # SinkQL has them as text
             connection.adapters.register_loader(name, TextLoader)
         super().__init__(relations)
 
@@ -37,18 +37,18 @@ class JudgedContent(Content):
                 copy.write_row([list(each) if isinstance(each, tuple) else each for each in row])
 
     def ask(self, sql: str) -> Rows:
-        """Return the rows that Postgres makes of those that are there."""
+        """Return the rows of a query in Postgres over the present rows."""
         return Counter(map(plain, self._execute(sql).fetchall()))
 
     def close(self) -> None:
-        """Leave the tables to who comes next on the connection."""
+        """Do nothing: the next test on the connection replaces the tables."""
 
     def _execute(self, text: str) -> psycopg.Cursor[Any]:
         return self._judge.execute(_known(text))
 
 
 def asked(text: str) -> str:
-    """Return a query as Postgres has it: a subquery in the place of QUALIFY."""
+    """Return a query for Postgres, with a subquery instead of QUALIFY."""
     if "QUALIFY" not in text:
         return text
     tree = sqlglot.parse_one(text, read="postgres")
@@ -56,9 +56,9 @@ def asked(text: str) -> str:
 
 
 def _without_qualify(node: exp.Expr) -> exp.Expr:
-    """Return a query with a subquery in the place of QUALIFY.
+    """Return a query with a subquery instead of QUALIFY.
 
-    SQLGlot takes the column `r.c` there for an output that is called c: outputs have other names meanwhile.
+    SQLGlot takes the column `r.c` there for an output called c. Outputs are renamed while it runs.
     """
     if not isinstance(node, exp.Select) or not node.args.get("qualify"):
         return node

@@ -1,7 +1,7 @@
-"""Random queries and batches of changes → what becomes of them: as Postgres says, refused, or wrong; made smaller.
+"""Run random queries over batches of changes, compare them with Postgres, and shrink failing cases.
 
-A seed has ten queries over the same changes, which are compiled and run together, and each alone where one of them is
-not as it should be. `python -m views.random_case 0 50` runs these seeds, and prints what is wrong as small as it gets.
+A seed has ten queries over the same changes. They are compiled and run together, and one by one if any of them fails.
+`python -m views.random_case 0 50` runs these seeds and prints failing cases in their smallest form.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _UNKNOWN = "unknown to Postgres"
 _ROUNDS = 40
 _MOST = 1000
 TOGETHER = 10
-"""How many queries a seed has."""
+"""Queries per seed."""
 _STEPS = ((9, 6), (9, 6), (9, 6), (9, 3, 3, 3))
-"""How many changes each batch has of each relation, at most, of one seed in four and the next ones."""
+"""The most changes of a relation in each batch; seeds use the entries in turn."""
 
 
 @dataclass(frozen=True)
@@ -45,16 +45,16 @@ class Case:
     sql: str
     batches: Batches
     forms: Counter[str] = field(default_factory=Counter)
-    """How many of which forms the query has."""
+    """How often the query uses each form of SQL."""
 
     @property
     def sinks(self) -> Sequence[str]:
-        """Which of the queries that run together have a sink, too."""
+        """Return the names of the views that have a sink too."""
         return ["v0"] if self.seed % 2 == 0 else []
 
     @property
     def buckets(self) -> int:
-        """How many buckets its state has."""
+        """Return the number of buckets of the state."""
         return 2 if self.seed % 4 == 1 else 1
 
     def __str__(self) -> str:
@@ -65,7 +65,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a case: the kind, and what tells more."""
+    """The outcome of a case: its kind, and a message."""
 
     kind: str
     said: str = ""
@@ -76,9 +76,9 @@ class Outcome:
 
 
 def cases(seed: int, judge: Judge, count: int = TOGETHER) -> list[Case]:
-    """Return the cases of a seed, of queries that Postgres has, and whose rows are not too many.
+    """Return the cases of a seed, with queries that Postgres accepts and that return few enough rows.
 
-    Every second seed has changes in any order, and what comes and goes within a batch.
+    Every second seed reorders changes, and adds rows that are inserted and deleted within one batch.
     """
     random_ = random.Random(seed)
     content = JudgedContent(RELATIONS, judge)
@@ -96,7 +96,7 @@ def cases(seed: int, judge: Judge, count: int = TOGETHER) -> list[Case]:
 
 
 def _rows(content: Content, sql: str) -> float:
-    """Return how many rows Postgres has; infinitely many of what it does not know."""
+    """Return the number of rows in Postgres; infinity if Postgres refuses the query."""
     try:
         return sum(content.ask(asked(sql)).values())
     except psycopg.Error:
@@ -136,21 +136,21 @@ def _changes(content: Content, random_: random.Random, most: int, *, noise: bool
 
 
 def _noisy(relation: Relation, changes: Sequence[Change], random_: random.Random) -> list[Change]:
-    """Return changes that come to the same: in another order, and with rows that go in the batch that they come in."""
+    """Return equivalent changes: reordered, with rows that are inserted and deleted in the same batch."""
     found = list(changes)
     if relation.kind == "table":
         for _ in range(3):
             extra = row(relation, random_)
             found += [(extra, 1), (extra, -1)]
-    if relation.kind == "upsert":  # what comes last of a key counts
+    if relation.kind == "upsert":  # the last change of a key counts
         return [each for change in found for each in ((row(relation, random_, change[0][0]), 1), change)]
     return random_.sample(found, len(found))
 
 
 def outcomes(cases: Sequence[Case], judge: Judge) -> list[Outcome]:
-    """Run cases of one seed together, or each alone where not all of them are held; tell what became of each.
+    """Run cases of one seed together, or one by one if a check fails; return the outcome of each.
 
-    The first is also checked in what it is made of, and over other batches.
+    The first case is also checked part by part and with other batches.
     """
     found = _outcome(cases, judge)
     if found == Outcome("held"):
@@ -159,7 +159,7 @@ def outcomes(cases: Sequence[Case], judge: Judge) -> list[Outcome]:
 
 
 def outcome(case: Case, judge: Judge) -> Outcome:
-    """Run a case, and tell what became of it."""
+    """Run a case and return its outcome."""
     (found,) = outcomes([case], judge)
     return found
 
@@ -185,7 +185,7 @@ def _outcome(cases: Sequence[Case], judge: Judge) -> Outcome:
 
 
 def _unknown(content: Content, batches: Batches, views: Sequence[View]) -> Outcome | None:
-    """Tell whether Postgres does not have one of the queries, after one of the batches."""
+    """Return an outcome if Postgres refuses one of the queries after one of the batches; else None."""
     try:
         for each in batches:
             content.apply(each)
@@ -219,7 +219,7 @@ def _held(views: Views, case: Case) -> Outcome:
 
 
 def shrunk(case: Case, kind: str, judge: Judge) -> Case:
-    """Return a smaller case of which the same becomes."""
+    """Return a smaller case with an outcome of the same kind."""
     for _ in range(_ROUNDS):
         smaller = next((each for each in _smaller(case, judge) if outcome(each, judge).kind == kind), None)
         if smaller is None:
@@ -275,7 +275,7 @@ def _possible(batches: Sequence[Changes], judge: Judge) -> bool:
 
 
 def _simpler(tree: Any) -> Iterator[Any]:
-    """Yield trees with one part less; many of them mean nothing."""
+    """Yield trees with one part removed; many of them are invalid."""
     for number, node in enumerate(tree.walk()):
         for replacement in _replacements(node):
             copy = tree.copy()

@@ -1,7 +1,7 @@
-"""Columns in scope → random expressions, conditions, aggregates and windows, of one type each.
+"""Random expressions, conditions, aggregates and windows over the columns in scope, each of one type.
 
-What SQL leaves open does not occur: quotients and means stand at the end alone, texts are
-ordered by bytes, rows are numbered by all their columns, and compared by their values one by one.
+Results that SQL leaves open do not occur. Quotients and means are outputs of the outermost query only. Texts are
+ordered by bytes, and rows are numbered by all their columns and compared value by value.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _EXCLUDED = ("CURRENT ROW", "GROUP", "TIES")
 
 @dataclass(frozen=True)
 class Column:
-    """A column as an expression names it."""
+    """A column, and the text that names it in an expression."""
 
     text: str
     type: Type
@@ -45,7 +45,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Query:
-    """A query, and the types of its columns, which are called c0, c1 and so on; how many it has of which forms."""
+    """A query, the types of its columns c0, c1, …, and how often it uses each form of SQL."""
 
     sql: str
     types: tuple[Type, ...]
@@ -56,22 +56,22 @@ Scope = Sequence[Column]
 
 
 class Expressions:
-    """Make expressions; the queries within them are made by who inherits."""
+    """Generates expressions; a subclass generates the queries within them."""
 
     def __init__(self, random_: random.Random) -> None:
         self.random = random_
         self.names = 0
         self.room = 9
-        """How many more relations may be read."""
+        """How many more relations the query may read."""
         self.forms: Counter[str] = Counter()
 
     @abstractmethod
     def query(self, depth: int, *, outer: Scope, types: Sequence[Type] | None = None) -> str:
-        """Return a query of columns of these types."""
+        """Return a query with columns of these types."""
 
     @abstractmethod
     def from_(self, depth: int, outer: Scope, reading: Sequence[str]) -> tuple[str, list[Column], list[str]]:
-        """Return relations, their columns, and conditions on them."""
+        """Return a FROM clause, its columns, and conditions on them."""
 
     # --- chance ------------------------------------------------------------------------------------------------------
 
@@ -82,7 +82,7 @@ class Expressions:
         return self.random.choice(given)
 
     def some(self, given: Sequence[_T], most: int) -> list[_T]:
-        """Return one to so many, in any order."""
+        """Return between one and `most` items, in random order."""
         return self.random.sample(given, self.random.randint(1, min(most, len(given))))
 
     def name(self, letter: str) -> str:
@@ -90,12 +90,12 @@ class Expressions:
         return f"{letter}{self.names}"
 
     def made(self, form: str, sql: str) -> str:
-        """Return the text, and count the form."""
+        """Count the form, and return the text."""
         self.forms[form] += 1
         return sql
 
     def drawn(self, forms: Sequence[tuple[int, Callable[[], _T]]]) -> _T:
-        """Return what one of these makes, each as often as its weight says."""
+        """Return the result of one of these functions, chosen by weight."""
         ((_, make),) = self.random.choices(forms, [weight for weight, _ in forms])
         return make()
 
@@ -154,7 +154,7 @@ class Expressions:
         return self.one(forms)()
 
     def scalar(self, type_: Type, scope: Scope, depth: int) -> str:
-        """A subquery of one row, correlated with these columns or not."""
+        """Return a subquery of one row, perhaps correlated with these columns."""
         outer = scope if self.chance(70) else ()
         if self.chance(20) and type_ in ("int", "text", "date"):
             ints = [each.text for each in outer if each.type == "int"]
@@ -303,7 +303,7 @@ class Expressions:
         return f"array_agg({self.own(type_, scope)} ORDER BY {self.whole(scope)})"
 
     def last(self, scope: Scope) -> tuple[Type, str]:
-        """An aggregate whose values stand at the end of a query alone."""
+        """Return an aggregate that only the outermost query may output, and its type."""
         if self.chance(35):
             return "list", self.made("array_agg", self.collected(self.one(EXACT), scope))
         argument = self.expression(self.one(("int", "num")), scope, (), 0)
@@ -315,7 +315,7 @@ class Expressions:
     # --- windows -----------------------------------------------------------------------------------------------------
 
     def window(self, type_: Type, scope: Scope) -> str:
-        """A window over rows in an order of all their columns, or one of groups of rows."""
+        """Return a window over rows ordered by all their columns, or over groups of peers."""
         partition = f"PARTITION BY {', '.join(each.text for each in self.some(scope, 2))} " if self.chance(75) else ""
         order = f"{partition}ORDER BY {self.whole(scope)}"
         frame = ""
@@ -354,7 +354,7 @@ class Expressions:
                 return f"{self.one(('min', 'max'))}({argument}){filter_} OVER ({over})"
 
     def of_peers(self, type_: Type, scope: Scope, partition: str = "") -> str:
-        """A window whose values are those of all rows that are alike in its order."""
+        """Return a window with the same value for all peers of its order."""
         by = self.one(scope)
         order = f"{partition}ORDER BY {by.text}{self.direction()}"
         if type_ == "int" and self.chance(50):

@@ -1,4 +1,4 @@
-"""A seed → a query over four relations, typed so that nearly all are planned, whose rows SQL leaves no choice about."""
+"""Random queries over four relations, from a seed: nearly all can be planned, and SQL defines all their rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SETS = ("UNION ALL", "UNION", "INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT A
 
 
 def query(random_: random.Random, depth: int = 2) -> Query:
-    """Return a query with subqueries of that depth."""
+    """Return a query with subqueries nested up to `depth`."""
     made = _Queries(random_)
     sql = made.query(depth, outer=(), top=True)
     return Query(sql, made.types, made.forms)
@@ -24,7 +24,7 @@ class _Queries(Expressions):
         super().__init__(random_)
         self.named: dict[str, tuple[Type, ...]] = {}
         self.types: tuple[Type, ...] = ()
-        """The types of the query that was made last."""
+        """The column types of the last query that was generated."""
 
     # --- queries -----------------------------------------------------------------------------------------------------
 
@@ -51,7 +51,7 @@ class _Queries(Expressions):
 
     def values(self, types: Sequence[Type]) -> str:
         rows = [[self.one((*LITERALS[each], "NULL")) for each in types] for _ in range(2)]
-        rows[0] = [self.one(LITERALS[each]) for each in types]  # which say the types
+        rows[0] = [self.one(LITERALS[each]) for each in types]  # these determine the types
         names = ", ".join(f"c{place}" for place in range(len(types)))
         listed = ", ".join(f"({', '.join(row)})" for row in rows)
         return self.made("VALUES", f"(SELECT * FROM (VALUES {listed}) {self.name('v')} ({names}))")
@@ -114,7 +114,7 @@ class _Queries(Expressions):
         return f"SELECT {distinct}{self.items(texts)} {from_}"
 
     def first(self, from_: str, scope: Scope, outer: Scope, types: Sequence[Type], depth: int) -> str:
-        """The first rows, ordered by all columns of the result, or by all that these are made of."""
+        """Return a query of the first rows, ordered by all its outputs or all its input columns."""
         items = self.items([self.expression(type_, scope, outer, depth) for type_ in types])
         order = self.whole(scope) if self.chance(30) else self.places(types)
         form, limit = self.one((("LIMIT", f" LIMIT {self.most()}"), ("FETCH", f" FETCH FIRST {self.most()} ROWS ONLY")))
@@ -180,7 +180,7 @@ class _Queries(Expressions):
         return text, scope, conditions
 
     def same(self, text: str) -> str | None:
-        """Return now and then the first relation of a text, which is joined with itself."""
+        """Return the first relation of a text for a self join; None most of the time."""
         name = text.split(" ", 1)[0]
         if name not in {each.name for each in RELATIONS} or not self.chance(15):
             return None
@@ -209,7 +209,7 @@ class _Queries(Expressions):
         return [Column(f"{alias}.c{place}", type_) for place, type_ in enumerate(types)]
 
     def nested(self, depth: int, outer: Scope) -> tuple[str, list[Column]]:
-        """Return a join in brackets."""
+        """Return a join in parentheses."""
         one, columns = self.relation(depth, outer, None)
         other, more = self.relation(depth, outer, None)
         word = self.one(("JOIN", "LEFT JOIN", "FULL JOIN"))
@@ -218,7 +218,7 @@ class _Queries(Expressions):
         ]  # fmt: skip
 
     def merged(self, many: int) -> tuple[str, list[Column]]:
-        """Return joins of tables by USING, or a NATURAL one."""
+        """Return a join of tables with USING, or a NATURAL join."""
         table, alias = self.one(RELATIONS), self.name("r")
         self.room -= many
         text, usable = f"{table.name} {alias}", list(table.columns)
@@ -253,7 +253,7 @@ class _Queries(Expressions):
         ]  # fmt: skip
 
     def flattened(self, text: str, scope: list[Column]) -> tuple[str, list[Column]]:
-        """Return each row with the elements of an array of its columns."""
+        """Return a relation joined with the elements of an array from each row."""
         alias = self.name("r")
         column = Column(f"{alias}.v", "int")
         if self.chance(25):
@@ -331,7 +331,7 @@ class _Queries(Expressions):
         return self.made("HAVING", f" HAVING {left} {self.one(('=', '<', '>=', '<>'))} {self.one(LITERALS['int'])}")
 
     def windowed(self, from_: str, scope: Scope, types: tuple[Type, ...]) -> str:
-        """One window of single rows: equal ones are told apart by nothing, and two might not number them alike."""
+        """Return a query with one window over single rows; two windows might number equal rows differently."""
         found = [self.expression(type_, scope, (), 0) for type_ in types]
         place = self.random.randrange(len(types))
         found[place] = self.window(types[place], scope)
@@ -341,7 +341,7 @@ class _Queries(Expressions):
         return f"SELECT {self.items(found)} {from_}"
 
     def ranked(self, from_: str, scope: Scope, types: tuple[Type, ...]) -> str:
-        """The first rows of each partition by their number, which may be shown."""
+        """Return the first rows of each partition by their number, which the query may output."""
         texts = [self.expression(type_, scope, (), 0) for type_ in types]
         partition = f"PARTITION BY {', '.join(each.text for each in self.some(scope, 2))} " if self.chance(85) else ""
         function, order = "row_number", self.whole(scope)

@@ -1,4 +1,4 @@
-"""Four relations of random rows: one with a key, one of any rows, one whose rows only come, one overwritten by key."""
+"""Four relations of random rows: a keyed table, a table without a key, an append source and an upsert source."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from views.harness import Relation
 from views.rows import Row
 
 Type = Literal["int", "num", "text", "bool", "date", "mean", "list"]
-"""What kind of values a column has; means and lists stand at the end of a query alone."""
+"""The kinds of values of columns. Means and lists are outputs of the outermost query only."""
 
 RELATIONS = (
     Relation(
@@ -35,7 +35,7 @@ _VALUES: dict[str, tuple[object, ...]] = {
 
 
 def row(relation: Relation, random_: random.Random, id_: int | None = None) -> Row:
-    """Return a row of a relation, of this key or of one of a dozen."""
+    """Return a row of a relation with this key; by default, with one of a dozen keys."""
     found: list[object] = []
     for name, type_ in relation.columns.items():
         if name == "id":

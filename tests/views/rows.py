@@ -1,4 +1,4 @@
-"""Rows of two engines → how they differ."""
+"""Compare the rows of two engines."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ Row = tuple[Any, ...]
 Rows = Counter[Row]
 _SHOWN = 6
 _NEAR = 1e-6
-"""Quotients of numeric have ten digits after the point here, and are floats in DuckDB."""
+"""Numeric quotients have ten decimal digits in SinkQL, and are floats in DuckDB."""
 
 
 def plain(row: Sequence[Any]) -> Row:
-    """Return a row in which values that SQL holds equal are equal: one NaN, one zero."""
+    """Return a row in which values that are equal in SQL are equal: one NaN, one zero."""
     return tuple(map(_plain, row))
 
 
@@ -29,7 +29,7 @@ def _plain(value: Any) -> Any:
 
 
 def different(got: Rows, expected: Rows) -> str:
-    """Return lines that say which rows are missing (-) or too many (+); nothing where the rows are the same."""
+    """Return lines with the missing (-) and extra (+) rows; empty if the rows are the same."""
     missing, extra = list((expected - got).elements()), list((got - expected).elements())
     for row in list(missing):
         match = next((each for each in extra if _near(row, each)), None)

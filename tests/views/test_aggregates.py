@@ -1,4 +1,4 @@
-"""Aggregates, window functions and functions in FROM give what Postgres gives over edge values that come and go."""
+"""Aggregates, window functions and functions in FROM agree with Postgres over changing edge values."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SHARE = 12
-"""Of so many queries one is run with each change; all of them in `make soak`."""
+"""One of this many queries runs with each change; `make soak` runs all of them."""
 _IN_SPARK = ("groups 3", "windows 1", "from")
 _BUCKETS = 2
 
 
 @pytest.fixture(scope="module")
 def in_spark(spark: SparkSession) -> Iterator[Engine]:
-    """Return Spark; its workers do not see this folder, so what stands in it travels by value."""
+    """Yield a Spark engine. Its workers cannot import this folder, so its code is pickled by value."""
     from pyspark.cloudpickle import register_pickle_by_value, unregister_pickle_by_value
 
     from sinkql.runtime.spark.engine import SparkEngine

@@ -1,4 +1,4 @@
-"""Aggregates over all rows of a group give what they give of all rows, after every batch."""
+"""Aggregates that collect the rows of a group are right after every batch."""
 
 from __future__ import annotations
 

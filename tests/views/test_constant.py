@@ -1,4 +1,4 @@
-"""Rows that a query says itself are there from the first batch on, beside those that come and go."""
+"""Constant rows of a query are present from the first batch on, beside rows that change."""
 
 from __future__ import annotations
 

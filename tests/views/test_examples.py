@@ -1,4 +1,4 @@
-"""The pipelines of examples/views give the rows that one works out by hand, after each change that they speak of."""
+"""The pipelines of examples/views return the expected rows after each change that they describe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions that return sets, in FROM and in select lists: rows of one row come and go together."""
+"""Set-returning functions, in FROM and in select lists: the rows from one input row are added and deleted together."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _document(random_: random.Random) -> tuple[Any, ...]:
 
 
 def _some(random_: random.Random, members: dict[str, str]) -> str | None:
-    """Return an object with some of the members, or NULL."""
+    """Return a JSON object with some of the members, or NULL."""
     names = random_.sample(sorted(members), random_.randrange(len(members) + 1))
     text = ", ".join(f'"{name}": {members[name]}' for name in sorted(names, key=lambda name: (len(name), name)))
     return f"{{{text}}}" if random_.randrange(6) else None

@@ -1,4 +1,4 @@
-"""What random queries have found, as small as it gets."""
+"""Bugs that random queries have found, in their smallest form."""
 
 from __future__ import annotations
 

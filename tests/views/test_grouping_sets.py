@@ -1,4 +1,4 @@
-"""GROUPING SETS, ROLLUP and CUBE give the groups that they give of all rows, after every batch."""
+"""GROUPING SETS, ROLLUP and CUBE are right after every batch."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""TPC-H's and Nexmark's queries in Spark, into Iceberg: after every commit DuckDB reads the table's rows as its own.
+"""Queries of TPC-H and Nexmark run in Spark into Iceberg; after every commit the table's rows equal DuckDB's result.
 
-And one with first rows of LATERAL, within a bound of time and one of a value.
+One more query has top rows in LATERAL, a temporal filter and a threshold.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ pytestmark = [pytest.mark.spark, pytest.mark.share(2)]
 _TPCH, _NEXMARK = queries("tpch.sql"), queries("nexmark.sql")
 _COMMITS = 4
 _FAILING = {2: "commit-request", 3: "committed"}
-"""Commits whose process dies at a point, before the table has them or after; another one goes on."""
+"""Commits whose process dies at a failpoint, before or after the table has them; the next process continues."""
 
 
 @pytest.fixture(scope="module")
 def session(spark: SparkSession) -> SparkSession:
-    """Return the session; its workers do not see this folder, so what stands in it travels by value."""
+    """Return the session. Its workers cannot import this folder, so its code is pickled by value."""
     from pyspark.cloudpickle import register_pickle_by_value
 
     register_pickle_by_value(harness)
@@ -72,7 +72,7 @@ def _hold(
 
 
 def _loop(views: Views, folder: Path, session: SparkSession) -> BatchLoop:
-    """Return a sink's batches as a new process begins them."""
+    """Return a sink's batch loop as a new process starts it."""
     job = lower("materialize.public.v_sink", views.catalog)
     context = contexts(folder, job)
     writer = views.catalog.registry.writer(job.write, context)
@@ -84,7 +84,7 @@ def _loop(views: Views, folder: Path, session: SparkSession) -> BatchLoop:
 
 
 def _fail(loop: BatchLoop, end: Mapping[str, Any], point: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a batch end where its process would die."""
+    """Run a batch that fails where its process would die."""
     with monkeypatch.context() as patch:
         for name, value in armed(f"{point}#{failpoint._passes[point] + 1}=fail").items():
             patch.setenv(name, value)

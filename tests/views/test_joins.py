@@ -1,4 +1,4 @@
-"""Views over several relations, held to DuckDB after every batch: each form of a join, its keys, NULLs and traps."""
+"""Views over several relations agree with DuckDB after every batch: each form of join, keys, NULLs and edge cases."""
 
 from __future__ import annotations
 
@@ -92,17 +92,17 @@ _RULES = {
     "right_using": "SELECT id, t.g, u.x FROM t RIGHT JOIN u USING (id)",
     "full_using_nulls": "SELECT id, s.x, r.y FROM s FULL JOIN r USING (id)",
 }
-"""What is decided without a word: which outer joins are none, how far conditions go down, what USING is."""
+"""Implicit decisions: outer joins that are inner joins, conditions that move down, the columns of USING."""
 _REPLICATED = {
     "equality": "u", "by_comma": "u, s", "safe": "u", "to_right": "t", "where_null": "u", "keyed": "k",
     "mixed": "u, k", "left_pairs": "u", "less": "t", "left_less": "u",
 }  # fmt: skip
-"""Views whose joins have relations whole in every task."""
+"""Views with the relations that their joins replicate."""
 _ORACLES = {
     "with_using": "SELECT t.id, t.name, t.g, t.n, u.x FROM t JOIN u USING (id, name)",
     "wide_numbers": "SELECT t.id, u.id AS b FROM t JOIN u ON t.n = u.x WHERE u.x <> 3",
 }
-"""What DuckDB is asked where it has other columns, as it leaves those of USING where they are, or shorter numbers."""
+"""The SQL for DuckDB if it returns other columns for USING, or has smaller numbers."""
 
 
 def _row(name: str, random_: random.Random) -> tuple[Any, ...]:

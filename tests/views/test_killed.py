@@ -1,4 +1,4 @@
-"""Queries of several relations in processes that are killed: the next one's tables are as DuckDB says, of all rows."""
+"""Queries over several relations in processes that are killed: the next process's tables agree with DuckDB."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CREATE SINK {name}_sink IN CLUSTER c FROM {name}
 
 
 def _write(folder: Path, number: int, rows: Mapping[str, list[Row]]) -> None:
-    """Add a file to each relation's folder."""
+    """Write a file to each relation's folder."""
     for relation in tpch.RELATIONS:
         (folder / relation.name).mkdir(exist_ok=True)
         lines = [dict(zip(relation.columns, map(_json, row), strict=True)) for row in rows[relation.name]]
@@ -62,9 +62,9 @@ def _read(folder: Path, name: str) -> Rows:
 
 
 def _hold(folder: Path, names: Sequence[str], rules: Sequence[str], *, size: int) -> None:
-    """Run sinks of queries in processes of which all but the last are killed, each over more rows than the one before.
+    """Run sinks in processes, all but the last of them killed, each over more rows than the one before.
 
-    The first one follows its sources, as a user would have it.
+    The first process follows its sources, as users run it.
     """
     sources = [
         _SOURCE.format(name=each.name, columns=", ".join(map(" ".join, each.columns.items())))

@@ -1,4 +1,4 @@
-"""LATERAL queries, whatever they are joined by and whatever of the rows on their left they speak of, held to DuckDB."""
+"""LATERAL queries agree with DuckDB, with each kind of join and each reference to the rows on their left."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ _ASKED = {
     "SELECT a.id, NULL, c.z FROM a, c WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.g = a.g AND b.y = c.z)",
     "full_join": "SELECT a.id, b.y, c.z FROM a JOIN b ON b.g = a.g LEFT JOIN c ON c.g <= a.g AND c.z = b.y UNION ALL "
     "SELECT a.id, NULL, c.z FROM a JOIN c ON c.g <= a.g WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.g = a.g "
-    "AND b.y = c.z)",  # which DuckDB does not do within LATERAL
+    "AND b.y = c.z)",  # DuckDB does not support this within LATERAL
 }
 _PARTS = {
     place: {f"lateral_{name}": View(sql, _ASKED.get(name)) for name, sql in list(_SQL.items())[place::3]}

@@ -1,4 +1,4 @@
-"""Nexmark's queries as views, under inserts, updates and deletes, equal to DuckDB after every commit."""
+"""Nexmark's queries as views agree with DuckDB after every commit of inserts, updates and deletes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _RUN = [name for name in _QUERIES if name != _BY_PROCESSING_TIME]
 
 
 def _hold(folder: Path, name: str, bids: Kind, *, size: int, commits: int, changes: int, seed: int) -> int:
-    """Run a query; return how many times its rows were others than after the commit before."""
+    """Run a query and compare it with DuckDB; return how many commits changed its rows."""
     random_ = random.Random(seed)
     rows = nexmark.rows(size, random_)
     relations = nexmark.relations(bids)
@@ -45,14 +45,14 @@ def test_there_are_24() -> None:
 @pytest.mark.parametrize("bids", ["table", "append"])
 @pytest.mark.parametrize("name", _RUN)
 def test_query(tmp_path: Path, name: str, bids: Kind) -> None:
-    assert _hold(tmp_path, name, bids, size=100, commits=11, changes=20, seed=23) > 2, "the changes should matter"
+    assert _hold(tmp_path, name, bids, size=100, commits=11, changes=20, seed=23) > 2, "too few commits change the rows"
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("bids", ["table", "append"])
 @pytest.mark.parametrize("name", _RUN)
 def test_query_over_more_rows(tmp_path: Path, name: str, bids: Kind) -> None:
-    changes = 200 if bids == "table" else 30  # so that bids that only come do so up to the end
+    changes = 200 if bids == "table" else 30  # few enough that bids are appended up to the last commit
     assert _hold(tmp_path, name, bids, size=800, commits=20, changes=changes, seed=5) > 4
 
 

@@ -1,4 +1,4 @@
-"""Random queries over relations whose rows come and go, as in Postgres after every batch, however changes are cut."""
+"""Random queries over changing relations agree with Postgres after every batch, however changes are split."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from views.random_case import TOGETHER, Judge, Outcome, cases, outcomes
 pytestmark = pytest.mark.server
 
 _GATE = (96, 121)
-"""Seeds that have among them most forms, sinks, parts, state in two buckets and changes in any order."""
+"""Seeds that cover most forms, with sinks, parts, state in two buckets and reordered changes."""
 _SOAK, _AT_ONCE = 3000, 300
 _SMALLER = "cd tests; python -m views.random_case {} {} makes it smaller"
 _REFUSED = ("SQ2926",)
-"""What a query may be refused for: a subquery in ON of a FULL JOIN that speaks of both sides."""
+"""Why a query may be refused: a subquery in ON of a FULL JOIN refers to both sides."""
 _HELD = 0.97
-"""The least share of queries that are planned and run."""
+"""The least share of queries that must be planned and run."""
 _FORMS, _GATE_FORMS = 80, 70
-"""How many forms of SQL the queries are to have among them."""
+"""How many forms of SQL all queries must have between them."""
 
 
 def _held(seeds: Sequence[int], judge: Judge) -> Counter[str]:
-    """Hold the queries of these seeds; return how often each form of SQL was among those that ran."""
+    """Check the queries of these seeds; return how often each form of SQL occurred in the queries that ran."""
     forms: Counter[str] = Counter()
     refused = []
     for seed in seeds:

@@ -1,4 +1,4 @@
-"""Views that group, join and count by arrays and by rows, batch by batch beside DuckDB."""
+"""Views that group, join and count by arrays and rows agree with DuckDB after every batch."""
 
 from __future__ import annotations
 

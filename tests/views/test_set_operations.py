@@ -1,4 +1,4 @@
-"""INTERSECT and EXCEPT give what they give of all rows, after every batch."""
+"""INTERSECT and EXCEPT are right after every batch."""
 
 from __future__ import annotations
 

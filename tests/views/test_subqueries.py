@@ -1,4 +1,4 @@
-"""Subqueries, wherever they stand and whatever of the rows around them they speak of, held to DuckDB."""
+"""Subqueries agree with DuckDB in every place, with each kind of reference to outer rows."""
 
 from __future__ import annotations
 
@@ -148,12 +148,12 @@ _SQL = {
     "in_order": "SELECT id, row_number() OVER (PARTITION BY g ORDER BY (SELECT count(*) FROM b WHERE b.g = a.x), "
     "id, x) AS n FROM a",
 }
-_BOUNDS = ("beyond", "between")  # what names of views that are bounds begin with
+_BOUNDS = ("beyond", "between")  # prefixes of the names of views that compare with a threshold
 _EQUAL = "SELECT 1 FROM b WHERE b.g = a.g AND b.y = a.x"
 _PERHAPS = (
     "SELECT 1 FROM b WHERE (b.g = a.g OR b.g IS NULL OR a.g IS NULL) AND (b.y = a.x OR b.y IS NULL OR a.x IS NULL)"
 )
-_ASKED = {  # DuckDB compares rows as values, of which NULL is one, and has no outer joins on columns from outside
+_ASKED = {  # DuckDB treats NULL in a row as a value, and has no outer joins on outer columns
     "of_left_join_on_outer": "SELECT id, (SELECT count(*) FROM b JOIN c ON b.y = c.z AND c.g = a.g WHERE b.g = a.g) "
     "AS m FROM a",
     "rows_in": f"SELECT id FROM a WHERE EXISTS ({_EQUAL})",
@@ -189,7 +189,7 @@ def _changes(views: Views, random_: random.Random, batch: int) -> dict[str, list
         there = sorted(views.content.rows[name].elements(), key=repr)
         gone = random_.sample(there, min(len(there), random_.randrange(len(there) + 1 if batch == 3 else 4)))
         come = [_row(random_, name) for _ in range(random_.randrange(4))]
-        if batch == 1 and name != "a":  # of nothing
+        if batch == 1 and name != "a":  # b and c are empty at first
             come = []
         found[name] = [*((row, -1) for row in gone), *((row, 1) for row in come)]
     return found

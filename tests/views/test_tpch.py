@@ -1,4 +1,4 @@
-"""TPC-H's queries as views, under inserts, updates and deletes of six tables, equal to DuckDB after every commit."""
+"""TPC-H's queries as views agree with DuckDB after every commit of inserts, updates and deletes in six tables."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from views.queries import queries
 
 _QUERIES = queries("tpch.sql")
 _SELDOM = {"q2"}
-"""Queries whose rows change seldom."""
+"""Queries whose rows seldom change."""
 
 
 def _hold(folder: Path, name: str, *, size: int, commits: int, changes: int, seed: int) -> int:
-    """Run a query; return how many times its rows were others than after the commit before."""
+    """Run a query and compare it with DuckDB; return how many commits changed its rows."""
     random_ = random.Random(seed)
     rows = tpch.rows(size, random_)
     views = Views(folder, tpch.RELATIONS, {name: View(_QUERIES[name])})
@@ -42,7 +42,7 @@ def test_there_are_22() -> None:
 @pytest.mark.parametrize("name", _QUERIES)
 def test_query(tmp_path: Path, name: str) -> None:
     commits = 11 if name in _SELDOM else 7
-    assert _hold(tmp_path, name, size=150, commits=commits, changes=60, seed=22) > 1, "the changes should matter"
+    assert _hold(tmp_path, name, size=150, commits=commits, changes=60, seed=22) > 1, "too few commits change the rows"
 
 
 @pytest.mark.soak

@@ -1,4 +1,4 @@
-"""Variance and bits of rows that come and go are those of the rows that are there."""
+"""Variance and bit aggregates stay right when rows are deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Views over tables and sources, held to DuckDB after every batch."""
+"""Views over tables and sources agree with DuckDB after every batch."""
 
 from __future__ import annotations
 

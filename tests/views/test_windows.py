@@ -1,4 +1,4 @@
-"""Window functions, the first rows of partitions and the first rows of all give what they give of all rows."""
+"""Window functions, and the first rows of partitions and of queries, are right after every batch."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_windows_and_ranks_give_what_they_give_of_all_rows(tmp_path: Path) -> No
 
 
 def test_rows_that_an_order_leaves_open_are_chosen_by_what_is_there_alone(tmp_path: Path) -> None:
-    """LIMIT without ORDER BY, and DISTINCT ON without more than its columns."""
+    """The queries have LIMIT without ORDER BY, and DISTINCT ON ordered only by its columns."""
     views = Views(
         tmp_path,
         _RELATIONS,

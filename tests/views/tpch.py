@@ -1,6 +1,6 @@
-"""TPC-H: its tables with few rows, made so that each of its 22 queries finds some, and the queries as views.
+"""TPC-H: small tables in which each of its 22 queries finds rows, and the queries as views.
 
-The rows are made anew of a seed; the texts are those of the specification, with less in LIMIT.
+The rows are generated from a seed. The queries come from the specification, with a smaller LIMIT.
 """
 
 from __future__ import annotations
@@ -116,12 +116,12 @@ _KINDS = (
     "PROMO PLATED STEEL",
 )  # fmt: skip
 _DATES = (("1993-07-01", 180), ("1994-01-01", 360), ("1994-12-20", 84), ("1995-07-20", 60), ("1995-12-10", 70))
-"""Where the queries look: when an order may be of, and how many days on."""
+"""The ranges that queries filter by: the earliest order date, and the number of days."""
 _PRIORITIES = ("1-URGENT", "2-HIGH", "3-MEDIUM", "5-LOW")
 
 
 def rows(size: int, random_: random.Random) -> dict[str, list[Row]]:
-    """Return all rows that the tables ever have: `size` orders, and some three lines of each."""
+    """Return all rows: `size` orders, with about three lines each."""
     parts, suppliers, customers = max(size // 4, 8), max(size // 6, 9), max(size // 4, 8)
     offers = _offers(parts, suppliers, random_)
     orders = [_order(number, customers, random_) for number in range(1, size + 1)]
@@ -138,7 +138,7 @@ def rows(size: int, random_: random.Random) -> dict[str, list[Row]]:
 
 
 def updates() -> dict[str, Update]:
-    """Return what may become another value in a row that is there."""
+    """Return the columns that updates change, with functions for their new values."""
     return {
         "supplier": of(SUPPLIER, {"s_nationkey": _nation, "s_acctbal": _balance}),
         "customer": of(CUSTOMER, {"c_nationkey": _nation, "c_acctbal": _balance, "c_mktsegment": _segment}),
@@ -152,7 +152,7 @@ def updates() -> dict[str, Update]:
 
 
 def _offers(parts: int, suppliers: int, random_: random.Random) -> list[tuple[int, int]]:
-    """Return who supplies what."""
+    """Return pairs of a part and a supplier."""
     pairs = [(part, other) for part in range(1, parts + 1) for other in range(1, suppliers + 1)]
     return sorted(random_.sample(pairs, min(len(pairs), parts * 3)))
 
