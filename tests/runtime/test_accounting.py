@@ -1,4 +1,4 @@
-"""Before a batch commits, each record that it read is accounted for; who loses one is found out."""
+"""Before each commit, every record that the batch read is accounted for; a lost record is detected."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_each_record_is_accounted_for(tmp_path: Path, relation: str, mode: str, 
 
 @dataclass(frozen=True, slots=True)
 class _Changing:
-    """Do what a write task does, to other rows."""
+    """A write task that changes its rows first."""
 
     task: WriteTask
     change: Callable[[pa.RecordBatch], Sequence[pa.RecordBatch]]
@@ -97,7 +97,7 @@ def _doubled(rows: pa.RecordBatch) -> list[pa.RecordBatch]:
 
 
 class _Losing(LocalEngine):
-    """Change what write tasks get."""
+    """A local engine that changes the rows of write tasks."""
 
     def __init__(self, change: Callable[[pa.RecordBatch], Sequence[pa.RecordBatch]]) -> None:
         super().__init__(2)
