@@ -1,7 +1,7 @@
-"""A pipeline → its sink run until all that is there is in the table, as `exec --once` does, but without Spark.
+"""Run a pipeline's sink without Spark until it is caught up, like `exec --once`.
 
-Run as a program, it takes orders as JSON lines and forks for each a process that runs a sink: what is slow, the
-imports, is done once. The forked process dies, stops and fails as a process of its own.
+As a program, it reads orders as JSON lines and forks a process for each, which runs a sink. The slow imports happen
+only once. The forked process can be killed, stopped or failed without effect on the parent.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ def open_loop(pipeline: Pipeline, buckets: int = 2) -> BatchLoop:
     pipeline.state.mkdir(parents=True, exist_ok=True)
     context = Context(job.sink, job.sink_id, pipeline.state, lambda _: "")
     loop = loop_of(job, context, registry, engine=LocalEngine(buckets))
-    loop.maintenance.budget.share = 1e9  # what is due is done, however slow the machine
+    loop.maintenance.budget.share = 1e9  # due maintenance always runs, even on a slow machine
     return loop
 
 
 def run(pipeline: Pipeline, *, again: str = "never") -> int:
-    """Run the sink up to all there is now; return how many batches failed.
+    """Run the sink until it is caught up; return the number of failed batches.
 
-    After a failure, with `again` "batch" the same batch is processed again on the same loop, with "claim" the sink
-    begins with a new claim; as a running sink does, depending on what failed.
+    After a failure, `again` "batch" retries the batch on the same loop, and "claim" starts again with a new claim.
+    A running sink does either, depending on the error.
     """
     failures = 0
     while True:
@@ -75,7 +75,7 @@ def run(pipeline: Pipeline, *, again: str = "never") -> int:
 
 
 def _then(deed: str, loop: BatchLoop) -> None:
-    """Do what a statement would have the sink's table go through."""
+    """Run the action of a statement on the sink's table."""
     if deed == "publish":
         publish(loop.job.write, Context(loop.job.sink, loop.job.sink_id, loop.folder, lambda _: ""))
         return
@@ -87,7 +87,7 @@ def _then(deed: str, loop: BatchLoop) -> None:
 
 
 def drain(loop: BatchLoop, tries: int, done: Callable[[], None] = lambda: None) -> int:
-    """Process batches up to all there is now, each until it succeeds; return how many attempts failed."""
+    """Process batches until the loop is caught up, retrying each; return the number of failed attempts."""
     pacer = Pacer(loop.readers)
     orders = PacingOrders(loop.checkpoint.end, timedelta(0), loop.job.max_rows_per_commit, loop.targets)
     failures = 0
@@ -114,11 +114,11 @@ def _lenient(block: bytes, before: int) -> BytesIO:
 
 
 def _child(order: dict[str, Any], log: Path) -> int:
-    """Run one order; leave word of how it ended, for a process that lived to tell."""
+    """Run one order and write its outcome to a file, unless the process is killed."""
     os.environ.update(armed(order["faults"] or "none=fail"))
     pipeline = Pipeline(Path(order["folder"]), **order["pipeline"])
     if pipeline.eager:
-        compact_eagerly(pytest.MonkeyPatch())  # for this process, which does nothing else
+        compact_eagerly(pytest.MonkeyPatch())  # affects only this process
     if pipeline.hasty:
         expire_hastily(pytest.MonkeyPatch())
     if pipeline.lenient:
@@ -140,11 +140,11 @@ def _child(order: dict[str, Any], log: Path) -> int:
 
 
 def serve() -> None:
-    """Fork for each order; answer when the process ends, and when it stops, and after `resume` once more."""
-    with TemporaryDirectory() as folder:  # what is imported, and made once, is there in each
+    """Fork a process for each order; reply when it ends or stops, and again after `resume`."""
+    with TemporaryDirectory() as folder:  # every fork inherits the imports and caches of this run
         write_input(Path(folder))
         run(Pipeline(Path(folder), "chain"))
-    assert threading.active_count() == 1, "threads are in no fork"
+    assert threading.active_count() == 1, "threads are running, which a fork would not copy"
     gc.freeze()
     processes: dict[str, int] = {}
     for line in sys.stdin:

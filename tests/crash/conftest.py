@@ -1,4 +1,4 @@
-"""Processes that die, stop and fail on order."""
+"""Processes that are killed, stopped or failed on demand."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KILLED = -9
 
 @dataclass(frozen=True)
 class Ended:
-    """Hold how a process ended: its exit code, or "stopped"; its error's code; failed batches; passes of each point."""
+    """How a process ended: exit code or "stopped", error code, failed batches, and passes of each failpoint."""
 
     status: int | str
     code: str | None = None
@@ -39,19 +39,19 @@ class Ended:
 
 @dataclass
 class Children:
-    """Run pipelines in processes of their own, one at a time; a stopped one waits until it is resumed."""
+    """A server that forks a process for each pipeline, one at a time; a stopped one waits for `resume`."""
 
     process: subprocess.Popen[str]
 
     def run(self, pipeline: Pipeline, faults: str = "", *, again: Again = "never") -> Ended:
-        """Run a pipeline up to what there is now, with faults."""
+        """Run a pipeline with failpoints until it is caught up."""
         told = pipeline.folder / f"told-{uuid4().hex}.json"
         plain = {name: value for name, value in asdict(pipeline).items() if name not in ("folder", "glob")}
         order = {"folder": str(pipeline.folder), "pipeline": plain, "faults": faults, "again": again}
         return self._answer(told, order)
 
     def stop(self, pipeline: Pipeline, faults: str) -> Path:
-        """Run a pipeline until a fault stops it, and return what `resume` takes."""
+        """Run a pipeline until a failpoint stops it; return the argument for `resume`."""
         told = pipeline.folder / f"told-{uuid4().hex}.json"
         plain = {name: value for name, value in asdict(pipeline).items() if name not in ("folder", "glob")}
         order = {"folder": str(pipeline.folder), "pipeline": plain, "faults": faults, "again": "never"}
@@ -59,7 +59,7 @@ class Children:
         return told
 
     def resume(self, told: Path) -> Ended:
-        """Let a stopped process go on, to its end."""
+        """Resume a stopped process and wait for its end."""
         return self._answer(told, {"resume": True})
 
     def _answer(self, told: Path, order: dict[str, Any]) -> Ended:
@@ -92,7 +92,7 @@ def children() -> Iterator[Children]:
 
 @pytest.fixture(scope="session")
 def undisturbed(children: Children, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Return a function that gives, for a kind, how often a run passes each point, and its state's digests."""
+    """Return a function that runs a kind undisturbed and returns failpoint passes and state digests."""
 
     @cache
     def run(kind: str, **settings: Any) -> tuple[Counter[str], Any]:

@@ -1,4 +1,4 @@
-"""Kinds of pipelines from JSON lines into tables: their SQL, their input, and what must be in the tables."""
+"""Kinds of pipelines from JSON lines into tables: their SQL, their input, and the expected tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from support import overwriting
 
 BATCH_ROWS = 30
 ROWS = 110
-"""Four batches: a file is cut where a batch is full."""
+"""Enough for four batches, which end within files."""
 
 _SOURCE = """
 CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', URL = 'sqlite:///{folder}/lake.db',
@@ -42,10 +42,10 @@ _VIEWS = f"CREATE MATERIALIZED VIEW per_key AS {_PER_KEY};\nCREATE MATERIALIZED 
 
 @dataclass(frozen=True)
 class Kind:
-    """Hold a sink's clauses, and the SQL that gives its rows from all of the input in DuckDB.
+    """A sink's clauses, and the DuckDB SQL that computes its rows from the whole input.
 
-    `picked`: of these the table has one for each value of the first column. `source` is the stream that it reads, in
-    place of the files.
+    With `picked`, the table has one of these rows for each value of the first column. `source` is the stream to read
+    instead of the files.
     """
 
     relation: str
@@ -109,9 +109,9 @@ LETTERS = Kind(
     ("k", "n", "v", "u"),
     "",
 )
-"""A pipeline whose records that do not decode are kept in a table of their own."""
+"""A pipeline that stores undecodable records in a dead-letter table."""
 LATE = Kind("events", "MODE APPEND", ("n", "k"), "")
-"""One of the same source whose sink takes them late."""
+"""A pipeline from the same source whose sink replays them."""
 
 STREAMED: Mapping[str, Kind] = {
     "overwritten": Kind(
@@ -129,7 +129,7 @@ STREAMED: Mapping[str, Kind] = {
         source="holes",
     ),
 }
-"""Pipelines of a source whose rows overwrite each other by key, go, and may lack values."""
+"""Pipelines of a source whose rows overwrite each other by key, are deleted, and may have unchanged values."""
 
 
 _OTHER_EVENTS = "SELECT n, k, v, u FROM events WHERE n % 3 <> 0 AND coalesce(k, 1) % 4 <> 0"
@@ -140,18 +140,17 @@ ANEW: Mapping[str, str] = {
 FROM per_key
 WHERE coalesce(k, 1) % 4 <> 0""",
 }
-"""What sinks of these kinds read after a change by which rows that they have written are others, or gone."""
+"""Replacement queries for sinks of these kinds; with them, existing rows change or disappear."""
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Hold one pipeline in a folder; `options` go into the sink's WITH (…), `sink_id` is the sink's identity.
+    """A pipeline in a folder; `options` are added to the sink's WITH (…), and `sink_id` identifies the sink.
 
-    An `eager` one compacts as soon as there are two or three files. A `changed` one has a column more, w, which input
-    from before the change has not, and goes on in the table of the one without. One `anew` reads another view of the
-    same columns, and computes the rows of the table again. A `hasty` one keeps two snapshots, and expires and sweeps
-    as soon as there is anything. A `lenient` one takes numbers for what they are that have "bad " before them. `then`
-    is what else is done with the sink in the end: "optimize", "publish", "replay".
+    `eager`: compact two or three files immediately. `changed`: add a column `w`, which earlier input lacks, and
+    continue in the same table. `anew`: read another view with the same columns, and do a full refresh. `hasty`:
+    retain two snapshots, expire and sweep immediately. `lenient`: also decode numbers with the prefix "bad ".
+    `then`: actions after the last batch: "optimize", "publish", "replay".
     """
 
     folder: Path
@@ -177,11 +176,11 @@ class Pipeline:
 
     @property
     def what(self) -> Kind:
-        """Return what its kind is."""
+        """Return the pipeline's `Kind`."""
         return {**KINDS, **STREAMED, "letters": LETTERS, "late": LATE}[self.kind]
 
     def registry(self) -> Registry:
-        """Return what connectors offer, and the stream that it reads."""
+        """Return the connectors, including the stream that the pipeline reads."""
         source = self.what.source
         if source is None:
             return discover()
@@ -232,7 +231,7 @@ CREATE SINK s FROM {relation} INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 
 
 
 def write_input(folder: Path, *, first: int = 0, rows: int = ROWS, w: str | None = None) -> None:
-    """Add two files of rows `first` to `first + rows`: few keys, so that each batch changes old ones; some NULLs."""
+    """Add two files with rows `first` to `first + rows`; batches update keys of earlier ones."""
     random_ = random.Random(first)
     more = {"w": w} if w is not None else {}
     lines = [json.dumps(_row(number, random_) | more) + "\n" for number in range(first, first + rows)]
@@ -260,7 +259,7 @@ def _row(number: int, random_: random.Random) -> dict[str, object]:
 
 
 def expected(folder: Path, kind: str, *, upto: int | None = None, anew: bool = False) -> Counter[tuple[object, ...]]:
-    """Return the rows that DuckDB computes from the input files, or from the first rows of them."""
+    """Return the rows that DuckDB computes from the input, or from its first `upto` rows."""
     if kind in STREAMED:
         with duckdb.connect(config={"threads": 1}) as connection:
             lines = overwriting.lines(folder / f"stream-{STREAMED[kind].source}")

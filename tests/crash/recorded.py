@@ -1,8 +1,8 @@
-"""Pipelines, each in a folder → runs of their sinks of which each commit is written down once it is acknowledged.
+"""Run the sinks of pipelines and record each acknowledged commit in the file `acknowledged`.
 
     python -m crash.recorded KIND FOLDER [KIND FOLDER …]
 
-The power is to fail anywhere: who watches this process knows by the file "acknowledged" what had to be there by then.
+The test traces this process and simulates a power failure at each moment; the file shows which commits must survive.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from support.eager import compact_eagerly, expire_hastily
 
 
 def main(kind: str, folder: Path) -> None:
-    """Run one pipeline to its end, with all the maintenance that there can be."""
+    """Run one pipeline to its end with all maintenance enabled."""
     loop = open_loop(Pipeline(folder, kind, eager=True, hasty=True))
     file = os.open(folder / "acknowledged", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     numbers = itertools.count(1)
@@ -33,7 +33,7 @@ def main(kind: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    patch = pytest.MonkeyPatch()  # for this process, which does nothing else
+    patch = pytest.MonkeyPatch()  # affects only this process
     compact_eagerly(patch)
     expire_hastily(patch)
     for kind, folder in zip(sys.argv[1::2], sys.argv[2::2], strict=True):

@@ -1,4 +1,4 @@
-"""A sink gets a column, and its process is killed at each step of that: the table has it once, and all rows."""
+"""A sink is killed at each step of adding a column: the column is added once, and no row is missing."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_column_comes_once_whatever_step_is_killed(children: Children, tmp_pat
     head = verify.load(tmp_path)
     snapshot = head.current_snapshot()
     assert snapshot is not None
-    assert snapshot.schema_id == head.metadata.current_schema_id  # never the one without the other
+    assert snapshot.schema_id == head.metadata.current_schema_id  # the snapshot and the schema change together
     assert ("w" in head.schema().column_names) == (verify.marker(changed).plan == changed.job().plan)
     assert children.run(changed).status == 0
     table = verify.load(tmp_path)
@@ -52,4 +52,4 @@ def test_a_column_comes_once_whatever_step_is_killed(children: Children, tmp_pat
     if kind == "append":
         assert Counter(pyiceberg_rows(table, ("w",))) == Counter({("new",): ROWS, (None,): ROWS})
     assert Counter(pyiceberg_rows(table, ("w",))) == Counter(duckdb_folder(table.location(), "w"))
-    assert children.run(before).code == "SQ3410"  # who still has the old plan writes nothing
+    assert children.run(before).code == "SQ3410"  # a process with the old plan writes nothing

@@ -1,4 +1,4 @@
-"""Killed at each step of a compaction, then started again: the same rows, index and state as without."""
+"""A sink killed at each step of a compaction and restarted: rows, index and state are as without the kill."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Killed or failed before, between and after the two commits of a batch: each record is a row or a letter, once."""
+"""Kills and failures around both commits of a batch: each record becomes a row or a dead letter, exactly once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _KEYS = 12
 
 @pytest.fixture
 def pipeline(tmp_path: Path) -> Pipeline:
-    """Make files of rows, of which some fail."""
+    """Write files with valid and undecodable records."""
     (tmp_path / "in").mkdir()
     for part in range(2):
         lines = [_line(number) for number in range(part * ROWS // 2, (part + 1) * ROWS // 2)]
@@ -48,7 +48,7 @@ def _bad(number: int) -> bool:
 
 
 def _check(pipeline: Pipeline) -> None:
-    """Assert that both tables have what they must, each once; the last row of a key is there."""
+    """Check that both tables are complete without duplicates, with the last row of each key."""
     lake = pipeline.folder / "lake" / "n"
     rows = {number % _KEYS: number for number in range(ROWS) if not _bad(number)}
     assert duckdb_folder(str(lake / "t"), "k, n") == sorted(rows.items())
@@ -69,10 +69,10 @@ CASES = [(point, pace) for point in POINTS for pace in (30, 17)]
 @pytest.mark.parametrize(("point", "pace"), CASES)
 def test_no_record_is_lost_or_doubled(children: Children, pipeline: Pipeline, point: str, pace: int) -> None:
     killed = 0
-    for number in (1, 2):  # each start comes further
+    for number in (1, 2):  # each run gets further than the one before
         killed += children.run(pipeline, f"{point}#{number}=kill").status == KILLED
     assert killed
-    other = Pipeline(pipeline.folder, "letters", batch_rows=pace)  # a batch that was begun ends where it did
+    other = Pipeline(pipeline.folder, "letters", batch_rows=pace)  # a batch that was begun keeps its end
     assert children.run(other, "commit-reply#2=fail", again="claim").status == 0
     assert children.run(other).status == 0
     _check(other)
@@ -92,7 +92,7 @@ def _loop(pipeline: Pipeline, *, state: physical.StatePath | None = None, remote
 def test_a_batch_that_was_begun_ends_where_its_letters_say(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    """The list of the files that it reads is kept for it; where that is lost, its letters come again."""
+    """The batch's list of files is stored; if it is lost, dead letters of the batch are not duplicated."""
     failpoint._passes.clear()
     one = Pipeline(pipeline.folder, "letters", batch_rows=30)
     with monkeypatch.context() as patched:
@@ -121,7 +121,7 @@ def test_a_batch_that_was_begun_ends_where_its_letters_say(
 
 
 def test_a_table_of_letters_that_was_made_anew_is_gone_on_with_on_another_host(pipeline: Pipeline) -> None:
-    """In a cluster without a common folder, whose tasks put letters where the driver finds them."""
+    """Without a shared folder, tasks write dead letters to the store, where the driver reads them."""
     state = physical.StatePath(str(pipeline.folder / "elsewhere"))
     for turn in range(3):
         drain(_loop(pipeline, state=state, remote=True))

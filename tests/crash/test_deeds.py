@@ -1,4 +1,4 @@
-"""Killed in whatever a sink does to tables of each shape: nothing is lost, doubled or back, and no file is left."""
+"""Kills in every operation on tables of each shape: no row is lost, duplicated or resurrected, no file is orphaned."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.long
 
 @dataclass(frozen=True)
 class Shape:
-    """What a table is like."""
+    """The kind and layout of a table."""
 
     kind: str
     version: int = 2
@@ -31,7 +31,7 @@ class Shape:
     branch: str | None = None
 
     def pipeline(self, folder: Path) -> Pipeline:
-        """Return a pipeline into such a table, which keeps two snapshots."""
+        """Return a pipeline into a table of this shape that retains two snapshots."""
         shape = {"version": self.version, "parted": self.parted, "branch": self.branch}
         return Pipeline(folder, self.kind, batch_rows=30, hasty=True, **shape)  # type: ignore[arg-type]  # by name
 
@@ -42,7 +42,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Deed:
-    """What a pipeline does that is killed; `last` is what it does besides, before that, with the same input."""
+    """Settings of the pipeline that is killed; `last` are settings of an undisturbed run before it."""
 
     does: Mapping[str, Any]
     last: Mapping[str, Any] | None = None
@@ -69,14 +69,14 @@ SHAPES = [
     replace(_ALL, kind="view"),
     Shape("view", 2, branch="audit"),
 ]
-"""Each two of what a table may be come together in one of upsert sinks."""
+"""Every pair of properties occurs together in a shape of an upsert sink."""
 _SEEN = {"read-marker", "restored", "none"}
-"""Points between which nothing is written."""
+"""Failpoints that follow no write."""
 
 
 @dataclass
 class Sink:
-    """A sink whose table has rows, on main too, before the deed that is killed."""
+    """A sink whose table has rows, also on main, before the operation that is killed."""
 
     children: Children
     before: Pipeline
@@ -84,7 +84,7 @@ class Sink:
     main: tuple[int, Rows] | None = None
 
     def prepare(self) -> None:
-        """Have batches in the table, of a branch published, and more input."""
+        """Commit batches, publish the branch if there is one, and add more input."""
         write_input(self.before.folder, rows=60)
         published = replace(self.before, then=("publish",)) if self.before.branch else self.before
         assert self.children.run(published).status == 0
@@ -96,11 +96,11 @@ class Sink:
 
     @property
     def doing(self) -> Pipeline:
-        """Return the pipeline that does the deed."""
+        """Return the pipeline that is killed."""
         return replace(self.before, **DEEDS[self.deed].does)
 
     def finish(self) -> None:
-        """Start it again, clean up, and check all that the table is."""
+        """Restart the sink, run its maintenance, and check the table, the state and the files."""
         self._check_main(kept="publish" not in self.deed)
         write_input(self.before.folder, first=1000, rows=20)
         after = self.doing
@@ -119,7 +119,7 @@ class Sink:
             assert self._main() == self.main
 
     def _main(self) -> tuple[int, Rows]:
-        """Return where main is, and what two readers find there."""
+        """Return main's head and its rows, after checking that two readers agree."""
         table, columns = verify.load(self.before.folder), KINDS[self.before.kind].columns
         head = table.metadata.refs["main"].snapshot_id
         found = pyiceberg_rows(table, columns)
@@ -177,7 +177,7 @@ def test_nothing_is_lost_wherever_it_is_killed(
         shutil.copytree(aside, home)
         try:
             ended = children.run(sink.doing, f"{point}#{number}=kill")
-            assert ended.status == KILLED or ended.passes[point] < number  # parts of a rebuild are not always as many
+            assert ended.status == KILLED or ended.passes[point] < number  # a refresh has a varying number of parts
             sink.finish()
             _check_spark(sink.doing, spark)
         except AssertionError as error:

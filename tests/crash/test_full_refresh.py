@@ -1,4 +1,4 @@
-"""The rows of a table come anew, and the process is killed at each step of that: readers see the old or the new."""
+"""A process is killed at each step of a full refresh: readers see either all old rows or all new ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STEPS = (
 )  # fmt: skip
 _DONE = ("commit-reply#2", "version-hint#2", "committed", "maintained")
 _HINTED = ("committed", "maintained")
-"""Only from here on DuckDB, which opens the table by its folder, is told of the commit."""
+"""Steps after which DuckDB, which opens the table by its folder, sees the commit."""
 _IN_EACH_RUN = (("upsert", "rebuild-files"), ("view", "commit-reply#2"), ("parts", "committed"))
 _CASES = [
     *(("upsert", step) for step in _STEPS),
@@ -54,8 +54,8 @@ def test_rows_are_the_old_ones_or_all_new_whatever_step_is_killed(
     verify.check_commits(anew, BATCHES + 1)
     verify.check_index(anew)
     write_input(tmp_path, first=500)
-    assert children.run(anew).status == 0  # and goes on in batches
+    assert children.run(anew).status == 0  # the next batches run
     assert not (anew.state / "rebuild").exists()
     verify.check_rows(anew)
     verify.check_index(anew)
-    assert children.run(before).code == "SQ3410"  # who still has the old plan writes nothing
+    assert children.run(before).code == "SQ3410"  # a process with the old plan writes nothing

@@ -1,4 +1,4 @@
-"""A whole process with Spark, and tasks, are killed: its sinks go on in the next one, no row lost or doubled."""
+"""A process with Spark or a task is killed: the sinks continue in the next one; no row is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def folder(tmp_path: Path) -> Path:
 def test_a_killed_process_and_a_killed_task_are_gone_on_with(folder: Path) -> None:
     mark = marked()
     _write(folder, rows=60)
-    # Two claims, and of one of the sinks a commit that is in its table, of which it does not know.
+    # Two claims, and a commit that is in its sink's table although the sink got no reply.
     running = start("exec", "pipeline.sql", folder=folder, environment=armed("commit-reply#4=kill") | mark)
     try:
         assert running.end() == -9
@@ -62,7 +62,7 @@ def test_a_killed_process_and_a_killed_task_are_gone_on_with(folder: Path) -> No
     assert Counter(pyiceberg_rows(loaded(folder, "raw"), _COLUMNS["raw"])) <= expected(folder, "raw")
 
     _write(folder, first=1000, rows=60)
-    faults = armed("data-file#3=kill")  # the third of each Python worker
+    faults = armed("data-file#3=kill")  # the third pass in each Python worker
     ended = run("--output", "json", "exec", "--once", "pipeline.sql", folder=folder, environment=faults)
     assert ended.returncode == 0, ended.stderr
     events = [json.loads(line) for line in ended.stdout.splitlines()]

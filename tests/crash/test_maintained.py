@@ -1,4 +1,4 @@
-"""Somebody else maintains a sink's table all the time: nothing is lost, doubled or resurrected, and no sink stops."""
+"""Another program maintains a sink's table all the time: no row is lost, duplicated or resurrected, no sink stops."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_others_maintain_a_table_for_long(
 
 
 def _churn(folder: Path, kind: str, patch: pytest.MonkeyPatch, *, rounds: int, often: float, seed: int = 0) -> None:
-    """Add input, commit all of it in batches while others take steps, and check the table in the end."""
+    """Add and commit input while other programs maintain the table, and check the table at the end."""
     pipeline = Pipeline(folder, kind, options="RETAIN SNAPSHOTS = 4")
     compact_eagerly(patch)
     patch.setattr(maintenance, "_AT_ONCE", 2)
@@ -56,10 +56,10 @@ def _churn(folder: Path, kind: str, patch: pytest.MonkeyPatch, *, rounds: int, o
     others = Maintainer(lambda: _opened(folder), chance)
     for number in range(rounds):
         with pytest.MonkeyPatch.context() as points:
-            if number < rounds - 1:  # the last round's index is of the table as it is
+            if number < rounds - 1:  # the last round's index must match the final table
                 others.between(points, often=often)
             write_input(pipeline.folder, first=ROWS * number)
-            if number % 4 == 1:  # another process goes on
+            if number % 4 == 1:  # another process continues
                 loop = open_loop(pipeline)
                 loop.start(epoch=1)
             drain(loop)
@@ -74,13 +74,13 @@ def _churn(folder: Path, kind: str, patch: pytest.MonkeyPatch, *, rounds: int, o
 
 
 def _opened(folder: Path) -> Table:
-    """Return the table by the sink's own kind of catalog, for PyIceberg's writes no metadata of version 3."""
+    """Open the table with SinkQL's catalog class, because PyIceberg's cannot write metadata of version 3."""
     options = {"catalog_type": "sql", "url": f"sqlite:///{folder}/lake.db", "warehouse": f"{folder}/lake"}
     return open_catalog("others", options, Access()).load_table("n.t")
 
 
 def drain(loop: BatchLoop) -> None:
-    """Commit all that is there now, on the claim that the loop has."""
+    """Commit all available input under the loop's present claim."""
     loop.targets = {name: reader.target(loop.checkpoint.end[name]) for name, reader in loop.readers.items()}
     pacer = Pacer(loop.readers)
     orders = PacingOrders(loop.checkpoint.end, timedelta(0), loop.job.max_rows_per_commit, loop.targets)
@@ -90,7 +90,7 @@ def drain(loop: BatchLoop) -> None:
 
 
 def _process(loop: BatchLoop, start: JobOffsets, end: JobOffsets) -> None:
-    """Try as a running sink does while nothing but what passes keeps it from it."""
+    """Commit a batch, retrying transient errors like a running sink."""
     for _ in range(_TRIES):
         try:
             loop.commit_batch(start, end)
@@ -98,4 +98,4 @@ def _process(loop: BatchLoop, start: JobOffsets, end: JobOffsets) -> None:
         except SinkqlError as error:
             if error.code != "SQ5206":
                 raise
-    raise AssertionError("no batch gets through")
+    raise AssertionError("the batch did not commit")

@@ -1,4 +1,4 @@
-"""Spark maintains the tables of running sinks with all that Iceberg has for it; then all readers read the same."""
+"""Spark runs all of Iceberg's maintenance on tables of running sinks; afterwards all readers read the same rows."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_spark_maintains_the_tables_of_running_sinks(tmp_path: Path, monkeypatch
             for pipeline, loop in zip(pipelines, loops, strict=True):
                 write_input(pipeline.folder, first=number * ROWS, rows=40)
                 drain(loop)
-            maintained.join(0.5)  # about as long as sinks rest between two commits
+            maintained.join(0.5)  # about the pause of a sink between two commits
             if not maintained.is_alive():
                 break
         assert sum(count for (_, given_up), count in done.items() if not given_up) > 2 * _ROUNDS * (len(pipelines) - 1)
@@ -64,18 +64,18 @@ def test_spark_maintains_the_tables_of_running_sinks(tmp_path: Path, monkeypatch
 
 
 def _follow(spark: subprocess.Popen[str], done: Counter[tuple[str, bool]]) -> None:
-    """Count what Spark did, until it has done all."""
+    """Count Spark's actions until it has finished."""
     assert spark.stdout is not None
     for line in spark.stdout:
         told: dict[str, Any] = json.loads(line)
         if "done" in told:
             return
         done[told["action"], told["given_up"] is not None] += 1
-    raise AssertionError("Spark has ended")
+    raise AssertionError("Spark ended early")
 
 
 def _check_readers(pipeline: Pipeline, spark: subprocess.Popen[str]) -> None:
-    """Assert that Polars, Spark, Daft and DataFusion read what DuckDB does."""
+    """Check that Polars, Spark, Daft and DataFusion read the same rows as DuckDB."""
     table = verify.load(pipeline.folder)
     names = ", ".join(field.name for field in table.schema().fields)
     assert set(names.split(", ")) == set(KINDS[pipeline.kind].columns)

@@ -1,4 +1,4 @@
-"""Killed or failed at each step of a batch, then started again: no row lost, none doubled, in DuckDB and PyIceberg."""
+"""Kills and failures at each step of a batch, then a restart: DuckDB and PyIceberg read each row exactly once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ POINTS = {
 }
 _ONCE_A_START = ("claim", "restored")
 _PASSED_OVER = ("commit-reply", "version-hint")
-"""A failure here is no failure: the table tells that the commit stands."""
+"""A failure at these points has no effect, because the table shows that the commit succeeded."""
 
 _MORE = ("killed at once", "killed twice", "failed, then claimed anew", "failed, then tried again")
 CASES = [
@@ -56,7 +56,7 @@ def test_no_row_is_lost_or_doubled(
     passes, digests = undisturbed(kind)
     number = max(1, passes[point] * 2 // 3)
     if point in _ONCE_A_START and how != "killed at once":
-        assert children.run(pipeline, "commit-reply#3=kill").status == KILLED  # then it is a later start's
+        assert children.run(pipeline, "commit-reply#3=kill").status == KILLED  # the next kill then hits a later start
     match how:
         case "killed at once":
             assert children.run(pipeline, f"{point}=kill").status == KILLED

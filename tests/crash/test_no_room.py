@@ -1,4 +1,4 @@
-"""A disk that takes no more: the error says so, and the sink goes on where there is room again."""
+"""A full disk: the error says so, and the sink continues once there is space again."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from sinkql.runtime.batch.loop import BatchLoop
 pytestmark = pytest.mark.long
 
 LIMITS = (0, 100, 400, 700, 1_000, 1_500, 2_000, 3_000, 5_000, 8_000, 16_000, 30_000)
-"""Bytes that a file may have: each stops the sink elsewhere."""
+"""File size limits in bytes; each stops the sink at another point."""
 
 
 @contextmanager
 def _room(size: int) -> Iterator[None]:
-    """Let no file of this process grow over this size."""
+    """Limit the size of this process's files."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:

@@ -1,4 +1,4 @@
-"""Killed or failed at each step while rows overwrite each other and go, one by one and all at once."""
+"""Kills and failures at each step while rows overwrite each other, are deleted singly, and are truncated."""
 
 from __future__ import annotations
 

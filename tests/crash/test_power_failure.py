@@ -1,6 +1,6 @@
-"""The power fails at each moment at which something became durable: the table opens, and has what was acknowledged.
+"""Simulated power failures after each durable write: the table opens and contains all acknowledged commits.
 
-The disk has what was synced by then, and nothing else: neither bytes, nor names, nor that a name is gone.
+After the failure, the disk has only synced contents, names and removals of names.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.long
 
 @pytest.fixture(scope="module", autouse=True)
 def traced() -> None:
-    """Leave the tests out where strace, which records all writes, cannot trace: a container may forbid it."""
+    """Skip the tests if strace, which records all writes, cannot trace here; some containers forbid it."""
     tried = subprocess.run([need("strace"), "-o", os.devnull, "true"], capture_output=True, text=True, check=False)
     if tried.returncode != 0:
         pytest.skip(f"strace cannot trace here: {tried.stderr.strip()}")
@@ -42,9 +42,9 @@ def traced() -> None:
 
 @dataclass(frozen=True)
 class Seen:
-    """Hold what a reader found: the metadata file that the database names, the rows, and the files that they came of.
+    """A reader's result: the metadata file that the database names, the rows, and the files that they were read from.
 
-    `told` has, for numbers of batches that were asked about, whether these are their rows.
+    `told` caches for numbers of batches whether the rows are those batches' result.
     """
 
     location: str | None
@@ -55,9 +55,9 @@ class Seen:
 
 @dataclass
 class Failing:
-    """Hold a pipeline's folder as it is after the power failed; the folder itself is put aside.
+    """A pipeline's folder after a power failure; the original folder is moved away.
 
-    A moment is looked at by readers where what they read is not what they read last; `looked` counts them.
+    Readers run again only if a file that they read has changed; `looked` counts these runs.
     """
 
     pipeline: Pipeline
@@ -70,7 +70,7 @@ class Failing:
     after: dict[int, Counter[tuple[object, ...]]] = field(default_factory=dict)
 
     def become(self, files: dict[Path, bytes]) -> None:
-        """Make the folder have just these files; forget what was seen where that may not be there any more."""
+        """Replace the folder's contents with these files; drop the cached result if it may have changed."""
         changed = {path: data for path, data in files.items() if self.present.get(path) is not data}
         gone = self.present.keys() - files.keys()
         for path in gone:
@@ -89,7 +89,7 @@ class Failing:
             self.seen = None
 
     def check(self) -> None:
-        """Assert that the table has the batches that were acknowledged, and no more than the one on its way."""
+        """Check that the table has all acknowledged batches and at most one more, the one in progress."""
         self.moments += 1
         if self.seen is None:
             self.looked += 1
@@ -99,11 +99,11 @@ class Failing:
             if number not in self.seen.told:
                 self.seen.told[number] = self._has(self.seen.rows, number)
         batches = [number for number in possible if self.seen.told[number]]
-        assert batches, f"not what was acknowledged: {self.acknowledged} batches"
+        assert batches, f"the table does not have the {self.acknowledged} acknowledged batches"
         self.found.update(batches)
 
     def _look(self) -> Seen:
-        """Read all that there is, as whoever opens it after the failure."""
+        """Read the table, the index and the state like a process that starts after the failure."""
         location = self._named()
         table = StaticTable.from_metadata(location) if location is not None else None
         head = table.current_snapshot() if table is not None else None
@@ -127,7 +127,7 @@ class Failing:
         return Seen(location, +rows, {_path(each) for each in files})
 
     def _named(self) -> str | None:
-        """Return the metadata file that the database names, once whoever opens it has recovered it."""
+        """Return the metadata file named by the database after SQLite's recovery."""
         with tempfile.TemporaryDirectory(dir=self.pipeline.folder) as folder:
             for path, data in self.present.items():
                 if path.name.startswith("lake.db"):
@@ -140,7 +140,7 @@ class Failing:
         return str(found[0]) if found is not None else None
 
     def _has(self, rows: Counter[tuple[object, ...]], batches: int) -> bool:
-        """Tell whether these may be the rows of so many batches."""
+        """Return whether the rows may be the result of this number of batches."""
         wanted = self._expected(batches)
         if not self.pipeline.what.picked:
             return rows == wanted
@@ -160,13 +160,13 @@ def _path(location: str) -> Path:
 
 
 def rows_of(table: Table) -> list[dict[str, Any]]:
-    """Return all rows, by pyiceberg: each file that the table names is opened."""
+    """Return all rows by PyIceberg; this opens each file that the table references."""
     rows: list[dict[str, Any]] = table.scan().to_arrow().to_pylist()
     return rows
 
 
 def fail_everywhere(folder: Path, kinds: list[str], commits: int) -> Iterator[Failing]:
-    """Run pipelines of these kinds for so many commits; look at each of their disks at each moment."""
+    """Run pipelines of the given kinds for `commits` commits; check each disk after every durable write."""
     for kind in kinds:
         (folder / kind).mkdir()
         write_input(folder / kind, rows=commits * BATCH_ROWS)
@@ -187,7 +187,7 @@ def fail_everywhere(folder: Path, kinds: list[str], commits: int) -> Iterator[Fa
             else:
                 failing.become(disk.after_failure())
             failing.check()
-        print(f"{kind}: {failing.moments} moments, {failing.looked} of which were looked at, {commits} commits")
+        print(f"{kind}: {failing.moments} moments, {failing.looked} inspected, {commits} commits")
         yield failing
 
 

@@ -1,6 +1,6 @@
-"""An upsert table after hundreds of commits of updates and deletes: readers find the same rows, and no file is left.
+"""After hundreds of commits of updates and deletes to an upsert table, all readers agree and no file is orphaned.
 
-The sink compacts and expires as it does by itself, in the share of the time that it has.
+The sink compacts and expires as usual, within its maintenance budget.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ CREATE SINK s FROM events INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n',
 
 @dataclass
 class Churn(Reader):
-    """Give all keys at first, and then changes of some at random: of 100, 95 get another row, and 5 go or come back."""
+    """A source that first emits all keys, then random changes: 95 of 100 update a row, 5 delete or reinsert one."""
 
     model: dict[int, tuple[int, str]] = field(default_factory=dict)
 
@@ -72,7 +72,7 @@ class Churn(Reader):
             yield pa.record_batch([*arrays, pa.array([diff] * len(rows), pa.int64())], names=[*_COLUMNS, "$diff"])
 
     def rows(self) -> Rows:
-        """Return the rows that there are."""
+        """Return the source's current rows."""
         return sorted_rows([(key, *row) for key, row in self.model.items()])
 
 

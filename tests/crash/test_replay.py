@@ -1,4 +1,4 @@
-"""Killed or failed at each point of REPLAY ERRORS: each record that decodes by now is a row, once, and no letter."""
+"""Kills and failures at each point of REPLAY ERRORS: each record that now decodes is a row once and no dead letter."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from support.readers import duckdb_folder
 ROWS = 60
 _KEYS = 12
 _HOPELESS = 10
-"""A record that nothing mends."""
+"""A record that never decodes."""
 _COMMON = ("replay-listed#1", "commit-request#3", "commit-reply#3", "committed#1", "replayed#1", "commit-request#4",
            "commit-reply#4", "letters-taken-out#1")  # fmt: skip
-"""The first two commits are claims, the next is that of the rows, the last that of the letters."""
+"""The first two commits are claims; the next one commits the rows, the last one removes the dead letters."""
 
 
 def _bad(number: int) -> bool:
@@ -40,7 +40,7 @@ def _line(number: int) -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Make files of rows, of which some fail."""
+    """Write files with valid and undecodable records."""
     (tmp_path / "in").mkdir()
     for part in range(2):
         lines = [_line(number) for number in range(part * ROWS // 2, (part + 1) * ROWS // 2)]
@@ -56,7 +56,7 @@ def _errors(folder: Path) -> Table:
 
 
 def _correct(folder: Path) -> None:
-    """Correct what is kept, as another engine does: all in a file that SinkQL has not written."""
+    """Correct the dead letters as another engine would, in a file not written by SinkQL."""
     table = _errors(folder)
     rows = table.scan().to_arrow()
     mended = [each.replace(b'"bad ', b"").replace(b'", "k"', b', "k"') for each in rows.column("raw").to_pylist()]
@@ -100,7 +100,7 @@ def test_records_that_decode_by_now_are_rows(children: Children, folder: Path, w
     assert children.run(Pipeline(folder, kind)).status == 0
     assert len(_letters(folder)) == sum(map(_bad, range(ROWS)))
     pipeline = prepare(folder)
-    for _ in range(2):  # the second finds nothing to do
+    for _ in range(2):  # the second run finds nothing to replay
         assert children.run(pipeline).status == 0
         check(folder)
 
@@ -120,15 +120,15 @@ def test_no_record_is_lost_or_doubled(children: Children, folder: Path, what: Pr
     assert children.run(Pipeline(folder, kind)).status == 0
     pipeline = prepare(folder)
     assert children.run(pipeline, f"{point}=kill").status == KILLED
-    assert children.run(replace(pipeline, then=())).status == 0  # who claims the sink next may not replay
-    if kind == "late":  # by then each record is in one of the tables
+    assert children.run(replace(pipeline, then=())).status == 0  # the next run may not replay
+    if kind == "late":  # each record is in one of the tables by now
         assert len(duckdb_folder(str(folder / "lake" / "n" / "t"), "n")) + len(_letters(folder)) == ROWS
     assert children.run(pipeline).status == 0
     check(folder)
 
 
 def test_records_that_are_kept_are_read_where_they_were_put_by(folder: Path) -> None:
-    """Executors of a cluster do not see the driver's folder."""
+    """A cluster's executors cannot see the driver's folder."""
     pipeline = Pipeline(folder, "late")
     (read,) = pipeline.job().reads()
     reader = discover().reader(read, Context("s", "id", folder, lambda _: ""))

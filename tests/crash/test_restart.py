@@ -1,4 +1,4 @@
-"""What a sink finds at a start or below a batch: lost folders, expired and rolled back tables, other writers."""
+"""Starts and batches of a sink after foreign changes: lost folders, expired and rolled back tables, other writers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STATEFUL = ("changelog", "view", "chain", "pick")
 every_kind = pytest.mark.parametrize(
     "kind",
     [
-        pytest.param(kind, marks=pytest.mark.soak if kind == "chain" else ())  # of a view's state there is one before
+        pytest.param(kind, marks=pytest.mark.soak if kind == "chain" else ())  # "view" also covers state
         for kind in KINDS
         if kind not in ("parts", "vectors", "pick")
     ],
@@ -100,7 +100,7 @@ def test_state_is_made_anew_once_a_source_can_be_read_again(children: Children, 
     closed = min((pipeline.folder / "in").iterdir())
     kept = pipeline.folder / "kept"
     closed.rename(kept)
-    closed.mkdir()  # which nobody can read as a file, whatever the user may do
+    closed.mkdir()  # even root cannot read a folder as a file
     assert children.run(pipeline).code == "SQ3305"
     closed.rmdir()
     kept.rename(closed)
@@ -171,12 +171,12 @@ def test_on_a_table_that_was_rolled_back_it_stops(children: Children, pipeline: 
     goes_on(children, pipeline)
 
 
-# --- other writers below a batch ----------------------------------------------------------------------------------
+# --- other writers during a batch ---------------------------------------------------------------------------------
 
 
 @dataclass
 class Crowded:
-    """A writer that lets somebody else write just before its second commit."""
+    """A writer that calls `deed`, a foreign change, just before its second commit."""
 
     writer: Writer
     deed: Callable[[], None]
@@ -193,7 +193,7 @@ class Crowded:
 
 
 def run_crowded(pipeline: Pipeline, deed: Callable[[], None]) -> int:
-    """Run a pipeline in this process; return how often a batch came to its commit."""
+    """Run a pipeline in this process; return the number of commits that its batches attempted."""
     loop = open_loop(pipeline)
     crowded = Crowded(loop.writer, deed)
     loop.table.writer = crowded
@@ -232,7 +232,7 @@ def test_a_foreign_delete_below_a_batch_brings_nothing_back(tmp_path: Path, kind
     pipeline = Pipeline(tmp_path, kind)
     commits = run_crowded(pipeline, lambda: verify.load(tmp_path).delete("n < 7" if kind == "append" else "k = 3"))
     keep = [row for row in expected(tmp_path, kind) if kind != "append" or row[0] not in range(7)]
-    assert Counter(keep) == rows(pipeline)  # key 3 comes again later
+    assert Counter(keep) == rows(pipeline)  # later batches write key 3 again
     assert commits == (4 if kind == "append" else 5)
     verify.check_index(pipeline)
 

@@ -1,4 +1,4 @@
-"""Two processes of one sink: the older one, stopped anywhere, wakes after the other's takeover and writes nothing."""
+"""Two processes of one sink: the older is stopped at any point and resumed after the takeover; it writes nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from crash.pipeline import Pipeline, write_input
 pytestmark = [pytest.mark.long, pytest.mark.share(4)]
 
 _BEFORE = ("read-marker#4", "data-file#2", "data-files#2", "attached#2", "commit-request#3")
-"""Points of the second batch before its commit."""
+"""Failpoints of the second batch before its commit."""
 _AFTER = ("commit-reply#3", "version-hint#3", "committed#2", "status#2", "maintained#2")
 _KEYED = ("index-run#3", "index-manifest#3")
 _STATEFUL = ("arrangement-run#8", "state-report#3", "state-manifest#2", "state-manifest-saved#2")

@@ -1,4 +1,4 @@
-"""What is not there for a while: the error says so in a sentence, and the sink goes on by itself once it is back."""
+"""Something is missing for a while: the error names it, and the sink continues without help once it is back."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _moved(path: Path) -> Back:
 
     def back() -> None:
         if path.is_dir():
-            path.rmdir()  # a start makes the folder of a warehouse
+            path.rmdir()  # a start recreates the warehouse folder
         away.replace(path)
 
     return back
@@ -106,7 +106,7 @@ def test_a_table_made_in_the_place_of_the_sinks_is_not_written_to(tmp_path: Path
 
 
 def _running(folder: Path) -> tuple[Pipeline, BatchLoop]:
-    """Return a sink that has committed, and has more to read."""
+    """Return a sink that has committed and has more input."""
     pipeline = Pipeline(folder, "upsert")
     write_input(folder)
     loop = open_loop(pipeline)

@@ -1,4 +1,4 @@
-"""A pipeline's table and folders after all that happened → what is wrong with them."""
+"""Check a pipeline's table and folders after kills and failures."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ from support.readers import duckdb_folder, pyiceberg_rows
 
 
 def load(folder: Path) -> Table:
-    """Return the table as another program opens it."""
+    """Open the table as another program would."""
     catalog = load_catalog("default", type="sql", uri=f"sqlite:///{folder}/lake.db", warehouse=f"file://{folder}/lake")
     return catalog.load_table("n.t")
 
 
 def at(pipeline: Pipeline) -> Table:
-    """Return the table as it is on the pipeline's branch, if it has one."""
+    """Return the table, on the pipeline's branch if it has one."""
     table = load(pipeline.folder)
     return BranchTable(table, pipeline.branch) if pipeline.branch is not None else table
 
 
 def marker(pipeline: Pipeline) -> Checkpoint:
-    """Return the marker that the table has."""
+    """Return the checkpoint in the pipeline's table."""
     kept = find(at(pipeline), pipeline.sink_id)
     assert kept is not None
     return kept.checkpoint
 
 
 def check_rows(pipeline: Pipeline) -> None:
-    """Assert that two readers find exactly what DuckDB computes from the input; a changelog at each of its times."""
+    """Check that two readers return the rows that DuckDB computes; for a changelog, at each of its times."""
     kind, folder = pipeline.what, pipeline.folder
     columns = (*kind.columns, "_mz_diff", "_mz_timestamp") if kind.changelog else kind.columns
     table = at(pipeline)
@@ -76,7 +76,7 @@ def _check_changelog(pipeline: Pipeline, rows: Sequence[tuple[Any, ...]]) -> Non
 
 
 def _ends(pipeline: Pipeline) -> Iterator[int]:
-    """Yield after how many rows each batch ends: a run has what was added to the input before it, two files."""
+    """Yield the total number of rows at the end of each batch; a run reads the two files added before it."""
     whole = 0
     files = sorted((pipeline.folder / "in").glob("*-?.json"))
     for first, second in zip(files[::2], files[1::2], strict=True):
@@ -88,7 +88,7 @@ def _ends(pipeline: Pipeline) -> Iterator[int]:
 
 
 def check_commits(pipeline: Pipeline, batches: int) -> None:
-    """Assert that the table has one commit a batch, each going on where the one before ended."""
+    """Check that each batch has one commit, which starts at its predecessor's end offsets."""
     ends = []
     offsets: list[dict[str, Any]] = []
     seen = set()
@@ -105,7 +105,7 @@ def check_commits(pipeline: Pipeline, batches: int) -> None:
 
 
 def check_files(folder: Path) -> None:
-    """Assert that the table's folder has no file that no snapshot knows, but for those of readers."""
+    """Check that snapshots or readers reference every file in the table's folder."""
     table = load(folder)
     known = {table.metadata_location, *(each.metadata_file for each in table.metadata.metadata_log)}
     for snapshot in table.metadata.snapshots:
@@ -120,7 +120,7 @@ def check_files(folder: Path) -> None:
 
 
 def check_index(pipeline: Pipeline) -> None:
-    """Assert that the index that the table names is whole, and says what one made anew from the table says."""
+    """Check that the checkpoint's index is complete and equals an index rebuilt from the table."""
     name = marker(pipeline).index
     table = at(pipeline)
     if "upsert" not in pipeline.what.clauses.lower():
@@ -142,16 +142,16 @@ def _places(index: Index, folder: Path) -> list[tuple[int, int, str, int]]:
 
 
 def check_state(pipeline: Pipeline) -> Sequence[Mapping[str, Any]]:
-    """Assert that the state that the table names is whole; return the digests of its runs, an arrangement each.
+    """Check that the checkpoint's state is complete; return the digests of its runs by arrangement.
 
-    Their names are left out: into them goes the path of what is read.
+    The arrangements' names are left out because they depend on the input path.
     """
     name = marker(pipeline).state
     return check_state_of(pipeline, name) if name is not None else []
 
 
 def check_state_of(pipeline: Pipeline, name: str) -> Sequence[Mapping[str, Any]]:
-    """Assert that the state of this name is whole; return what `check_state` does."""
+    """Check that the named state is complete; return the same as `check_state`."""
     arrangements = state.load(pipeline.state, name)["arrangements"]
     for arrangement, buckets in arrangements.items():
         for bucket, entries in buckets.items():

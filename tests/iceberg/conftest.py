@@ -1,4 +1,4 @@
-"""Catalogs for the tests of the Iceberg sink: a local one each, and one real REST server a session."""
+"""Catalogs for the tests of the Iceberg sink: local ones per test, and one real REST server per session."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ def any_lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
 
 @pytest.fixture
 def name() -> str:
-    """A table name of this test's own: the REST server is shared."""
+    """Return a table name unique to this test, because the REST server is shared."""
     return f"t{uuid4().hex[:12]}"

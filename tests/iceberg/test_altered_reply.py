@@ -1,7 +1,7 @@
-"""Replies of a REST catalog that were cut off or changed on their way: a coded error, and the table stays right.
+"""Truncated or corrupted replies of a REST catalog raise a coded error, and the table stays correct.
 
-They have a table's metadata in them, without a seal: TLS, and the checksums of TCP, tell of what changes on the way. So
-this is about what a server, or what is between, makes of a reply.
+The replies contain a table's metadata without a seal. TLS and TCP checksums detect corruption in transit, so these
+tests cover replies that a server or a proxy has damaged.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ WAYS = ("cut", "empty", "flip", "flip")
 
 @dataclass
 class Once:
-    """Damage one reply, the one with that number."""
+    """A proxy rule that damages a single reply, chosen by its number."""
 
     chance: random.Random
     number: int
@@ -91,7 +91,7 @@ def _batch(sink: Sink, *rows: tuple[int, str]) -> None:
         except LostIndexError:
             sink.writer.invalidate_index()
     else:
-        raise AssertionError("the batch does not get through")
+        raise AssertionError("the batch did not commit in three attempts")
     sink.writer.maintenance.maintain()
 
 
@@ -112,7 +112,7 @@ def test_a_changed_reply_is_an_error_or_makes_no_difference(
                 done = sink.start().end.get("numbers", {}).get("batch", 0)
                 for batch in range(done, 3):
                     _batch(sink, (batch, "a"), (100 + batch, "b"))
-            except (SinkqlError, pa.ArrowException):  # a batch tells of the latter, which is of its task, with a code
+            except (SinkqlError, pa.ArrowException):  # a batch loop turns a task's ArrowException into a coded error
                 continue
             break
         rule.alter = None

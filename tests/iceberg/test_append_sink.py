@@ -1,4 +1,4 @@
-"""An append sink on a real catalog: what it commits, and what readers find."""
+"""An append sink on a real catalog: its commits, and the rows that readers return."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What AWS refuses is one error with its cause, at the option of the connection; no message of AWS is shown."""
+"""Each failure of AWS has its code and names the option at fault; no message of AWS is shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sinks on a branch of a table: main is untouched until the branch is published."""
+"""Sinks on a branch of a table: main stays unchanged until the branch is published."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ AUDIT = {"branch": "audit"}
 
 
 def at(table: Table, ref: str) -> Rows:
-    """Return what PyIceberg reads at a ref, having asserted for a folder that DuckDB reads the same."""
+    """Return the rows that PyIceberg reads at a ref; in a local folder, check that DuckDB reads the same."""
     found = table.scan().use_ref(ref).to_arrow().to_pylist()
     rows = sorted((row["id"], row["name"]) for row in found)
     if table.location().startswith("file://"):
@@ -42,7 +42,7 @@ def on_audit(lake: Lake, name: str, **options: object) -> Sink:
 
 
 def begun(lake: Lake, name: str) -> Sink:
-    """Return a sink on a branch of a table whose main has a row."""
+    """Start a sink on a branch of a table whose main branch has one row."""
     first = Sink(lake, name, id="first")
     first.start()
     first.put((0, "main"))
@@ -155,7 +155,7 @@ def test_sinks_on_two_branches_that_always_meet_both_get_through(
         return post(target, *asked)
 
     monkeypatch.setattr(TargetTable, "post", overtaken)
-    monkeypatch.setattr(Patience, "wait", lambda patience, failures: pytest.fail("it was not overtaken"))
+    monkeypatch.setattr(Patience, "wait", lambda patience, failures: pytest.fail("the commit waited for a retry"))
     sink.put((1, "one"))
     table = any_lake.table(name)
     assert at(table, "one") == [(1, "one")]
@@ -222,7 +222,7 @@ def test_there_is_nothing_to_publish_before_the_first_commit(lake: Lake, name: s
         with pytest.raises(SinkqlError) as raised:
             publish(sink.planned, sink.context)
         assert raised.value.code == "SQ3522"
-        sink.writer.open()  # which makes the table
+        sink.writer.open()  # creates the table
 
 
 def test_a_tag_is_no_branch(lake: Lake, name: str) -> None:
@@ -253,7 +253,7 @@ def test_two_claims_of_a_new_table_do_not_both_begin_the_branch(any_lake: Lake, 
     stale = sink.writer.table.load()
     other.start()
     other.put((2, "b"))
-    sink.writer.table.load = lambda: stale  # type: ignore[method-assign]  # what it knew before main moved  # as it was before the other one's claim
+    sink.writer.table.load = lambda: stale  # type: ignore[method-assign]  # the table before the other claim
     sink.writer.claim(ClaimRequest({"numbers": {"batch": 0}}, epoch=1))
     del sink.writer.table.load
     sink.put((1, "a"))
@@ -267,7 +267,7 @@ def test_a_branch_begins_where_main_is_when_the_claim_arrives(any_lake: Lake, na
     sink.writer.open()
     stale = sink.writer.table.load()
     first.put((0, "main"))
-    sink.writer.table.load = lambda: stale  # type: ignore[method-assign]  # what it knew before main moved
+    sink.writer.table.load = lambda: stale  # type: ignore[method-assign]  # the table before main moved
     sink.writer.claim(ClaimRequest({"numbers": {"batch": 0}}, epoch=1))
     assert at(any_lake.table(name), "audit") == [(0, "main")]
 
@@ -322,7 +322,7 @@ def test_expiry_keeps_main_and_the_branch_and_what_is_known_of_them(
     assert {each.snapshot_id for each in table.metadata.snapshots} == {
         each.snapshot_id for each in table.metadata.refs.values()
     }
-    assert len(table.metadata.snapshots) == 3  # main's, the branch's, and the last commit of the sink on main
+    assert len(table.metadata.snapshots) == 3  # heads of main and the branch, and the sink's last commit on main
     sink.put((17, "a"))
     publish(sink.planned, sink.context)
     assert any_lake.rows(name) == [(0, "main"), *((each, "a") for each in range(1, 18))]

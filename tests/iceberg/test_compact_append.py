@@ -1,4 +1,4 @@
-"""Small files of an append sink become few: the same rows, whoever else is at the table, and nobody else's files."""
+"""An append sink compacts its small files without changing rows or foreign files, despite concurrent writers."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ VALUES: list[list[Any]] = [
 
 
 def deletes(table: Table, path: str, positions: list[int]) -> None:
-    """Delete rows as a program does that writes position deletes."""
+    """Delete rows with a position-delete file, as another program would."""
     entry = write_position_deletes(
         for_tasks(table), "foreign-deletes.parquet", {path: pa.array(positions).to_numpy()}, WHOLE
     )
@@ -116,7 +116,7 @@ def test_rows_of_all_types_are_the_same(tmp_path: Path) -> None:
     (new,) = done.change.add
     after = pq.read_table(new.path.removeprefix("file://"))
     assert before[0].schema.equals(after.schema, check_metadata=True)
-    assert repr(pa.concat_tables(before).to_pylist()) == repr(after.to_pylist())  # -0.0 too
+    assert repr(pa.concat_tables(before).to_pylist()) == repr(after.to_pylist())  # distinguishes -0.0 from 0.0
     assert pq.ParquetFile(files[0].path.removeprefix("file://")).schema.equals(
         pq.ParquetFile(new.path.removeprefix("file://")).schema
     )
@@ -176,7 +176,7 @@ def test_files_end_at_the_target_size() -> None:
 
 
 def _stop_after(steps: int, deed: Callable[[], None]) -> Callable[[bool], bool]:
-    """Return a `go_on` that does a deed before a step, and never stops."""
+    """Return a `go_on` that calls `deed` before step `steps` and never stops the compaction."""
     left = iter(range(steps))
 
     def go_on(begun: bool) -> bool:
@@ -353,7 +353,7 @@ def test_a_compaction_that_the_catalog_always_refuses_ends_no_sink(
         (told,) = sink.writer.maintenance.maintain()
         assert told.problem
         assert list(sink.writer.maintenance.maintain()) == []
-    assert {each.snapshot_id for each in lake.table(name).metadata.snapshots} == before  # it may still arrive
+    assert {each.snapshot_id for each in lake.table(name).metadata.snapshots} == before  # the commit may still arrive
     for batch in range(30, 50):
         sink.put(*numbers(batch))
         sink.writer.maintenance.maintain()

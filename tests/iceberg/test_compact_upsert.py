@@ -1,4 +1,4 @@
-"""Files of an upsert sink become few, dead rows go, and no row that others deleted comes back."""
+"""An upsert sink compacts its files and removes dead rows; rows that others deleted do not reappear."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BATCHES = 12
 
 
 def churn(batch: int) -> list[tuple[int, str | None]]:
-    """Return a batch's rows: some keys again and again, some once."""
+    """Return a batch's rows: some keys recur in later batches, one does not."""
     return [*((each, f"{batch}.{each}") for each in range(batch % 4, 20, 4)), (1000 + batch, None)]
 
 
@@ -63,7 +63,7 @@ def test_files_stay_few_and_hold_few_dead_rows(lake: Lake, name: str) -> None:
 
 @pytest.fixture
 def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], None]:
-    """Return what lets a deed happen once, after a compaction has written its files and before it is committed."""
+    """Return a function that schedules a call just before the next compaction commits its files."""
 
     def arrange(deed: Callable[[], Any]) -> None:
         left = [deed]
@@ -113,7 +113,7 @@ def test_small_files_become_few_while_a_compaction_is_under_way(lake: Lake, name
     for batch in range(7, 19):
         sink.put(*churn(batch))
         questions = iter([True])
-        sink.writer.maintenance.maintain(lambda begun: next(questions, False))  # noqa: B023  # it is called at once
+        sink.writer.maintenance.maintain(lambda begun: next(questions, False))  # noqa: B023  # it is called immediately
         assert compacting.running_id() == begun
     assert lake.rows(name) == sorted(after(19).items())
     assert replaced(lake.table(name)) >= 2
@@ -154,7 +154,7 @@ def test_restart_after_a_compaction_goes_on_with_its_index(lake: Lake, name: str
     sink.start()
     batch = 0
     while not batch or not replaced(lake.table(name)):
-        assert batch < 100, "nothing was compacted"
+        assert batch < 100, "no compaction ran"
         sink.put(*churn(batch))
         sink.writer.maintenance.maintain()
         batch += 1
@@ -197,7 +197,7 @@ def test_index_that_says_otherwise_than_the_files_compacts_nothing(
 
 
 def churned(lake: Lake, name: str) -> Sink:
-    """Return a sink after all batches, none of them followed by a compaction."""
+    """Return a sink after all batches, without a compaction."""
     sink = Sink(lake, name, upsert=True)
     sink.start()
     for batch in range(BATCHES):
@@ -206,7 +206,7 @@ def churned(lake: Lake, name: str) -> Sink:
 
 
 def made_anew(sink: Sink) -> list[str]:
-    """Return the runs of indexes made from the table."""
+    """Return the runs of indexes rebuilt from the table."""
     return [path.name for path in (sink.context.folder / "index").iterdir() if path.name.startswith("base-")]
 
 

@@ -1,4 +1,4 @@
-"""Other writers on a sink's table: what it goes on after, what it reads again, and where it stops."""
+"""Other writers on a sink's table: changes that the sink accepts, reads again, or stops at."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def test_dropped_table_stops_the_sink(any_lake: Lake, name: str) -> None:
 
 
 def _expired_at(monkeypatch: pytest.MonkeyPatch, lake: Lake, name: str, place: str) -> None:
-    """Rewrite the table, expire what was before and delete its files, once, when a sink comes to a fault point."""
+    """Rewrite the table and expire all older snapshots once, at the failpoint `place`."""
 
     def point(at: str) -> None:
         if at == place:
@@ -306,7 +306,7 @@ def test_expiry_that_others_were_faster_with_deletes_nothing(
     known = lake.table(name)
     strangers.append(lake.table(name), (9, "theirs"))
     strangers.expire_all_but_head(lake.table(name))
-    for snapshot in islice(ancestry(known), 2):  # they delete the files in an order of their own, and are not done yet
+    for snapshot in islice(ancestry(known), 2):  # their expiry deletes files in another order, and is still running
         Path(snapshot.manifest_list.removeprefix("file://")).unlink()
     sink.writer.maintenance.maintain()
     assert pyiceberg_rows(lake.table(name)) == [*((number, "mine") for number in range(6)), (9, "theirs")]
@@ -320,13 +320,13 @@ def test_expiry_leaves_manifests_to_snapshots_that_others_kept(
     sink.start()
     for number in range(6):
         sink.put((number, "mine"))
-    strangers.compact(lake.table(name))  # main has their manifests no more, which those before have
+    strangers.compact(lake.table(name))  # removes the earlier manifests from main, but not from earlier snapshots
     for number in range(6, 9):
         sink.put((number, "mine"))
     known = lake.table(name)
-    gone = [*islice(ancestry(known), 6, None)]  # one more than the sink would take
+    gone = [*islice(ancestry(known), 6, None)]  # one more than the sink would expire
     known.maintenance.expire_snapshots().by_ids([each.snapshot_id for each in gone]).commit()
-    Path(gone[0].manifest_list.removeprefix("file://")).unlink()  # and the others are not done yet
+    Path(gone[0].manifest_list.removeprefix("file://")).unlink()  # their expiry has not deleted the remaining files yet
     sink.writer.maintenance.maintain()
     table = lake.table(name)
     assert len(table.metadata.snapshots) == 6
@@ -341,7 +341,7 @@ def test_expiry_that_finds_files_gone_is_left_to_others(lake: Lake, name: str, m
     first = sink.put((1, "a"), (2, "b"))
     table = lake.table(name)
     table.manage_snapshots().create_tag(first.snapshot, "first").commit()
-    strangers.append(table, (3, "theirs"))  # so that main goes on without the tag's manifest
+    strangers.append(table, (3, "theirs"))  # so that later snapshots of main do not contain the tag's manifest
     strangers.compact(table)
     sink.put((1, "a2"))
     sink.put((1, "a3"))
@@ -353,7 +353,7 @@ def test_expiry_that_finds_files_gone_is_left_to_others(lake: Lake, name: str, m
     assert lake.rows(name) == [(1, "a3"), (2, "b"), (3, "theirs")]
 
 
-# --- the marker ---------------------------------------------------------------------------------------------------
+# --- the checkpoint -----------------------------------------------------------------------------------------------
 
 
 def test_rolled_back_table_stops_the_sink_everywhere(any_lake: Lake, name: str) -> None:
@@ -451,7 +451,7 @@ def test_index_that_was_deleted_is_made_again(lake: Lake, name: str) -> None:
     assert lake.rows(name) == [(1, "a"), (2, "b2"), (3, "c")]
 
 
-# --- who may write ------------------------------------------------------------------------------------------------
+# --- write access -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("upsert", [False, True], ids=["append", "upsert"])
@@ -500,7 +500,7 @@ def test_foreign_append_right_after_a_commit_is_read_into_the_index(
     sink.start()
     post = TargetTable.post
 
-    def post_then_stranger(*arguments: Any) -> Table:  # as the method patched
+    def post_then_stranger(*arguments: Any) -> Table:  # same signature as the patched method
         after = post(*arguments)
         monkeypatch.undo()
         strangers.append(lake.table(name), (5, "theirs"))

@@ -1,4 +1,4 @@
-"""Other programs that copy what a sink says of itself: the sink goes on from its own marker, or says whose it met."""
+"""If other programs copy a sink's checkpoint, the sink resumes from its own or names the writer of the copy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from support.readers import pyiceberg_rows
 
 
 def _said(table: Table, *, newest: int = 0) -> dict[str, str]:
-    """Return the summary of main's head, or of one before it."""
+    """Return the SinkQL properties of a snapshot's summary; `newest` counts back from main's head."""
     snapshot = list(markers.ancestry(table))[newest]
     assert snapshot.summary is not None
     said = snapshot.summary.additional_properties
@@ -29,19 +29,19 @@ def _said(table: Table, *, newest: int = 0) -> dict[str, str]:
 
 
 def _forged(said: dict[str, str]) -> dict[str, str]:
-    """Return a summary whose offsets are three batches on."""
+    """Return a summary whose offsets are three batches ahead."""
     offsets: Any = json.loads(said["sinkql.offsets"])
     offsets["end"]["numbers"]["batch"] += 3
     return {**said, "sinkql.offsets": json.dumps(offsets), "sinkql.commit": "forged"}
 
 
 def _append(table: Table, said: dict[str, str], row: tuple[int, str]) -> None:
-    """Append as PyIceberg does, with properties that somebody copied."""
+    """Append as PyIceberg does, with snapshot properties copied from a checkpoint."""
     table.append(strangers.rows_of([row]), snapshot_properties=said)
 
 
 def _engine_append(table: Table, said: dict[str, str], row: tuple[int, str]) -> None:
-    """Append with what another snapshot's summary says, and set the table's properties again, in one commit."""
+    """Append with another snapshot's summary and set the table's properties again, in one commit."""
     new = write_data_file(for_tasks(table), f"theirs-{row[0]}-{row[1]}.parquet", strangers.rows_of([row]))
     kept = {name: value for name, value in table.properties.items() if name.startswith("sinkql.")}
     prepared = prepare(table, FileChange((new,), frozenset(), Operation.APPEND), lambda *_: Notes(said, kept))
@@ -138,7 +138,7 @@ def test_nothing_but_a_strangers_marker_is_an_error_by_that_name(lake: Lake, nam
             refused()
         assert caught.value.code == "SQ3508"
     assert pyiceberg_rows(lake.table(name)) == [(1, "a"), (9, "theirs")]
-    _set(lake.table(name), sink, before)  # as the hint says
+    _set(lake.table(name), sink, before)  # as the error's hint advises
     restarted = Sink(lake, name)
     assert restarted.start().end == {"numbers": {"batch": 1}}
 

@@ -1,4 +1,4 @@
-"""Sinks killed or failed at every step of a claim and of a batch: started again, each row is there once."""
+"""Sinks killed or failed at each step of a claim and of a batch: after a restart, each row is in the table once."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ CASES = [
 
 
 def _soaks(point: str, pass_: int) -> bool:
-    """Tell whether a kill is left to `make soak`: in the first batch, if the same in a later one is not."""
+    """Return whether only `make soak` runs a kill: one in an early batch that also runs in a later batch."""
     return point != "claim" and pass_ < 3
 
 
 @pytest.fixture(scope="session")
 def processes() -> ForkServerContext:
-    """Return a maker of processes that begin with everything imported, and with no thread of this one."""
+    """Return a fork server with all modules imported and none of this process's threads."""
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
     context = multiprocessing.get_context("forkserver")
@@ -59,7 +59,7 @@ def processes() -> ForkServerContext:
 
 @pytest.fixture
 def run(processes: ForkServerContext, lake: Lake, name: str) -> Run:
-    """Return what runs a sink of a mode with these fault points, to its end, and gives its exit code."""
+    """Return a function that runs a sink to its end with the given failpoints and returns the exit code."""
 
     def start(mode: str, faults: str) -> int:
         process = processes.Process(target=main, args=(lake.folder, name), kwargs={"mode": mode, "faults": faults})
@@ -96,7 +96,7 @@ def test_rows_are_there_once_after_two_kills_in_a_row(run: Run, lake: Lake, name
 
 @pytest.mark.parametrize(("mode", "point"), sorted({case[:2] for case in CASES}))
 def test_rows_are_there_once_after_a_failure(run: Run, lake: Lake, name: str, mode: str, point: str) -> None:
-    survives = point in ("commit-reply", "version-hint")  # a lost reply is settled in the same run
+    survives = point in ("commit-reply", "version-hint")  # a lost reply is resolved in the same run
     code = run(mode, f"{point}#{1 if point == 'claim' else 2}=fail")
     assert (code == 0) is survives
     assert run(mode, "") == 0
@@ -108,7 +108,7 @@ def test_rows_are_there_once_after_a_kill_or_failure_in_a_compaction(
     run: Run, lake: Lake, name: str, mode: str, point: str
 ) -> None:
     assert run(mode, f"{point}=kill") == -9
-    assert run(mode, f"{point}=fail") == 0  # a sink goes on without it
+    assert run(mode, f"{point}=fail") == 0  # the sink continues without the compaction
     assert run(mode, "") == 0
     assert lake.rows(name) == expected(upsert=mode != "append")
 

@@ -1,4 +1,4 @@
-"""How the credential of a connection to a database becomes part of its URL, where it is opened and nowhere else."""
+"""The credential of a database connection is added to the URL only when the database is opened."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from support.access import Access
 def test_the_database_gets_user_and_password(monkeypatch: pytest.MonkeyPatch, address: str, credential: str) -> None:
     opened: list[str] = []
 
-    def open_(name: str, **properties: Any) -> None:  # as the catalog's
+    def open_(name: str, **properties: Any) -> None:  # replaces the class CachingCatalog
         opened.append(properties["uri"])
 
     monkeypatch.setattr(catalog, "CachingCatalog", open_)

@@ -1,4 +1,4 @@
-"""What a data file is like inside."""
+"""The encoding of a data file."""
 
 from __future__ import annotations
 

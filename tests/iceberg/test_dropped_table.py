@@ -1,4 +1,4 @@
-"""DROP SINK … WITH TABLE: a table goes with its sink only if the sink made it, and nobody has anything in it."""
+"""`DROP SINK … WITH TABLE` drops the table only if the sink created it, it has no rows, and nothing else uses it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session
 
 
 def _claimed(session: Session, name: str = _NAME) -> None:
-    """Have the sink make its table and claim it, as a start does, without a row."""
+    """Create and claim the sink's table without writing rows, like a start of the sink."""
     (job,) = session.jobs([name])
     control, access = session.catalog.control, CatalogAccess(session.catalog)
     epoch = control.acquire(job.sink_id, owner="run", takeover=False)
@@ -72,7 +72,7 @@ def _append(table: Table) -> None:
 
 
 def _refused(session: Session) -> SinkqlError:
-    """Return the error of the DROP, which leaves all as it was."""
+    """Return the error of the DROP, after checking that it changed nothing."""
     (job,) = session.jobs([_NAME])
     before = session.catalog.control.desired(job.sink_id)
     with pytest.raises(SinkqlError) as raised:
@@ -92,7 +92,7 @@ def test_a_table_without_rows_goes_with_its_sink(session: Session) -> None:
     session.execute(_DROP)
     assert not catalog.table_exists("a.t")
     assert session.sinks() == ()
-    session.execute(_SCRIPT)  # the names are free
+    session.execute(_SCRIPT)  # the names can be used again
     _claimed(session)
     assert catalog.table_exists("a.t")
 

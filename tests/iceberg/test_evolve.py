@@ -1,4 +1,4 @@
-"""A claim that changes the table's columns: one commit, in a local and in a REST catalog; older owners are fenced."""
+"""A claim changes the table's columns in one commit, in a local and a REST catalog, and fences older epochs."""
 
 from __future__ import annotations
 

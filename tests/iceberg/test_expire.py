@@ -1,4 +1,4 @@
-"""Snapshots expire with the files that only they reach, and with nothing else."""
+"""Expired snapshots are deleted with the files that only they reference, and with no other files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KEEP_5 = {"retain_snapshots": 5}
 
 
 def reachable(table: Table) -> set[str]:
-    """Return every file that the table's snapshots, metadata log and statistics name."""
+    """Return all files that the table's snapshots, metadata log and statistics reference."""
     found = {table.metadata_location, *(each.metadata_file for each in table.metadata.metadata_log)}
     for snapshot in table.metadata.snapshots:
         found.add(snapshot.manifest_list)
@@ -32,7 +32,7 @@ def reachable(table: Table) -> set[str]:
 
 
 def removed_by_kept(table: Table) -> set[str]:
-    """Return the files that a snapshot which is still there removed: they go with it."""
+    """Return the files removed by a retained snapshot; they are deleted when it expires."""
     kept = {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
     return {
         entry.data_file.file_path.removeprefix("file://")
@@ -106,7 +106,7 @@ def test_tagged_snapshots_and_branches_stay_readable(lake: Lake, name: str) -> N
 
 
 def test_snapshots_after_a_tag_keep_their_manifests(lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tagged one has fewer manifests than those before the first that is kept after it."""
+    """The tagged snapshot has fewer manifests than the expired snapshots before the first retained one."""
     monkeypatch.setattr("sinkql.connectors.iceberg.commit.maintenance._AT_ONCE", 1)
     sink = Sink(lake, name, options={"maintenance": False})
     sink.start()
@@ -115,7 +115,7 @@ def test_snapshots_after_a_tag_keep_their_manifests(lake: Lake, name: str, monke
     with lake.table(name).manage_snapshots() as manage:
         manage.create_tag(tagged, "release")
     run(sink, range(12))
-    strangers.compact(lake.table(name))  # main has their manifests no more
+    strangers.compact(lake.table(name))  # removes the earlier manifests from main
     run(sink, range(12, 16))
     maintain_with(sink, maintenance=True, retain_snapshots=8)
     run(sink, range(16, 17))

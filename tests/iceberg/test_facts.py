@@ -1,4 +1,4 @@
-"""What CREATE SINK asks its catalog before the sink exists."""
+"""The facts that CREATE SINK reads from its catalog before the sink exists."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STATEMENT = ast.CreateSink(
 
 
 class Access:
-    """Know one connection."""
+    """Access to a single connection."""
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
@@ -112,11 +112,11 @@ def test_table_of_a_lower_format_version_is_refused(lake: Lake, name: str) -> No
     assert refusal(lake, sink(name, format_version=3)).code == "SQ3512"
 
 
-# --- asked once more: what opening the catalog keeps ------------------------------------------------------------------
+# --- caches of an opened catalog --------------------------------------------------------------------------------------
 
 
 def test_nothing_is_compiled_a_second_time(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    find(STATEMENT, sink("first"), Access(lake))  # makes the catalog's tables
+    find(STATEMENT, sink("first"), Access(lake))  # creates the catalog's tables
     find(STATEMENT, sink("second"), Access(lake))
     compiled: list[str] = []
     compile_one = SQLCompiler.__init__

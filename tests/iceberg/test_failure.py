@@ -1,4 +1,4 @@
-"""A catalog or storage that is absent, refuses or is the wrong one: one coded error each, with its cause."""
+"""A missing, wrong or refusing catalog or store raises one coded error with its cause."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def rest(server: Seaweed, **options: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def silent() -> Iterator[int]:
-    """Yield the port of a server that accepts connections and never answers."""
+    """Yield the port of a server that accepts connections but never answers."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
@@ -144,7 +144,7 @@ def test_folder_where_a_file_stands(tmp_path: Path) -> None:
 def test_unwritable_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "sinkql.connectors.iceberg.table.catalog.os.access", lambda *_: False
-    )  # root may write anywhere
+    )  # root can write to every folder
     options = {"catalog_type": "sql", "url": f"sqlite:///{tmp_path}/c.db", "warehouse": str(tmp_path / "warehouse")}
     assert refusal(options).code == "SQ4301"
 
@@ -183,7 +183,7 @@ def test_a_busy_sqlite_catalog_is_an_unknown_outcome(lake: Lake, name: str, monk
     post = TargetTable.post
     raised: list[Exception] = []
 
-    def watched(*arguments: Any) -> Table:  # as the method patched
+    def watched(*arguments: Any) -> Table:  # same signature as the patched method
         try:
             return post(*arguments)
         except Exception as error:

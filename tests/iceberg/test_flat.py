@@ -1,4 +1,4 @@
-"""A commit costs the same whatever history a table has: what is known is not read again, and what is not is."""
+"""The cost of a commit does not depend on the table's history: known metadata is not read again, new metadata is."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from support.lake import Lake, Sink
 
 
 def counted(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> Callable[[], int]:
-    """Count the calls of a function, which stays as it is."""
+    """Wrap a function to count its calls; return a function that returns the count."""
     function, calls = getattr(owner, name), [0]
 
     def counting(*arguments: Any, **named: Any) -> Any:
@@ -110,7 +110,7 @@ def test_own_manifests_are_not_read_again_and_say_the_same_once_merged(
 
 
 def merged(lake: Lake, name: str) -> tuple[int, int]:
-    """Return how many manifests and entries there are; an entry has the numbers of the snapshot that it names."""
+    """Return the numbers of manifests and entries, after checking each entry's sequence numbers."""
     table = lake.table(name)
     head = table.current_snapshot()
     assert head is not None

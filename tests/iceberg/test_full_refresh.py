@@ -1,4 +1,4 @@
-"""All rows of an upsert sink come anew: in one snapshot the table has just them, and equal rows stay where they are."""
+"""A full refresh of an upsert sink makes its table equal to the new rows in one snapshot; equal rows do not move."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ AGAIN = PlanChange("new", {"plan": {}}, again=frozenset({"plan"}))
 
 
 def rebuild(sink: Sink, parts: Sequence[Mapping[int, str | None]], *, epoch: int = 2) -> Committed:
-    """Claim, and make the table have what is left of the parts."""
+    """Claim the table and commit a full refresh; later parts overwrite earlier ones."""
     sink.writer.open()
     sink.writer.claim(ClaimRequest({"numbers": {"batch": 0}}, epoch=epoch, switch=AGAIN))
     marker = sink.writer.refresh()
@@ -69,14 +69,14 @@ def test_the_table_has_just_the_new_rows_after_one_snapshot(
     done = rebuild(sink, parts)
     after = sink.lake.catalog().load_table("shop.t")
     assert Counter(sink.lake.rows("t")) == Counter(new.items())
-    assert len(after.metadata.snapshots) == len(before.metadata.snapshots) + 2  # the claim's, and this one
+    assert len(after.metadata.snapshots) == len(before.metadata.snapshots) + 2  # claim and refresh
     assert done.rows == len(new.items() - old.items())
     same = new.items() & old.items()
     assert {place: row for place, row in _places(after).items() if row in same} == {
         place: row for place, row in places.items() if row in same
     }
     again = {key: f"{name}!" for key, name in new.items() if key % 3 == 0} | _rows(random_, 5)
-    sink.put(*again.items())  # the index is right
+    sink.put(*again.items())  # this needs the right key index
     assert Counter(sink.lake.rows("t")) == Counter((new | again).items())
 
 
@@ -131,7 +131,7 @@ def test_readers_see_the_old_rows_and_columns_until_the_one_snapshot(tmp_path: P
     assert sink.lake.rows("t", ("id", "title")) == [(2, "b"), (3, "c")]
     with pytest.raises(SinkqlError) as late:
         sink.put((4, "d"))
-    assert late.value.code == "SQ5101"  # fenced
+    assert late.value.code == "SQ5101"  # the sink is fenced
 
 
 def test_rows_of_others_with_one_key_are_replaced_too(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_columns_change_once_however_often_a_sink_is_claimed_before_it_replaces_
     first = Sink(lake, "t", options=options)
     first.start()
     columns = (first.columns[0], physical.Column("title", TEXT), first.columns[1])
-    switch = PlanChange("new", {NO_PLAN: {"name": "title"}}, empties=True)  # and another one is "name" since
+    switch = PlanChange("new", {NO_PLAN: {"name": "title"}}, empties=True)  # "name" also exists as a new column
     fields = []
     for epoch in (2, 3):
         sink = Sink(lake, "t", columns=columns, options=options)

@@ -1,4 +1,4 @@
-"""A catalog in AWS Glue, of a server of AWS's APIs: made, written, fenced and read; and roles by STS."""
+"""A catalog in AWS Glue on a local server of AWS's APIs: create, write, fence and read tables; assume roles by STS."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.server
 
 @dataclass
 class GlueLake(Lake):
-    """Databases and tables in Glue, whose requests and files go by a role."""
+    """Databases and tables in Glue; a role authorizes requests and file access."""
 
     address: str = ""
 
@@ -109,7 +109,7 @@ def test_a_later_run_fences_an_earlier_one(glue: GlueLake, name: str) -> None:
     assert glue.rows(name) == [(2, "new")]
 
 
-# --- S3 Tables on AWS's own hosts, whose names alone are known here --------------------------------------------------
+# --- S3 Tables on AWS hosts, checked by host name only ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

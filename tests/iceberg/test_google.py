@@ -1,4 +1,4 @@
-"""BigLake's catalog and Cloud Storage by the key of a service account: tokens, their end, and what refuses them."""
+"""BigLake and Cloud Storage with a service account's key: tokens, their expiry, and refusals."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _KEY = {"service_account_key": {"secret_text": [{"secret": "s"}]}}
 
 @dataclass
 class GoogleLake(Lake):
-    """A catalog of BigLake's kind, whose clock only the test moves."""
+    """A catalog like BigLake's; only the test moves its clock."""
 
     google: Google = field(kw_only=True)
     delegated: bool = False
@@ -67,13 +67,13 @@ class GoogleLake(Lake):
         return now() + self.ahead
 
     def catalog(self) -> Catalog:
-        """Return the catalog as another program opens it."""
+        """Open the catalog as another program would."""
         token = self.store(physical.Connection("gcp", "GCP", _KEY)).properties()
         properties = {"token": token["gcs.oauth2.token"], "header.x-goog-user-project": "tests", **token}
         return load_catalog("default", type="rest", uri=self.google.catalog, warehouse="gs://lake", **properties)
 
     def rows(self, name: str, columns: tuple[str, ...] = ("id", "name")) -> Rows:
-        """Return what DuckDB and PyIceberg read, having asserted that it is the same."""
+        """Return the table's rows, after checking that DuckDB and PyIceberg read the same."""
         table = self.table(name)
         found = pyiceberg_rows(table, columns)
         assert _duckdb(self, table.metadata_location) == found
@@ -82,10 +82,10 @@ class GoogleLake(Lake):
 
 @dataclass
 class OpenLake(GoogleLake):
-    """A catalog that asks for no token, whose files are in Cloud Storage: the sink names the account."""
+    """A catalog without tokens, with files in Cloud Storage; the sink names the service account."""
 
     @property
-    def using(self) -> physical.Connection:  # type: ignore[override]  # one has none
+    def using(self) -> physical.Connection:  # type: ignore[override]  # the base class returns None
         return physical.Connection("gcp", "GCP", _KEY)
 
     @property
@@ -95,7 +95,7 @@ class OpenLake(GoogleLake):
 
 
 def _duckdb(lake: GoogleLake, metadata: str) -> Rows:
-    """Return what DuckDB reads, which reaches Cloud Storage as PyArrow does."""
+    """Return the rows that DuckDB reads; it accesses Cloud Storage through PyArrow."""
     from fsspec.implementations.arrow import ArrowFSWrapper
 
     kind = type("Gs", (ArrowFSWrapper,), {"protocol": "gs"})
@@ -151,13 +151,13 @@ def test_one_token_is_for_catalog_and_files_until_half_of_its_time(lake: GoogleL
 def test_a_token_that_is_refused_is_replaced(lake: GoogleLake, name: str) -> None:
     sink = Sink(lake, name)
     sink.start()
-    lake.google.rule(revoke=True)  # while it loads
+    lake.google.rule(revoke=True)  # during the load
     attempt = sink.attempt([(1, "a")])
-    lake.google.rule(revoke=True)  # while it commits
+    lake.google.rule(revoke=True)  # during the commit
     sink.finish(attempt)
     sink.writer.refresh()
     task = sink.writer.begin(bucketing="test", buckets=2)
-    lake.google.rule(revoke=True)  # while it writes: the next attempt has another
+    lake.google.rule(revoke=True)  # during the write; the next attempt uses a new token
     with pytest.raises(SinkqlError) as caught:
         sink.write(task, [(2, "b")])
     assert (caught.value.code, caught.value.retryable) == ("SQ4302", True)
@@ -236,15 +236,15 @@ def test_while_no_token_comes_the_one_that_is_there_goes_on(lake: GoogleLake) ->
     assert (caught.value.code, caught.value.option) == ("SQ4231", "SERVICE ACCOUNT KEY")
 
 
-# --- keys that are refused ---------------------------------------------------------------------------------------
+# --- refused keys ------------------------------------------------------------------------------------------------
 
 
 def _validated(server: Google, key: str) -> SinkqlError:
-    """Return the error of VALIDATE CONNECTION; the one of a catalog's connection is the same, at its option."""
+    """Return the error of VALIDATE CONNECTION, which a catalog's connection must raise too."""
     lake = GoogleLake(Path(), google=server)
     gcp = logical.Connection("gcp", "GCP", _KEY)
     with pytest.raises(SinkqlError) as caught:
-        connector.connections[0].validate(gcp, Access(key))  # type: ignore[misc]  # it has one
+        connector.connections[0].validate(gcp, Access(key))  # type: ignore[misc]  # the function is not None
     assert caught.value.option == "SERVICE ACCOUNT KEY"
 
     class Both(Access):

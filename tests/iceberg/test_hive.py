@@ -1,4 +1,4 @@
-"""A catalog in a Hive metastore: made, written, fenced, published; no commit that comes late undoes another one."""
+"""A catalog in a Hive metastore: create, write, fence and publish tables; a late commit does not undo another one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from support.readers import pyiceberg_rows
 
 @dataclass
 class HiveLake(Lake):
-    """Databases and tables in a metastore."""
+    """Databases and tables in a Hive metastore."""
 
     @property
     def connection(self) -> physical.Connection:

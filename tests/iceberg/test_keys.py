@@ -1,4 +1,4 @@
-"""Keys that run out: those of a role, those that a catalog gives, and its tokens; a run goes on with new ones."""
+"""Expiring credentials: keys of roles, vended keys and catalog tokens. A run continues with new ones."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Clock:
 
 @dataclass
 class RoleLake(Lake):
-    """A catalog whose files are reached by a role; `s3` is the port of a proxy before the store."""
+    """A catalog whose files are accessed by a role; `s3` is the port of a proxy in front of the store."""
 
     s3: int = 0
     clock: Clock = field(default_factory=Clock)
@@ -65,7 +65,7 @@ def roles(tmp_path: Path, server: Seaweed, monkeypatch: pytest.MonkeyPatch) -> I
 
 
 def run_out(rule: Rule, lake: RoleLake) -> None:
-    """Let all keys of the role that are there expire, and the time come that they would."""
+    """Expire all issued keys of the role, and move the clock past their expiry."""
     rule.expired |= {key for key in rule.keys if key.startswith("ASIA")}
     lake.clock.ahead += timedelta(minutes=50)
 
@@ -133,12 +133,12 @@ def test_while_a_role_is_refused_its_keys_go_on_to_their_end(roles: tuple[RoleLa
     assert (caught.value.code, caught.value.option) == ("SQ4222", "ASSUME ROLE ARN")
 
 
-# --- keys that the catalog gives ---------------------------------------------------------------------------------
+# --- vended keys -------------------------------------------------------------------------------------------------
 
 
 @dataclass
 class VendedLake(Lake):
-    """A catalog that gives the keys to its tables' files."""
+    """A catalog that vends the keys to its tables' files."""
 
     @property
     def using(self) -> None:
@@ -213,9 +213,9 @@ def test_a_token_that_ran_out_or_a_catalog_that_stumbles_is_survived(
     with proxy(server.rest) as (port, rule):
         sink = Sink(Lake(tmp_path, server, port), name)
         sink.start()
-        rule.statuses = [status]  # while it loads
+        rule.statuses = [status]  # during the load
         attempt = sink.attempt([(1, "a")])
-        rule.statuses = [status]  # while it commits
+        rule.statuses = [status]  # during the commit
         sink.finish(attempt)
         assert rule.statuses == []
     assert sink.lake.rows(name) == [(1, "a")]
@@ -267,7 +267,7 @@ def test_tokens_come_from_the_server_that_is_named(tmp_path: Path, server: Seawe
 
 @dataclass
 class S3TablesLake(Lake):
-    """The same tables by SigV4; `port` may be a proxy's."""
+    """The same tables accessed with SigV4; `port` may be a proxy's."""
 
     warehouse: str = "lake"
 

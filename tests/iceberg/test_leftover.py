@@ -1,4 +1,4 @@
-"""Files that failed attempts of a sink left in its table's folder go, and no others."""
+"""A sink deletes the orphan files of its failed attempts, and no other files, from its table's folder."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def older(paths: set[str]) -> None:
 
 
 def fails(sink: Sink, point: str, patch: pytest.MonkeyPatch) -> None:
-    """Put a row in a batch that fails there."""
+    """Run a batch that fails at a failpoint."""
     with patch.context() as here:
         here.setattr(failpoint, "_passes", Counter())
         for variable, value in armed(f"{point}=fail").items():
@@ -183,7 +183,7 @@ def test_table_of_before_in_the_same_folder_stays(lake: Lake, name: str) -> None
     first.put((1, "a"))
     kept = f"{name}_kept"
     lake.catalog().rename_table((NAMESPACE, name), (NAMESPACE, kept))
-    second = Sink(lake, name, folder=lake.folder / "state" / f"{name}-anew")  # one that has no table yet
+    second = Sink(lake, name, folder=lake.folder / "state" / f"{name}-anew")  # a sink without a table
     second.start(epoch=5)
     for number in range(3):
         second.put((number, "b"))

@@ -1,4 +1,4 @@
-"""Clients of catalogs and stores close the connections that they keep once one of them gets no answer."""
+"""Clients of catalogs and stores close all kept connections once a request on one of them times out."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self.path.endswith("/both"):
-            self.both.wait(PATIENCE_S)  # on a connection each
+            self.both.wait(PATIENCE_S)  # both requests hold a connection at the same time
         self.send_response(200)
         self.send_header("etag", '"1"')
         self.send_header("content-length", "2")

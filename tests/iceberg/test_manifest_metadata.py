@@ -1,4 +1,4 @@
-"""A manifest says with which schema it was written, as the specification asks."""
+"""A manifest contains its schema and the schema's id, as the Iceberg specification requires."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a commit of very many files leaves behind: each later commit touches as little of it as it has to."""
+"""In a table of very many files, a commit reads and writes as few manifests and runs as possible."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FILES = 2500
 
 
 def commit(lake: Lake, name: str, change: FileChange) -> list[ManifestFile]:
-    """Commit, and return the manifests of data files."""
+    """Commit a change and return the data manifests."""
     table = lake.table(name)
     prepared = prepare(table, change, lambda _, __: Notes({}, {}))
     table.catalog.commit_table(table, prepared.requirements, prepared.updates)
@@ -44,7 +44,7 @@ def test_one_file_less_of_very_many_is_one_manifest_anew(
     before = commit(lake, name, FileChange(tuple(files)))
     assert sorted(each.added_files_count or 0 for each in before) == [500, 1000, 1000]
     if not remembered:
-        manifests._contents.cache_clear()  # as in a process that starts
+        manifests._contents.cache_clear()  # like a newly started process
     reads = counted(monkeypatch, manifests, "said_of")
     after = commit(lake, name, FileChange(remove=frozenset({files[1234].path})))
     assert reads() == (1 if remembered else 3)
@@ -65,7 +65,7 @@ def test_entries_of_a_manifest_are_compressed_many_together(lake: Lake, name: st
 
 
 class Counted(tuple[Run, ...]):
-    """Count how often it is gone through."""
+    """Runs that count how often they are iterated over; indexing them fails."""
 
     times = 0
 
@@ -74,7 +74,7 @@ class Counted(tuple[Run, ...]):
         return super().__iter__()
 
     def __getitem__(self, place: SupportsIndex | slice) -> Any:
-        raise AssertionError("not in turn")
+        raise AssertionError("the runs were indexed")
 
 
 def test_changes_of_many_buckets_go_through_the_runs_of_an_index_once() -> None:

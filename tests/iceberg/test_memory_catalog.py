@@ -1,4 +1,4 @@
-"""A catalog in memory: one a process, whoever opened and closed it before."""
+"""A process has one in-memory catalog per name; closing it keeps its contents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A metadata file with a changed byte, cut off, or another one's → SQ3530 that names it, or the same metadata."""
+"""A corrupted, truncated or swapped metadata file raises SQ3530 with its name, or reads as the same metadata."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of namespaces and tables: each is refused where it is written, or is one folder in the warehouse."""
+"""A namespace or table name is either refused in the statement or becomes one folder in the warehouse."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_names_are_refused_or_one_folder_in_the_warehouse(tmp_path: Path) -> Non
         assert found.location() == f"file://{folder}"
         assert (folder / "metadata").is_dir()
         assert pyiceberg_rows(found, ("id", "name")) == [(1, "a")]
-        if not set("'\"*[]") & set(f"{namespace}{table}"):  # which mean something in a path that DuckDB is given
+        if not set("'\"*[]") & set(f"{namespace}{table}"):  # have a meaning in paths passed to DuckDB
             assert duckdb_folder(folder, "id, name") == [(1, "a")], (namespace, table)
         taken += 1
     assert taken > 20

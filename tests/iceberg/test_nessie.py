@@ -1,4 +1,4 @@
-"""A catalog of Nessie: a REST server of another make, whose branches have tables of their own."""
+"""A Nessie catalog: another REST server, with its own branches of tables."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.soak
 
 @dataclass
 class NessieLake(Lake):
-    """Tables of a Nessie server; their files are in S3."""
+    """Tables of a Nessie server, with files in S3."""
 
     url: str = ""
     warehouse: str = "lake"
@@ -37,12 +37,12 @@ class NessieLake(Lake):
         return physical.Connection("lake", "ICEBERG CATALOG", options)
 
     def catalog(self) -> Catalog:
-        """Return the catalog as another program opens it."""
+        """Open the catalog as another program would."""
         assert self.server is not None
         return load_catalog("default", type="rest", uri=self.url, warehouse=self.warehouse, **self.server.storage)
 
     def rows(self, name: str, columns: tuple[str, ...] = ("id", "name")) -> Rows:
-        """Return what DuckDB and PyIceberg read, having asserted that it is the same."""
+        """Return the table's rows, after checking that DuckDB and PyIceberg read the same."""
         found = pyiceberg_rows(self.table(name), columns)
         assert self.server is not None
         with connect() as connection:
@@ -95,7 +95,7 @@ def test_an_earlier_run_is_fenced(lake: NessieLake, name: str) -> None:
 
 
 def test_a_branch_of_nessie_is_written_and_merged(lake: NessieLake, name: str) -> None:
-    Sink(lake, f"{name}m", id="5f6e1c1e-0002").start()  # the namespace is made on main
+    Sink(lake, f"{name}m", id="5f6e1c1e-0002").start()  # creates the namespace on main
     address = lake.url.removesuffix("/iceberg") + "/api/v2/trees"
     main = requests.get(f"{address}/main", timeout=PATIENCE_S).json()["reference"]
     params = {"name": name, "type": "BRANCH"}

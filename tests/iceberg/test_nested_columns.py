@@ -1,4 +1,4 @@
-"""Arrays and lists within each other as tables have them, NULL at every level, and of parts of other columns."""
+"""Nested arrays and lists as Iceberg stores them, with NULL at every level, also in slices of columns."""
 
 from __future__ import annotations
 

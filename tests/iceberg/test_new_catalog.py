@@ -1,4 +1,4 @@
-"""A catalog of type sql that many open at once, as sinks that start together do: one of them makes what they share."""
+"""Several sinks open a new SQL catalog together; exactly one of them creates each shared object."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All of a table is compacted when somebody wants it, batches or not; what is there then, and once."""
+"""OPTIMIZE SINK compacts the files that exist at the request, each once, even while batches commit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROUNDS = 200
 
 
 def churn(batch: int) -> list[tuple[int, str | None]]:
-    """Return a batch's rows, which change keys of all earlier batches."""
+    """Return a batch's rows; they update keys of all earlier batches."""
     return [(each, f"{batch}.{each}") for each in range(12)] + [(100 + batch, None)]
 
 
@@ -72,12 +72,12 @@ def test_snapshots_stay_until_it_is_done(lake: Lake, name: str, *, upsert: bool)
     sink.writer.refresh()
     left = iter([True, True, False])
     done, finished = sink.writer.maintenance.optimize(lambda: next(left))
-    assert (list(done), finished) == ([], False)  # its files are read still
+    assert (list(done), finished) == ([], False)  # the compaction still reads the files
     assert len(lake.table(name).metadata.snapshots) == before
 
 
 class Mode:
-    """Begin compactions that list something first, and then find one thing to do where all is wanted."""
+    """Compactions of three steps that find no files due; `whole` records whether each had a scope."""
 
     def __init__(self) -> None:
         self.whole: list[bool] = []

@@ -1,4 +1,4 @@
-"""A catalog and a store that are down, or refuse, for longer than one commit waits: nothing is lost or doubled."""
+"""Outages and refusals of a catalog or store that outlast a commit's retries: no row is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from support.seaweed import Seaweed
 pytestmark = pytest.mark.server
 
 _LONG = [503] * 200
-"""More answers than anybody waits for."""
+"""More replies than a commit waits for."""
 ROWS = [(1, "a"), (2, "b2"), (3, "c")]
 
 
@@ -31,7 +31,7 @@ def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @dataclass
 class FarLake(Lake):
-    """A catalog whose files are behind a proxy, too."""
+    """A catalog whose files are also behind a proxy."""
 
     s3: int = 0
 

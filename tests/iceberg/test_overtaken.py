@@ -1,4 +1,4 @@
-"""A run that another one overtakes, at each of its requests: nothing of it is committed after that one's claim."""
+"""A run is overtaken at each of its requests: none of its changes is committed after the new claim."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def deeds(sink: Sink, renew: Callable[[], None]) -> Iterator[None]:
-    """Do all that posts: a claim, batches, compactions, expiries, an exchange of files, and a rebuild."""
+    """Perform all actions that commit, from the claim to an OPTIMIZE."""
     writer = sink.writer
     sink.start()
     yield
@@ -67,7 +67,7 @@ def deeds(sink: Sink, renew: Callable[[], None]) -> Iterator[None]:
 
 
 def _doing(first: Sink, when: int, how: str, take_over: Callable[[], None]) -> Callable[..., Any]:
-    """Return what posts for the first run, whose request of that number another run overtakes."""
+    """Return a `post` that lets another run overtake the first one's request with number `when`."""
     really, numbers = TargetTable.post, count(1)
 
     def post(target: TargetTable, *asked: Any) -> Table:
@@ -89,7 +89,7 @@ def _doing(first: Sink, when: int, how: str, take_over: Callable[[], None]) -> C
 
 
 def _overtaken(folder: Path, when: int, how: str, monkeypatch: pytest.MonkeyPatch, *, upsert: bool) -> bool:
-    """Have a run overtaken at one request; return whether it has posted as many."""
+    """Run the first sink and overtake it at request `when`; return whether it made that many requests."""
     lake, taken = Lake(folder), []
     first, second, third = (Sink(lake, "t", upsert=upsert, folder=folder / each) for each in ("a", "b", "c"))
 
@@ -141,7 +141,7 @@ def test_nothing_of_a_run_is_committed_after_another_has_claimed_the_table(
 
 
 def _claim_overtaken(first: Sink, second: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the second run claim and commit before the first one learns of its claim, whose snapshot expires."""
+    """Make the second run claim and commit before the first gets the reply to its claim."""
 
     def take_over() -> None:
         second.start()

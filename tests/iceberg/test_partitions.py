@@ -1,4 +1,4 @@
-"""Sinks into partitioned tables: rows lie where the table's spec says, through moves, restarts and compactions."""
+"""Sinks into partitioned tables: rows stay in their partitions through updates, restarts and compactions."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def batch(random_: random.Random, ids: int = 40) -> list[tuple[int, str | None]]
 
 
 def check_places(table: Table) -> None:
-    """Assert that each file has rows of its partition alone, and that manifests sum up their partitions."""
+    """Check that each file has rows of one partition only, and that manifests summarize their partitions."""
     head = table.current_snapshot()
     assert head is not None
     types = [field.field_type for field in table.spec().partition_type(table.schema()).fields]
@@ -77,7 +77,7 @@ def test_rows_lie_in_their_partitions(lake: Lake, upsert: bool, monkeypatch: pyt
     sink.start()
     rows: list[tuple[int, str | None]] = []
     for number in range(8):
-        if number == 5:  # another machine goes on, which has no index
+        if number == 5:  # continue on another machine, without an index
             sink = parted(lake, upsert=upsert)
             sink.folder = lake.folder / "other"
             sink.__post_init__()
@@ -100,9 +100,9 @@ def test_readers_skip_files_of_other_partitions(lake: Lake) -> None:
     sink.put(*((id_, name) for id_ in range(60) for name in ("a", "b")))
     table = lake.table("t")
     files = list(table.scan().plan_files())
-    assert len(files) == 6 * 2  # of two buckets of the sink
+    assert len(files) == 6 * 2  # two hash buckets
     wanted = list(table.scan(row_filter="id = 7").plan_files())
-    assert len(wanted) == 2 * 2  # all files have smaller and larger ids
+    assert len(wanted) == 2 * 2  # statistics of id exclude no file
     with connect() as duckdb:
         path = table.location().removeprefix("file://")
         plan = duckdb.execute(f"EXPLAIN ANALYZE SELECT * FROM iceberg_scan('{path}') WHERE name = 'a'").fetchall()
@@ -134,7 +134,7 @@ def test_compactions_stay_within_partitions(lake: Lake, upsert: bool, monkeypatc
 def test_columns_with_letters_beyond_ascii_part_tables_for_all_readers(lake: Lake, transform: str, name: str) -> None:
     term = {"sql": "as it is written", "transform": transform, "column": "größe"}
     columns = (physical.Column("id", BIGINT, nullable=False), physical.Column("größe", TEXT))
-    for number in (1, 2):  # the second one finds the table
+    for number in (1, 2):  # the second one finds an existing table
         sink = Sink(lake, "t", id=f"s{number}", columns=columns, options={"partition_by": [term]})
         sink.start()
         (field,) = lake.table("t").spec().fields
@@ -168,7 +168,7 @@ def test_files_of_an_old_spec_keep_their_partition_when_its_column_is_dropped(la
         change.add_column("name", StringType())
     sink = Sink(lake, "t", upsert=upsert, options={"existing_rows": "keep"})
     sink.start()
-    for number in range(10):  # small manifests are put together meanwhile
+    for number in range(10):  # small manifests are merged during these commits
         sink.put((1, f"new {number}"), (3, None))
     table = lake.table("t")
     head = table.current_snapshot()
@@ -204,6 +204,6 @@ def test_spark_applies_deletes_of_rows_that_moved(lake: Lake, spark: SparkSessio
 
 
 def _ids(spark: SparkSession, table: Table) -> list[tuple[Any, ...]]:
-    """Return each row's key, its id, and the number of the commit that wrote it, as Spark finds them."""
+    """Return each row's key, id and last commit, as Spark reads them."""
     rows = spark.read.format("iceberg").load(table.metadata_location)
     return sorted(rows.select("id", "_row_id", "_last_updated_sequence_number").collect())

@@ -1,4 +1,4 @@
-"""Which files of an upsert table are written again."""
+"""The choice of files to compact in an upsert table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HOME = IndexLocation(0, 1, "hash")
 
 
 class Files:
-    """Files of one bucket of a table with a column."""
+    """The files of one hash bucket of a table with one column."""
 
     def __init__(self, folder: Path) -> None:
         catalog = load_catalog("files", type="sql", uri=f"sqlite:///{folder}/lake.db", warehouse=f"file://{folder}")

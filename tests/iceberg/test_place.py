@@ -1,4 +1,4 @@
-"""Partition values of whole columns: those of PyIceberg, value by value."""
+"""Partition values of whole columns equal PyIceberg's for each value."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def spec_of(*terms: tuple[str, str]) -> PartitionSpec:
 
 
 def rows_of(random_: random.Random, count: int) -> pa.Table:
-    """Return generated rows in the table's types."""
+    """Generate random rows in the table's types."""
     columns = []
     for field in schema_to_pyarrow(SCHEMA, include_field_ids=False):
         values = [random_.choice([None, *TYPES[field.name][1]]) for _ in range(count)]
@@ -81,7 +81,7 @@ def rows_of(random_: random.Random, count: int) -> pa.Table:
 
 
 def transformed(rows: pa.Table, column: str, transform: str) -> list[Any]:
-    """Return what PyIceberg makes of each value."""
+    """Return PyIceberg's transform of each value."""
     type_ = SCHEMA.find_type(column)
     change = parse_transform(transform).transform(type_)
     values = rows.column(column).combine_chunks()
@@ -109,7 +109,7 @@ def test_values_are_those_of_pyiceberg(tmp_path: Path, column: str, transform: s
     ("column", "least", "expected"), [("small", -(2**31), 2**31 - 2), ("big", -(2**63), 2**63 - 2)]
 )
 def test_the_least_integer_is_cut_as_by_other_writers(tmp_path: Path, column: str, least: int, expected: int) -> None:
-    # Java's arithmetic turns round below the least integer, and so do the partitions of whoever writes with it
+    # Java's arithmetic overflows below the least integer, and its writers store the overflowed partition values
     rows = pa.table(
         {
             each.name: pa.array([least if each.name == column else None], each.type)
@@ -141,7 +141,7 @@ def test_several_terms_part_rows_by_all_of_them(tmp_path: Path) -> None:
 
 
 def test_years_that_python_does_not_have_are_partitions() -> None:
-    days = [3_000_000, -800_000, None]  # of the years 10183 and -221
+    days = [3_000_000, -800_000, None]  # in the years 10183 and -221
     rows = pa.table({"born": pa.array(days, pa.int32()).cast(pa.date32())})
     for transform in ("year", "month", "day"):
         places = [place for place, _ in divide(rows, SCHEMA, spec_of(("born", transform)))]

@@ -1,4 +1,4 @@
-"""The dataclasses of planned options have all options that statements plan, under the same names."""
+"""The dataclasses of planned options have a field for each option that a statement can plan."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def catalog() -> MemoryCatalog:
 
 
 def _check(options: Mapping[str, Any], planned: CatalogConnection | IcebergSink) -> None:
-    """Assert that each option is in the dataclass; lists of options are tuples there."""
+    """Check that each option is a field of the dataclass; lists become tuples."""
     assert options.keys() <= {field.name for field in fields(planned)}
     for name, value in options.items():
         if not name.endswith("_connection"):

@@ -1,4 +1,4 @@
-"""Servers whose certificates are of an authority of one's own: each hint names the variables that make them trusted."""
+"""Servers with certificates of a private authority: each hint names the variables that make them trusted."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_what_the_hints_name_makes_servers_trusted(
         for statement, code in (("VALIDATE CONNECTION aws;", "SQ4227"), (_LAKE.format(rest), "SQ4209")):
             _set(monkeypatch, _refused(session, statement, code), trusted)
             session.execute(statement)
-        monkeypatch.delenv("SSL_CERT_FILE")  # as if the connection had not been asked
+        monkeypatch.delenv("SSL_CERT_FILE")  # as if the connection had not been validated
         session.execute(
             "CREATE SOURCE n FROM LOAD GENERATOR COUNTER (UP TO = 3, ROWS PER SECOND = 1000);"
             f"CREATE SINK k FROM n INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'shop', TABLE = '{name}') "
@@ -94,7 +94,7 @@ def _refused(session: Session, statement: str, code: str) -> SinkqlError:
 
 
 def _set(monkeypatch: pytest.MonkeyPatch, error: SinkqlError, trusted: Path) -> None:
-    """Do what the error's hint says."""
+    """Follow the error's hint."""
     named = re.findall(r"\b[A-Z_]+_(?:BUNDLE|FILE)\b", error.hint or "")
     assert named
     for variable in named:
@@ -102,7 +102,7 @@ def _set(monkeypatch: pytest.MonkeyPatch, error: SinkqlError, trusted: Path) -> 
 
 
 def commit(session: Session) -> None:
-    """Commit what the only sink has, without Spark."""
+    """Commit the rows of the only sink without Spark."""
     (job,) = session.jobs()
     loop = loop_of(job, session.context(job), session.catalog.registry)
     loop.start(epoch=1, once=True)

@@ -1,4 +1,4 @@
-"""What a user is told of how to read a sink's table, and shown of its rows."""
+"""The rows of a sink's table that a user sees, and the printed commands that read it."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def test_a_list_of_arrays_is_not_one_without_elements(lake: Lake, name: str, ver
     columns = (physical.Column("id", BIGINT, nullable=False), physical.Column("l", parse_type("text[] list")))
     sink = Sink(lake, name, upsert=True, columns=columns, options={"format_version": version})
     sink.start()
-    sink.put((1, None), (2, [["gone"]]), (3, [None, [], ["x", None]]))  # type: ignore[arg-type]  # of other columns
-    sink.put((2, []))  # type: ignore[arg-type]  # likewise
+    sink.put((1, None), (2, [["gone"]]), (3, [None, [], ["x", None]]))  # type: ignore[arg-type]  # other columns
+    sink.put((2, []))  # type: ignore[arg-type]  # other columns
     found = current_rows(sink.planned, sink.context, columns, 10).to_pydict()
     assert sorted(zip(*found.values(), strict=True)) == [(1, None), (2, []), (3, [None, [], ["x", None]])]
     assert current_rows(sink.planned, sink.context, columns, 2).num_rows == 2
@@ -90,7 +90,7 @@ def test_printed_lines_work_as_printed(any_lake: Lake, name: str, options: dict[
     named = re.findall(r"[A-Z_]{5,}", printed.get("Set first", ""))
     credentials = {place: "admin" if place.endswith("_ID") else SECRET for place in named}
     with connect() as connection:
-        # what DuckDB's shell has, and its library lacks
+        # DuckDB's shell has getenv, its library does not
         cases = "".join(f" WHEN '{place}' THEN '{value}'" for place, value in credentials.items())
         connection.execute(f"CREATE MACRO getenv(name) AS CASE name {cases or 'WHEN NULL THEN NULL'} END")
         assert sorted(connection.execute(printed["DuckDB"]).fetchall()) == [(1, "a"), (2, None)]

@@ -1,4 +1,4 @@
-"""A table that others roll back, write to and expire: a sink whose commit is lost so stops, and no other does."""
+"""Other programs roll back, write to and expire a table; only a sink that lost its last commit stops."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def tag_of(table: Table, sink: str = ID) -> int | None:
 
 
 def begun(lake: Lake, name: str, *, upsert: bool = False) -> Sink:
-    """Return a sink of three commits."""
+    """Return a sink after its claim and two batches."""
     sink = Sink(lake, name, upsert=upsert)
     sink.start()
     sink.put((1, "a"), (2, "b"))
@@ -101,7 +101,7 @@ def test_what_others_commit_and_expire_alone_stops_no_sink(
 
 
 def _code(sink: Sink, number: int) -> str:
-    """Return the code of the error that a commit ends with, nothing where it is done."""
+    """Return the code of a commit's error; empty if the commit succeeds."""
     try:
         sink.put((100 + number, "mine"))
     except SinkqlError as error:
@@ -112,7 +112,7 @@ def _code(sink: Sink, number: int) -> str:
 @pytest.mark.share(2)
 @pytest.mark.parametrize("seed", [*range(6), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(6, 300))])
 def test_a_sink_stops_where_its_last_commit_is_lost_and_nowhere_else(tmp_path: Path, seed: int) -> None:
-    """Where an expiry hides more than older metadata tells, it may go on; it never stops without a loss."""
+    """The sink may continue if an expiry hides the loss; it never stops without a loss."""
     chance, lake = random.Random(seed), Lake(tmp_path)
     sink = begun(lake, "t", upsert=chance.random() < 0.5)
     parents: dict[int, int | None] = {}

@@ -1,4 +1,4 @@
-"""SORT BY: rows are sorted within files, through updates and compactions."""
+"""SORT BY: rows are sorted within files, also after updates and compactions."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def lake(tmp_path: Path) -> Lake:
 
 
 def check_order(table: Table) -> None:
-    """Assert that the rows of each data file are sorted, and that its entry says so."""
+    """Check that each data file's rows are sorted and that its entry has the sort order."""
     for task in table.scan().plan_files():
         assert task.file.sort_order_id == table.sort_order().order_id == 1
         rows = pq.read_table(task.file.file_path.removeprefix("file://")).to_pylist()

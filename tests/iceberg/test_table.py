@@ -1,4 +1,4 @@
-"""The table that a sink finds or makes: what fits, what is refused, and how its files look."""
+"""The table that a sink finds or creates: accepted and refused tables, and the format of its files."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_files_partitioned_by_a_column_of_no_schema_are_refused(lake: Lake, name
     with table.update_spec() as change:
         change.remove_field("part")
     path = Path(lake.table(name).metadata_location.removeprefix("file://"))
-    metadata = json.loads(path.read_text())  # other programs forget schemas that no snapshot has
+    metadata = json.loads(path.read_text())  # other programs remove schemas that no snapshot uses
     del metadata["schemas"][0]["fields"][2]
     path.write_text(json.dumps(metadata))
     if rows:

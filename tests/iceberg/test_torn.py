@@ -1,4 +1,4 @@
-"""Files of a table that are cut off, changed, replaced or gone: the next run is right, or names the file."""
+"""Truncated, corrupted, swapped or missing files of a table: the next run is correct or names the file."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def eagerly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Damaged:
-    """A table of a kind in a folder, another one beside it, and copies of both."""
+    """A table of one kind, another one beside it, and copies of both to restore."""
 
     def __init__(self, folder: Path, kind: str) -> None:
         self.folder, self.kind = folder, kind
@@ -53,7 +53,7 @@ class Damaged:
         return Sink(self.lake, name, id=name, upsert=self.upsert, options=options, folder=folder)
 
     def _files(self) -> list[list[Path]]:
-        """Return the files of each sort that the next run may read."""
+        """Return the files that the next run may read, grouped by kind."""
         table = self.lake.table("t")
         head = table.current_snapshot()
         assert head is not None
@@ -70,18 +70,18 @@ class Damaged:
         return [sorted(path.relative_to(self.lake.folder) for path in paths) for paths in found if paths]
 
     def others(self, name: Path) -> list[Path]:
-        """Return the other files whose names end as that of one does."""
+        """Return all files but this one with the same suffix."""
         found = (path for path in self.before.rglob(f"*{name.suffix}") if path.is_file())
         return sorted(path for path in found if path.relative_to(self.before) != name)
 
     def again(self) -> None:
-        """Put everything back as it was."""
+        """Restore all files."""
         shutil.rmtree(self.lake.folder)
         shutil.copytree(self.before, self.lake.folder)
         self.forget()
 
     def forget(self) -> None:
-        """Forget what this process knows of files."""
+        """Clear this process's caches of file contents."""
         for each in _CACHES:
             each.cache_clear()
 
@@ -89,7 +89,7 @@ class Damaged:
         return sorted(pyiceberg_rows(self.lake.table("t")), key=repr)
 
     def run(self, folder: Path | None) -> None:
-        """Run the sink for a batch as the batch loop does, and look after the table."""
+        """Run one batch like the batch loop, then the table's maintenance."""
         sink = self.sink(folder=folder)
         sink.start()
         for _ in range(3):
@@ -101,14 +101,14 @@ class Damaged:
             except LostIndexError:
                 sink.writer.invalidate_index()
         else:
-            raise AssertionError("the batch does not get through")
+            raise AssertionError("the batch did not commit in three attempts")
         sink.writer.maintenance.maintain()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seeds", [range(7), pytest.param(range(7, 150), marks=pytest.mark.soak)], ids=["", "more"])
 def test_a_damaged_file_is_named_or_makes_no_difference(tmp_path: Path, kind: str, seeds: range) -> None:
-    """Nothing is committed on top of what is not there; once the file is back, all is as it would have been."""
+    """A run commits nothing on top of a damaged file; once it is restored, the rows are complete."""
     table = Damaged(tmp_path, kind)
     table.run(None)
     expected = table.rows()

@@ -1,4 +1,4 @@
-"""Commits whose reply is lost, late or refused, through a real proxy before a real REST catalog: each row once."""
+"""Lost, late and refused commit replies, through a proxy to a real REST catalog: each row is committed once."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_late_request_before_the_retry_is_found(through: tuple[Lake, Rule], name
     sink.start()
     marker, task, results = sink.attempt([(1, "a")])
     rule.modes = ["late"]
-    # The retry meets the first request: it comes in just before it.
+    # The first request arrives just before the retry.
     posted = Event()
 
     def second() -> None:

@@ -1,4 +1,4 @@
-"""Connections that do not work, against real servers: each failure has its code, at the option that causes it."""
+"""Invalid connections to real servers: each failure has its code, at the option that causes it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _AWS = "CREATE CONNECTION c TO AWS ("
 
 @pytest.fixture(scope="module")
 def places(server: Seaweed) -> Iterator[dict[str, str]]:
-    """Yield the addresses that statements name: of the servers, and of a port where nothing listens."""
+    """Yield the addresses of the servers, and of a port without a listener."""
     with closing(socket.socket()) as unused, proxy(server.rest) as (refusing, rule):
         unused.bind(("127.0.0.1", 0))
         rule.statuses = [403] * 100
@@ -38,7 +38,7 @@ def places(server: Seaweed) -> Iterator[dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory, server: Seaweed, places: dict[str, str]) -> Iterator[Session]:
-    """Yield a session with connections that work, and some that do not; what tests create fails, and is not kept."""
+    """Yield a session with valid and invalid connections; tests create nothing in it that lasts."""
     with pytest.MonkeyPatch.context() as patch, Session(tmp_path_factory.mktemp("validate") / "c.db") as session:
         patch.setenv("AWS_ACCESS_KEY_ID", server.user)
         patch.setenv("AWS_SECRET_ACCESS_KEY", server.secret)
@@ -68,7 +68,7 @@ def session(tmp_path_factory: pytest.TempPathFactory, server: Seaweed, places: d
 
 
 def refusal(session: Session, statement: str) -> tuple[str, str]:
-    """Return the code of a statement's error and what its caret is under, having checked that it gives no secret."""
+    """Return the code of a statement's error, which must show no secret, and the text at its caret."""
     with pytest.raises(SinkqlError) as caught:
         session.execute(statement)
     error = caught.value

@@ -1,4 +1,4 @@
-"""Tables of format version 3: rows have ids that they keep, and deletion vectors say which of them are dead."""
+"""Tables of format version 3: rows keep their ids, and deletion vectors mark dead rows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def opened(lake: Lake, name: str, *, upsert: bool = False, **options: object) ->
 
 
 def churn(sink: Sink, batches: range, model: dict[int, str | None], *, maintained: bool = False) -> None:
-    """Write to half of twenty keys each time."""
+    """Write batches of ten out of twenty keys, and apply them to the model."""
     for batch in batches:
         rows = dict.fromkeys(random.Random(batch).sample(range(20), 10), f"{batch}")
         model |= rows
@@ -44,7 +44,7 @@ def churn(sink: Sink, batches: range, model: dict[int, str | None], *, maintaine
 
 
 def ids(table: Table) -> dict[tuple[object, ...], tuple[int, int | None]]:
-    """Return each row with its id and the number of the commit that wrote it, as the format says to find them."""
+    """Return each row with its id and the sequence number of its last commit."""
     found = {}
     live = live_files(table)
     dead = {file: set(each) for path in live.deletes for file, each in _positions(table, path).items()}
@@ -67,14 +67,14 @@ def _positions(table: Table, name: str) -> dict[str, list[int]]:
 
 
 def rewrite(table: Table, more: dict[str, object]) -> None:
-    """Change the table's metadata file, as no sink does."""
+    """Change the table's metadata file directly."""
     path = Path(table.metadata_location.removeprefix("file://"))
     path.write_text(json.dumps({**json.loads(path.read_text()), **more}))
 
 
 def test_row_ids_follow_one_another_and_stay(any_lake: Lake, name: str) -> None:
     sink = opened(any_lake, name)
-    for batch in range(12):  # small manifests are put together meanwhile
+    for batch in range(12):  # small manifests are merged during these commits
         sink.put((batch, "a"), (batch + 100, "b"), (batch + 101, "c"))
         if batch == 5:
             before = ids(any_lake.table(name)) if any_lake.server is None else {}
@@ -107,7 +107,7 @@ def test_rows_that_a_compaction_moves_keep_their_ids(
     assert files.isdisjoint(live_files(lake.table(name)).data)
     assert before == ids(lake.table(name))
     churn(sink, range(6, 8), model)
-    sink.writer.maintenance.optimize()  # of files that say the ids, and files that do not
+    sink.writer.maintenance.optimize()  # some files store row ids, others inherit them
     after = ids(lake.table(name))
     assert len(after) == len(lake.rows(name))
     assert {row: after[row] for row in before.keys() & after.keys()}.items() <= before.items()
@@ -119,7 +119,7 @@ def test_puffin_file_is_there_as_long_as_one_vector_in_it(lake: Lake, name: str)
     sink.put(*((id_, "first") for id_ in range(100, 130)))
     churn(sink, range(3), model)
     rows = {100: "once", 101: "once", **dict.fromkeys(range(6), "both")}
-    sink.put(*rows.items())  # in files of which nothing dies any more, and in others
+    sink.put(*rows.items())  # into files with and without later deletes
     model |= rows
     churn(sink, range(3, 45), model, maintained=True)
     table = lake.table(name)
@@ -148,8 +148,8 @@ def test_puffin_file_stays_though_an_older_snapshot_is_kept(
         table.manage_snapshots().create_tag(table.metadata.current_snapshot_id, "kept").commit()
     else:
         publish(sink.planned, sink.context)
-    sink.put((0, "x"), (10, "x"))  # two vectors in one file
-    sink.put((2, "y"))  # in place of one of them
+    sink.put((0, "x"), (10, "x"))  # writes two vectors to one file
+    sink.put((2, "y"))  # replaces one of them
     for id_ in range(100, 112):
         sink.put((id_, "z"))
         sink.writer.maintenance.maintain()
@@ -169,7 +169,7 @@ def test_file_of_another_program_has_one_vector_for_all_buckets(any_lake: Lake, 
     (vector,) = live_files(any_lake.table(name)).deletes.values()
     assert vector.record_count == 4
     assert any_lake.rows(name) == [*((id_, "mine") for id_ in range(4)), (4, "theirs"), (5, "theirs")]
-    sink.put((4, "mine"), (5, "mine"))  # each bucket deletes one, together they leave none
+    sink.put((4, "mine"), (5, "mine"))  # each hash bucket deletes one row; together they empty the file
     live = live_files(any_lake.table(name))
     assert (len(live.data), len(live.deletes)) == (6, 0)
     assert any_lake.rows(name) == [(id_, "mine") for id_ in range(6)]
@@ -216,12 +216,12 @@ def test_rows_of_an_upgraded_table_have_ids_on_each_branch(lake: Lake, name: str
     for each in branches:
         opened_on(each).put((100, each))
     rewrite(lake.table(name), {"format-version": 3, "next-row-id": 0})
-    manifest_cache._contents.cache_clear()  # as in a process that knows nothing of it
+    manifest_cache._contents.cache_clear()  # like a process that has not read the manifests
     sinks = [opened_on(each) for each in branches]
     before = [ids(BranchTable(lake.table(name), each)) for each in branches]
-    for batch in range(8):  # small manifests are put together meanwhile, which both branches have
+    for batch in range(8):  # merges small manifests that both branches share
         for sink in sinks:
-            sink.put((batch // 4 * 10 + batch % 4, f"{batch}"))  # a file's vector goes for another
+            sink.put((batch // 4 * 10 + batch % 4, f"{batch}"))  # replaces a file's vector
     for was, branch in zip(before, branches, strict=True):
         now = ids(BranchTable(lake.table(name), branch))
         assert len(was.keys() & now.keys()) >= 3

@@ -1,4 +1,4 @@
-"""A folder, maybe with what a killed run left in it → six batches of a view, each committed to a marker file."""
+"""Run six batches of a view in a folder, after a killed run if there was one, and commit each to a marker file."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def view() -> physical.Operator:
 
 
 def changes(batch: int) -> list[Change]:
-    """Return a batch's inserts, and deletes of half of those of the batch before."""
+    """Return a batch's inserts, and deletes of half of the previous batch's inserts."""
 
     def inserts(number: int) -> list[Row]:
         rng = random.Random(number)
@@ -47,7 +47,7 @@ def changes(batch: int) -> list[Change]:
 
 
 def offered(name: str, number: int) -> dict[str, list[Change]]:
-    """Return what a batch of a view is offered."""
+    """Return the changes of a view's sources in a batch."""
     if name == "group":
         return {"e": changes(number)}
     rows = changes(number)

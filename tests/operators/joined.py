@@ -1,4 +1,4 @@
-"""Joins of every kind as trees of operators, the SQL that they mean, and changes of their sides."""
+"""Joins of every kind as operator trees, their SQL, and changes of their sides."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Keeps = Literal["rows", "latest", "counts"]
 
 @dataclass(frozen=True)
 class Case:
-    """A join of sources l and r: how their rows change, what is kept of them, and by which columns they meet."""
+    """A join of sources l and r: its keys, the change kinds of both sides, and the columns it keeps of each."""
 
     kind: physical.JoinKind
     changes: Changes = ("retract", "retract")
@@ -42,17 +42,17 @@ class Case:
 
     @property
     def latest(self) -> list[str]:
-        """Return the sources whose rows overwrite each other."""
+        """Return the sources whose rows overwrite each other by key."""
         return [name for name, change in zip("lr", self.changes, strict=True) if change == "upsert"]
 
     @property
     def one_sided(self) -> bool:
-        """Tell whether the rows of the left side alone are given."""
+        """Return whether the join's output has only the left side's rows."""
         return self.kind in ("semi", "anti")
 
     @property
     def view(self) -> physical.Join:
-        """Return the operator."""
+        """Return the join operator."""
         kept = self.kept[0], () if self.one_sided else self.kept[1]
         keeps: tuple[Keeps, Keeps] = (self._keeps(0), self._keeps(1))
         sides = [
@@ -76,7 +76,7 @@ class Case:
 
     @property
     def sql(self) -> str:
-        """Return the view in SQL."""
+        """Return the join as SQL."""
         sign = "IS NOT DISTINCT FROM" if self.safe else "="
         on = " AND ".join(f"{left} {sign} {right}" for left, right in zip(*self.keys, strict=True)) or "true"
         if self.one_sided:
@@ -121,7 +121,7 @@ CASES = {
 def changes(
     rng: random.Random, live: Counter[Row], size: int, change: physical.Change, *, most: int = 5
 ) -> list[Change]:
-    """Return a batch of changes of a side's rows: some of its own again, and some that are not there any more."""
+    """Return a batch of changes of one side: new and repeated rows, and deletes of existing ones."""
     if change == "upsert":
         return [(_row(rng, rng.randint(1, most)), rng.choice([1, 1, -1])) for _ in range(size)]
     now = Counter(+live)
@@ -148,7 +148,7 @@ def _row(rng: random.Random, key: int | None) -> Row:
 
 
 def batch(rng: random.Random, inputs: Sequence[Counter[Row]], case: Case, size: int) -> dict[str, list[Change]]:
-    """Return changes of both sides; columns of the right one stand in another order."""
+    """Return changes of both sides; the right side has its columns in another order."""
     left = changes(rng, inputs[0], size, case.changes[0])
     right = changes(rng, Counter({_turned(row): n for row, n in inputs[1].items()}), size, case.changes[1])
     if rng.random() < 0.3:
@@ -162,7 +162,7 @@ def _turned(row: Row) -> Row:
 
 
 def chain() -> physical.Join:
-    """Return a join of a join and a group: neither side of it is read from a source as it is."""
+    """Return a join of a join and an aggregate: neither side is a plain source."""
     below = replace(Case("left"), kept=(("lk", "lx"), ("rk", "ry"))).view
     grouped = physical.Aggregate(
         source("r", "retract", **RIGHT), "g", columns(rk="integer"), (call("n", "count", None, "bigint"),), "retract"
@@ -179,7 +179,7 @@ CHAIN = """SELECT lk, lx, ry, rk, n FROM (SELECT lk, lx, ry FROM l LEFT JOIN r O
 
 
 def with_itself(change: physical.Change) -> physical.Operator:
-    """Return joins of a source with itself, of which a filter has the last one in tasks of its own."""
+    """Return joins of a source with itself; a filter between them gives the last one its own tasks."""
     types = {"k": "integer", "x": "bigint", "s": "text"}
     read = overwriting("l", "k", **types) if change == "upsert" else source("l", change, **types)
     own = tuple(physical.Column(each.name, each.type, each.name not in read.key) for each in read.columns)
@@ -220,11 +220,11 @@ TYPES: dict[str, list[object]] = {
     "integer[]": [(), (1,), (1, None), (None, 1), (1, 2)],
     "double precision[]": [(0.0,), (-0.0,), (float("nan"),), (1.5, None)],
 }
-"""Values of types of keys, of which two are equal where they are one."""
+"""Key values by type; if two of them are equal in SQL, they are the same key."""
 
 
 def of_type(type_: str) -> physical.Join:
-    """Return a full join by keys of a type."""
+    """Return a full join on a key of the given type."""
     sides = []
     for name in "lr":
         key, number = f"{name}k", f"{name}n"

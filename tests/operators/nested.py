@@ -1,4 +1,4 @@
-"""Random trees of joins on one key as operators, and the SQL that they mean."""
+"""Random trees of joins on one key as operators, and their SQL."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sinkql.lowering.common_subplan import fuse_joins
 
 @dataclass(frozen=True)
 class Part:
-    """A relation: what gives its rows, the columns of the key, and the SQL."""
+    """A relation: its operator, its key columns and its SQL."""
 
     operator: physical.Operator
     key: tuple[str, ...]
@@ -26,13 +26,13 @@ class Part:
 
     @property
     def columns(self) -> list[str]:
-        """Return the names of its columns."""
+        """Return the names of the relation's columns."""
         return [each.name for each in physical.columns_of(self.operator)]
 
 
 @dataclass
 class Nested:
-    """Make a tree of joins of sources, by one column or two."""
+    """Generator of a random tree of joins on one or two columns."""
 
     rng: random.Random
     kinds: Sequence[physical.JoinKind] = KINDS
@@ -45,7 +45,7 @@ class Nested:
         self.safe, self.wide = self.rng.random() < 0.3, self.rng.random() < 0.3
 
     def part(self, names: str) -> Part:
-        """Return joins of some sources."""
+        """Return a join tree over the named sources."""
         if len(names) == 1:
             return self._source(names)
         cut = self.rng.choice([1, len(names) - 1, len(names) - 1])
@@ -97,7 +97,7 @@ class Nested:
         )
 
     def _keyed(self, part: Part, others: tuple[str, ...], kind: physical.JoinKind) -> Part:
-        """Return a join with the columns that have its key in each row."""
+        """Return a join with the columns that contain its key in every row."""
         if kind == "right" or (kind == "inner" and self.rng.random() < 0.5):
             return Part(part.operator, others, part.sql)
         if kind != "full":
@@ -111,13 +111,13 @@ class Nested:
 
 
 def within(operator: physical.Operator) -> int:
-    """Return how many joins are done in the tasks of another one."""
+    """Return the number of nested joins, that is, joins executed in another join's tasks."""
     joins = [each for each in physical.walk(operator) if isinstance(each, physical.Join)]
     return sum(side.within for each in joins for side in (each.left, each.right))
 
 
 def nested(rng: random.Random, names: str) -> tuple[Nested, Part]:
-    """Return joins of sources, all of them in the tasks of one."""
+    """Return a random join tree; all its joins run in the tasks of the last one."""
     tree = Nested(rng)
     part = tree.part(names)
     return tree, Part(fuse_joins(physical.Graph(part.operator)).root, part.key, part.sql)

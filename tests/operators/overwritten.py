@@ -1,4 +1,4 @@
-"""Views over a source whose rows overwrite each other by key, as SQL, and changes of its rows."""
+"""Views over a source whose rows overwrite each other by key, as SQL, and changes of the source."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ VIEWS = {
 
 
 def registry() -> Registry:
-    """Return a registry in which a COUNTER is a source of these columns."""
+    """Return a registry whose COUNTER source has the columns of `COLUMNS` and the key `k`."""
     found = discover()
     counter = found.sources["LOAD GENERATOR COUNTER"]
     columns = tuple(
@@ -52,7 +52,7 @@ def registry() -> Registry:
 
 
 def view(text: str) -> physical.Operator:
-    """Return what a query over source e does."""
+    """Return the operators of a query over source `e`."""
     script = f"CREATE SOURCE e FROM LOAD GENERATOR COUNTER; CREATE MATERIALIZED VIEW v AS {text};"
     catalog = compile_text(script, registry=registry()).catalog
     assert catalog is not None
@@ -60,21 +60,21 @@ def view(text: str) -> physical.Operator:
     assert isinstance(item, logical.View)
     body = _named(lower_view(item, catalog)[0].root)
     names = [column.name for column in physical.columns_of(body)]
-    body = physical.narrowed(physical.Graph(body), names).root  # as a sink's job is
+    body = physical.narrowed(physical.Graph(body), names).root  # pruned like a sink's job
     (read, *_) = [each for each in physical.walk(body) if isinstance(each, physical.Read)]
     assert (read.change, read.key) == ("upsert", ("k",))
     return body
 
 
 def _named(operator: physical.Operator) -> physical.Operator:
-    """Return the operators over a source that is called e."""
+    """Return the operators with the source renamed to `e`."""
     data = msgspec.json.encode(physical.to_data(operator)).replace(b'"materialize.public.e"', b'"e"')
     found: physical.Operator = msgspec.json.decode(data, type=physical.Operator, dec_hook=decoded)
     return found
 
 
 def changes(rng: random.Random, live: Counter[Row], size: int) -> list[Change]:
-    """Return new rows of keys, some of which come again in the batch, and keys that are gone."""
+    """Return a batch of changes: new rows, repeated rows, and deletes by key."""
     found: list[Change] = []
     for _ in range(size):
         key = rng.randrange(12)

@@ -1,4 +1,4 @@
-"""Operators and batches of changes → a view kept up to date, beside the rows that its SQL gives in DuckDB."""
+"""Run a view's operators over batches of changes, and compute the view's SQL in DuckDB for comparison."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _COMPARED = 3
 
 
 def columns(**types: str) -> tuple[physical.Column, ...]:
-    """Return columns by name and type, `_` in a type for a space."""
+    """Return columns by name and type; `_` in a type stands for a space."""
     return tuple(physical.Column(name, parse_type(type_.replace("_", " "))) for name, type_ in types.items())
 
 
@@ -55,14 +55,14 @@ def call(name: str, function: Any, column: str | None, type_: str, *, distinct: 
 
 
 def output(below: physical.Operator, name: str, text: str) -> physical.Output:
-    """Return a column of a Map over an operator; the text is an expression over its columns."""
+    """Return a Map output; `text` is an expression over the columns of `below`."""
     types = {column.name: str(column.type) for column in physical.columns_of(below)}
     return physical.Output(name, vectors.expression(text, types))
 
 
 @dataclass(frozen=True)
 class Listed(Reader):
-    """Read what the test lists: a split holds the number of its batch."""
+    """A reader of the test's batches; a split is the number of a batch."""
 
     read_: physical.Read
     batches: list[list[Change]]
@@ -93,7 +93,7 @@ class Listed(Reader):
 
 @dataclass(frozen=True)
 class Taking:
-    """Take the rows that the sink would write."""
+    """A write task that returns its rows instead of writing them."""
 
     commit: str
     buckets: int | None
@@ -106,7 +106,7 @@ class Taking:
 
 @contextmanager
 def in_parts() -> Iterator[None]:
-    """Have rows come to the operators in parts of some hashes, and runs have pieces."""
+    """Make operators receive rows in parts by hash, and split runs into pieces."""
     with (
         patch("sinkql.storage.spill.MOST", 1),
         patch("sinkql.storage.spill.PART", 300),
@@ -119,9 +119,9 @@ def in_parts() -> Iterator[None]:
 
 
 class Pipeline:
-    """Run one view's operators batch by batch over its sources, and keep what they give.
+    """A view's operators, executed batch by batch over its sources, and the resulting table.
 
-    The clock goes from the time of the last commit to `now`.
+    The clock of a batch goes from the last commit's time to `now`.
     """
 
     def __init__(
@@ -157,9 +157,9 @@ class Pipeline:
         self.since = self.now = 0
 
     def batch(self, **changes: Sequence[Change]) -> None:
-        """Put changes into the sources, run a batch, in memory and in parts by turns, and commit it.
+        """Add changes to the sources, run a batch and commit it.
 
-        Every third batch runs in both ways, which come to the same.
+        Batches alternate between memory and `in_parts`; every third batch runs both ways and compares the results.
         """
         self.offer(**changes)
         if not isinstance(self.engine, LocalEngine):
@@ -182,7 +182,7 @@ class Pipeline:
         self.commit(*attempts[-1])
 
     def _content(self, attempt: Attempt) -> Any:
-        """Return what an attempt's manifest says of runs but for the form that they have."""
+        """Return the runs in an attempt's manifest without the fields that depend on their file format."""
         form = ("file", "bytes", "starts", "seal")
         return {
             (name, bucket): [{key: value for key, value in run.items() if key not in form} for run in runs]
@@ -195,7 +195,7 @@ class Pipeline:
         return sum("starts" in run for buckets in found for runs in buckets.values() for run in runs)
 
     def truncate(self, *names: str) -> None:
-        """Have the rows that sources had be gone with the next batch that is offered."""
+        """Delete all rows of the named sources in the next batch."""
         self.cleared = set(names)
         for name in names:
             self.inputs[name].clear()
@@ -208,7 +208,7 @@ class Pipeline:
             assert all(count >= 0 for count in self.inputs[name].values())
 
     def _put(self, name: str, row: Row, diff: int) -> None:
-        """Keep what the source has now."""
+        """Apply a change to the source's current rows."""
         rows, read = self.inputs[name], self.reads[name]
         if read.change == "upsert":
             places = [place for place, column in enumerate(read.columns) if column.name in read.key]
@@ -263,7 +263,7 @@ class Pipeline:
         return found
 
     def expected(self, sql: str) -> Counter[Row]:
-        """Return what the view's SQL gives over all input so far."""
+        """Return the result of the view's SQL over the current input."""
         with _database().cursor() as connection:
             connection.execute("SET timezone = 'UTC'")
             for name, read in self.reads.items():
@@ -276,14 +276,14 @@ class Pipeline:
             return Counter(plain(row) for row in connection.execute(sql).fetchall())
 
     def got(self) -> Counter[Row]:
-        """Return the rows that the table holds."""
+        """Return the rows of the table."""
         assert all(count >= 0 for count in self.table.values())
         return +self.table
 
 
 @cache
 def _database() -> duckdb.DuckDBPyConnection:
-    """Return the one that all have connections to: to open one for each batch took a fifth of the time."""
+    """Return the shared database; opening one for each batch took a fifth of the test time."""
     return duckdb.connect(config={"threads": 1})
 
 
@@ -292,7 +292,7 @@ def _told(attempt: Attempt) -> list[str]:
 
 
 def plain(row: Sequence[Any]) -> Row:
-    """Return a row in which values that SQL holds equal are equal: one NaN, one zero."""
+    """Normalize a row so that values equal in SQL are equal in Python: one NaN, one zero."""
     return tuple(map(_plain, row))
 
 

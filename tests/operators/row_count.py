@@ -1,4 +1,4 @@
-"""A stateful operator that SinkQL does not have, in one file: the number of rows of each key."""
+"""A test-only stateful operator in a single file: it counts the rows of each key."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sinkql.runtime.state.run import ints, one_chunk, unsigned
 
 
 class RowTally(physical.OneInput, frozen=True, tag="row read_counts"):
-    """Count the rows of each key."""
+    """The number of rows of each key."""
 
     key: tuple[physical.Column, ...]
 

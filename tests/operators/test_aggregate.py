@@ -1,4 +1,4 @@
-"""After every batch an aggregate's rows are what the view's SQL gives over all input so far."""
+"""After every batch, an aggregate's rows equal the result of the view's SQL over the current input."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NUMERIC = "numeric(38,10)"
 
 
 def event(rng: random.Random) -> Row:
-    """Return a row of few values, many of them the odd ones of their type."""
+    """Return a row of few distinct values, many of them special values of their type."""
     start = datetime(2024, 1, 1)
     choices: tuple[list[Any], ...] = (
         ["a", "b", "", "ä", None],
@@ -43,7 +43,7 @@ def event(rng: random.Random) -> Row:
 
 
 def changes(rng: random.Random, live: Counter[Row], size: int, *, retract: bool) -> list[Change]:
-    """Return inserts, some several-fold, and with `retract` also deletes of rows that are there."""
+    """Return inserts, some with a multiplicity, and with `retract` also deletes of existing rows."""
     found: list[Change] = []
     for _ in range(size):
         row = event(rng)
@@ -106,7 +106,7 @@ def distinct_counts(below: physical.Operator, change: physical.Change) -> physic
 
 
 def everything(below: physical.Operator, change: physical.Change) -> physical.Operator:
-    """One group, which stands there from the first batch on."""
+    """Return an aggregate of a single group, which exists from the first batch on."""
     calls = (
         call("c", "count", None, "bigint"),
         call("s", "sum", "m", "numeric(38,2)"),
@@ -143,7 +143,7 @@ def twice(below: physical.Operator, change: physical.Change) -> physical.Operato
 
 
 def union(below: physical.Operator, change: physical.Change) -> physical.Operator:
-    """A union of rows of the source and rows of an aggregate over it, under an aggregate."""
+    """Return an aggregate over a union of source rows and rows of another aggregate."""
     left = physical.Map(below, (output(below, "v", "x"),))
     grouped = counts(below, change)
     right = physical.Map(grouped, (output(grouped, "v", "c"),))
@@ -206,7 +206,7 @@ def test_a_row_taken_back_that_was_never_there_is_refused(
     pipeline.batch(e=[(("a", 1), 1), (("a", None), 1)])
     pipeline.readers["e"].batches.append([(("a", x), diff) for x, diff in wrong])
     if column is None and sum(diff for _, diff in wrong) >= -2:
-        pipeline.attempt()  # nothing tells its rows apart
+        pipeline.attempt()  # count(*) cannot tell the rows apart
         return
     with pytest.raises(SinkqlError, match='aggregate "counted"') as caught:
         pipeline.attempt()

@@ -1,4 +1,4 @@
-"""The same views with Spark in place of DuckDB: the texts before the task, and the rows that Spark hands it."""
+"""The same aggregates in Spark: the expressions before the task, and the rows that Spark passes to it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.share(3)]
 
 @pytest.fixture(scope="module")
 def session(spark: SparkSession) -> SparkSession:
-    """Return the session; its workers do not see this folder, so what stands in it travels by value."""
+    """Return the session; pickle the module by value, because Spark's workers cannot import it."""
     from pyspark.cloudpickle import register_pickle_by_value
 
     register_pickle_by_value(pipeline_module)
@@ -39,7 +39,7 @@ def test_in_spark_too_a_view_is_what_its_sql_gives(
     rng = random.Random(f"spark{view.__name__}{change}")
     engine = SparkEngine(lambda: session, buckets=2)
     pipeline = Pipeline(tmp_path, view(source("e", change, **EVENT), change), engine=engine)
-    # of nothing only a view without GROUP BY makes something
+    # without input, only a view without GROUP BY has a row
     for size in (0, 30, 20) if view in (everything, plain_total) else (30, 20):
         pipeline.batch(e=changes(rng, pipeline.inputs["e"], size, retract=change == "retract"))
     assert pipeline.expected(VIEWS[view]) == pipeline.got()

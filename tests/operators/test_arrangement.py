@@ -1,4 +1,4 @@
-"""Runs hold what was put into them, through merges and colliding hashes."""
+"""Runs return the rows that were added, through compactions and hash collisions."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_newest_run_wins_though_first_hashes_collide(tmp_path: Path) -> None:
     model: dict[tuple[int, int], int] = {}
     merged = 0
     for batch in range(40):
-        # few first hashes, the greatest among them, so that most keys share theirs with others
+        # few distinct h1, including the maximum, so that most keys collide
         rows = {(rng.choice([0, 7, 2**64 - 1]), rng.randint(-3, 3)): rng.randint(0, 5) for _ in range(6)}
         values = KeyedRuns(place(tmp_path, batch), entries)
         values.put(values_table(rows))
@@ -108,7 +108,7 @@ def test_multiplicities_add_up_though_hashes_collide(tmp_path: Path) -> None:
         delta: Counter[tuple[int, int, int]] = Counter()
         for _ in range(8):
             low = rng.randint(0, 2)
-            # the same low half and different row hashes; the same high half and different second hashes
+            # equal low halves with different row hashes, and equal high halves with different second hashes
             row = ((rng.choice([0, 5, 2**32 - 1]) << 32) | low, rng.randint(0, 1), low | rng.randint(0, 1) << 32)
             delta[row] += rng.choice([1, 2, -1])
         multiset = MultisetRuns(place(tmp_path, batch, bucket=1), entries)
@@ -171,7 +171,7 @@ def test_rows_that_were_replaced_are_never_more_than_half_of_what_is_there() -> 
             rewritten += rows
         most = max(most, sum(int(each["rows"]) for each in entries))
     assert most < 100_000 * 1.5 + 3 * 2_000
-    assert rewritten < 200 * 2_000 * 6, "a row is not rewritten too often"
+    assert rewritten < 200 * 2_000 * 6, "rows were rewritten too often"
     assert merge_start([{"rows": 3, "merges": 1}, *[{"rows": 1, "merges": 1}] * 2], 0) is None
     growing: list[Entry] = [{"rows": 3_000, "merges": 1}, *[{"rows": 500, "merges": 1}] * 3]
     assert (merge_start(growing, 0), merge_start(growing, 0, grows=True)) == (0, None)
@@ -212,7 +212,7 @@ def test_no_changed_byte_of_a_run_goes_unnoticed(pieces: int, tmp_path: Path) ->
     writer = RunWriter(path)
     for piece in range(pieces):
         writer.add(values_table({(number + piece << 40, number): number for number in range(10)}))
-    entry, _ = writer.close() or pytest.fail("no rows")
+    entry, _ = writer.close() or pytest.fail("the run has no rows")
     data = path.read_bytes()
     for at in range(len(data)):
         path.write_bytes(data[:at] + bytes([data[at] ^ (1 << at % 8)]) + data[at + 1 :])

@@ -1,4 +1,4 @@
-"""Rows show from a time until a time: after every step of the clock they are those of the SQL, and state ends."""
+"""Temporal filters: at every tick the visible rows equal the SQL's, and state of expired rows is removed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def bound(
 
 
 def shown(pipeline: Pipeline, begin: str | None, end: str | None, select: str = "b, e, x") -> Counter[Row]:
-    """Return what SQL gives at the time of the pipeline."""
+    """Return the SQL's result at the pipeline's time."""
     tests = [f"({begin} IS NULL OR {begin} <= {pipeline.now})"] if begin else []
     tests += [f"({end} IS NULL OR {pipeline.now} < {end})"] if end else []
     return pipeline.expected(f"SELECT {select} FROM r WHERE {' AND '.join(tests)}")
@@ -46,7 +46,7 @@ def due(pipeline: Pipeline) -> int | None:
 
 
 def kept(pipeline: Pipeline, arrangement: str) -> int:
-    """Return how many rows the runs of an arrangement have."""
+    """Return the number of rows in an arrangement's runs."""
     return sum(run["rows"] for runs in pipeline.entries()[arrangement].values() for run in runs)
 
 
@@ -66,7 +66,7 @@ def changes(rng: random.Random, live: Counter[Row], now: int, size: int, *, retr
 
 @pytest.fixture
 def outputs(monkeypatch: pytest.MonkeyPatch) -> list[pa.Table]:
-    """Return what the operator gives, call by call."""
+    """Return a list that collects the output of each call of the operator."""
     found: list[pa.Table] = []
     apply = BoundState.apply
 
@@ -79,7 +79,7 @@ def outputs(monkeypatch: pytest.MonkeyPatch) -> list[pa.Table]:
 
 
 def check_rule(given: list[pa.Table], before: Counter[Row], after: Counter[Row]) -> None:
-    """Assert that each + row is of the new result, and each − row of the old one."""
+    """Check that each insert is a row of the new result, and each delete a row of the old one."""
     for table in given:
         for *row, diff in zip(*(column.to_pylist() for column in table.columns), strict=True):
             assert 0 < abs(diff) <= (after if diff > 0 else before)[plain(row)], (row, diff)
@@ -186,7 +186,7 @@ def test_a_row_that_goes_before_it_came_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_sliding_hour_keeps_the_hours_rows(tmp_path: Path) -> None:
-    """24 hours of rows, out of order by up to five minutes; an aggregate above keeps the groups of the hour."""
+    """Rows are late by up to five minutes; the aggregate keeps only the current hour's groups."""
     rng = random.Random("hour")
     count = (call("n", "count", None, "bigint"),)
     view = physical.Aggregate(bound(None, "e", kept=("x",)), "sums", columns(x="integer"), count, "retract")

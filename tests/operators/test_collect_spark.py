@@ -1,4 +1,4 @@
-"""Aggregates over all rows of a group in a query that runs once, in Spark."""
+"""Aggregates over all rows of a group in a one-shot query, in Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An operator that a sink stands on by the same key: its tasks write, each the rows of the sink's bucket."""
+"""An operator keyed like the sink: its tasks write their own output, which is already in the sink's buckets."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def session(spark: SparkSession) -> SparkSession:
 
 @dataclass(frozen=True)
 class Placing(Taking):
-    """Take the rows of a bucket, which must be the sink's by its key."""
+    """A write task that checks that its rows belong to its bucket by the sink's key."""
 
     def __call__(self, bucket: int, attempt: str, batches: Iterator[pa.RecordBatch]) -> WriteResult:
         def checked() -> Iterator[pa.RecordBatch]:
@@ -64,7 +64,7 @@ def _rows() -> physical.Normalize:
 
 
 def _handed_on(below: physical.Operator, **names: str) -> physical.Map:
-    """Return the columns below under other names, in another order."""
+    """Return the columns of `below` renamed and reordered."""
     columns = {each.name: each for each in physical.columns_of(below)}
     types = {each.name: each.type for each in _typed(below)}
     outputs = [physical.Output(new, Reference(old, types[old], columns[old].nullable)) for new, old in names.items()]
@@ -105,7 +105,7 @@ def recomputed() -> tuple[physical.Operator, tuple[str, ...]]:
 
 
 def halved() -> tuple[physical.Operator, tuple[str, ...]]:
-    """Of which a row may be the same before and after, though the groups are others."""
+    """Return a computed view in which a row may stay the same although its group changed."""
     below, key = aggregated()
     outputs = {"day": "day", "word": "word", "half": "total / 8"}
     computed = [pipeline_module.output(below, name, text) for name, text in outputs.items()]
@@ -113,7 +113,7 @@ def halved() -> tuple[physical.Operator, tuple[str, ...]]:
 
 
 def narrowed() -> tuple[physical.Operator, tuple[str, ...]]:
-    """The day of the row of each key, whatever else is another."""
+    """Return a view of each key's day that ignores changes of other columns."""
     return _handed_on(_rows(), d="d", key="k"), ("key",)
 
 
@@ -140,7 +140,7 @@ def test_rows_are_written_in_the_tasks_that_give_them_in_their_sinks_buckets(
     session: SparkSession,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Spark's batches and those of the driver give what another engine does, and keep the same."""
+    """Spark, the driver and the local engine return the same changes and store the same state."""
     view, key = body()
     writing: list[str] = []
     monkeypatch.setattr(spark_engine, "_written", _noted(writing))
@@ -165,10 +165,10 @@ def test_rows_are_written_in_the_tasks_that_give_them_in_their_sinks_buckets(
             pipeline.commit(rows, state)
             told[name], kept[name] = Counter(map(plain, rows)), sized._kept(pipeline)
         assert told["both"] == told["spark"]
-        # of several rows of a key each engine picks one by hashes of its own
+        # if a key has several rows, each engine picks one by its own hashes
         assert body is picked or told["spark"] == told["local"]
         assert kept["both"] == kept["spark"]
-    assert len(writing) == (4 if body in _WHOLE else 0)  # all of Spark's
+    assert len(writing) == (4 if body in _WHOLE else 0)  # only Spark's batches
 
 
 def _noted(writing: list[str]) -> Callable[..., Any]:
@@ -250,5 +250,5 @@ def test_a_sink_by_another_key_needs_an_exchange(
     outputs = [pipeline_module.output(view, name, f'"{name}"') for name in names]
     outputs[names.index(key[0])] = pipeline_module.output(view, key[0], f'coalesce("{key[0]}", "{key[0]}")')
     assert physical.copartitioned(physical.Map(view, tuple(outputs)), names, key) is None
-    # a part of what rows have in common will do
+    # a prefix of the common key is enough
     assert physical.copartitioned(view, names, key[:1]) is not None

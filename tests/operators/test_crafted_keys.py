@@ -1,4 +1,4 @@
-"""Values that somebody wrote to have one hash of Spark's, whatever its seed is: each is a group of its own."""
+"""Keys crafted to collide under Spark's xxhash64 with any seed: each is still a separate group."""
 
 import random
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ _WORD = 1 << 64
 
 
 def crafted(count: int) -> Iterator[bytes]:
-    """Yield values of 64 bytes, of which pairs have one xxhash64 with the seeds 1 and 7, as groups had before."""
+    """Yield pairs of 64-byte values with equal xxhash64 for the seeds 1 and 7, which groups once used."""
     dice = random.Random("crafted")
     back = (1 << 30) * _PRIME_1 * pow(_PRIME_2, -1, _WORD)
     while count:

@@ -1,4 +1,4 @@
-"""Keys that somebody wrote to have one hash of a kind without a secret, in each clause that tells rows apart."""
+"""Keys crafted to collide under an unkeyed hash stay distinct in each clause that compares rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CREATE SINK s FROM v INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABL
   WITH (COMMIT INTERVAL = '1s');
 """
 _ALL, _HALF = range(20), range(0, 20, 2)
-"""Values of `t`, twice each, and of `u`: one of each pair."""
+"""The values of `t`, each twice, and of `u`: one of each pair."""
 CASES = {
     "GROUP BY": ("SELECT k, count(*) AS n FROM t GROUP BY k", "KEY (k)", [(each, 2) for each in _ALL]),
     "DISTINCT": ("SELECT DISTINCT k, 1 AS n FROM t", "KEY (k)", [(each, 1) for each in _ALL]),

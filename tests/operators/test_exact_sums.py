@@ -1,4 +1,4 @@
-"""Sums and averages of views and of state are exact: against Python's fractions, over rows that come and go."""
+"""Sums and averages of views and of state are exact over inserts and deletes, compared with Python's fractions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COLUMNS = {
     "w": "numeric(38,0)", "x": "numeric(10,10)",
 }  # fmt: skip
 _DIGITS = {"s": (4, 0), "i": (9, 0), "b": (18, 0), "p": (3, 2), "q": (9, 9), "n": (18, 10), "w": (20, 0), "x": (0, 10)}
-"""Of each column how many digits before and after the point values have; with a sum of few, all fits."""
+"""Digits before and after the decimal point for each column; a sum of a few values always fits."""
 
 
 def _script() -> str:

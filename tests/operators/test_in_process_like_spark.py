@@ -1,4 +1,4 @@
-"""Batches that are done in the driver and batches of Spark: the same changes, and the same state, in any turn."""
+"""Batches in the driver and in Spark produce the same changes and the same state, in any order."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _VALUES: dict[str, tuple[Any, ...]] = {
 
 @dataclass(frozen=True)
 class Sized(Listed):
-    """A source whose batches are small where the test says so."""
+    """A source that fits in the process if the test says so."""
 
     small_: list[bool] = field(default_factory=lambda: [False])
 
@@ -79,7 +79,7 @@ def _read() -> physical.Read:
 
 
 def _changes(pick: random.Random, came: list[Change], size: int) -> list[Change]:
-    """Return changes of a few keys; some rows come again as they are."""
+    """Return changes of a few keys; some rows are repeated unchanged."""
     found: list[Change] = []
     for _ in range(size):
         key = (pick.choice((*range(8), None)), pick.choice(("a", "é", None)))
@@ -99,7 +99,7 @@ def _whole() -> physical.Operator:
 
 
 def _united() -> physical.Operator:
-    """Return two parts of one source with state, of some columns each, and rows that only come."""
+    """Return a union of two stateful parts of one source and an append source."""
     read = _read()
     one = _some(physical.Normalize(read, "a1", read.key), "g", "c2", "c18")
     two = _some(physical.Normalize(read, "a2", read.key), "c0", "c2", "c18")
@@ -108,7 +108,7 @@ def _united() -> physical.Operator:
 
 
 def _joined() -> physical.Operator:
-    """Return joins in one task of a source with state and rows that only come, with values of the types of `here`."""
+    """Return nested joins of a stateful source with append sources, with values of all types but arrays."""
     read = _read()
     kept = tuple(f"c{place}" for place, type_ in enumerate(_VALUES) if not type_.endswith("[]"))
     left = physical.Side(
@@ -124,7 +124,7 @@ def _joined() -> physical.Operator:
 
 
 def _computed() -> physical.Operator:
-    """Return what is computed of the rows of groups that come and go, ranked and put beside their neighbours."""
+    """Return a ranked aggregate over changing rows with a window function above, united with a total."""
     read = _read()
     rows = physical.Normalize(read, "a1", read.key)
     texts = {"g": "g", "s": "c3 + 1", "n": "c3 * 1.5", "t": "c0 || 'x'", "d": "c5", "f": "c12", "y": "c7"}
@@ -163,7 +163,7 @@ def _pipeline(folder: Path, body: physical.Operator, engine: SparkEngine) -> tup
     key = tuple(name for name in ("g", "c0", "c2") if name in pipeline.names)
     write = msgspec.structs.replace(pipeline.job.write, key=key)
     pipeline.job = msgspec.structs.replace(pipeline.job, write=write)
-    pipeline.names = list(key)  # of the task
+    pipeline.names = list(key)  # the write task's columns
     return pipeline, small
 
 
@@ -176,7 +176,7 @@ def _kept(pipeline: Pipeline) -> dict[tuple[str, str], list[tuple[Any, ...]]]:
 
 
 def _too_large(*given: object) -> None:
-    """Say so at the last moment: all state is there by then."""
+    """Abandon the in-process batch after all its state is written."""
     raise in_process._ElsewhereError
 
 
@@ -185,7 +185,7 @@ def _too_large(*given: object) -> None:
 def test_whoever_does_a_batch_gives_the_same_and_keeps_the_same(
     body: Callable[[], physical.Operator], tmp_path: Path, session: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of three pipelines one is Spark's, one is done by both in turn, and one turns out to be too large at times."""
+    """One pipeline runs in Spark, one alternates, and one falls back to Spark at the end."""
     pick, came, asked = random.Random(body.__name__), list[Change](), 0
 
     def spark() -> SparkSession:

@@ -1,6 +1,6 @@
-"""Joins: after every batch the table is what the view's SQL gives, whatever came and went on which side.
+"""After every batch, a join's table equals the result of the view's SQL, whatever changed on either side.
 
-And what a join gives is one of the rule: a row that comes is of the new result, and one that goes of the old.
+Each insert that a join emits is a row of the new result, and each delete a row of the old one.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ from support.arrow_memory import most_of
 from support.hashes import KEY, hashes_as
 
 MASKS = (-1, -1, 7 << 60, 1 << 40)
-"""What is left of the first half of a key's hash: with the later ones, most keys share it."""
+"""Masks for h1 of a key; with the last two, most keys collide."""
 
 
 @contextmanager
 def colliding(mask: int) -> Iterator[None]:
-    """Have keys share the first half of their hashes."""
+    """Mask the keys' h1 so that keys collide."""
 
     def masked(domain: int, _: list[Any], upper: Hashes, lower: Hashes) -> tuple[Hashes, Hashes]:
         return upper & np.uint64(mask % 2**64) if domain == KEY else upper, lower
@@ -71,7 +71,7 @@ def colliding(mask: int) -> Iterator[None]:
 
 @contextmanager
 def told() -> Iterator[list[pa.Table]]:
-    """Collect what comes to the sink before it is added up."""
+    """Collect the changes before consolidation."""
     found: list[pa.Table] = []
     add_up = engine._consolidated
 
@@ -84,7 +84,7 @@ def told() -> Iterator[list[pa.Table]]:
 
 
 def check(case: Case, folder: Path, seed: str, sizes: tuple[int, ...]) -> None:
-    """Run batches of random changes and assert that the table and what was told are right after each."""
+    """Run batches of random changes; check the table and the emitted changes after each."""
     rng = random.Random(seed)
     pipeline = Pipeline(folder, case.view)
     with colliding(rng.choice(MASKS)), told() as tables:
@@ -99,7 +99,7 @@ def check(case: Case, folder: Path, seed: str, sizes: tuple[int, ...]) -> None:
 
 
 def check_nested(folder: Path, seed: str, sizes: tuple[int, ...]) -> None:
-    """The same of joins on one key, all of which are done in the tasks of the last one."""
+    """Do the same as `check` for nested joins, which all run in the last join's tasks."""
     rng = random.Random(seed)
     names = "pqtu"[: rng.choice([3, 3, 4])]
     tree, part = nested(rng, names)
@@ -118,7 +118,7 @@ def check_nested(folder: Path, seed: str, sizes: tuple[int, ...]) -> None:
 
 
 def transient(tables: list[pa.Table], before: Counter[Row], after: Counter[Row]) -> list[tuple[Row, int]]:
-    """Return changes of rows that are neither of the old result nor of the new one."""
+    """Return changes of rows that belong to neither the old nor the new result."""
     rows = [tuple(row.values()) for table in tables for row in table.to_pylist()]
     changes = [(plain(row), diff) for *row, diff in rows]
     return [(row, diff) for row, diff in changes if not (after if diff > 0 else before)[row]]
@@ -158,7 +158,7 @@ def test_ten_full_joins_keep_each_row_once_and_give_one_old_row_and_one_new_one_
 
 
 def _full(names: str) -> tuple[physical.Operator, str]:
-    """Return full joins of sources, by USING."""
+    """Return full joins of sources with USING."""
     view: physical.Operator = source(names[0], "retract", **{f"k{names[0]}": "integer", f"x{names[0]}": "integer"})
     key, sql = f"k{names[0]}", names[0]
     for name in names[1:]:
@@ -353,7 +353,7 @@ def test_a_hot_key_takes_memory_of_its_rows_and_not_of_the_pairs(tmp_path: Path)
 
 
 def _hot(operator: StatefulOperator, side: int, rows: int) -> pa.RecordBatch:
-    """Return rows of one key as they come to a task."""
+    """Return rows of one key as a task receives them."""
     schema = operator.preparation.delivered()
     own = {"$side": np.full(rows, side), "$r": np.arange(rows), "$diff": np.ones(rows, np.int64)}
     number = [str(each) for each in range(rows)]

@@ -38,7 +38,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture(scope="module")
 def session(spark: SparkSession) -> SparkSession:
-    """Return the session; its workers do not see this folder, so what stands in it travels by value."""
+    """Return the session; pickle the module by value, because Spark's workers cannot import it."""
     from pyspark.cloudpickle import register_pickle_by_value
 
     register_pickle_by_value(pipeline_module)
@@ -101,7 +101,7 @@ def test_in_spark_too_a_join_beside_a_replicated_side_stands_behind_other_rows(
     for size in (12, 8):
         pipeline.batch(**batch(rng, [pipeline.inputs[name] for name in "lr"], case, size))
         assert pipeline.expected(f"{case.sql} UNION ALL {case.sql}") == pipeline.got()
-    pipeline.batch(l=[((1, 1, "a"), 1)], r=[])  # nothing comes to one of the buckets
+    pipeline.batch(l=[((1, 1, "a"), 1)], r=[])  # one bucket gets no rows
     assert pipeline.expected(f"{case.sql} UNION ALL {case.sql}") == pipeline.got()
 
 

@@ -1,4 +1,4 @@
-"""What an operator takes in memory grows neither with the rows of a batch nor with its state."""
+"""An operator's memory grows neither with the rows of a batch nor with its state."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_many_rows_take_no_more_than_a_quarter_of_them(tmp_path: Path, monkeypat
     for count in (2, 8):
         manifest, folder = state.empty(bucketing="local", buckets=1), tmp_path / str(count)
         most = []
-        for batch in range(3):  # and then its runs are merged
+        for batch in range(3):  # the last batch merges runs
             held = Arrangements(StateDirectory(folder), manifest, 1, f"c{batch}")
             task = task_of(stateful(normalize), held, InputEvents())
             told, words = 0, list[object]()

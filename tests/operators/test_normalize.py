@@ -1,4 +1,4 @@
-"""Rows that overwrite each other by key: a view over them is what its SQL gives of the rows that are there."""
+"""Normalization: a view over rows that overwrite each other by key equals its SQL over the current rows."""
 
 from __future__ import annotations
 

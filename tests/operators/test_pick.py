@@ -1,4 +1,4 @@
-"""Of the rows of one key that are there, one is picked: always the same one, however they came to be there."""
+"""One row per key is picked; the choice depends only on the current rows, not on their history."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ UPDATES: list[tuple[Row, Row]] = [
     *(((None, None, None, old), (None, None, None, new)) for old, new in permutations(TIMES, 2)),
     ((("a",), (), None, None), ((), ("a",), None, None)),
 ]
-"""Rows of arrays, and what they become: no two of them are alike."""
+"""Pairs of an old and a new row with arrays; all rows are distinct."""
 
 
 def pick(key: tuple[str, ...] = ("k",), **types: str) -> physical.Pick:
@@ -37,7 +37,7 @@ def pick(key: tuple[str, ...] = ("k",), **types: str) -> physical.Pick:
 
 
 def live(pipeline: Pipeline, *key: int) -> dict[Row, set[Row]]:
-    """Return the rows that are there, by key."""
+    """Return the current rows by key."""
     found: dict[Row, set[Row]] = defaultdict(set)
     for row, count in pipeline.inputs["e"].items():
         if count:
@@ -50,21 +50,21 @@ def conflicting(pipeline: Pipeline) -> int:
 
 
 def check_updates(pipeline: Pipeline) -> None:
-    """Put the rows of `UPDATES` in, update them, and assert that each shows as it is then."""
+    """Insert the old rows of `UPDATES`, update them, and check that each key shows its new row."""
     pipeline.batch(e=[((k, *old), 1) for k, (old, _) in enumerate(UPDATES)])
     pipeline.batch(e=[change for k, (old, new) in enumerate(UPDATES) for change in (((k, *old), -1), ((k, *new), 1))])
     assert pipeline.got() == +pipeline.inputs["e"]
 
 
 def check_floats(pipeline: Pipeline) -> None:
-    """Take a row back by one whose arrays hold the other zero."""
+    """Delete a row by an equal row whose arrays contain the zero of the opposite sign."""
     pipeline.batch(e=[((1, (0.0, None), ((0.0,), None)), 1)])
     pipeline.batch(e=[((1, (-0.0, None), ((-0.0,), None)), -1)])
     assert pipeline.got() == Counter()
 
 
 def check(pipeline: Pipeline, *key: int) -> None:
-    """Assert that each key with rows shows one of them, and that keys with several are counted."""
+    """Check that each key shows one of its rows, and that keys with several rows are counted."""
     expected, got = live(pipeline, *key), pipeline.got()
     assert Counter(expected.keys()) == Counter(tuple(row[place] for place in key) for row in got.elements())
     assert [row for row in got if row not in expected[tuple(row[place] for place in key)]] == []
@@ -84,7 +84,7 @@ def test_each_key_shows_one_of_its_rows_after_every_batch(key: tuple[str, ...], 
         most = max(most, conflicting(pipeline))
     assert pipeline.merged > 0
     assert most > 0
-    # what is picked depends on what is there alone: not on how it came, nor on buckets
+    # the pick depends only on the current rows, not on their history or the buckets
     again = Pipeline(tmp_path / "again", pick(key, **EVENT), buckets=2)
     again.batch(e=[(row, count) for row, count in pipeline.inputs["e"].items() if count])
     assert again.got() == pipeline.got()

@@ -1,4 +1,4 @@
-"""The same picks with Spark in place of DuckDB."""
+"""The same picks in Spark."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture(scope="module")
 def session(spark: SparkSession) -> SparkSession:
-    """Return the session; its workers do not see this folder, so what stands in it travels by value."""
+    """Return the session; pickle the module by value, because Spark's workers cannot import it."""
     from pyspark.cloudpickle import register_pickle_by_value
 
     register_pickle_by_value(pipeline_module)

@@ -1,4 +1,4 @@
-"""A kind of stateful operator is one class: the engines run one that they have never heard of."""
+"""A stateful operator needs only one class: the engines run an operator that they do not know."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def read_counts(below: physical.Operator, name: str) -> physical.Operator:
 
 
 def run(folder: Path, engine: Engine | None = None, *, batches: int = 5) -> Pipeline:
-    """Run counts of two sources, united, over changes that come and go."""
+    """Run a union of row counts of two sources over inserts and deletes, and check it after each batch."""
     change = physical.Union(
         (
             read_counts(source("a", "append", g="text", n="integer"), "a1"),

@@ -1,4 +1,4 @@
-"""After every batch the first rows of each partition are those that the view's SQL gives over all input so far."""
+"""After every batch, the top rows of each partition equal the result of the view's SQL over the current input."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Term = tuple[str, bool, bool]
 
 
 def terms(*written: str) -> tuple[physical.Order, ...]:
-    """Return terms written as "x", "x desc", "x nulls first"."""
+    """Parse order terms written as "x", "x desc" or "x nulls first"."""
     found = []
     for each in written:
         name, *words = each.split()
@@ -63,7 +63,7 @@ def expected(pipeline: Pipeline, operator: physical.Rank, shown: Sequence[str]) 
 
 
 def check(pipeline: Pipeline, operator: physical.Rank) -> None:
-    """Assert that what the order decides is right, and that the rows are rows of the input."""
+    """Check the columns that the order determines, and that all rows are rows of the input."""
     total = operator.function != "row_number"
     decided = [*operator.partition, *(each.column for each in operator.order)]
     shown = [*(ALL if total else decided), *(["number"] if operator.number else [])]
@@ -114,7 +114,7 @@ def test_first_rows_are_right_after_every_batch(place: int, change: physical.Cha
         pipeline.batch(e=changes(rng, pipeline.inputs["e"], size, retract=change == "retract"))
         check(pipeline, operator)
     assert pipeline.merged > 0
-    # what is first depends on what is there alone: not on how it came, nor on buckets
+    # the top rows depend only on the current rows, not on their history or the buckets
     again = Pipeline(tmp_path / "again", operator, buckets=2)
     again.batch(e=[(row, count) for row, count in pipeline.inputs["e"].items() if count])
     assert again.got() == pipeline.got()
@@ -126,7 +126,7 @@ def test_first_rows_are_right_after_every_batch(place: int, change: physical.Cha
 @pytest.mark.share(3)
 @pytest.mark.parametrize("last", [None, 3])
 @pytest.mark.parametrize("function", ["row_number", "rank", "dense_rank"])
-@pytest.mark.parametrize("reach", [1, 100])  # rows that are looked at at once
+@pytest.mark.parametrize("reach", [1, 100])  # rows that are read together
 def test_ranks_show_ties_and_offsets(function: Any, last: int | None, reach: int, tmp_path: Path) -> None:
     rng = random.Random(f"{function}{last}")
     operator = rank(terms("k", "x desc"), function=function, first=2, last=last, number="number")
@@ -159,7 +159,7 @@ def test_long_prefixes_that_are_equal_are_told_apart(change: physical.Change, tm
 
 @pytest.mark.parametrize("hashed", [0, 1])
 def test_partitions_of_one_hash_are_told_apart(hashed: int, tmp_path: Path) -> None:
-    """Both halves of `$h1` are the same, or the upper one alone: `$h2` tells keys apart."""
+    """`$h2` tells keys apart if `$h1` is equal in both halves or only in the upper one."""
     rng = random.Random("collision")
     pipeline = Pipeline(tmp_path, pairs(last=2))
     query = "SELECT k, v FROM e QUALIFY row_number() OVER (PARTITION BY k ORDER BY v) <= 2"
@@ -302,7 +302,7 @@ MANY = {"k": "integer", "v": "boolean", "n": "bigint"}
 
 @contextmanager
 def numbered_by_hash(sign: int = 1) -> Iterator[None]:
-    """Have one `$h1` for all partitions, their numbers as `$h2`, and as a row's hash its last column, or minus that."""
+    """Set one `$h1` for all partitions, and the last column, times `sign`, as the row hash."""
 
     def numbered(domain: int, columns: list[Any], upper: Hashes, lower: Hashes) -> tuple[Hashes, Hashes]:
         if domain == KEY:
@@ -317,7 +317,7 @@ def numbered_by_hash(sign: int = 1) -> Iterator[None]:
 @pytest.mark.parametrize("function", ["row_number", "rank", "dense_rank"])
 @pytest.mark.parametrize("order", ["v", "v n"])
 def test_many_rows_of_one_value_in_partitions_of_one_hash(order: str, function: Any, tmp_path: Path) -> None:
-    """More than are read at first: they are in the order of their hashes, but for what the order says besides."""
+    """A partition has more rows of one value than the first read returns; they are stored by row hash."""
     rng = random.Random(f"{function} {order}")
     operator = physical.Rank(source("e", "retract", **MANY), "ranked", ("k",), terms(*order.split()), function, 1, 1)
     total = "v, n" if function == "row_number" else order.replace(" ", ", ")

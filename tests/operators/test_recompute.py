@@ -1,4 +1,4 @@
-"""After every batch window functions give what the view's SQL gives over all input so far."""
+"""After every batch, window functions equal the result of the view's SQL over the current input."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def bound(offset: int | str | None, *, start: bool) -> str:
 
 
 def over(call: physical.WindowCall) -> str:
-    """Return the call as DuckDB's SQL."""
+    """Return a window call as DuckDB's SQL."""
     order = f" ORDER BY {sql(call.order)}" if call.order else ""
     frame = ""
     if call.frame is not None:
@@ -178,7 +178,7 @@ _NEAR: dict[str, tuple[list[Any], list[tuple[str, str]]]] = {
     "timestamp": (_DAYS, [("-1 0 0", "1 0 0"), ("-1 -1 0", "1 1 0"), ("0 -1 0", "0 29 0"), ("1 1 0", "2 0 0")]),
     "date": ([each.date() for each in _DAYS], [("-1 0 0", "1 0 0"), ("0 -2 0", "0 0 0"), ("-2 0 0", "-1 0 0")]),
 }
-"""Values that are as far from each other as the bounds of ranges say, or a little more or less."""
+"""Values whose distances equal the bounds of ranges, or differ from them slightly."""
 
 
 @pytest.mark.parametrize("order", ["x", "x desc", "x nulls first"])
@@ -213,7 +213,7 @@ def test_a_range_of_floats_has_nan_alone_and_infinities_with_themselves(tmp_path
 
 
 def test_sum_of_floats_depends_on_what_is_there_alone(tmp_path: Path) -> None:
-    """A running sum that large values have left is not what it would be without them."""
+    """A running sum would keep rounding errors of large values that were deleted."""
     order = terms("x")
     calls = (
         call("sum", "x", order=order, type_="double precision"),
@@ -279,7 +279,7 @@ def test_window_over_all_rows(tmp_path: Path) -> None:
 
 @collects("longest")
 def _longest(rows: Rows, call: physical.WindowCall) -> pa.Array:
-    """Return the first value of each key, and how many it has."""
+    """Return the first value of each key and its number of rows."""
     values = rows.column(call.columns[0]).to_pylist()
     pairs = zip(rows.begins.tolist(), rows.ends.tolist(), strict=True)
     return pa.array([f"{values[begin]} of {end - begin}" if begin < end else "nothing" for begin, end in pairs])

@@ -1,4 +1,4 @@
-"""Rows that come several times, or as often as their array has elements, with Spark in place of Python."""
+"""Rows repeated by their multiplicity or by the elements of an array, in Spark."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _ORACLES = {
 
 @pytest.fixture(scope="module")
 def session(spark: SparkSession) -> SparkSession:
-    """Return the session; its workers do not see this folder, so what stands in it travels by value."""
+    """Return the session; pickle the module by value, because Spark's workers cannot import it."""
     from pyspark.cloudpickle import register_pickle_by_value
 
     register_pickle_by_value(pipeline_module)

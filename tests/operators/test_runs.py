@@ -1,4 +1,4 @@
-"""Sorted runs of hashed rows, as state and key index have them: order, look-up, newest first, tiers, sweeping."""
+"""Sorted runs of hashed rows, in state and key index: order, lookup, newest first, tiers, sweeping."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sinkql.storage import sorted_run
 from sinkql.storage.sorted_run import MergePolicy, duplicates_mask, find, matches, newest, sort_indices, sweep
 
-FEW = st.integers(0, 3)  # hashes that collide in one half, and in both
+FEW = st.integers(0, 3)  # hashes that collide in one half or in both
 Keys = list[tuple[int, int]]
 KEYS = st.lists(st.tuples(FEW, FEW), max_size=40)
 
@@ -77,7 +77,7 @@ def test_keys_are_found_in_a_large_run_however_their_hashes_are_spread(spread: s
     rng, rows = np.random.default_rng(5), 70_000
     some = SPREADS[spread](rng, 2 * rows), rng.integers(0, 2**64 - 1, 2 * rows, np.uint64)
     h1, h2 = (half[np.lexsort(some[::-1])] for half in some)
-    there = np.sort(rng.permutation(2 * rows)[:rows])  # the others are not in the run, though their h1 may be
+    there = np.sort(rng.permutation(2 * rows)[:rows])  # the remaining keys are absent, but their h1 may occur
     places = np.full(2 * rows, -1)
     places[there] = np.arange(rows)
     asked = rng.permutation(2 * rows)[:5_000]
@@ -106,7 +106,7 @@ def test_few_hashes_of_a_large_run_are_looked_at_for_a_key(monkeypatch: pytest.M
         places, read[0] = np.sort(rng.integers(0, rows, 10_000)), 0
         assert places.tolist() == find(h1, h1, h1[places], h1[places]).tolist()
         costs.append(read[0] / 10_000)
-    assert max(costs) < 8  # a search would look at 17 and at 22
+    assert max(costs) < 8  # a binary search would read 17 and 22
     assert costs[1] / costs[0] < 1.1
 
 

@@ -1,4 +1,4 @@
-"""A batch's state is taken whole or not at all, and only the state that was named."""
+"""A batch's state is committed as a whole or not at all, and only a state named by a manifest is read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def code_of(error: pytest.ExceptionInfo[SinkqlError]) -> str:
     return error.value.code
 
 
-# a view, a point and how often it is passed before the kill: in the third batch, in tasks of all its operators
+# a view, a failpoint, and the pass at which it kills: in the third batch, in tasks of all operators
 KILLS = [
     ("group", "arrangement-run", 14),
     pytest.param("group", "arrangement-run", 17, marks=pytest.mark.soak),
@@ -131,7 +131,7 @@ def test_sweep_leaves_the_last_two_states_and_what_later_epochs_wrote(tmp_path: 
     pipeline = Pipeline(tmp_path, view())
     for batch in range(BATCHES):
         pipeline.offer(e=crash_changes(batch))
-        pipeline.attempt()  # leaves files that no manifest of a marker names
+        pipeline.attempt()  # leaves files that no committed manifest names
         pipeline.commit(*pipeline.attempt())
     newer = [tmp_path / "manifests" / "2-x.json", tmp_path / "state" / "above" / "b0" / "2-c-t.arrow"]
     for path in newer:

@@ -1,4 +1,4 @@
-"""A task refuses what cannot be, counts once however often it runs, and its reports are complete or nothing."""
+"""A task refuses impossible input, counts once even if it runs twice, and its reports are complete or ignored."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def aggregate_task(aggregate: physical.Aggregate, held: Arrangements) -> Statefu
 
 
 def delivered(task: StatefulTask, rows: list[tuple[str, int, int]], **extra: int) -> Iterator[pa.RecordBatch]:
-    """Return rows (group, value, diff) as an engine delivers them."""
+    """Yield rows of (group, value, diff) as an engine delivers them."""
     schema = task.operator.preparation.delivered()
     data = {
         "$h1": [hash(group) for group, _, _ in rows],

@@ -1,4 +1,4 @@
-"""Rows that show beyond the value of one other row are those of the SQL, and only what the value passes is read."""
+"""Comparisons with one moving value: the rows equal the SQL's, and only rows between the old and new value are read."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def beyond(type_: str, comparison: logical.Comparison, change: physical.Change =
 
 
 def expected(pipeline: Pipeline, comparison: str) -> Counter[Row]:
-    # what is in CASE no scan of Arrow's tests, which knows no order of NaN
+    # CASE keeps the comparison out of Arrow's scan, which does not order NaN
     test = f"x {comparison} (SELECT max(m) FROM r)"
     return pipeline.expected(f"SELECT x, n FROM l WHERE CASE WHEN {test} THEN true END")
 
 
 def changes(rng: random.Random, pipeline: Pipeline, values: list[Any], size: int) -> dict[str, list[Change]]:
-    """Return changes of the rows, and of the value: it comes, goes, is another one or NULL, also for a moment."""
+    """Return changes of the rows and of the value, which may also change within a batch."""
     live = pipeline.inputs["l"]
     left: list[Change] = [
         ((rng.choice([*values, None]), rng.randint(0, 3)), rng.choice([1, 1, 2])) for _ in range(size)
@@ -88,12 +88,12 @@ def test_what_shows_is_what_sql_says_wherever_the_value_goes(type_: str, change:
             shown += after.total()
         pieces += pipeline.pieces
     assert shown > 0
-    assert pieces > 0 or type_ == "boolean"  # whose rows are of one key or the other
+    assert pieces > 0 or type_ == "boolean"  # a boolean has only two keys
 
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return how many rows of what is kept were read, part by part."""
+    """Return a list that collects the number of stored rows read by each slice."""
     found: list[int] = []
     slices = OrderedRuns.slices
 

@@ -1,4 +1,4 @@
-"""What is used several times is computed once a batch, in both engines."""
+"""A common subplan is computed once per batch, in both engines."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _check(pipeline: Pipeline, batches: int) -> None:
             runs = list((pipeline.folder / "state" / name).glob(f"*/1-commit{number}-*.arrow"))
             own = [path.parent.name for path in runs if "-m" not in path.name]
             assert own, name
-            assert len(own) == len(set(own)), runs  # one attempt at the task of a bucket, which is at one use
+            assert len(own) == len(set(own)), runs  # one attempt per bucket, in the task of a single use
 
 
 def test_here_it_is_computed_once_a_batch(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The Spark of a cluster as a process has it, which starts no process of Java's."""
+"""A cluster's Spark within a process, without a Java process."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from sinkql.runtime.spark.session import SparkStart
 from support.running import FixedRoster, MemoryControl, contexts, counter, job
 
 SparkOfNoProcess = Callable[[str], _Spark]
-"""Return the one of a cluster with that master."""
+"""Return the Spark of a cluster with the given master."""
 
 
 @pytest.fixture
 def spark_of_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SparkOfNoProcess:
     monkeypatch.setattr(SparkStart, "_run", lambda starting, then: None)
-    monkeypatch.setattr(SparkContext, "_gateway", None)  # the tests' own Spark has nothing to do with it
+    monkeypatch.setattr(SparkContext, "_gateway", None)  # keeps the Spark of the tests out of it
 
     def of(master: str) -> _Spark:
         each = job(counter(up_to=5), tmp_path, master=master)

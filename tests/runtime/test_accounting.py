@@ -1,4 +1,4 @@
-"""Before a batch commits, each record that it read is accounted for; who loses one is found out."""
+"""Before each commit, every record that the batch read is accounted for; a lost record is detected."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_commit_reports_the_records_that_it_stored_as_dead_letters(
 
 @dataclass(frozen=True, slots=True)
 class _Changing:
-    """Do what a write task does, to other rows."""
+    """A write task that changes its rows first."""
 
     task: WriteTask
     change: Callable[[pa.RecordBatch], Sequence[pa.RecordBatch]]
@@ -119,7 +119,7 @@ def _doubled(rows: pa.RecordBatch) -> list[pa.RecordBatch]:
 
 
 class _Losing(LocalEngine):
-    """Change what write tasks get."""
+    """A local engine that changes the rows of write tasks."""
 
     def __init__(self, change: Callable[[pa.RecordBatch], Sequence[pa.RecordBatch]]) -> None:
         super().__init__(2)

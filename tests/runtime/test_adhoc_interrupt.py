@@ -1,4 +1,4 @@
-"""Ctrl-C in a query that runs once: the query is left, and the next one runs."""
+"""Ctrl-C cancels a one-shot query, and the next query runs."""
 
 from __future__ import annotations
 
@@ -35,6 +35,6 @@ def test_ctrl_c_leaves_a_query_and_the_next_one_runs(
     finally:
         over.set()
         joined(presser)
-    assert caplog.records == []  # py4j logs a traceback where its socket was in use
+    assert caplog.records == []  # py4j logs a traceback if its socket is in use
     assert adhoc.query("SELECT 1 AS a", {}).to_pydict() == {"a": [1]}
     adhoc.close()

@@ -1,4 +1,4 @@
-"""Memory that was freed is taken again: the pages of blocks that come and go are the system's once."""
+"""Freed memory is reused: repeated allocations fault their pages in only once."""
 
 from __future__ import annotations
 

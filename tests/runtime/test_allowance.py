@@ -1,4 +1,4 @@
-"""What a sink does to its table takes a share of the time, and keeps no batch waiting for long."""
+"""A sink's maintenance stays within its share of the time and does not delay batches for long."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Clock:
 
 
 def keep_house(allowance: MaintenanceBudget, clock: Clock, *, step: float, begun: bool = True) -> float:
-    """Take steps while it is allowed, and return how long they took."""
+    """Run maintenance steps while the budget allows them; return their duration."""
     before = clock.now
     with allowance.record() as go_on:
         while go_on(begun):
@@ -38,7 +38,7 @@ def test_share_of_the_time_is_kept(interval: float, step: float, share: float) -
         spent.append(keep_house(allowance, clock, step=step))
     assert sum(spent) <= share * (500 * interval + sum(spent)) + 1 + step
     assert max(spent) <= 2 + step
-    if interval * share < 1.5:  # else no batch is to wait for all that was saved
+    if interval * share < 1.5:  # otherwise saved time is not spent in full, because it would delay a batch
         assert sum(spent) >= 0.86 * share * 500 * interval
 
 
@@ -58,7 +58,7 @@ def test_other_work_does_not_use_it_up() -> None:
         assert go_on(False)
         clock.now += 0.5
         assert go_on(True)
-        clock.now += 100  # as old snapshots are expired
+        clock.now += 100  # like an expiry of old snapshots
     assert keep_house(allowance, clock, step=0.25) == 2.0
 
 

@@ -1,4 +1,4 @@
-"""The archive of Spark's classes: made once, by one process, and never in the way."""
+"""One process creates the archive of Spark's classes; if that fails, Spark starts without it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ read line < "{folder}/gate"
 
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Archive:
-    """Return an archive that a program asks for, in place of Python, and then waits at a gate."""
+    """Return an archive whose maker is a script instead of Python; it waits at a gate."""
     monkeypatch.delenv("SINKQL_ARCHIVE")
     os.mkfifo(tmp_path / "gate")
     maker = tmp_path / "maker"
@@ -34,12 +34,12 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Archive:
 def _asked(folder: Path, times: int) -> list[str]:
     deadline = Deadline()
     while not (folder / "asked").exists() or len((folder / "asked").read_text().splitlines()) < times:
-        deadline.check("the one who makes it")
+        deadline.check("the start of the maker")
     return (folder / "asked").read_text().splitlines()
 
 
 def _opened(folder: Path) -> None:
-    """Let the one who waits go on."""
+    """Open the gate for the waiting maker."""
     (folder / "gate").write_text("\n")
 
 
@@ -49,15 +49,15 @@ def test_only_one_makes_it_and_nobody_again_on_the_same_day(
     made.make()
     assert _asked(tmp_path, 1) == [str(made.path)]
     monkeypatch.setattr(class_archive, "_TRY_AGAIN_SECONDS", 0.0)
-    made.make()  # another holds the lock
+    made.make()  # another process holds the lock
     _opened(tmp_path)
     lock, deadline = made.path.with_suffix(".tried"), Deadline()
     while (held := made._hold()) is None:
-        deadline.check("the end of the one who makes it")
+        deadline.check("the end of the maker")
     os.close(held)
     monkeypatch.undo()
     monkeypatch.delenv("SINKQL_ARCHIVE")
-    made.make()  # it was tried today
+    made.make()  # it was already tried today
     os.utime(lock, (0, 0))
     monkeypatch.setattr(sys, "executable", str(tmp_path / "maker"))
     made.make()

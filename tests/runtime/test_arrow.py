@@ -1,4 +1,4 @@
-"""Rows as Spark carries them."""
+"""Arrow rows from Spark."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sinkql.runtime.spark.arrow import from_spark
 
 
 def test_lists_that_spark_gives_have_their_offsets() -> None:
-    """Without them Arrow reads what is not theirs where it measures rows, and a process may end."""
+    """Without offsets, Arrow reads out of bounds when it measures rows, and the process may crash."""
     none = pa.ListArray.from_buffers(
         pa.list_(pa.string()), 0, [None, pa.py_buffer(b"")], children=[pa.array([], pa.string())]
     )

@@ -1,4 +1,4 @@
-"""Batches around the table's marker, on a real table and without Spark."""
+"""Batches that continue from the table's checkpoint, on a real table without Spark."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_second_start_goes_on_where_the_first_stopped(tmp_path: Path) -> None:
     loop = open_loop(longer, tmp_path)
     with pytest.raises(SinkqlError) as refused:
         loop.start(epoch=2, once=True)
-    assert refused.value.code == "SQ3410"  # another UP TO is another plan
+    assert refused.value.code == "SQ3410"  # a different UP TO is a different plan
     assert run_once(job(counter(up_to=25), tmp_path), tmp_path, epoch=3) == 0
     assert len(rows(tmp_path)) == 25
 
@@ -170,7 +170,7 @@ def test_an_endless_source_is_refused_before_its_table_is_touched(tmp_path: Path
 
 @dataclass
 class Conflicting:
-    """A writer whose first commits are of no use any more."""
+    """A writer whose first commits conflict."""
 
     writer: Writer
     left: int

@@ -1,4 +1,4 @@
-"""Many sinks in a few lanes: what is due runs, and nobody waits for a sink that is slow, fails, or has nothing new."""
+"""Many sinks on a few workers: due batches run, and no sink waits for a slow, failing or idle sink."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LOOK_S = 0.01
 
 @dataclass
 class _Sink:
-    """A sink of numbers up to `size`; `batches` are those that were committed."""
+    """A sink of numbers up to `size`; `batches` are its committed batches."""
 
     size: int = 1_000_000
     looks: int = 0
@@ -123,7 +123,7 @@ def test_no_thread_but_the_conductors_asks_how_lanes_are() -> None:
         assert {thread.name for thread in lane.asked} == {"scheduler"}
         lane.broken = OSError("Java has ended")
         late = _Sink()
-        found.add(late.seat())  # the lane that is gone does not count
+        found.add(late.seat())  # the worker that ended does not count
         late.has(1)
     assert len(lanes) == 2
 
@@ -148,7 +148,7 @@ def test_a_round_that_is_over_is_followed_by_another() -> None:
 def test_a_lane_is_left_until_its_sink_is_due_or_others_wait_for_one() -> None:
     sink, other = _Sink(slow=threading.Event()), _Sink()
     seat = sink.seat(interval_ms=1_800_000)
-    seat.pacer.cut = True  # it is due at once
+    seat.pacer.cut = True  # it is due immediately
     with _conductor([]) as found:
         found.add(seat)
         sink.tries(1)
@@ -168,7 +168,7 @@ def test_a_lane_is_left_until_its_sink_is_due_or_others_wait_for_one() -> None:
 
 
 def _until(found: BatchScheduler, holds: Callable[[], bool]) -> None:
-    """Wait for a condition of its places, which it does not tell of where nothing waits for it."""
+    """Poll until a condition of the workers holds; the scheduler may not notify about it."""
     deadline = Deadline()
     while True:
         with found._changed:
@@ -180,9 +180,9 @@ def _until(found: BatchScheduler, holds: Callable[[], bool]) -> None:
 
 @dataclass
 class _BacklogSink(_Sink):
-    """A sink whose first three batches a limit cuts, and for which nothing else is due for half an hour.
+    """A sink whose first three batches are cut by a limit; nothing else is due for half an hour.
 
-    The third one waits until it `may` go on.
+    The third batch waits until `may` is set.
     """
 
     may: threading.Event = field(default_factory=threading.Event)
@@ -197,7 +197,7 @@ class _BacklogSink(_Sink):
 
     def backlog(self) -> ScheduledSink:
         seat = self.seat(interval_ms=1_800_000)
-        seat.pacer.cut = True  # it is due at once
+        seat.pacer.cut = True  # it is due immediately
         return seat
 
 
@@ -277,7 +277,7 @@ def test_a_sink_that_fails_for_ever_holds_no_lane_and_tries_the_same_batch_again
         assert seat.error is None
     assert failing.batches[:2] == [(0, 1), (1, 2)]
     assert set(failing.tried) == set(failing.batches)
-    assert failing.looks <= 2 * (len(failing.batches) + 2), "it does not look before it tries again"
+    assert failing.looks <= 2 * (len(failing.batches) + 2), "a retry looked for new data"
 
 
 def test_a_slow_sink_holds_one_lane_and_no_more_are_opened_than_may_be() -> None:
@@ -388,7 +388,7 @@ def test_a_lane_without_room_for_a_call_has_failed_and_is_stopped() -> None:
 
 
 class _ToldLock:
-    """A lock that tells when somebody has to wait for it."""
+    """A lock that sets an event when a thread has to wait for it."""
 
     def __init__(self) -> None:
         self.waited_for = threading.Event()
@@ -414,7 +414,7 @@ def test_a_lane_that_a_sink_opens_meanwhile_is_not_opened_twice() -> None:
         open_worker = found._pool._open_worker
 
         def opened_late(round_: Callable[[], None]) -> scheduler.Worker:
-            released.set()  # and it wants a lane again
+            released.set()  # the sink then needs a worker again
             assert opening.waited_for.wait(PATIENCE_S)
             return open_worker(round_)
 

@@ -1,4 +1,4 @@
-"""A streaming query as a worker: a round a call, whatever its folder is called."""
+"""A streaming query as a worker: one scheduling round per call, with any name of its folder."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_lane_whose_round_fails_says_why(spark: SparkSession, tmp_path: Path) 
     worker.start_round()
     deadline = Deadline()
     while (failure := worker.failure()) is None:
-        deadline.check("its failure")
+        deadline.check("the worker's failure")
     assert "no round" in str(failure)
 
 
@@ -60,7 +60,7 @@ def test_a_lane_without_room_names_its_folder(spark: SparkSession, tmp_path: Pat
     worker.start_round()
     deadline = Deadline()
     while (failure := worker.failure()) is None:
-        deadline.check("its failure")
+        deadline.check("the worker's failure")
     told = with_code(failure)
     assert (told.code, told.message) == ("SQ4306", f'no space left on device for file "{tmp_path / "worker"}"')
 

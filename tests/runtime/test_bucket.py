@@ -1,4 +1,4 @@
-"""Rows go into the buckets that Spark's shuffle puts them into: an index has each key where the next batch looks."""
+"""Rows go to the same buckets as in Spark's shuffle, so that the index finds each key in the next batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When captures that die are begun again: at once if they had lived, ever later if they die as they begin."""
+"""Restarts of captures that died: immediate if they had lived, increasingly delayed if they died at their start."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Dead:
 
 @dataclass
 class _Captures:
-    """One source whose capture always dies, `lived` seconds after it began, and a clock."""
+    """A source whose capture always dies `lived` seconds after its start, and a clock."""
 
     lived: float
     now: float = 1000.0
@@ -38,14 +38,14 @@ class _Captures:
         return _Dead()
 
     def waits(self, monkeypatch: pytest.MonkeyPatch, times: int) -> list[float]:
-        """Return the seconds between each death and the next begin."""
+        """Return the seconds between each death and the next start."""
         monkeypatch.setattr(module, "_fork", self.forked)
         monkeypatch.setattr(time, "monotonic", lambda: self.now)
         running: dict[str, Any] = {}
         while len(self.begun) <= times:
             self.now += 0.25
-            if not self.begun or self.now >= self.begun[-1] + self.lived:  # before that it was alive
-                module._update_processes(running, self)  # type: ignore[arg-type]  # of a desk, what is asked of it here
+            if not self.begun or self.now >= self.begun[-1] + self.lived:  # the capture has died
+                module._update_processes(running, self)  # type: ignore[arg-type]  # only `captures` is called
         return [after - before - self.lived for before, after in zip(self.begun, self.begun[1:], strict=False)]
 
 

@@ -1,4 +1,4 @@
-"""Children of a run, whose work is a stand-in: none outlives its parent, whenever and however that one is killed."""
+"""Children of a run, with a stand-in for their work: none outlives its parent, however that is killed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from support.patience import PATIENCE_S, Deadline, joined
 from support.running import FixedRoster, MemoryControl, contexts, counter, job
 
 _LONG = SparkStarting("x" * (1 << 20))
-"""It does not fit into a pipe."""
+"""An event that does not fit into a pipe's buffer."""
 
 
 def _workload(folder: Path, *clusters: str, progress: Callable[[Event], None] = lambda _: None) -> RunSpec:
@@ -43,14 +43,14 @@ def _until_stopped(cluster: str, workload: RunSpec, stopping: threading.Event) -
 
 
 class _Family:
-    """A process that does not listen to its children, and these: each says that it is there, and holds a pipe."""
+    """A process that does not listen to its children; each child reports its start and holds a pipe open."""
 
     def __init__(self) -> None:
         self._alive, self._held = os.pipe()
         self._pids: list[int] = []
 
     def start(self, workload: RunSpec) -> None:
-        """Start them, and wait until each child is there."""
+        """Start the processes and wait until each child has reported its start."""
         self._parent = multiprocessing.get_context("fork").Process(target=self._run, args=(workload,), daemon=False)
         self._parent.start()
         os.close(self._held)
@@ -58,17 +58,17 @@ class _Family:
             self._pids.append(int.from_bytes(self._read(4), "big"))
 
     def there(self) -> None:
-        """Say, in a child, that it is there."""
+        """Report the start of a child, from within it."""
         os.write(self._held, os.getpid().to_bytes(4, "big"))
 
     def ends(self) -> bool:
-        """Kill the parent, and wait until no child is left."""
+        """Kill the parent and wait until no child is left."""
         self._parent.kill()
         self._parent.join()
         return self._read(1) == b""
 
     def clear(self) -> None:
-        """Kill what is left."""
+        """Kill the remaining processes."""
         self._parent.kill()
         self._parent.join()
         for pid in self._pids:
@@ -84,7 +84,7 @@ class _Family:
         threading.Event().wait()
 
     def _read(self, size: int) -> bytes:
-        assert wait([self._alive], PATIENCE_S), "a child neither came nor ended"
+        assert wait([self._alive], PATIENCE_S), "a child neither started nor ended"
         return os.read(self._alive, size)
 
 
@@ -103,7 +103,7 @@ def test_children_that_speak_as_their_parent_is_killed_end(
 
     def run_here(cluster: str, workload: RunSpec, stopping: threading.Event) -> list[SinkOutcome]:
         family.there()
-        if cluster == "younger":  # it ends after the elder, which must not wait for it
+        if cluster == "younger":  # it ends after the older child, which must not wait for it
             os.close(elder)
             os.read(elder_lives, 1)
         workload.progress(_LONG)
@@ -137,7 +137,7 @@ def test_a_child_that_is_killed_as_it_speaks_has_ended(tmp_path: Path, monkeypat
 
     def say_and_die(cluster: str, workload: RunSpec, stopping: threading.Event) -> list[SinkOutcome]:
         workload.progress(SparkStarting(cluster))
-        setattr(Connection, "_send_bytes", die)  # noqa: B010  # of the fork alone
+        setattr(Connection, "_send_bytes", die)  # noqa: B010  # affects only the fork
         workload.progress(SparkStarting("another"))
         return []
 
@@ -200,7 +200,7 @@ def test_a_run_that_fails_here_ends_its_children(tmp_path: Path, monkeypatch: py
 
 
 class _Desk:
-    """Say that a source of a kind is to be captured; whoever begins that is killed."""
+    """Captures with one source; the process that starts capturing it is killed."""
 
     def __init__(self) -> None:
         self.parent = os.getpid()
@@ -226,7 +226,7 @@ def test_a_run_whose_sources_nobody_captures_any_more_ends(tmp_path: Path, monke
 
 
 class _Later:
-    """Have a source captured from a time on; a file says that it is."""
+    """Captures without a source until a file exists; another file shows that a capture process has read them."""
 
     def __init__(self, folder: Path) -> None:
         self.parent, self.from_now, self.found = os.getpid(), folder / "from_now", folder / "found"
@@ -246,7 +246,7 @@ def test_source_that_a_sink_reads_while_it_runs_is_captured(tmp_path: Path, monk
         desk.from_now.touch()
         deadline = Deadline()
         while not desk.found.exists():
-            deadline.check("somebody who captures")
+            deadline.check("the capture process")
         return [SinkOutcome(each.job.sink, "stopped") for each in workload.workload.now()]
 
     monkeypatch.setattr(supervisor, "run_application", altered)
@@ -255,7 +255,7 @@ def test_source_that_a_sink_reads_while_it_runs_is_captured(tmp_path: Path, monk
 
 
 def _ended(workload: RunSpec) -> list[SinkOutcome]:
-    """Run a child for all there is, and wait for its outcomes."""
+    """Run a child until it is caught up; return its outcomes."""
     started = Child.start(workload.workload.now(), workload)
     outcomes: list[SinkOutcome] = []
     waiting = threading.Thread(target=lambda: outcomes.extend(started.outcomes()), daemon=True)

@@ -1,4 +1,4 @@
-"""Sinks that open their tables at the same time: few at once, and one that hangs keeps nobody waiting for long."""
+"""Concurrent claims of tables: only a few run together, and a hanging claim delays the rest only briefly."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _never() -> bool:
 
 @dataclass
 class _Claims:
-    """Claims in threads, each of which lasts until it is let go; `most` is how many there were at once."""
+    """Claims in threads, each lasting until its event is set; `most` is their highest concurrency."""
 
     turns: ClaimQueue = field(default_factory=ClaimQueue)
     at_once: int = 0
@@ -80,7 +80,7 @@ def test_the_first_claim_is_alone_until_one_was_made_and_then_there_are_a_few_at
         claims.runs(1)
         for _ in range(9):
             claims.begin(others)
-        assert claims.most == 1, "one that failed has made nothing"
+        assert claims.most == 1, "a failed claim does not count as the first"
         first.set()
         claims.runs(4)
         others.set()

@@ -1,4 +1,4 @@
-"""The time of commits goes on with data and when a row is due, and never back, whoever starts, replays or rebuilds."""
+"""The clock of commits advances with data and due rows, and never goes back, not even in a replay or full refresh."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MINUTE = 60_000
 
 
 def timed(source: physical.Read, *, seconds: int = 1) -> physical.Bound:
-    """Return a view of numbers n, each of which shows until n × `seconds` after the start."""
+    """Return a view of numbers n, each visible until n × `seconds` after the start."""
     end = output(source, "$until", f"counter::bigint * {seconds * 1000} + {START}")
     below = physical.Map(source, (output(source, "counter", "counter"), end))
     return physical.Bound(below, "shown", None, "$until", ("counter",))
@@ -35,7 +35,7 @@ def timed(source: physical.Read, *, seconds: int = 1) -> physical.Bound:
 
 @dataclass
 class Timed:
-    """A sink of numbers that go by themselves, at the time of the test."""
+    """A sink of generated numbers that expire, at the time of the test's clock."""
 
     folder: Path
     up_to: int = 5
@@ -55,7 +55,7 @@ class Timed:
         self.loop.start(epoch=epoch, once=once)
 
     def run(self) -> int:
-        """Commit what is due; return how many batches that were."""
+        """Commit all due batches; return their number."""
         orders = PacingOrders(self.loop.checkpoint.end, timedelta(0), 1_000_000, self.loop.targets)
         batches = 0
         if self.loop.needs_full_refresh():
@@ -118,12 +118,12 @@ def test_a_batch_that_is_in_the_table_already_is_not_done_again(tmp_path: Path) 
 def test_a_run_once_commits_what_is_due_by_its_start(tmp_path: Path) -> None:
     sink = Timed(tmp_path)
     sink.start(once=True)
-    sink.now += MINUTE  # while it runs
+    sink.now += MINUTE  # the clock advances during the run
     assert (sink.run(), sink.at) == (1, START)
     assert sink.loop.caught_up()
     again = later(Timed(tmp_path), 0.5)
     again.start(epoch=2, once=True)
-    assert again.loop.caught_up()  # the time is another one, and nothing is due
+    assert again.loop.caught_up()  # the time has changed, but nothing is due
     third = later(Timed(tmp_path), 2)
     third.start(epoch=3, once=True)
     assert not third.loop.caught_up()
@@ -186,7 +186,7 @@ def test_rows_that_are_computed_again_are_those_of_that_time(tmp_path: Path) -> 
 
 
 class _KilledError(Exception):
-    """Stand for the end of the process."""
+    """The simulated end of the process."""
 
 
 @pytest.mark.parametrize("point", ["data-files", "state-manifest", "committed"])
@@ -210,7 +210,7 @@ FailAt = Callable[[str, type[Exception]], None]
 
 @pytest.fixture
 def fail_at(monkeypatch: pytest.MonkeyPatch) -> FailAt:
-    """Return what lets the next pass of a named place raise."""
+    """Return a function that makes the next pass of a failpoint raise."""
 
     def fail(name: str, error: type[Exception]) -> None:
         def point(passed: str) -> None:

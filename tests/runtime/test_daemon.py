@@ -1,4 +1,4 @@
-"""The parent of Spark's workers imports what tasks need, by names that are right."""
+"""The parent process of Spark's workers preloads the modules that tasks need, by existing names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def preloaded() -> tuple[str, ...]:
-    """Return the modules that the daemon names; importing it would change this process."""
+    """Return the names of the daemon's preloaded modules; importing the daemon would change this process."""
     spec = find_spec("sinkql.runtime.spark.daemon")
     assert spec is not None
     assert spec.origin is not None
@@ -19,7 +19,7 @@ def preloaded() -> tuple[str, ...]:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_TASKS":
             found: tuple[str, ...] = ast.literal_eval(node.value)
             return found
-    raise AssertionError("_TASKS is not there")
+    raise AssertionError("the daemon has no _TASKS")
 
 
 def test_what_the_daemon_imports_is_there() -> None:

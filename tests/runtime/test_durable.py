@@ -1,4 +1,4 @@
-"""One way to write files: whole or not at all, durably, with the right mode."""
+"""Atomic writes of files: complete or absent, durable, and with the right mode."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_draft(tmp_path: Path, mon
 
 
 def test_file_and_folder_are_synced_in_this_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    storage_files.make_folder(tmp_path)  # what is above it is synced once
+    storage_files.make_folder(tmp_path)  # syncs the parent folder first
     done: list[str] = []
     fsync, replace = os.fsync, Path.replace
 
@@ -58,7 +58,7 @@ def test_file_and_folder_are_synced_in_this_order(tmp_path: Path, monkeypatch: p
 
 
 def test_a_folder_that_is_made_again_is_durable_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whichever number it has: file systems give it that of the one before, or another."""
+    """The file system may give a recreated folder the inode number of the lost one."""
     really, done = Path.stat, []
     fsync = os.fsync
 

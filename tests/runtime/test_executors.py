@@ -1,4 +1,4 @@
-"""Executors elsewhere that do not come, or go: who waits for them is told, and goes on once there are some."""
+"""Missing or lost executors of a remote cluster: waiting sinks report them and continue once there are some."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WAITING = "spark.scheduler.maxRegisteredResourcesWaitingTime"
 
 @dataclass
 class Cluster:
-    """What a Java context, and Python's above it, tell of a cluster with so many executors; `jobs` are waiting."""
+    """A stand-in for Java's and Python's contexts of a cluster with `executors`; `jobs` are the active jobs."""
 
     executors: int = 0
     jobs: tuple[int, ...] = ()
@@ -57,7 +57,7 @@ class Cluster:
         self.tried += 1
 
     def _java(self) -> Any:
-        """Return what leads to the master."""
+        """Return stand-ins of the Java objects on the way to the master."""
         master = _Double(askSync=lambda *_: self._state())
         environment = _Double(setupEndpointRef=lambda *_: master)
         spark = _Double(

@@ -1,4 +1,4 @@
-"""Fault points do nothing unless rules and a file of the same text say so."""
+"""Failpoints are inactive unless the rules and the text of a file agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of an error that no code foresees."""
+"""The reports of unexpected errors."""
 
 from __future__ import annotations
 

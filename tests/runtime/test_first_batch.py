@@ -1,4 +1,4 @@
-"""A run's first batch is waited for once there is work in it to lose; until then the process may end without it."""
+"""A stopping run waits for its first batch only if work would be lost; otherwise the process ends without it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from support.running import FixedRoster, MemoryControl, contexts, counter, job, 
 
 @dataclass
 class _Gate:
-    """Where a batch waits in the middle, until it is let go."""
+    """A gate in the middle of a batch; it can raise an error instead of letting the batch pass."""
 
     reached: threading.Event = field(default_factory=threading.Event)
     opened: threading.Event = field(default_factory=threading.Event)
@@ -44,7 +44,7 @@ class _Gate:
 
 @dataclass
 class _Engine(LocalEngine):
-    """An engine with a gate before its work."""
+    """A local engine with a gate before its work."""
 
     gate: _Gate | None = None
     buckets: int = 2
@@ -57,7 +57,7 @@ class _Engine(LocalEngine):
 
 @dataclass
 class _Control(MemoryControl):
-    """A catalog with a gate before it takes in a commit."""
+    """A catalog with a gate before it records a commit."""
 
     gate: _Gate | None = None
 
@@ -77,7 +77,7 @@ def _no_spark() -> NoReturn:
 
 @dataclass
 class _Run:
-    """A sink of five numbers whose query runs, in an application that is to stop, without Spark."""
+    """A running sink of five numbers without Spark, in an application that will be stopped."""
 
     folder: Path
     body: physical.Operator = field(default_factory=counter)
@@ -110,7 +110,7 @@ class _Run:
         return loop
 
     def batch(self, loop: BatchLoop, gate: _Gate) -> threading.Thread:
-        """Begin an incarnation's next batch, of one number, in a thread; return it once it is at the gate."""
+        """Start the next batch in a thread, with one number; return when it reaches the gate."""
         process = self.runner.incarnation().process(loop)
         begin, end = loop.checkpoint.end, _after(loop.checkpoint.end)
 
@@ -127,7 +127,7 @@ class _Run:
 
 
 def _after(offsets: JobOffsets) -> JobOffsets:
-    """Return where a number more than these is read."""
+    """Return the offsets one number later."""
     return {name: {**offset, "count": offset["count"] + 1} for name, offset in offsets.items()}
 
 
@@ -199,7 +199,7 @@ def test_a_first_batch_that_failed_makes_nothing_young(tmp_path: Path) -> None:
     run = _Run(tmp_path, engine=_Engine(gate))
     _end(run.batch(run.claim(), gate), gate)
     assert run.raised == [gate.error]
-    with run.runner.batches.lock:  # as OPTIMIZE holds it
+    with run.runner.batches.lock:  # as OPTIMIZE SINK holds it
         assert run.runner.batches.is_busy
 
 

@@ -1,4 +1,4 @@
-"""Sinks that start at once decode their jobs and manifests at once: the first ones in a process, too."""
+"""Sinks that start together decode their jobs and manifests concurrently, also for the first time in a process."""
 
 from __future__ import annotations
 

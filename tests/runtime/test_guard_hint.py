@@ -1,4 +1,4 @@
-"""What the hint for a row that fails says to do is done: a sink takes CREATE OR REPLACE wherever the hint names it."""
+"""The hint for a row error suggests CREATE OR REPLACE if, and only if, the sink accepts it."""
 
 from __future__ import annotations
 

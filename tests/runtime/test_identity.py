@@ -1,4 +1,4 @@
-"""A certificate and its key, as texts, become what a connection shows: no file of them stays, and nobody is asked."""
+"""A client certificate and its key are loaded from text: no file of them is left, and no password prompt appears."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support.authority import authority
 
 
 def _texts(folder: Path, password: bytes | None) -> tuple[str, str]:
-    """Return a certificate and its key, under a password or none."""
+    """Return a certificate and its key, encrypted if there is a password."""
     pair = authority(folder)[1].read_text()
     key, certificate = pair.split("-----BEGIN CERTIFICATE", 1)
     locked = serialization.BestAvailableEncryption(password) if password else serialization.NoEncryption()

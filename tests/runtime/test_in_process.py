@@ -1,4 +1,4 @@
-"""A small batch whose rows go to the table as they come is done without Spark, and any other one by it."""
+"""Small batches run without Spark if Python computes the same rows; all other batches use Spark."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_key_is_found_by_either_in_the_bucket_where_the_other_put_it(tmp_path:
         ids = [pick.randrange(40) for _ in range(20)]
         seen |= set(ids)
         path = tmp_path / "in" / f"{turn}.csv"
-        repeated = 80_000 if turn % 2 else 1  # a batch that is not small
+        repeated = 80_000 if turn % 2 else 1  # a large batch
         path.write_text("id\n" + "".join(f"{each}\n" for each in ids) * repeated)
         os.utime(path, (1_700_000_000, 1_700_000_000))
         before = asked
@@ -112,7 +112,7 @@ def test_a_batch_whose_rows_turn_out_to_be_large_is_done_by_spark(
     ("body", "more"),
     [
         (physical.Map(counter(), (output("n", "sin(`counter`::double precision)::bigint"),), None), {}),
-        (physical.Map(counter(), (output("n", "10 / (`counter` - 2)"),), None), {}),  # a row fails
+        (physical.Map(counter(), (output("n", "10 / (`counter` - 2)"),), None), {}),  # a row error
         (counter(cardinality=5), {}),
         (counter(cardinality=5), {"key": ("counter",)}),
     ],

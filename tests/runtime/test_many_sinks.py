@@ -1,4 +1,4 @@
-"""Sinks that share one lane, without Spark: each goes its own way, and what holds one back holds no other."""
+"""Sinks on one worker, without Spark: each is scheduled separately, and none delays another."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class _Engine(LocalEngine):
 
 @dataclass
 class _Sinks:
-    """Sinks that run beside each other; `events` are what they told, and how many of a kind."""
+    """Concurrent sinks, and counts of their events by table and kind."""
 
     folder: Path
     jobs: list[physical.Job]
@@ -62,7 +62,7 @@ class _Sinks:
             self.told.notify_all()
 
     def waits(self, table: str, kind: type[Event], times: int = 1) -> None:
-        """Wait until a sink has told so many more of these."""
+        """Wait until a sink has emitted `times` more events of a kind."""
         with self.told:
             wanted = self.counts[table, kind] + times
             assert self.told.wait_for(lambda: self.counts[table, kind] >= wanted, PATIENCE_S)
@@ -74,7 +74,7 @@ class _Sinks:
 
 @contextmanager
 def _running(sinks: _Sinks) -> Iterator[None]:
-    """Run the sinks until they end; those that run yet at the block's end are stopped."""
+    """Run the sinks until they end; stop the remaining ones at the end of the block."""
     roster = FixedRoster(sinks.jobs)
     stopping = threading.Event()
     host = SinkHost(
@@ -98,19 +98,19 @@ def _running(sinks: _Sinks) -> Iterator[None]:
 
 @pytest.fixture
 def sinks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _Sinks:
-    """Return two sinks of numbers, a commit every few milliseconds."""
+    """Return two sinks of numbers that commit every few milliseconds."""
     found = _Sinks(tmp_path, [job(counter(name), tmp_path, table=name, interval_ms=20) for name in "ab"])
     monkeypatch.setattr(incarnation, "SparkEngine", lambda session, *, buckets: found.engine)
     monkeypatch.setattr(retry, "_FIRST_WAIT", 0.001)
     for module in (control, incarnation):
         monkeypatch.setattr(module, "_LOOK_SECONDS", 0.01)
     monkeypatch.setattr(scheduler, "_CHECK_SECONDS", 0.01)
-    monkeypatch.setattr(scheduler, "_SLOW_SECONDS", PATIENCE_S)  # a slow machine opens no lane beside
+    monkeypatch.setattr(scheduler, "_SLOW_SECONDS", PATIENCE_S)  # a slow machine opens no second worker
     return found
 
 
 def _whole(folder: Path, table: str) -> int:
-    """Return how many numbers are in a table, which has each of them once."""
+    """Return how many numbers are in a table, after checking that it has each of them once."""
     found = rows(folder, table)
     assert [(n,) for n in range(1, len(found) + 1)] == found
     return len(found)
@@ -146,7 +146,7 @@ def test_a_sink_that_stalls_is_not_compacted_meanwhile(sinks: _Sinks) -> None:
 def test_a_sink_whose_table_is_being_compacted_waits_in_no_lane(sinks: _Sinks) -> None:
     with _running(sinks):
         sinks.waits("a", SinkCommitted)
-        with sinks.runs[0].batches.lock:  # as OPTIMIZE holds it
+        with sinks.runs[0].batches.lock:  # as OPTIMIZE SINK holds it
             committed = sinks.counts["a", SinkCommitted]
             sinks.waits("b", SinkCommitted, 5)
             assert sinks.counts["a", SinkCommitted] == committed
@@ -186,5 +186,5 @@ def test_sinks_go_on_in_another_lane_where_one_ended(sinks: _Sinks) -> None:
         for table in "ab":
             sinks.waits(table, SinkCommitted, 10)
     assert len(sinks.lanes) == 2
-    assert sum(sinks.counts[table, SinkStarted] for table in "ab") > 2, "one at least ran no batch then"
+    assert sum(sinks.counts[table, SinkStarted] for table in "ab") > 2, "no sink was started again"
     assert min(_whole(sinks.folder, table) for table in "ab") > 0

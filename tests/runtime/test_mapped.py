@@ -1,4 +1,4 @@
-"""Columns of any name → a function over Arrow in Spark, which gets them by their names."""
+"""An Arrow function in Spark gets its columns by name, whatever characters the names contain."""
 
 from __future__ import annotations
 

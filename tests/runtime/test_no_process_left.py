@@ -1,4 +1,4 @@
-"""Whatever interrupts Spark's start, and whenever: no process stays."""
+"""An interrupted start of Spark leaves no process, whatever interrupts it and when."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The names of numbered files, the first number of a log in a store, and the entries that a log decodes."""
+"""Numbered files of a log: their names, the first number in a store, and the entries that are decoded."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_entries_in_memory_are_bounded_and_vanish_when_deleted(tmp_path: Path) -
     assert (log.newest(), decoded) == ((5, "entry 5"), [])
     assert [log.entry(number) for number in (2, 3, 6)] == ["entry 2", "entry 3", None]
     assert decoded == [2]
-    FolderNumberedLog(tmp_path).begin_at(5)  # another process
+    FolderNumberedLog(tmp_path).begin_at(5)  # like another process
     assert (log.entry(4), list(log.newest_first())) == (None, [(5, "entry 5")])
     log.begin_at(6)
     assert (log.entry(5), log.newest(), log.add(5, "again")) == (None, None, False)

@@ -1,4 +1,4 @@
-"""What a loaded machine does to a sink: it is waited out, with growing pauses, and told as what it is."""
+"""Timeouts on an overloaded machine: a sink retries with growing pauses and reports a timeout."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LATE = "Python worker failed to connect back."
 
 @dataclass
 class _LockedControl(MemoryControl):
-    """A catalog that is locked for the first few that ask for a lease, and for all that tell a status."""
+    """A catalog that is locked for the first acquisitions of a lease and for all status updates."""
 
     locked: int = 3
     told: int = 0
@@ -61,7 +61,7 @@ def _run(
 
 
 def _late(times: int) -> Callable[[], NoReturn]:
-    """Return what fails so many times as Spark does on a loaded machine, and is cancelled then."""
+    """Return a function that fails `times` times with Spark's timeout, and is then cancelled."""
     left = [times]
 
     def session() -> NoReturn:

@@ -1,4 +1,4 @@
-"""When a batch is due, and how far it goes."""
+"""When a batch is due, and its end offsets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sinkql.runtime.batch.pacing import Pacer, PacingOrders
 
 
 class Queue(Reader):
-    """A reader of `size` rows, which grow with each look as a busy source's do."""
+    """A reader of `size` rows; like a busy source, it grows each time the end is read."""
 
     def __init__(self, size: int, *, grows: int = 0) -> None:
         self.size, self.grows = size, grows

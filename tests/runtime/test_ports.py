@@ -1,4 +1,4 @@
-"""A port that a test holds for a server is nobody else's, before the server listens and after."""
+"""A port reserved by a test can be used only by its server, before and after the server listens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with a cluster elsewhere is told before sinks wait for it."""
+"""Problems of a remote cluster are reported before sinks wait for it."""
 
 from __future__ import annotations
 

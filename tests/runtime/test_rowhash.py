@@ -1,4 +1,4 @@
-"""The hash of a row is decided by its values and the secret alone, and is a part of formats: it never changes."""
+"""The hash of a row depends only on its values and the secret; stored formats contain it, so it never changes."""
 
 import hashlib
 import math
@@ -29,7 +29,7 @@ def _of(columns: list[Any], key: HashKey, **how: int) -> list[str]:
 
 
 def _message(values: list[Any], types: list[pa.DataType], domain: int) -> bytes:
-    """Return what the module's text says is hashed of a row, value by value."""
+    """Return the hashed bytes of a row according to the module's docstring, value by value."""
     flags = domain | sum(1 << (8 + place) for place, value in enumerate(values) if value is None)
     words, tail = [flags.to_bytes(8 + 8 * max(0, -(-(len(values) - 56) // 64)), "little")], b""
     for value, type_ in zip(values, types, strict=True):

@@ -1,4 +1,4 @@
-"""Sinks running in a real Spark session: what gets into their tables, and how each one ends."""
+"""Sinks running in a real Spark session: the contents of their tables, and how each sink ends."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def endings(outcomes: Sequence[SinkOutcome]) -> list[tuple[str, str | None]]:
 
 
 def aggregate(read: physical.Read, arrangement: str = "a1") -> physical.Aggregate:
-    """Return what `SELECT counter % 7, count(*), sum(counter), count(DISTINCT …), max(counter) GROUP BY 1` is."""
+    """Return `SELECT counter % 7, count(*), sum(counter), count(DISTINCT …), max(counter) GROUP BY 1`."""
     inner = physical.Map(read, (output("g", "`counter` % 7"), output("v", "`counter`"), output("w", "`counter` % 5")))
     calls = (
         physical.AggregateCall("n", "count", None, False, parse_type(BIGINT)),
@@ -157,7 +157,7 @@ def test_records_that_do_not_decode_are_kept_by_the_tasks_that_read_them(spark: 
 
 @pytest.mark.parametrize("count", [3, 1100])
 def test_records_that_were_corrected_are_put_in_by_tasks(spark: SparkSession, tmp_path: Path, count: int) -> None:
-    """A few of them here, more by Spark, through what the sink does with rows."""
+    """A few records are replayed in the driver, more by Spark, through the sink's own operators."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.csv").write_text("id\n7\n" + "".join(f"x{number}\n" for number in range(count)))
     read = csv_files(tmp_path)
@@ -301,7 +301,7 @@ def test_what_does_not_answer_for_a_while_is_waited_for(
     def tell(event: Event) -> None:
         match event:
             case SinkStalled(error=LateError()):
-                pass  # the machine has too much to do
+                pass  # the machine is overloaded
             case SinkStalled():
                 stalls.append(event.error.code)
                 (tmp_path / "out").rename(tmp_path / "in")

@@ -1,4 +1,4 @@
-"""Relative paths in a cluster's CONF begin in the project's folder; what names no file here stays as it is."""
+"""Relative paths in a cluster's CONF are resolved in the project folder; other values stay unchanged."""
 
 from __future__ import annotations
 

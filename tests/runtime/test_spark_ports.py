@@ -1,4 +1,4 @@
-"""What any user of the machine can send to the ports of Spark's Java: nothing of it is taken."""
+"""The ports of Spark's Java process accept no message from other users of the machine."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def test_no_port_of_spark_takes_a_message_without_the_secret(spark: SparkSession
     assert jvm is not None
     java = jvm.java.lang.ProcessHandle.current().pid()
     ports = list(_ports(java))
-    assert len(ports) >= 3  # calls of Python, messages, blocks
+    assert len(ports) >= 3  # Python's calls, messages, blocks
     answers = [_ask(port, endpoint) for port in ports for endpoint in _ENDPOINTS]
     assert sum(b"SaslMessage" in answer for answer in answers) >= 2 * len(_ENDPOINTS)
     assert [answer for answer in answers if answer and b"SaslMessage" not in answer and b"!x" not in answer] == []
 
 
 def _ports(process: int) -> Iterator[int]:
-    """Yield the ports that a process listens on."""
+    """Yield the ports on which a process listens."""
     sockets = set()
     for handle in Path(f"/proc/{process}/fd").iterdir():
         with suppress(FileNotFoundError):
@@ -49,7 +49,7 @@ def _ports(process: int) -> Iterator[int]:
 
 
 def _ask(port: int, endpoint: str) -> bytes:
-    """Return the answer to a serialized object that is sent to an endpoint of Spark."""
+    """Send a serialized object to an endpoint of Spark; return the reply."""
     object_ = b"\xac\xed\x00\x05\x74" + _text("hello")
     body = b"\0\1" + _text("127.0.0.1") + struct.pack(">i", port) + _text(endpoint) + object_
     frame = struct.pack(">BqI", _REQUEST, 1, len(body)) + body

@@ -1,4 +1,4 @@
-"""State that is computed again of files, tables, generators and requests is the state that was, row by row."""
+"""State recovered from files, tables, generators and requests equals the lost state, row by row."""
 
 from __future__ import annotations
 

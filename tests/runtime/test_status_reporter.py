@@ -1,4 +1,4 @@
-"""A meter tells the catalog how far a sink is, and users how far a first snapshot is; nothing twice."""
+"""A progress meter reports a sink's position to the catalog and its initial snapshot to users, without repetition."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support.running import MemoryControl
 
 @dataclass
 class _Reader(Reader):
-    """A source that says what it is told to."""
+    """A source with a configurable measure."""
 
     says: Measure | SinkqlError = field(default_factory=Measure)
     asked: int = 0
@@ -48,7 +48,7 @@ class _Reader(Reader):
 
 @dataclass
 class _Metered:
-    """A meter, its clock, and what it told."""
+    """A progress meter, its clock, and the events it emitted."""
 
     now: float = 0.0
     told: list[Event] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""A signal that comes at any time → a process that stops: also while it waits for, or is told of, this very stop."""
+"""A signal stops a process at any time, also while it waits for this stop or handles it."""
 
 from __future__ import annotations
 

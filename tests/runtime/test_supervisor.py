@@ -1,4 +1,4 @@
-"""Whole processes: one Spark application a cluster, and how signals end them."""
+"""Whole processes: one Spark application per cluster, and the effect of signals."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def mark() -> dict[str, str]:
 
 @pytest.fixture
 def start(tmp_path: Path, mark: dict[str, str]) -> Iterator[Start]:
-    """Return what starts the program with a mark, in the test's folder."""
+    """Return a function that starts the program in the test's folder, marked for later cleanup."""
     started: list[Running] = []
 
     def start(*arguments: str) -> Running:
@@ -72,7 +72,7 @@ def test_a_signal_while_spark_starts_ends_it_then(
         running.wait_for_line(_starts_with("SparkStarting"))
     running.process.send_signal(number)
     if number == signal.SIGHUP:
-        running.process.send_signal(number)  # a terminal that goes may say so twice
+        running.process.send_signal(number)  # a closing terminal may send it twice
     rest = running.rest()
     assert running.end() == 128 + number
     assert rest[-1] == "['stopped', 'stopped']\n"

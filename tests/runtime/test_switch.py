@@ -1,4 +1,4 @@
-"""A sink that reads another relation than before goes on in the table it has."""
+"""A sink whose query changes to another relation continues in its table."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_shared_sources_go_on_and_new_ones_begin_at_their_end(tmp_path: Path) ->
     _put(tmp_path, "b", 101)
     _run(after, tmp_path, epoch=3)
     assert rows(tmp_path) == [(1,), (2,), (3,), (101,)]
-    # Whoever still has the old plan does not write any more.
+    # A process with the old plan can no longer write.
     with pytest.raises(SinkqlError) as refused:
         open_loop(before, tmp_path).start(epoch=4)
     assert refused.value.code == "SQ3410"
@@ -109,7 +109,7 @@ def test_any_other_plan_is_refused(tmp_path: Path) -> None:
 
 
 def _anew(folder: Path) -> tuple[physical.Job, physical.Job]:
-    """Return the job of rows of "a", and one of fewer rows that computes them again in its table."""
+    """Return a job of all rows of "a", and a job of fewer rows that does a full refresh of its table."""
     before = job(_read(folder, "a"), folder, key=("id",))
     few = physical.Map(_read(folder, "a"), (), output("", "`id` > 1", "boolean"))
     earlier = (physical.Earlier(before.plan, again=True),)
@@ -195,11 +195,11 @@ def test_a_sink_that_is_renamed_goes_on_computing_its_rows_again(
         begun.append(loop.job.sink)
         roster.jobs = [msgspec.structs.replace(after, sink="renamed")]
         between("reading", 0)
-        raise SinkqlError("SQ3415", "begun and not broken off")
+        raise SinkqlError("SQ3415", "begun and not interrupted")
 
     monkeypatch.setattr(BatchLoop, "full_refresh", rebuild)
     roster: Any = SimpleNamespace(jobs=[after], assignment=lambda sink_id: FixedRoster(roster.jobs).assignment(sink_id))
-    session: Any = SimpleNamespace  # no Spark gets anything to do
+    session: Any = SimpleNamespace  # Spark is not used
     host = SinkHost(
         SharedSpark(session, 2, tmp_path),
         discover(),

@@ -1,4 +1,4 @@
-"""What tasks say comes to the batch that they are of, and to no other."""
+"""Task reports reach the batch of their tasks and no other batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ticks are made once, jobs of any speed meet at some of them, and nothing holds up who does not read it."""
+"""Each tick is created once, jobs of any speed meet at common ticks, and a job delays only its readers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Nothing(Reader):
 
 @dataclass
 class Counting(_Nothing):
-    """A source with so many rows."""
+    """A source with `count` rows."""
 
     count: int = 0
 
@@ -48,7 +48,7 @@ class Counting(_Nothing):
 
 @dataclass
 class Logging(_Nothing, ViewLogReader):
-    """A log that a job of `name` has written: how far its sources were read at each entry."""
+    """The view log of a job: the positions of its sources at each entry."""
 
     entries: list[JobOffsets] = field(default_factory=list)
 
@@ -75,7 +75,7 @@ class Logging(_Nothing, ViewLogReader):
 
 @dataclass
 class Job:
-    """A job that reads some inputs, and keeps a log."""
+    """A job that reads some inputs and keeps a view log."""
 
     folder: Path
     readers: dict[str, Reader]
@@ -90,7 +90,7 @@ class Job:
         self.at = {name: {"at": 0} for name in self.readers}
 
     def step(self, limit: Limit = _LIMIT) -> bool:
-        """Do a batch; tell whether there was one."""
+        """Run a batch; return whether one was due."""
         step = self.timeline.ahead(self.at, limit)
         if step.ends == self.at:
             return False

@@ -1,4 +1,4 @@
-"""Sinks that run once, and the views that they read: they wait for those that run, and fail with those that fail."""
+"""Sinks with `--once` and the views that they read: a sink waits for a running view, and fails if the view fails."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from support.running import COUNTER, FixedRoster, MemoryControl, contexts, count
 
 
 def _jobs(folder: Path) -> tuple[physical.Job, physical.Job]:
-    """Return the job of a view, and of a sink that reads it."""
+    """Return the jobs of a view and of a sink that reads it."""
     view = job(counter(), folder, table="v")
     read = physical.Read("v", physical.VIEW, {"view_id": view.sink_id}, (COUNTER,), "append")
     return view, job(read, folder)

@@ -1,4 +1,4 @@
-"""Requests of programs that wait for a sink: answered once its table has all that its sources have."""
+"""Requests of programs that wait for a sink are answered once its table has all data of its sources."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_request_is_answered_once_the_table_has_all(tmp_path: Path) -> None:
     drain(loop)
     assert _given(answers, loop, context) == [name]
     assert is_wait_done(notes, name)
-    late = request_wait(notes, context.sink_id)  # nothing new comes: it is answered at once
+    late = request_wait(notes, context.sink_id)  # without new data, the reply is immediate
     assert _given(answers, loop, context) == [late]
 
 

@@ -1,4 +1,4 @@
-"""What users want of many sinks is asked for once, whoever asks; what is asked at this moment is not older."""
+"""The desired states of many sinks are read together and cached; a fresh read updates the cache for all sinks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SINKS = [f"sink{number}" for number in range(100)]
 
 
 class Counting(MemoryControl):
-    """Count how often it is asked, and of how many."""
+    """A catalog that records how many sinks each request names."""
 
     looks: list[int] = []  # noqa: RUF012  # each test has its own
     late = False

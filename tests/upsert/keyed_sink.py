@@ -1,4 +1,4 @@
-"""A keyed sink on a real table, without Spark: one snapshot a batch, and readers that tell what is there."""
+"""An upsert sink on a real table without Spark: each batch is one snapshot. Readers return the table's rows."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def create_table(
 
 
 def whole(steps: Generator[bool, None, T], between: Callable[[], None]) -> T:
-    """Return what steps lead to."""
+    """Run a generator to its end and return its result; call `between` after each step."""
     while True:
         try:
             next(steps)
@@ -61,12 +61,12 @@ def whole(steps: Generator[bool, None, T], between: Callable[[], None]) -> T:
 
 
 def changes(results: Iterable[WriteResult]) -> list[IndexChange]:
-    """Return what the results of a batch change in the index."""
+    """Return the index changes of a batch's results."""
     return [result.data.change for result in results if result.data is not None]
 
 
 class Sink:
-    """Write batches to a table as a writer does; `bucket_of` is a stand-in for the engine's shuffle."""
+    """An upsert sink that writes to a table like the real writer; `bucket_of` replaces the engine's shuffle."""
 
     def __init__(self, table: Table, key: Sequence[str], folder: Path, *, change: physical.Change = "append") -> None:
         self.table, self.folder, self.change = table, folder, change
@@ -122,7 +122,7 @@ class Sink:
         self.commit(task, self.run(task, batch))
 
     def compact(self, between: Callable[[], None] = lambda: None) -> bool:
-        """Write again what is due, with a deed between steps; tell whether anything was."""
+        """Compact the files that are due and call `between` after each step; return whether any were due."""
         parts = choose(self.index, self.table)
         if parts is None:
             return False
@@ -140,7 +140,7 @@ class Sink:
         return True
 
     def restart(self) -> Index | None:
-        """Return what a start finds of the last commit's index."""
+        """Load the last commit's index as a starting sink does; None if it cannot be used."""
         return Index.load(self.folder, self.name, self.key)
 
     def rebuild(self) -> None:

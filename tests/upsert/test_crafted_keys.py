@@ -1,4 +1,4 @@
-"""Keys that somebody wrote to have one hash of a kind that has no secret: each has its row."""
+"""Keys crafted to collide under xxh3 with its public secret: each key still has its own row."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,11 +17,11 @@ from upsert.keyed_sink import Sink, batch_of, create_table, duckdb_rows
 
 TYPES = {"id": pa.string(), "note": pa.string(), "$seq": pa.int64(), "$diff": pa.int64()}
 _FLIP = (0x59973F0033362349).to_bytes(8, "little")
-"""Of xxh3's own secret, the words at 32 and 40, by XOR."""
+"""XOR of the words at offsets 32 and 40 of xxh3's default secret."""
 
 
 def _crafted(count: int) -> Iterator[str]:
-    """Yield texts of 59 bytes, of which pairs have one xxh3-128 with the bytes of a key's row before them."""
+    """Yield pairs of 59-byte texts with equal xxh3-128 when encoded as key rows."""
     for number in range(count // 2):
         pair = [_text(*parts, f"{number:059}") for parts in ((120, 121), (121, 120))]
         assert len({xxhash.xxh3_128_digest(b"\1" + len(each).to_bytes(4, "little") + each) for each in pair}) == 1
@@ -29,7 +29,7 @@ def _crafted(count: int) -> Iterator[str]:
 
 
 def _text(one: int, other: int, around: str) -> bytes:
-    """Return a text two of whose words are each other's, but for XORs that xxh3 takes back."""
+    """Return a text with two words exchanged, except for XORs that xxh3 cancels."""
     left, right = bytearray(b"aaaa" + bytes([one]) + b"a\xc3\x81"), bytearray(8)
     for place, flip in enumerate(_FLIP):
         right[place] = left[place] ^ flip

@@ -1,4 +1,4 @@
-"""What an upsert sink keeps is as large as what is alive, and a commit writes what it changes."""
+"""The state of an upsert sink is proportional to its live rows, and each commit writes only its changes."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_damaged_link_makes_the_index_invalid(sink: Sink, damage: str) -> None:
 
 
 class _Files:
-    """An index of files that are only thought of."""
+    """An index of files that do not exist."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.commits = folder, 0
@@ -142,7 +142,7 @@ def test_manifest_says_what_its_commit_changed(tmp_path: Path) -> None:
         files.commit({}, ())
     whole = len(files.index.files) * len(files.index.files[0].path)
     assert len(files.index.files) == 1500
-    assert sum(files.written) < 30 * whole  # 750 times, if each named all
+    assert sum(files.written) < 30 * whole  # 750 times if each manifest named all files
     assert len(files.index.layers) < 24
     assert Index.load(tmp_path, files.index.name, ()) == files.index
 

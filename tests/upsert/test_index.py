@@ -1,4 +1,4 @@
-"""The key index against its table: when it holds, when it is read anew, and when the sink must stop."""
+"""The key index and its table: when the index is valid, when it is rebuilt, and when the sink must stop."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -39,7 +39,7 @@ def _rows(ids: Sequence[int | None], note: str = "a", last: str = "$seq") -> pa.
 
 
 def _append(sink: Sink, ids: Sequence[int | None]) -> None:
-    """Append rows as another program does."""
+    """Append rows as another program would."""
     sink.table.append(pa.table({"id": pa.array(ids, pa.int64()), "note": ["foreign"] * len(ids)}))
 
 
@@ -325,7 +325,7 @@ def test_sweep_keeps_what_two_markers_reach(sink: Sink) -> None:
     (sink.folder / "b0-other-1-c-a.run").write_bytes(b"of another sink")
     (sink.folder / f"b0-{NAME}-9-c-a.run").write_bytes(b"of a later epoch")
     (sink.folder / f"b0-{NAME}-1-c-a.run").write_bytes(b"of an attempt that died")
-    assert sweep(StateDirectory(sink.folder), sink=NAME, epoch=2, manifests=names[-2:]) == 0, "all are young"
+    assert sweep(StateDirectory(sink.folder), sink=NAME, epoch=2, manifests=names[-2:]) == 0, "all files are young"
     deleted = sweep(StateDirectory(sink.folder), sink=NAME, epoch=1, manifests=names[-2:], indexes=(sink.index,))
     left = {path.name for path in sink.folder.iterdir()}
     assert deleted > 6

@@ -1,4 +1,4 @@
-"""The live rows of files, as runs say, and the runs that say nothing any more; both against a dict."""
+"""The live rows of files according to runs, and the runs that name no live file; both compared with a dict."""
 
 import random
 from dataclasses import replace
@@ -34,7 +34,7 @@ def span(run: Entries) -> tuple[int, int]:
 
 
 def changes(rng: random.Random, file: int, rows: int) -> Places:
-    """Return what a commit that wrote a file says: places in it, and keys that are gone."""
+    """Return the entries of a commit: positions in its file, and tombstones of deleted keys."""
     top = 1 << 63  # hashes use all 64 bits
     keys = {(top + rng.randrange(60), rng.randrange(5)) for _ in range(rows)}
     return {key: (int(TOMBSTONE), 0) if rng.random() < 0.2 else (file, at) for at, key in enumerate(sorted(keys))}
@@ -57,7 +57,7 @@ def test_live_rows_of_files_are_those_that_a_dict_has(seed: int, monkeypatch: py
     assert [*zip(found.h1.tolist(), found.h2.tolist(), strict=True)] == sorted(rows_of(found))
 
     later = [entries(changes(rng, file, rng.choice([3, 40, 400]))) for file in (13, 12)]
-    later.append(found.take(np.arange(0, found.rows, 3)))  # a merged run says again what older ones said
+    later.append(found.take(np.arange(0, found.rows, 3)))  # a merged run repeats entries of older runs
     where, at = probe([*later, *runs], found.h1, found.h2)
     assert lives(found, later).tolist() == ((where == found.file) & (at == found.pos)).tolist()
     assert not live_rows(known, ()).rows
@@ -69,7 +69,7 @@ def test_oldest_runs_that_name_only_files_that_are_gone_are_left_out(tmp_path: P
     runs: list[Run] = []
     for file in range(6):
         said = changes(rng, file, 80)
-        if file == 5:  # all keys that live are written again, but for those in file 3
+        if file == 5:  # rewrites all live keys except the keys of file 3
             said |= {key: (5, at) for at, (key, place) in enumerate(model.items()) if place[0] in (0, 1, 2, 4)}
         model.update(said)
         run = entries(said)
@@ -91,5 +91,5 @@ def test_oldest_runs_that_name_only_files_that_are_gone_are_left_out(tmp_path: P
 
 
 def replace_files(run: Run) -> Run:
-    """Return a run of which nobody knows what files it names."""
+    """Return a run with an unknown set of files."""
     return Run(run.name, run.rows, run.bucket, run.buckets, run.bucketing)

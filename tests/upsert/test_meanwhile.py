@@ -1,4 +1,4 @@
-"""A compaction in steps, and a batch between two of them after which files it copies are gone."""
+"""A stepwise compaction with a batch between two steps that removes files it is copying."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BUCKETS = 3
 
 
 class Kept:
-    """A sink of (k, v) and what its table must hold; each bucket has two files of five rows."""
+    """A sink of (k, v) and its table's expected rows; each bucket has two files of five rows."""
 
     def __init__(self, folder: Path) -> None:
         self.sink = Sink(create_table(folder, {"k": LongType(), "v": LongType()}), ("k",), folder / "index")
@@ -38,7 +38,7 @@ class Kept:
         self.sink.apply(pa.table({name: pa.array(each, pa.int64()) for name, each in columns.items()}))
 
     def take(self, keys: Sequence[int]) -> None:
-        """Delete rows, in a batch of changes."""
+        """Delete rows with a batch of changes."""
         columns = {"k": keys, "v": [self.rows.pop(key) for key in keys], "$diff": [-1] * len(keys)}
         self.sink.change = "retract"
         self.sink.apply(pa.table({name: pa.array(each, pa.int64()) for name, each in columns.items()}))
@@ -48,7 +48,7 @@ class Kept:
         return {each.path for each in self.sink.index.files.values()}
 
     def compact(self, step: int, deed: Callable[[], None]) -> None:
-        """Compact, with a deed after so many steps; the table then holds what it must."""
+        """Compact, call `deed` after step `step`, and check the table's rows."""
         left = step
 
         def between() -> None:
@@ -84,7 +84,7 @@ def test_a_file_that_left_the_table_may_be_deleted(kept: Kept, step: int) -> Non
         kept.put(kept.bucket[2][:10], 100)
         gone = before - kept.paths()
         assert len(gone) == 2
-        for path in gone:  # as an expiry of their snapshots does
+        for path in gone:  # like an expiry of their snapshots
             Path(path.removeprefix("file://")).unlink()
 
     kept.compact(step, rewrite)
@@ -97,9 +97,9 @@ def test_a_row_that_goes_meanwhile_stays_away_though_the_index_forgets_it(
 ) -> None:
     def deed() -> None:
         kept.take([key for keys in kept.bucket for key in keys[:2]])
-        if forgets == "merge":  # the run of a batch becomes one with all older ones
+        if forgets == "merge":  # the batch's run is merged with all older runs
             kept.put([keys[2] for keys in kept.bucket], 100)
-        else:  # as a compaction of small files does that is made meanwhile
+        else:  # like a compaction of small files that commits in between
             kept.sink.index = compact_runs(replace(kept.sink.index, commit="folded"), kept.sink.folder, "folded")
         assert sum(run.rows for run in kept.sink.index.runs) == len(kept.rows)
 

@@ -1,4 +1,4 @@
-"""What a keyed batch takes in memory does not grow with its rows."""
+"""The memory of an upsert batch does not grow with its rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROWS = 4096
 
 
 def _batches(count: int) -> Iterator[pa.RecordBatch]:
-    """Yield batches of keys of which every second comes again in the next one."""
+    """Yield batches of keys; every second key appears again in the next batch."""
     for number in range(count):
         ids = np.arange(ROWS) * 7919 % ROWS + number * ROWS // 2
         notes = pa.array([f"{id_} in {number}, {'and some more of it ' * 5}" for id_ in ids])

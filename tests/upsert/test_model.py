@@ -1,6 +1,6 @@
-"""Random batches against a dict: the table holds what the dict holds, whatever happens to buckets and index.
+"""Random batches against a dict: the table equals the dict, whatever happens to the buckets and the index.
 
-Between batches the sink compacts, in steps between which batches come too, and others add rows.
+Between batches, the sink compacts in steps, and batches and foreign appends also run between those steps.
 """
 
 import random
@@ -54,7 +54,7 @@ TYPES = {
 
 WHOLE = PartitionSpec()
 PARTS = PartitionSpec(
-    PartitionField(4, 1000, TruncateTransform(5), "note_part"),  # which changes while the key stays
+    PartitionField(4, 1000, TruncateTransform(5), "note_part"),  # changes while the key stays the same
     PartitionField(2, 1001, BucketTransform(2), "number_part"),
 )
 
@@ -125,7 +125,7 @@ def _sorted(rows: list[Row]) -> list[Row]:
 def test_table_holds_what_a_dict_holds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int, change: Any, granularity: str, spec: PartitionSpec
 ) -> None:
-    # merges must happen between changes of the buckets
+    # runs must be merged between changes of the number of buckets
     monkeypatch.setattr("sinkql.connectors.iceberg.write.upsert_task.TIERS", replace(TIERS, fan=3))
     files, deletes = replace(selection._LEAST.files, fan=5), replace(selection._LEAST.deletes, fan=6)
     monkeypatch.setattr(selection, "_LEAST", replace(selection._LEAST, files=files, deletes=deletes))
@@ -199,7 +199,7 @@ def test_table_holds_what_a_dict_holds(
 
 
 def _may_spill(monkeypatch: pytest.MonkeyPatch, *, often: bool) -> bool:
-    """Have the next batches go by way of temporary files, in parts of some rows, or not."""
+    """Set whether the next batches spill to temporary files in small parts."""
     most, part, entries = (300, 1000, 10) if often else (1 << 20, 1 << 20, 1 << 20)
     monkeypatch.setattr(spill, "MOST", most)
     monkeypatch.setattr(spill, "PART", part)
@@ -211,7 +211,7 @@ def _may_spill(monkeypatch: pytest.MonkeyPatch, *, often: bool) -> bool:
 
 
 def _append(sink: Sink, model: dict[Key, Row], name: str) -> None:
-    """Add rows as another program does."""
+    """Append rows as another program would."""
     rows: list[Row] = [(name, number, Decimal(number), None, [name], None) for number in range(3)]
     model.update({row[:2]: row[2:] for row in rows})
     arrow = schema_to_pyarrow(sink.table.schema(), include_field_ids=False)
@@ -231,7 +231,7 @@ def _rebuilt(sink: Sink) -> Sink:
 
 
 def _check_files(sink: Sink) -> None:
-    """Assert that the table has no file that holds nothing, but those that leave with the next commit."""
+    """Check that the table has no file without live rows, except files that the next commit removes."""
     live = live_files(sink.table)
     assert sink.index.paths() == {*live.data, *live.deletes}
     assert all(file.dead < file.rows for file in sink.index.files.values())

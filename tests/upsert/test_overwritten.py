@@ -1,4 +1,4 @@
-"""Streams of rows that overwrite each other, of keys that go and of all that goes at once → tables, by real commits."""
+"""Streams with overwritten, deleted and truncated rows → tables, through real commits."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _KINDS = {
 def open_loop(
     folder: Path, kind: str, *, options: str = "", rows: int = 12, holes: bool = False, engine: Engine | None = None
 ) -> BatchLoop:
-    """Return the batches of the sink of one kind, not started."""
+    """Return the batch loop of a sink of the given kind, not started."""
     sql, clauses, own = _KINDS[kind]
     script = _SCRIPT.format(
         folder=folder, sql=sql, clauses=clauses, options=f"MAX ROWS PER COMMIT = {rows}, {own}{options}"
@@ -67,7 +67,7 @@ def open_loop(
 
 
 def catch_up(loop: BatchLoop) -> None:
-    """Commit what there is, in batches as a running sink has them."""
+    """Commit all available input, batch by batch, like a running sink."""
     while True:
         start = loop.checkpoint.end
         targets = {name: reader.target(start[name]) for name, reader in loop.readers.items()}
@@ -78,7 +78,7 @@ def catch_up(loop: BatchLoop) -> None:
 
 
 def check(folder: Path, kind: str, lines: list[Line]) -> None:
-    """Assert that two readers find what DuckDB makes of the rows that are there."""
+    """Check that two readers return the rows that DuckDB computes from the input."""
     with duckdb.connect(config={"threads": 1}) as connection:
         connection.register("e", arrow(lines))
         expected = Counter(connection.execute(_KINDS[kind][0]).fetchall())
@@ -108,7 +108,7 @@ def test_table_is_what_the_sql_gives_of_the_rows_that_are_there(kind: str, tmp_p
             loop = open_loop(tmp_path, kind)
             loop.start(epoch=1)
         if number == 5 and loop.job.stateful() and loop.job.write.mode == "upsert":
-            shutil.rmtree(tmp_path / "state" / "state")  # which is made anew of the source
+            shutil.rmtree(tmp_path / "state" / "state")  # rebuilt from the source
         catch_up(loop)
         check(tmp_path, kind, lines)
     assert CLEARED in lines
@@ -235,6 +235,6 @@ def test_rows_without_a_key_that_go_at_once_stop_the_sink(tmp_path: Path) -> Non
 
 
 def open_table(folder: Path) -> Table:
-    """Return the table as another program opens it."""
+    """Open the table as another program would."""
     catalog = load_catalog("default", type="sql", uri=f"sqlite:///{folder}/lake.db", warehouse=f"file://{folder}/lake")
     return catalog.load_table("n.t")

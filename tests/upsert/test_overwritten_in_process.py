@@ -1,4 +1,4 @@
-"""The same streams of rows that lack values, in batches that are done without Spark."""
+"""Streams of rows with unchanged values, in batches that run in the process, without Spark."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_values_that_the_server_left_out_need_no_spark(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def session() -> Any:
-        raise AssertionError("no batch is Spark's")
+        raise AssertionError("a batch used Spark")
 
     monkeypatch.setattr(LineReader, "fits_in_process", lambda self, splits: True)
     rng = random.Random(kind)
@@ -27,7 +27,7 @@ def test_values_that_the_server_left_out_need_no_spark(
     lines: list[Line] = []
     for size in (12, 25, 1, 30):
         new: list[Line] = [CLEARED]
-        while CLEARED in new:  # such a batch is Spark's
+        while CLEARED in new:  # a batch that truncates the table runs in Spark
             new = lacking_some(rng, lines, size)
         add(tmp_path / "stream", new)
         lines += new
@@ -39,10 +39,10 @@ def test_values_that_the_server_left_out_need_no_spark(
 def test_a_sink_whose_state_is_written_by_its_tasks_has_the_buckets_that_it_had(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where more cores run it now: rows would be exchanged once more otherwise."""
+    """A change of the number of cores keeps the buckets; otherwise rows would be exchanged a second time."""
 
     def session() -> Any:
-        raise AssertionError("no batch is Spark's")
+        raise AssertionError("a batch used Spark")
 
     monkeypatch.setattr(LineReader, "fits_in_process", lambda self, splits: True)
     rng, lines = random.Random(3), list[Line]()

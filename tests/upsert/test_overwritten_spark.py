@@ -1,4 +1,4 @@
-"""The same streams through Spark: rows that lack values, keys that go and all that goes at once, by real commits."""
+"""The streams of `test_overwritten` in Spark: unchanged values, deleted rows and truncations, through real commits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture(scope="module")
 def engine(spark: SparkSession) -> SparkEngine:
-    """Return an engine; its workers do not see this folder, so what stands in it travels by value."""
+    """Return an engine that pickles the module by value, because Spark's workers cannot import it."""
     from pyspark.cloudpickle import register_pickle_by_value
 
     register_pickle_by_value(overwriting)

@@ -1,4 +1,4 @@
-"""Sorted runs: what is found in them, what merges keep, and when merges happen."""
+"""Sorted runs: lookups, merges and the schedule of merges."""
 
 import os
 import random
@@ -124,5 +124,5 @@ def test_runs_stay_few_and_entries_are_rewritten_few_times(batch: int, keys: int
             sizes[:length] = [min(keys, sum(sizes[:length]))]
             written += sizes[0]
     assert len([size for size in sizes if size < BASE_KEYS]) <= 2 * FAN
-    small = 2000 // FAN * (1 << 14)  # below that size, runs are merged whatever their sizes: it costs nothing
+    small = 2000 // FAN * (1 << 14)  # smaller runs are merged whatever their sizes: it costs little
     assert written <= 2000 * batch * 4 + small

@@ -1,4 +1,4 @@
-"""The writer of an upsert sink: its index follows the table, whatever others write and whenever."""
+"""The writer of an upsert sink: its index follows the table after any foreign change at any time."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,7 +28,7 @@ def sink(lake: Lake) -> Sink:
 
 
 def _append(lake: Lake, ids: Sequence[int]) -> None:
-    """Append rows as another program does."""
+    """Append rows as another program would."""
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
     lake.table("orders").append(pa.table({"id": list(ids), "name": ["foreign"] * len(ids)}, schema=schema))
 
