@@ -168,8 +168,6 @@ class Documentation:
         if not query:
             return Found()
         entries = _entries_named(query, self.pages)
-        if any(page.path.endswith(f"/{query}") for page in self.pages):  # lag: a figure before a function
-            entries.sort(key=lambda entry: entry.is_function)
         exact = self._named(query)
         if command and entries:  # sinkql explain is not a statement
             exact = []
@@ -180,8 +178,9 @@ class Documentation:
         if entries:
             shown = entries if len(entries) <= _SHOWN else [entry for entry in entries if entry.is_function][:_SHOWN]
             listed = [entry for entry in entries if entry not in shown]
-            pages = [page for page in ranked if all(page is not entry.page for entry in entries)]
-            return Found(None, tuple(shown), (*listed[: 2 * _LISTED], *pages[: _ALSO if shown else _LISTED]))
+            alert = self.page(f"how-to/alerts/{query}")  # lag: also a function
+            pages = [page for page in ranked if page is not alert and all(page is not entry.page for entry in entries)]
+            return Found(alert, tuple(shown), (*listed[: 2 * _LISTED], *pages[: _ALSO if shown else _LISTED]))
         if len(ranked) == 1:
             return Found(ranked[0])
         near = () if ranked else tuple(self._near(query))

@@ -30,7 +30,8 @@ The sinks:
 * `position`: the position of a sink in a log, and after each entry.
 * `sink_messages`: sends a sink's messages, and receives the capture's replies and errors.
 * `subscription`: a table of a captured source as a sink reads it.
-* `log_scan`: finds the entries that a sink reads next, and its position in a log that has begun again.
+* `log_scan`: finds the entries that a sink reads next, stops it if columns that it uses have changed, and finds its
+  position in a log that has begun again.
 * `reader`: the source connector's reader of a captured table.
 """
 

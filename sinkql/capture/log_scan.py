@@ -1,5 +1,7 @@
 """The log entries after a position → what a sink reads of them, and where its batch ends.
 
+A sink stops at an entry with changed columns if it uses one of them: SQ3433, or SQ3440 if changes are missing.
+
 The position of a sink in a lost log → its position in the present log, by the position on the server.
 """
 

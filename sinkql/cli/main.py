@@ -47,7 +47,10 @@ def _wants_json(arguments: Sequence[str]) -> bool:
     )
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    short_help="Turn SQL into Iceberg tables.",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(package_name="sinkql")
 @click.option(
     "--catalog",

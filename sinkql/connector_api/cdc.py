@@ -274,7 +274,8 @@ class RowsChanged:
 class SchemaChanged:
     """From here on, a table has other columns. `problem` is the reason for the user if sinks cannot continue.
 
-    `lost`: earlier changes of the table may be missing, so all its sinks stop, regardless of the columns they use.
+    `capture.log_scan` decides which sinks stop. If `lost`, earlier changes of the table may be missing, so all its
+    sinks stop, regardless of the columns they use.
     """
 
     table: CapturedTable
@@ -338,6 +339,9 @@ class ChunkRead(Protocol):
         """
 
 
+_UNBOUNDED = 1 << 62
+
+
 class Stream(Protocol):
     """A connection to a server that reads its changes for one source. Only the capture has one.
 
@@ -392,15 +396,18 @@ class Stream(Protocol):
         If not yet, the next calls of `receive` look them up. A server whose log contains the definitions always
         returns True.
         """
+        return True
 
     def confirm(self, position: Position) -> None:
         """Allow the server to delete the changes up to a position."""
 
     def retained(self) -> int:
         """Return the number of bytes that the server retains for this source; 0 if it retains nothing."""
+        return 0
 
     def most_retained(self) -> int:
         """Return the most bytes that the server may retain, if `LogRetention.max_retained` is not set."""
+        return _UNBOUNDED
 
     def chunk(self, table: CapturedTable) -> ChunkRead:
         """Return a read of a table through a separate connection; it has not begun."""

@@ -13,14 +13,25 @@ import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import cache
-from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin
+from typing import Any, ClassVar, Literal, Self, TypeVar, get_args, get_origin
 
-from sinkql import ast, logical
+from sinkql import ast, codec, logical
 from sinkql.errors import SinkqlError, Span, nearest, one_of
 from sinkql.errors.redact import secrets
 
 T = TypeVar("T")
 ResolveSecret = Callable[[ast.Name], logical.SecretName]
+
+
+class PlannedOptions:
+    """A dataclass of planned options; its field names are the keys in plans."""
+
+    __slots__ = ()
+
+    @classmethod
+    def from_plan(cls, options: Mapping[str, Any]) -> Self:
+        """Return the options of a plan."""
+        return codec.convert(options, cls)
 
 
 class SecretOnly(logical.SecretText):

@@ -18,6 +18,18 @@ def declared(columns: Sequence[ast.ColumnDef], *, owner: str) -> tuple[logical.C
     return tuple(_column(column, owner) for column in columns)
 
 
+def check_primary_key(statement: ast.CreateSource, columns: Sequence[str]) -> None:
+    """Raise SQ2204 if a column of the primary key is not among the source's columns."""
+    for ident in statement.primary_key:
+        if ident.value not in columns:
+            raise SinkqlError(
+                "SQ2204",
+                f'column "{ident.value}" of source "{statement.name.text}" does not exist',
+                ident.span,
+                hint=f"Its columns are {', '.join(columns)}.",
+            )
+
+
 def check_names(names: Sequence[ast.Ident]) -> None:
     """Refuse a duplicate name (SQ2008) and a reserved name (SQ2009)."""
     seen: set[str] = set()

@@ -7,6 +7,7 @@ an upsert relation it is 1 for the present row of a key, and -1 for a removed ke
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -471,6 +472,20 @@ class Write(msgspec.Struct, frozen=True, tag="write"):
     options: dict[str, Any]
     store: Connection | None = None
     final: bool = False
+
+    def of_dead_letters(self, columns: Sequence[Column], options: dict[str, Any]) -> Write:
+        """Return the append-only write of this sink's dead letters, with other columns and options."""
+        return msgspec.structs.replace(
+            self,
+            input=Read("letters", "", {}, tuple(columns)),
+            columns=tuple(columns),
+            mode="append",
+            change="append",
+            changelog=False,
+            key=(),
+            proven=False,
+            options=options,
+        )
 
 
 def walk(operator: Operator) -> list[Operator]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from sinkql import ast
 from sinkql.keywords import Keywords, Role
 
 _REDACTED = ast.Text("<redacted>")
+
+_Formatted = TypeVar("_Formatted", ast.CreateSource, ast.CreateSink)
 
 Substitute = Callable[[ast.Value], ast.Value]
 
@@ -34,20 +37,13 @@ def change_literals(statement: ast.Statement, change: Substitute, words: Keyword
             options = _Literals(change, "CONNECTION", statement.kind, words)
             return replace(statement, options=options.within(statement.options))
         case ast.CreateSource():
-            options = _Literals(change, "SOURCE", statement.kind, words)
-            return replace(
-                statement,
-                options=options.within(statement.options),
-                with_options=options.within(statement.with_options),
-                format=_in_format(statement.format, change, words),
-                key_format=_in_format(statement.key_format, change, words),
-            )
+            return _with_formats(statement, "SOURCE", change, words)
         case ast.CreateSink():
-            return _in_sink(statement, change, words)
+            return _with_formats(statement, "SINK", change, words)
         case ast.CreateSinks():
-            return replace(statement, sink=_in_sink(statement.sink, change, words))
+            return replace(statement, sink=_with_formats(statement.sink, "SINK", change, words))
         case ast.Explain(explainee=ast.CreateSink() as sink):
-            return replace(statement, explainee=_in_sink(sink, change, words))
+            return replace(statement, explainee=_with_formats(sink, "SINK", change, words))
         case ast.Alter(action=ast.SetOptions() as action):
             options = _Literals(change, "SINK", None, words)
             return replace(statement, action=replace(action, options=options.within(action.options)))
@@ -67,8 +63,8 @@ def _value(value: ast.SecretValue) -> ast.SecretValue:
     return value if isinstance(value, ast.Call) and value.refers else _REDACTED
 
 
-def _in_sink(statement: ast.CreateSink, change: Substitute, words: Keywords | None) -> ast.CreateSink:
-    options = _Literals(change, "SINK", statement.kind, words)
+def _with_formats(statement: _Formatted, role: Role, change: Substitute, words: Keywords | None) -> _Formatted:
+    options = _Literals(change, role, statement.kind, words)
     return replace(
         statement,
         options=options.within(statement.options),

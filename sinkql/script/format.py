@@ -2,7 +2,7 @@
 
 A statement written on one line stays on one line if it is short enough. The text of queries is unchanged. Comments
 are whitespace to the parser, so they change no statement: each goes to the place of its neighbours in the canonical
-text.
+text. Variables stay as they are written.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from difflib import SequenceMatcher
 from itertools import pairwise, takewhile
 
 from sinkql import ast, parser
-from sinkql.errors import Span
+from sinkql.errors import SinkqlError, Span
 from sinkql.keywords import Keywords
 from sinkql.parser.read import lexer
 from sinkql.parser.read.lexer import Lexeme
 from sinkql.printer import to_sql
+from sinkql.script.variable import stand_ins
 
 _LINE = re.compile(r"\r\n|\r|\n")
 _BLANK = re.compile(r"(?:\r\n|\r|\n)[ \t\f\v;]*(?:\r\n|\r|\n)")
@@ -44,8 +45,23 @@ class _Comment:
 def format_script(text: str, words: Keywords) -> str:
     """Return the script's canonical form: it parses to equal statements, and is its own canonical form.
 
-    Raises SinkqlError if the text does not parse.
+    A variable is kept if a name or a string may stand in its place. Raises SinkqlError if the text does not parse.
     """
+    try:
+        return _format(text, words)
+    except SinkqlError:
+        script = stand_ins(text)
+        if script.text == text:
+            raise
+    try:
+        return script.restore(_format(script.text, words))
+    except SinkqlError as error:
+        error.message = script.restore(error.message)
+        error.hint = script.restore(error.hint) if error.hint else error.hint
+        raise
+
+
+def _format(text: str, words: Keywords) -> str:
     statements = iter(parser.parse(text, words))
     pieces = _Pieces(text)
     lexemes: list[Lexeme] = []

@@ -272,11 +272,18 @@ class EntryLog(Generic[T]):
         return self._read(number)
 
     def newest(self) -> tuple[int, T] | None:
-        """Return the last entry with its number; None without entries."""
+        """Return the last entry with its number; None without entries.
+
+        A file that still exists after a read without a content is damaged, so it raises what `decode` raises.
+        """
+        missing = 0
         while number := self.files.last():
             entry = self._read(number)
+            if entry is None and number == missing:
+                entry = self.decode(number, b"")
             if entry is not None:
                 return number, entry
+            missing = number  # it may have been deleted since the listing
         return None
 
     def newest_first(self) -> Iterator[tuple[int, T]]:

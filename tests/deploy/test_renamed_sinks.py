@@ -159,7 +159,10 @@ def test_the_exit_code_is_that_of_what_is_refused(
     Path("p.sql").write_text(_script("k:t", "l:u"))  # which has rows
     for more in ([], ["--detailed-exitcode"], ["--output", "json"], ["--out", "saved.json"]):
         assert run_command(["plan", "p.sql", *more]) == 3
-        assert "SQ3507" in capsys.readouterr().out
+        printed = capsys.readouterr().out
+        assert "SQ3507" in printed
+        assert "carry it out" not in printed
+    assert "saved; sinkql apply saved.json fails with SQ3507 in the present state" in printed
     assert run_command(["apply", "saved.json"]) == 3
     assert "error[SQ3507]" in capsys.readouterr().err
 

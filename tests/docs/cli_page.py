@@ -22,7 +22,8 @@ _INTRO = """# The command line
 
 Look up commands, options, exit codes, environment variables and the events of `--output json`.
 
-`sinkql COMMAND --help` shows the same help. `sinkql --catalog` and `--output` may stand before or after the command.
+`sinkql COMMAND --help` shows the same help, and so does `man sinkql-COMMAND`.
+`sinkql --catalog` and `--output` may stand before or after the command.
 """
 _GROUPS = {
     "Run pipelines": ("exec", "up", "start", "stop", "status", "run", "demo"),

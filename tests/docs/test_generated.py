@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import psycopg
 import pytest
+from click_man.core import write_man_pages
 
 import sinkql
 import sinkql.testing
@@ -20,28 +22,42 @@ from docs import (
     system_page,
 )
 from docs.function_examples import CLOCK, ROWS, alike, in_postgres, public_names, read, results
+from sinkql.cli.main import cli
 from sinkql.connector_api.option_help import option_help
 from sinkql.connector_api.registry import discover
 from support.postgres import Postgres
 
 pytestmark = pytest.mark.long
 
-_DOCS = Path(__file__).parents[2] / "docs"
+_ROOT = Path(__file__).parents[2]
+_DOCS = _ROOT / "docs"
 
 
-def _check(pages: dict[str, str], config: pytest.Config, folder: str = "") -> None:
-    """Compare pages with their files, or write them. Another file in `folder` fails, or is deleted."""
-    stale = {str(path.relative_to(_DOCS)) for path in (_DOCS / folder).glob("*.md")} - pages.keys() if folder else set()
+def _check(pages: dict[str, str], config: pytest.Config, folder: str = "", root: Path = _DOCS) -> None:
+    """Compare pages with their files, or write them. Another page in `folder` fails, or is deleted."""
+    kind = "*.md" if root == _DOCS else "*.1"
+    stale = {str(path.relative_to(root)) for path in (root / folder).glob(kind)} - pages.keys() if folder else set()
     if config.getoption("--rewrite"):
         for name, text in pages.items():
-            (_DOCS / name).parent.mkdir(parents=True, exist_ok=True)
-            (_DOCS / name).write_text(text)
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(text)
         for name in stale:
-            (_DOCS / name).unlink()
+            (root / name).unlink()
         return
     assert sorted(stale) == []
-    differs = [n for n, text in pages.items() if not (_DOCS / n).exists() or (_DOCS / n).read_text() != text]
+    differs = [n for n, text in pages.items() if not (root / n).exists() or (root / n).read_text() != text]
     assert differs == [], "run pytest tests/docs --rewrite"
+
+
+@pytest.mark.filterwarnings("ignore:.*make_default_short_help")
+def test_the_manual_pages_are_the_help_of_the_commands(pytestconfig: pytest.Config, tmp_path: Path) -> None:
+    version = re.escape(sinkql.__version__)
+    released = re.search(rf"^## {version}, (.+)$", (_ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert released is not None, "the changelog has no date of this version"
+    write_man_pages("sinkql", cli, version=sinkql.__version__, target_dir=str(tmp_path), date=released[1])
+    pages = {f"man/{path.name}": path.read_text() for path in tmp_path.iterdir()}
+    assert {"man/sinkql.1", "man/sinkql-exec.1", "man/sinkql-catalog-backup.1"} <= pages.keys()
+    _check(pages, pytestconfig, "man", _ROOT)
 
 
 def test_the_pages_of_errors_are_those_of_the_codes(pytestconfig: pytest.Config) -> None:

@@ -242,6 +242,7 @@ def test_a_file_gone_before_it_was_read_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(SinkqlError) as error:
         _rows(reader, start, at)
     assert error.value.code == "SQ3302"
+    assert error.value.message.endswith(" was removed but must be read")  # also true for a second read
 
 
 def test_a_damaged_log_is_an_error(tmp_path: Path) -> None:

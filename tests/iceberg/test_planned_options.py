@@ -12,7 +12,7 @@ from sinkql import ast, logical
 from sinkql.catalog.memory import MemoryCatalog
 from sinkql.connector_api.registry import discover
 from sinkql.connectors.iceberg.plan.options import CatalogConnection, IcebergSink
-from sinkql.connectors.iceberg.plan.sink import letters
+from sinkql.connectors.iceberg.plan.sink import dead_letter_write
 from sinkql.lowering.job import lower_sink
 from sinkql.parser import parse
 
@@ -81,7 +81,7 @@ def test_options_of_sinks(catalog: MemoryCatalog) -> None:
 def test_options_of_dead_letters(catalog: MemoryCatalog) -> None:
     sink = catalog.item("materialize.public.k")
     assert isinstance(sink, logical.Sink)
-    write = letters(lower_sink(sink, catalog, sink_id="k").write, ())
+    write = dead_letter_write(lower_sink(sink, catalog, sink_id="k").write, ())
     planned = IcebergSink.from_plan(write.options)
     _check(write.options, planned)
     assert (planned.table, planned.letters, planned.existing_rows) == ("t__errors", True, "keep")

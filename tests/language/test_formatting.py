@@ -124,3 +124,36 @@ def test_check_and_diff_change_nothing(tmp_path: Path, capfd: pytest.CaptureFixt
     assert run(["fmt", str(wrong), str(right)]) == 0
     assert wrong.read_text() == right.read_text()
     assert capfd.readouterr().out == f"{wrong}\n"
+
+
+_VARIABLES = """\
+create connection lake to iceberg catalog (warehouse = :'warehouse', catalog type = :'type'); -- :'none'
+create cluster :name (size = :'size', memory = :memory);
+create materialized view :"view" as select id, ':x' as x, :'label'::text as y from orders where id > :lowest limit :n;
+"""
+_FORMATTED_VARIABLES = """\
+CREATE CONNECTION lake TO ICEBERG CATALOG (WAREHOUSE = :'warehouse', CATALOG TYPE = :'type'); -- :'none'
+CREATE CLUSTER :name (SIZE = :'size', MEMORY = :memory);
+CREATE MATERIALIZED VIEW :"view" AS select id, ':x' as x, :'label'::text as y from orders where id > :lowest limit :n;
+"""
+
+
+def test_variables_stay() -> None:
+    assert format_script(_VARIABLES, WORDS) == _FORMATTED_VARIABLES
+    assert format_script(_FORMATTED_VARIABLES, WORDS) == _FORMATTED_VARIABLES
+
+
+def test_an_error_shows_a_variable_as_it_is_written() -> None:
+    text = "CREATE CLUSTER :name (SIZE = :'size' :other);"
+    with pytest.raises(SinkqlError) as raised:
+        format_script(text, WORDS)
+    error = raised.value
+    assert error.code.startswith("SQ1")
+    assert error.span is not None
+    assert text[error.span.start : error.span.end] == ":other"
+    assert ":other" in error.message
+
+
+def test_a_text_with_private_characters_has_no_stand_ins() -> None:
+    with pytest.raises(SinkqlError):
+        format_script("CREATE CLUSTER :name (SIZE = '\ue000\uf8ff');", WORDS)

@@ -19,7 +19,7 @@ from sinkql.connectors.mysql.binlog_client import wait_readable
 from sinkql.connectors.mysql.binlog_sections import TransactionPart
 from sinkql.connectors.mysql.gtid import DomainTransactions, NumberedTransactions, read_tagged_gtid, set_bytes
 from sinkql.connectors.mysql.snapshot import _read_owned
-from sinkql.connectors.mysql.table import changed_rows, match
+from sinkql.connectors.mysql.table_changes import changed_rows, match
 from sinkql.connectors.mysql.table_map import TableMap, WatchedTables
 from sinkql.connectors.mysql.value import BinaryJsonError, json_text
 from sinkql.decode.columnar import Block

@@ -110,6 +110,20 @@ def test_server_that_is_put_back_is_told_until_the_loss_is_accepted(tmp_path: Pa
         assert _read(server, notes, end)[1] == [51]
 
 
+def test_a_server_that_sends_no_log_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    notes = MemoryNotes()
+    with mariadb(tmp_path) as server:
+        server.run("CREATE DATABASE d", "CREATE TABLE d.t (id int PRIMARY KEY)")
+        with _stream(server, notes) as stream:
+            end = stream.create()
+        _insert(server, 1)
+        end, _ = _read(server, notes, end)
+        monkeypatch.setattr("sinkql.connectors.mysql.history_check._WAIT_S", -1.0)
+        with pytest.raises(SinkqlError, match="the server does not send its log") as error:
+            _read(server, notes, end)
+        assert error.value.retryable
+
+
 def test_server_whose_log_was_reset_is_told_until_the_loss_is_accepted(tmp_path: Path) -> None:
     """The numbers of its transactions begin again, and grow past the place."""
     notes = MemoryNotes()

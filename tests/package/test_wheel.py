@@ -103,5 +103,6 @@ def test_the_demo_of_the_wheel_on_the_java_of_a_package_gives_right_tables_and_l
 def test_the_wheel_has_the_example(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "sinkql/quickstart/pipeline.sql" in names
+    assert any(name.endswith("/share/man/man1/sinkql-exec.1") for name in names)
     assert "sinkql/parser/hint/other_dialects.toml" in names
     assert "sinkql/py.typed" in names

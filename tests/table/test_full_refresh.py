@@ -194,13 +194,21 @@ def test_rows_of_others_are_replaced_if_the_sink_says_so(session: Session, claus
     assert _read("id", "v", "w") == [*found, (8, 8, "h")]
 
 
-def test_plan_says_that_rows_are_replaced(session: Session) -> None:
-    session.execute(_SETUP + _OF_M + _ROWS)
+@pytest.mark.parametrize(
+    ("clauses", "replacement"),
+    [
+        ("KEY (id) NOT ENFORCED MODE UPSERT", "which new rows replace"),
+        ("MODE APPEND", "which the first commit removes before later commits add new rows"),
+    ],
+)
+def test_plan_says_how_rows_are_replaced(session: Session, clauses: str, replacement: str) -> None:
+    sink = _OF_M.replace("KEY (id) NOT ENFORCED MODE UPSERT", clauses)
+    session.execute(_SETUP + sink + _ROWS)
     _run(session, 1)
-    text = _SETUP + _OF_M.replace("s FROM m", "other FROM m").replace("'1s'", "'1s', EXISTING ROWS = REPLACE")
+    text = _SETUP + sink.replace("s FROM m", "other FROM m").replace("'1s'", "'1s', EXISTING ROWS = REPLACE")
     effects = [effect for _, kind, effect in _effects(session, text) if kind == "SINK"]
     assert effects[1] == (
-        'reads source "t" from the start, into table "n.s"; table "n.s" exists, with 3 rows, which new rows replace'
+        f'reads source "t" from the start, into table "n.s"; table "n.s" exists, with 3 rows, {replacement}'
     )
 
 

@@ -152,3 +152,15 @@ def test_contents_that_are_doubted_are_never_away(
     writer.invalidate_index()
     assert deleted == []
     assert (store.folder / run_file(run)).read_bytes() == (b"y" if damaged == "here" else b"x")
+
+
+def test_an_entry_that_the_store_lists_and_does_not_return_is_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = FolderStateStore(tmp_path / "store")
+    _commit(ViewLog.of(_home(tmp_path / "here", store)), 1, ())
+    log = ViewLog.of(_home(tmp_path / "other", store))
+    monkeypatch.setattr(FolderStateStore, "get", lambda self, name, file: None)
+    with pytest.raises(SinkqlError, match="is damaged") as error:
+        log.newest()
+    assert error.value.code == "SQ3452"

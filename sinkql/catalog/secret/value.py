@@ -1,4 +1,7 @@
-"""The value of a secret as a type that does not show it, and the input of CREATE SECRET: a value or a reference."""
+"""The value of a secret as a type that does not show it, and the input of CREATE SECRET: a value or a reference.
+
+`Catalog.secret` returns the present value to a running sink.
+"""
 
 from __future__ import annotations
 

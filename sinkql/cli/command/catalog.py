@@ -13,7 +13,7 @@ _WRONG = 4
 
 @click.group()
 def catalog() -> None:
-    """Back up, restore, check and upgrade the catalog."""
+    """Back up, check and upgrade the catalog."""
 
 
 @catalog.command(short_help="Copy the catalog.")

@@ -50,8 +50,9 @@ def plan(
         from sinkql.session.deploy.deployment import encode
 
         files.write_atomic(out, encode(deployment, session.catalog.registry.keywords) + b"\n")
-        output.note(f"\nsaved; carry it out with sinkql apply {out}")
     refused = next((step.refused for step in deployment.steps if step.refused is not None), None)
+    if out is not None:
+        output.note(f"\nsaved; {_after_saving(out, refused)}")
     if refused is not None:
         return error_codes[refused].exit_code
     return _PENDING if detailed_exitcode and deployment.steps else 0
@@ -99,6 +100,13 @@ def _planned(
     for notice in deployment.notices:
         output.notice(notice.notice, path=notice.path, text=notice.text)
     return deployment
+
+
+def _after_saving(plan_file: Path, refused: str | None) -> str:
+    """Return what the user may do with a saved plan; `refused` is the code of a step that is refused now."""
+    if refused is None:
+        return f"carry it out with sinkql apply {plan_file}"
+    return f"sinkql apply {plan_file} fails with {refused} in the present state"
 
 
 def _saved(paths: tuple[Path, ...]) -> bytes | None:

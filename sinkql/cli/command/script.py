@@ -178,7 +178,7 @@ def fmt(files: tuple[Path, ...], check: bool, diff: bool) -> int:
     one line. A file named - is read from standard input and written to
     standard output.
 
-    Comments and queries stay unchanged. Files that do not parse stay unchanged too.
+    Comments, queries and variables stay unchanged. Files that do not parse stay unchanged too.
     """
 
     changed = False

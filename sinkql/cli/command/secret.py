@@ -36,7 +36,7 @@ def set_(context: click.Context, name: str, if_exists: bool) -> int:
     return 0
 
 
-@secret.command("list")
+@secret.command("list", short_help="List the secrets.")
 @click.pass_context
 def list_(context: click.Context) -> int:
     """List the secrets, and where the value of each is stored."""

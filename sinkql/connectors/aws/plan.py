@@ -7,8 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sinkql import ast, codec
-from sinkql.connector_api.options import SecretOnly, SecretPart, bind, option_field, option_span, secret_data
+from sinkql import ast
+from sinkql.connector_api.options import (
+    PlannedOptions,
+    SecretOnly,
+    SecretPart,
+    bind,
+    option_field,
+    option_span,
+    secret_data,
+)
 from sinkql.connector_api.planning import PlanningContext
 from sinkql.errors import SinkqlError, Span
 from sinkql.logical import SecretText
@@ -46,7 +54,7 @@ class AwsOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class AwsConnection:
+class AwsConnection(PlannedOptions):
     """The planned options of an AWS connection; the keys are references to secrets."""
 
     access_key_id: Mapping[str, Any] | None = None
@@ -57,11 +65,6 @@ class AwsConnection:
     assume_role_external_id: str | None = None
     endpoint: str | None = None
     region: str | None = None
-
-    @classmethod
-    def from_plan(cls, options: Mapping[str, Any]) -> AwsConnection:
-        """Return the options that `plan` returned."""
-        return codec.convert(options, cls)
 
 
 def plan(statement: ast.CreateConnection, planning: PlanningContext) -> Mapping[str, Any]:

@@ -10,12 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sinkql import codec
-from sinkql.connector_api.options import PlannedSecret
+from sinkql.connector_api.options import PlannedOptions, PlannedSecret
 
 
 @dataclass(frozen=True, slots=True)
-class RegistryConnection:
+class RegistryConnection(PlannedOptions):
     """The options of a connection to a schema registry."""
 
     url: str
@@ -25,11 +24,6 @@ class RegistryConnection:
     ssl_certificate_authority: PlannedSecret | None = None
     ssl_key: PlannedSecret | None = None
     ssh_tunnel: Mapping[str, Any] | None = None
-
-    @classmethod
-    def from_plan(cls, options: Mapping[str, Any]) -> RegistryConnection:
-        """Return the options of a planned connection."""
-        return codec.convert(options, cls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +50,7 @@ class WriteTuning:
 
 
 @dataclass(frozen=True, slots=True)
-class AvroReadOptions:
+class AvroReadOptions(PlannedOptions):
     """The options of FORMAT AVRO in sources.
 
     `references` are the texts of referenced schemas. With `wire`, a schema's id precedes each message. `name` is the
@@ -69,14 +63,9 @@ class AvroReadOptions:
     name: str
     tuning: ReadTuning = field(default_factory=ReadTuning)
 
-    @classmethod
-    def from_plan(cls, options: Mapping[str, Any]) -> AvroReadOptions:
-        """Return the planned options of the format."""
-        return codec.convert(options, cls)
-
 
 @dataclass(frozen=True, slots=True)
-class AvroWriteOptions:
+class AvroWriteOptions(PlannedOptions):
     """The options of FORMAT AVRO in sinks; `docs` has the text of each column, and of the relation under ""."""
 
     subject: str
@@ -87,14 +76,9 @@ class AvroWriteOptions:
     compatibility: str | None = None
     docs: dict[str, str] = field(default_factory=dict)
 
-    @classmethod
-    def from_plan(cls, options: Mapping[str, Any]) -> AvroWriteOptions:
-        """Return the planned options of the format."""
-        return codec.convert(options, cls)
-
 
 @dataclass(frozen=True, slots=True)
-class ProtobufOptions:
+class ProtobufOptions(PlannedOptions):
     """The options of FORMAT PROTOBUF.
 
     `schema` is a text or descriptors in hexadecimal digits. `references` are the names and texts of referenced schemas.
@@ -105,8 +89,3 @@ class ProtobufOptions:
     references: tuple[tuple[str, str], ...]
     message: str
     tuning: ReadTuning = field(default_factory=ReadTuning)
-
-    @classmethod
-    def from_plan(cls, options: Mapping[str, Any]) -> ProtobufOptions:
-        """Return the planned options of the format."""
-        return codec.convert(options, cls)

@@ -457,7 +457,7 @@ def open_file(path: Path) -> BinaryIO:
         return os.fdopen(handle, "rb")
     except FileNotFoundError as error:
         raise GoneError(
-            "SQ3302", f'file "{path}" was removed before it was read', hint="Restore the file; the sink then continues."
+            "SQ3302", f'file "{path}" was removed but must be read', hint="Restore the file; the sink then continues."
         ) from error
     except OSError as error:
         raise unreadable(path, error.strerror or str(error)) from error

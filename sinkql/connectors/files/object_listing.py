@@ -155,7 +155,7 @@ class Bucket:
             if code in _GONE:
                 raise GoneError(
                     "SQ3302",
-                    f'file "{self.shown(file.name)}" was removed before it was read',
+                    f'file "{self.shown(file.name)}" was removed but must be read',
                     hint="Restore the file; the sink then continues.",
                 ) from None
             raise self._failure(error) from None

@@ -18,7 +18,7 @@ from sinkql.connectors.files.encoding import encoding_of
 from sinkql.connectors.files.local_listing import Folder
 from sinkql.connectors.files.object_listing import Bucket
 from sinkql.connectors.files.options import format_options, planned_files
-from sinkql.decode.columns import check_names, declared
+from sinkql.decode.columns import check_names, check_primary_key, declared
 from sinkql.decode.csv_options import csv_file_form
 from sinkql.errors import InvalidFileError, SinkqlError, Span, UnaskedError
 from sinkql.local_path import in_project
@@ -99,14 +99,7 @@ def plan(statement: ast.CreateSource, facts: logical.Facts, planning: PlanningCo
     )
     names = [column.name for column in columns]
     keys = (frozenset(ident.value for ident in statement.primary_key),) if statement.primary_key else ()
-    for ident in statement.primary_key:
-        if ident.value not in names:
-            raise SinkqlError(
-                "SQ2204",
-                f'column "{ident.value}" of source "{statement.name.text}" does not exist',
-                ident.span,
-                hint=f"Its columns are {', '.join(names)}.",
-            )
+    check_primary_key(statement, names)
     tuning: dict[str, Any] = {
         "on_error": error_options.on_error.lower(),
         "max_files_per_commit": options.max_files_per_commit,

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sinkql import codec
+from sinkql.connector_api.options import PlannedOptions
 from sinkql.connectors.generator.columns import Bytes, Ints, fixed_length, noise
 from sinkql.connectors.generator.table import Turnover, Window, batch
 
 
 @dataclass(frozen=True, slots=True)
-class KeyValue:
+class KeyValue(PlannedOptions):
     """The table of KEY VALUE; `columns` has the names of `key`, `partition`, `value` and `offset`, if it has them."""
 
     seed: int
@@ -30,11 +30,6 @@ class KeyValue:
     transactional: bool
     upsert: bool
     columns: Mapping[str, str]
-
-    @classmethod
-    def from_plan(cls, options: Mapping[str, Any]) -> KeyValue:
-        """Return the table of a planned source."""
-        return codec.convert(options, cls)
 
     @property
     def initial(self) -> int:

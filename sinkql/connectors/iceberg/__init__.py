@@ -158,7 +158,7 @@ connector = Connector(
             forget=_delete_tag,
             drop=_drop_table,
             destination=destination,
-            dead_letter_write=plan.letters,
+            dead_letter_write=plan.dead_letter_write,
         ),
     ),
     tasks=("sinkql.connectors.iceberg.write.append", "sinkql.connectors.iceberg.write.upsert_task"),

@@ -212,7 +212,7 @@ connector = Connector(
             facts=sink.check_brokers,
             destination=sink.destination,
             find_encoding=sink.encoded,
-            dead_letter_write=sink.letters,
+            dead_letter_write=sink.dead_letter_write,
             about=_SINK,
         ),
     ),

@@ -21,7 +21,7 @@ from sinkql.connector_api.planning import (
 from sinkql.connector_api.source_options import OnErrorOptions
 from sinkql.connector_api.types import parse_type
 from sinkql.connectors.kafka.connection import KIND
-from sinkql.decode.columns import check_names, declared
+from sinkql.decode.columns import check_names, check_primary_key, declared
 from sinkql.errors import SinkqlError, Span
 
 OWNER = "sources from Kafka"
@@ -362,15 +362,7 @@ def _renames(statement: ast.CreateSource, format_: str) -> bool:
 
 def _declared(statement: ast.CreateSource) -> tuple[logical.Column, ...]:
     columns = declared(statement.columns, owner=OWNER)
-    names = [column.name for column in columns]
-    for ident in statement.primary_key:
-        if ident.value not in names:
-            raise SinkqlError(
-                "SQ2204",
-                f'column "{ident.value}" of source "{statement.name.text}" does not exist',
-                ident.span,
-                hint=f"Its columns are {', '.join(names)}.",
-            )
+    check_primary_key(statement, [column.name for column in columns])
     return columns
 
 

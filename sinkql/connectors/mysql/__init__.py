@@ -17,7 +17,7 @@
 * `ddl`: Parses logged statements into their effects on tables.
 * `binlog_sections`: The rows, ends of transactions and altered tables of a block.
 * `table_map`: Decodes the layouts of tables in the log.
-* `table`: Matches captured tables with layouts, and decodes their changes.
+* `table_changes`: Matches captured tables with layouts, and decodes their changed rows.
 * `rows_event`: Locates the values of row images.
 * `column`: Decodes the values of a column into an Arrow array.
 * `value`: Decodes single values: binary JSON, texts of a character set, and decimals.

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from sinkql import ast, codec
-from sinkql.connector_api.options import PlannedSecret, SecretOnly, SecretPart, option_field
+from sinkql import ast
+from sinkql.connector_api.options import PlannedOptions, PlannedSecret, SecretOnly, SecretPart, option_field
 from sinkql.connector_api.source_options import CaptureOptions
 from sinkql.logical import SecretText
 
@@ -41,7 +40,7 @@ class MySqlOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class MySqlConnection:
+class MySqlConnection(PlannedOptions):
     """The options of a planned connection. The field names are the keys in jobs."""
 
     host: str
@@ -52,11 +51,6 @@ class MySqlConnection:
     ssl_certificate: PlannedSecret | None = None
     ssl_key: PlannedSecret | None = None
     ssl_certificate_authority: PlannedSecret | None = None
-
-    @classmethod
-    def from_plan(cls, options: Mapping[str, Any]) -> MySqlConnection:
-        """Return the options of a planned connection."""
-        return codec.convert(options, cls)
 
     @property
     def address(self) -> str:

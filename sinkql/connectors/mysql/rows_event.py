@@ -1,4 +1,4 @@
-"""Locate the values of row images in the rows events of one table.
+"""Locate the values of row images in the rows events of one table; `table_changes` decodes them to rows.
 
 The events advance together: a step reads the next image of every event, and columns are walked in lockstep. So no
 Python object is created per row. An image is a bitmap of NULL columns, then the values of the remaining columns.

@@ -29,7 +29,7 @@ from sinkql.connectors.mysql.connection import Connection, failing, guarded, row
 from sinkql.connectors.mysql.gtid import DomainTransactions, NumberedTransactions
 from sinkql.connectors.mysql.purify import has_unique_key
 from sinkql.connectors.mysql.rows_event import Cells, Numbers, UndecodableRow, unsigned
-from sinkql.connectors.mysql.table import declarations, target_of, without
+from sinkql.connectors.mysql.table_changes import declarations, target_of, without
 from sinkql.connectors.mysql.type import ColumnDeclaration, holds, parse_declaration
 from sinkql.connectors.mysql.value import decoder
 from sinkql.decode.columnar import Block

@@ -18,6 +18,7 @@ from sinkql.connector_api.cdc import (
     PositionAdvanced,
     RowsChanged,
     SchemaChanged,
+    Stream,
     TableRows,
     Transactions,
 )
@@ -49,19 +50,18 @@ from sinkql.connectors.mysql.history_check import check_history, server_name
 from sinkql.connectors.mysql.options import MySqlConnection
 from sinkql.connectors.mysql.purify import check_settings, has_unique_key
 from sinkql.connectors.mysql.snapshot import ServerSnapshot, TableRead, begin_snapshot
-from sinkql.connectors.mysql.table import TableMatcher, changed_rows, without
+from sinkql.connectors.mysql.table_changes import TableMatcher, changed_rows, without
 from sinkql.connectors.mysql.table_map import AlteredTable, TableMap, WatchedTables
 from sinkql.decode.columnar import Block
 from sinkql.errors import SinkqlError
 
 _WAIT_S = 60.0
 _PAUSE_S = 0.1
-_UNBOUNDED = 1 << 62
 _MAY_NOT_LIST = {ER.SPECIFIC_ACCESS_DENIED_ERROR, ER.XAER_RMERR}
 """The server's errors for users who may not list distributed transactions; MySQL returns the second one."""
 
 
-class MySqlStream:
+class MySqlStream(Stream):
     """Reads one server.
 
     `begin` opens a connection for the binary log. Queries go through a second connection.
@@ -158,7 +158,7 @@ class MySqlStream:
             self._matcher = TableMatcher(tables, charsets(connection, maria=self._maria), self._has_key)
             self._check_position(after)
             server = server_name(connection, maria=self._maria)
-        check_history(self._history.last(after), server, self._open_dump, where=self._where)
+            check_history(self._history.last(after), server, self._open_dump, where=self._where)
         position = read_position(after, mariadb=self._maria)
         watched = {(table.name[0], table.name[1]): table.id for table in tables}
         start = scan_start(after) or set_text(after)
@@ -306,15 +306,6 @@ class MySqlStream:
     def confirm(self, position: Position) -> None:
         """Record the last transaction that was read. The retention of the log depends only on the server's settings."""
         self._history.save()
-
-    def looked_since(self, moment: float) -> bool:
-        return True
-
-    def retained(self) -> int:
-        return 0
-
-    def most_retained(self) -> int:
-        return _UNBOUNDED
 
     def chunk(self, table: CapturedTable) -> TableRead:
         self._ask()

@@ -1,4 +1,4 @@
-"""Decode single values of the log: binary JSON, texts of a character set, and decimals.
+"""Decode single values of the log for `column`: binary JSON, texts of a character set, and decimals.
 
 The layout of binary JSON is that of the server's json_binary.h: a type, then a tree of objects and arrays whose entries
 point to keys and values by offsets of two or four bytes.

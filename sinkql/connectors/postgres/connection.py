@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sinkql import ast, codec
+from sinkql import ast
 from sinkql.connector_api.database_options import check_certificate, check_encryption, check_host, check_port
 from sinkql.connector_api.options import (
+    PlannedOptions,
     PlannedSecret,
     SecretOnly,
     SecretPart,
@@ -62,7 +63,7 @@ def _check(statement: ast.CreateConnection, options: PostgresOptions) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class PostgresConnection:
+class PostgresConnection(PlannedOptions):
     """The options of a planned connection. The field names are the keys in jobs."""
 
     host: str
@@ -74,11 +75,6 @@ class PostgresConnection:
     ssl_certificate: PlannedSecret | None = None
     ssl_key: PlannedSecret | None = None
     ssl_certificate_authority: PlannedSecret | None = None
-
-    @classmethod
-    def from_plan(cls, options: Mapping[str, Any]) -> PostgresConnection:
-        """Return the options of a planned connection."""
-        return codec.convert(options, cls)
 
 
 CONNECTION_OWNER = "Postgres connections"

@@ -32,8 +32,8 @@ class WrittenBucket:
 
 
 @dataclass(frozen=True, slots=True)
-class ViewTask:
-    """Write the changes of one bucket; a `WriteTask`. `contents` are the runs before the batch."""
+class _BucketTask:
+    """What the `WriteTask`s of a view have."""
 
     commit: str
     buckets: int | None
@@ -41,6 +41,12 @@ class ViewTask:
     epoch: int
     directory: StateDirectory
     schema: pa.Schema
+
+
+@dataclass(frozen=True, slots=True)
+class ViewTask(_BucketTask):
+    """Write the changes of one bucket; a `WriteTask`. `contents` are the runs before the batch."""
+
     contents: Contents
 
     @property
@@ -105,15 +111,8 @@ def _runs_to_merge(runs: Sequence[Run], bucket: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class CollectTask:
+class CollectTask(_BucketTask):
     """Collect the changes of one bucket in one part of a full refresh; a `WriteTask`."""
-
-    commit: str
-    buckets: int | None
-    key: tuple[str, ...]
-    epoch: int
-    directory: StateDirectory
-    schema: pa.Schema
 
     def __call__(self, bucket: int, attempt: str, batches: Iterator[pa.RecordBatch]) -> WriteResult:
         """Write a file; the result's data is its run, None without rows."""

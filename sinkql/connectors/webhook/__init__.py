@@ -2,7 +2,7 @@
 
 * `options`: Define the options of sources, and convert planned options to typed ones.
 * `plan`: Plan CREATE SOURCE … FROM WEBHOOK.
-* `check`: Plan CHECK (…) as a typed tree.
+* `check_plan`: Plan CHECK (…) as a typed tree.
 * `doctor`: Check whether a source can listen on its port.
 * `stream`: Stream the accepted requests of a source to its capture.
 * `server`: Listen on ports, and route requests to endpoints.
@@ -10,8 +10,8 @@
 * `port_connections`: Count the connections of a port, and choose which to close.
 * `http`: Parse the requests of a connection, and write the answers.
 * `received_request`: Hold the request that a connection receives.
-* `endpoint`: Check requests, make them durable, and answer them.
-* `check_eval`: Evaluate a CHECK for a request.
+* `endpoint`: Check requests, make them durable, and answer them; refuse those that fail the CHECK.
+* `check_eval`: Evaluate a CHECK, with its signature, for a request.
 * `request`: Convert requests to rows.
 * `request_log`: Store accepted requests until the capture log has them.
 """

@@ -153,7 +153,7 @@ def _tuning(
     """Return the options that change no value of a row: the address, and which requests pass."""
     check, secrets = None, []
     if statement.check is not None:
-        from sinkql.connectors.webhook.check import plan_check  # sqlglot is slow to import
+        from sinkql.connectors.webhook.check_plan import plan_check  # sqlglot is slow to import
 
         check = plan_check(statement.check, planning)
         secrets = [{"secret": planning.secret(item.secret).name} for item in statement.check.inputs if item.secret]

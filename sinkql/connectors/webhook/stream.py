@@ -17,6 +17,7 @@ from sinkql.connector_api.cdc import (
     Position,
     Reveal,
     RowsChanged,
+    Stream,
     TableRows,
     Transactions,
 )
@@ -38,7 +39,6 @@ from sinkql.errors import SinkqlError
 from sinkql.storage import files
 
 _MOST_BYTES = 8 << 20
-_UNBOUNDED = 1 << 62
 _KEEPER = "keeper"
 """The file in the request log's folder with the id of that folder."""
 
@@ -58,7 +58,7 @@ class _AllSeen:
         return True
 
 
-class WebhookStream:
+class WebhookStream(Stream):
     """A source's stream of requests. It keeps accepted requests in a request log until the capture log has them."""
 
     unit = "requests"
@@ -189,15 +189,6 @@ class WebhookStream:
     def confirm(self, position: Position) -> None:
         if self._endpoint is not None:
             self._endpoint.forget(int(position, 16))
-
-    def looked_since(self, moment: float) -> bool:
-        return True
-
-    def retained(self) -> int:
-        return 0
-
-    def most_retained(self) -> int:
-        return _UNBOUNDED
 
     def chunk(self, table: CapturedTable) -> ChunkRead:
         raise NotImplementedError("pushed rows are only in the log")

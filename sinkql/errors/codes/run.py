@@ -86,13 +86,13 @@ CODES = {
         (
             "If the file grew, keep its old bytes under its name, as with head -c N: the detail says that it had N "
             "bytes. Put the rest into a new file, with the header line if the format has one. If the file was "
-            "rewritten, restore its old content, and write new rows into a new file. If all of its old rows are in "
-            "the table and may stay there, you can also delete it."
+            "rewritten, restore its old content. If all of its old rows are in "
+            "the table and no sink has to read them again, you can also delete it."
         ),
         symptoms=("file changed", "file was changed", "file grew", "file appended", "file rewritten", "head -c"),
     ),
     "SQ3302": _code(
-        "A file was removed before SinkQL read all of it.",
+        "A file was removed before the sink read all of it, or before it read it again for a full refresh.",
         "Restore the file.",
         retryable=True,
     ),
@@ -193,8 +193,11 @@ CODES = {
         "Restore the folder, or drop the sink and create it again with a new table.",
     ),
     "SQ3403": _code(
-        "The state manifest of a sink is damaged, or another version of SinkQL wrote it.",
-        "Restore the folder, or run the version of SinkQL that wrote it.",
+        (
+            "The state manifest of a sink is damaged, or another version of SinkQL wrote it. An upsert sink first "
+            "tries to recompute its state from its sources."
+        ),
+        "If the sink stopped, restore its state folder, or run the version of SinkQL that wrote it.",
     ),
     "SQ3404": _code(
         "A state file of a sink is missing or damaged.",
@@ -230,7 +233,10 @@ CODES = {
     ),
     "SQ3410": _code(
         "The sink computes something else than at its last commit, so its state and its table no longer fit.",
-        "Drop the sink and create it again with a new table.",
+        (
+            "Drop the sink and create it again with a new table. The new table only gets the rows that the sources "
+            "still have."
+        ),
     ),
     "SQ3411": _code(
         "A file of an upsert sink's key index is damaged.",
@@ -262,7 +268,7 @@ CODES = {
         ),
         (
             "Restore the missing data that the message names, or undo the change of the sink. Otherwise drop the "
-            "sink and create it again with a new table."
+            "sink and create it again with a new table. The new table lacks the rows that the source no longer has."
         ),
     ),
     "SQ3416": _code(

@@ -201,7 +201,7 @@ class FullRefresh:
             f'the rows of sink "{self.job.sink}" cannot be computed again: {error.message}',
             detail=error.detail,
             hint="Restore what the source lacks or undo the change to the sink. Otherwise drop the sink and create it "
-            "again with a new table. The present table is unchanged.",
+            "again with a new table, which will not have the missing rows. The present table is unchanged.",
         )
 
     def _reached(self, at: JobOffsets, target: JobOffsets) -> bool:

@@ -1,4 +1,7 @@
-"""Pacing: decide when a sink's next batch is due and where it ends, and how much time maintenance may take."""
+"""Decide when a sink's next batch is due, how much it may read, and how much time maintenance may take.
+
+`Reader.latest` of each source decides where its part of the batch ends within that limit.
+"""
 
 from __future__ import annotations
 

@@ -97,29 +97,17 @@ class SideChanges:
 
 
 @dataclass(slots=True)
-class MultisetSide:
-    """A side that stores rows with their multiplicities: `table` has its changes as a multiset's run."""
+class _RowSide:
+    """A side that stores its rows; `table` has the batch's changes as a run of `multiset`."""
 
     schema: pa.Schema
     multiset: MultisetRuns
     table: pa.Table
     delta: SideChanges = field(init=False)
-    _went: pa.Table = field(init=False)
-
-    def __post_init__(self) -> None:
-        keys, hashes = keys_of(self.table)
-        diff = ints(self.table.column(DIFF))
-        self.delta = SideChanges(keys, hashes, self.table.select(self.schema.names), diff)
-        went = diff < 0
-        self._went = self.table if went.all() else self.table.filter(pa.array(went)).combine_chunks()
 
     def old(self, keys: KeyQuery) -> LookupResult:
         """Return the rows from before."""
         return rows_of(self.multiset.runs, keys, self.schema)
-
-    def stayed(self, keys: KeyQuery) -> LookupResult:
-        """Return the rows from before that are not deleted."""
-        return rows_of([*self.multiset.runs, in_memory(self._went)], keys, self.schema)
 
     def new(self, keys: KeyQuery) -> LookupResult:
         """Return the rows after the batch."""
@@ -132,6 +120,24 @@ class MultisetSide:
     def put(self) -> None:
         """Store the changes."""
         self.multiset.put(self.table)
+
+
+@dataclass(slots=True)
+class MultisetSide(_RowSide):
+    """A side that stores rows with their multiplicities."""
+
+    _went: pa.Table = field(init=False)
+
+    def __post_init__(self) -> None:
+        keys, hashes = keys_of(self.table)
+        diff = ints(self.table.column(DIFF))
+        self.delta = SideChanges(keys, hashes, self.table.select(self.schema.names), diff)
+        went = diff < 0
+        self._went = self.table if went.all() else self.table.filter(pa.array(went)).combine_chunks()
+
+    def stayed(self, keys: KeyQuery) -> LookupResult:
+        """Return the rows from before that are not deleted."""
+        return rows_of([*self.multiset.runs, in_memory(self._went)], keys, self.schema)
 
     def verify(self, where: str) -> None:
         """Raise SQ3401 for the deletion of a row that never existed."""
@@ -176,37 +182,16 @@ def appended_run(rows: pa.Table, names: list[str]) -> pa.Table:
 
 
 @dataclass(slots=True)
-class AppendOnlySide:
-    """A side whose rows are only inserted, each separately: `table` has the batch's rows as a run."""
-
-    schema: pa.Schema
-    multiset: MultisetRuns
-    table: pa.Table
-    delta: SideChanges = field(init=False)
+class AppendOnlySide(_RowSide):
+    """A side whose rows are only inserted, each separately."""
 
     def __post_init__(self) -> None:
         keys, hashes = keys_of(self.table)
         self.delta = SideChanges(keys, hashes, self.table.select(self.schema.names), np.ones(len(keys), np.int64))
 
-    def old(self, keys: KeyQuery) -> LookupResult:
-        """Return the rows from before."""
-        return rows_of(self.multiset.runs, keys, self.schema)
-
     def stayed(self, keys: KeyQuery) -> LookupResult:
         """Return the rows from before that are not deleted: all of them."""
         return self.old(keys)
-
-    def new(self, keys: KeyQuery) -> LookupResult:
-        """Return the rows after the batch."""
-        return rows_of([*self.multiset.runs, in_memory(self.table)], keys, self.schema)
-
-    def old_counts(self, keys: KeyQuery) -> Ints:
-        """Return the number of rows of each key before."""
-        return counts_of(self.multiset.runs, keys)
-
-    def put(self) -> None:
-        """Store the rows."""
-        self.multiset.put(self.table)
 
 
 def counted_run(rows: pa.Table) -> pa.Table:

@@ -1,4 +1,4 @@
-"""Find the ALTER statements between two definitions of an item, or the obstacle."""
+"""Find the ALTER statements between two definitions of an item, or the obstacle; `difference` decides on both."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def _created_sink(name: str, after: MemoryCatalog, count: CountRows) -> str:
         return _read_sources(name, after, again=False)
     existing = f"; {_quoted(destination)} exists, with {_rows(rows)}" if rows is not None else ""
     if rows and destination.replaces:
-        existing += ", which new rows replace"
+        existing += f", which {_replacement(name, after)}"
     return f"{_read_sources(name, after, again=False)}, into {_quoted(destination)}{existing}"
 
 
@@ -138,13 +138,21 @@ def _existing_rows(name: str, before: MemoryCatalog, after: MemoryCatalog, count
         return ""
     other_table = "" if place_of(name, before) == place_of(name, after) else f"{_quoted(destination)} has {_rows(rows)}"
     if destination.replaces:
-        return f", and {other_table}, which new rows replace" if other_table else ", which new rows replace"
+        replacement = _replacement(name, after)
+        return f", and {other_table}, which {replacement}" if other_table else f", which {replacement}"
     if destination.refused is None:
         return (
             f", and {other_table}, to which new rows are added" if other_table else ", and new rows are added to them"
         )
     refusal = f"the new sink is refused while it has them: {destination.refused}"
     return f", and {other_table}: {refusal}" if other_table else f", and {refusal}"
+
+
+def _replacement(name: str, after: MemoryCatalog) -> str:
+    """Describe how a sink replaces existing rows of its table: an append sink first empties the table."""
+    if logical.get_item(after, name, logical.Sink).mode == logical.SinkMode.UPSERT:
+        return "new rows replace"
+    return "the first commit removes before later commits add new rows"
 
 
 def _other_sinks(name: str, after: MemoryCatalog) -> str:

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from sinkql import codec
-from sinkql.connector_api.options import PlannedSecret
+from sinkql.connector_api.options import PlannedOptions, PlannedSecret
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +21,7 @@ class NamedConnection:
 
 
 @dataclass(frozen=True, slots=True)
-class CatalogConnection:
+class CatalogConnection(PlannedOptions):
     """The options of a catalog connection; `catalog_type` is in lower case."""
 
     catalog_type: str
@@ -36,11 +35,6 @@ class CatalogConnection:
     aws_connection: NamedConnection | None = None
     gcp_connection: NamedConnection | None = None
 
-    @classmethod
-    def from_plan(cls, options: Mapping[str, Any]) -> CatalogConnection:
-        """Return the options of a planned connection."""
-        return codec.convert(options, cls)
-
     @property
     def has_hint_file(self) -> bool:
         """Return whether a file beside the table's metadata names the newest metadata file."""
@@ -48,7 +42,7 @@ class CatalogConnection:
 
 
 @dataclass(frozen=True, slots=True)
-class IcebergSink:
+class IcebergSink(PlannedOptions):
     """The options of a sink; `column_types` are Iceberg's, in the table's order, with the changelog's columns.
 
     If `existing_rows` is None, the sink refuses a table with rows. If `branch` is None, it commits to main. `layout`
@@ -67,8 +61,3 @@ class IcebergSink:
     sort_by: tuple[Mapping[str, Any], ...] = ()
     branch: str | None = None
     letters: bool = False
-
-    @classmethod
-    def from_plan(cls, options: Mapping[str, Any]) -> IcebergSink:
-        """Return the options of a planned sink."""
-        return codec.convert(options, cls)

@@ -12,8 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import msgspec
-
 from sinkql import ast, logical, physical
 from sinkql.connector_api.options import bind, option_field, option_labels, option_span
 from sinkql.connector_api.planning import PlanningContext, SinkPlan
@@ -343,26 +341,16 @@ def _plan_options(target: TableOptions, options: IcebergOptions, types: Mapping[
     return planned
 
 
-def letters(write: physical.Write, columns: Sequence[physical.Column]) -> physical.Write:
+def dead_letter_write(write: physical.Write, columns: Sequence[physical.Column]) -> physical.Write:
     """Return the write of dead letters to the table `<table>__errors`."""
-    options = {
+    options: dict[str, Any] = {
         name: write.options[name] for name in ("namespace", "format_version", "maintenance") if name in write.options
     }
     types = {column.name: _TYPES[column.type.name] for column in columns}
-    return msgspec.structs.replace(
-        write,
-        input=physical.Read("letters", "", {}, tuple(columns)),
-        columns=tuple(columns),
-        mode="append",
-        change="append",
-        changelog=False,
-        key=(),
-        proven=False,
-        options={
-            **options,
-            "table": f"{IcebergSink.from_plan(write.options).table}__errors",
-            "column_types": types,
-            "existing_rows": "keep",
-            "letters": True,
-        },
-    )
+    named = {
+        "table": f"{IcebergSink.from_plan(write.options).table}__errors",
+        "column_types": types,
+        "existing_rows": "keep",
+        "letters": True,
+    }
+    return write.of_dead_letters(columns, {**options, **named})

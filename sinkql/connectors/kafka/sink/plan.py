@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Literal
 
-import msgspec
-
 from sinkql import ast, logical, physical
 from sinkql.connector_api.options import bind, option_field, option_span
 from sinkql.connector_api.planning import OutsideAccess, PlanningContext, SinkMessages, SinkPlan
@@ -125,21 +123,12 @@ def _is_default_count(option: ast.Option) -> bool:
     return count and isinstance(option.value, ast.Number) and option.value.text == "-1"
 
 
-def letters(write: physical.Write, columns: Sequence[physical.Column]) -> physical.Write:
+def dead_letter_write(write: physical.Write, columns: Sequence[physical.Column]) -> physical.Write:
     """Return the write of a sink's dead letters: as JSON into the topic `<topic>__errors`."""
     topic = WriteOptions.from_plan(write.options).topic
     shared = {name: value for name, value in write.options.items() if name in _SHARED}
     form: dict[str, Any] = {"value_format": "JSON", "value_options": {}, "config": {"max.message.bytes": _LARGE}}
-    return msgspec.structs.replace(
-        write,
-        input=physical.Read("letters", "", {}, tuple(columns)),
-        columns=tuple(columns),
-        mode="append",
-        change="append",
-        key=(),
-        proven=False,
-        options={**shared, **form, "topic": f"{topic}__errors", "letters": True},
-    )
+    return write.of_dead_letters(columns, {**shared, **form, "topic": f"{topic}__errors", "letters": True})
 
 
 def check_brokers(
