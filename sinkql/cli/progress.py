@@ -232,16 +232,16 @@ class LiveProgress:
         row.failed += event.failed
         row.next_at = now if event.more else now + event.next_commit.total_seconds()
         row.shown, row.rereading = None, False
-        skipped = f", {_counted(event.failed)} skipped" if event.failed else ""
         self._say(
             f"{self._called(event.sink)} committed {_counted(event.rows)} "
-            f"({event.rows_per_second:,.0f} rows/s){skipped}",
+            f"({event.rows_per_second:,.0f} rows/s){_failed_records(event)}",
             live=False,
             event="committed",
             **self._named(event.sink),
             rows=event.rows,
             read=event.read,
             failed=event.failed,
+            dead_letters=event.dead_letters,
             bytes=event.bytes,
             snapshot=event.snapshot,
             rows_per_second=round(event.rows_per_second),
@@ -371,6 +371,15 @@ def duration(seconds: float) -> str:
     parts = [(days, "d"), (hours, "h"), (minutes, "min"), (whole % 60, "s")]
     first = next((place for place, (count, _) in enumerate(parts) if count), len(parts) - 1)
     return " ".join(f"{count} {unit}" for count, unit in parts[first : first + 2] if count or len(parts) - 1 == first)
+
+
+def _failed_records(event: SinkCommitted) -> str:
+    """Return how many records did not decode, after a comma: dead letters, and records that were only skipped."""
+    letters, skipped = event.dead_letters, event.failed - event.dead_letters
+    texts = ["1 dead letter" if letters == 1 else f"{letters:,} dead letters"] if letters else []
+    if skipped:
+        texts.append("1 record skipped" if skipped == 1 else f"{skipped:,} records skipped")
+    return "".join(f", {text}" for text in texts)
 
 
 def _counted(rows: int) -> str:

@@ -107,7 +107,7 @@ def _check_java() -> Iterator[HealthCheck]:
     except SinkqlError as error:
         yield HealthCheck("Java", "wrong", f"{error.message}{f' ({error.detail})' if error.detail else ''}", error.hint)
         return
-    yield HealthCheck("Java", "ok", java.path)
+    yield HealthCheck("Java", "ok", f"{java.version}, {java.path}")
     unused = unused_home()
     if unused is not None:
         message = f"it is set to {os.environ['JAVA_HOME']}, and SinkQL ignores it: {unused}"

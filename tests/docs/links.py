@@ -73,6 +73,7 @@ TOPICS = {
     "SQ33": ("Files", "connectors/files.md"),
     "SQ337": ("Lost history", "how-to/lost-history.md"),
     "SQ339": ("Handle bad records", "how-to/bad-records.md"),
+    "SQ3394": ("Repair and replay dead letters", "how-to/replay.md"),
     "SQ3390": ("Write a connector package", "how-to/write-a-connector.md"),
     "SQ34": ("Clusters and state", "concepts/clusters-and-state.md"),
     "SQ3414": ("Change tables, views and sinks", "how-to/change.md"),

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sinkql.connector_api.registry import discover
-from sinkql.connector_api.stream import Limit, ReadCounts, Reader, RowError
+from sinkql.connector_api.stream import Limit, ReadCounts, Reader, RowError, shown_record
 from sinkql.errors import SinkqlError
 from sinkql.program import compile_text
 from support.running import contexts
@@ -140,3 +140,8 @@ def test_a_bad_record_under_each_policy(name: str, tmp_path: Path) -> None:
     still, found = reader.retry_dead_letters([letter, corrected])
     assert (list(still.failures), found.failures) == ([0], {})
     assert found.batch.to_pylist() == [{"k": 2, "d": date(2024, 2, 28)}]
+
+
+def test_a_record_that_is_cut_in_an_error_ends_with_an_ellipsis() -> None:
+    assert shown_record(b"x" * 200) == "x" * 200
+    assert shown_record(b"x" * 201) == "x" * 200 + " …"

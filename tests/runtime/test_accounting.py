@@ -18,6 +18,7 @@ from sinkql.connector_api.stream import WriteResult, WriteTask
 from sinkql.errors import SinkqlError
 from sinkql.program import compile_text
 from sinkql.runtime.batch.engine import Batch, Outcome
+from sinkql.runtime.batch.events import Event, Progress, SinkCommitted, silent
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.local import engine
 from sinkql.runtime.local.engine import LocalEngine
@@ -28,7 +29,7 @@ from support.running import MemoryControl, contexts, drain, loop_of
 _SCRIPT = """
 CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', URL = 'sqlite:///{folder}/lake.db',
   WAREHOUSE = '{folder}/lake');
-CREATE SOURCE s (k integer, n integer) FROM FILES (PATH = '{folder}/in') FORMAT JSON WITH (ON ERROR = SKIP);
+CREATE SOURCE s (k integer, n integer) FROM FILES (PATH = '{folder}/in') FORMAT JSON WITH (ON ERROR = {on_error});
 CREATE MATERIALIZED VIEW v AS SELECT k, n FROM s WHERE n <> 5;
 CREATE SINK w FROM {relation} INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 't') {mode}
   WITH (COMMIT INTERVAL = '1s');
@@ -36,12 +37,21 @@ CREATE SINK w FROM {relation} INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 
 Rows = Iterator[pa.RecordBatch]
 
 
-def _loop(folder: Path, relation: str, mode: str, engine: LocalEngine | None = None) -> BatchLoop:
+def _loop(
+    folder: Path,
+    relation: str,
+    mode: str,
+    engine: LocalEngine | None = None,
+    on_error: str = "SKIP",
+    progress: Progress = silent,
+) -> BatchLoop:
     (folder / "in").mkdir()
     lines = ["{", *(json.dumps({"k": number % 4, "n": number}) for number in range(10))]
     (folder / "in" / "a.json").write_text("\n".join(lines))
-    job = compile_text(_SCRIPT.format(folder=folder, relation=relation, mode=mode), facts={}).jobs[0]
-    return loop_of(job, contexts(folder, job), discover(), engine=engine, control=MemoryControl())
+    script = _SCRIPT.format(folder=folder, relation=relation, mode=mode, on_error=on_error)
+    job = compile_text(script, facts={}).jobs[0]
+    control = MemoryControl()
+    return loop_of(job, contexts(folder, job), discover(), engine=engine, control=control, progress=progress)
 
 
 @pytest.mark.parametrize(
@@ -63,6 +73,18 @@ def test_each_record_is_accounted_for(tmp_path: Path, relation: str, mode: str, 
     assert counts == account
     gone = account["failed"] + account.get("filtered", 0) + account.get("superseded", 0)
     assert commit["rows"] == len(duckdb_folder(str(tmp_path / "lake" / "n" / "t"), "n")) == account["read"] - gone
+
+
+@pytest.mark.parametrize(("on_error", "dead_letters"), [("SKIP", 0), ("'DEAD LETTER'", 1)])
+def test_a_commit_reports_the_records_that_it_stored_as_dead_letters(
+    tmp_path: Path, on_error: str, dead_letters: int
+) -> None:
+    events: list[Event] = []
+    loop = _loop(tmp_path, "s", "MODE APPEND", on_error=on_error, progress=events.append)
+    loop.start(epoch=1, once=True)
+    drain(loop)
+    (commit,) = (event for event in events if isinstance(event, SinkCommitted))
+    assert (commit.failed, commit.dead_letters) == (1, dead_letters)
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,15 +63,26 @@ def doctor(
 
 
 def _tell(output: Output, checks: Iterable[HealthCheck]) -> int:
-    wrong = 0
+    wrong = warnings = 0
     for check in checks:
         wrong += check.state == "wrong"
+        warnings += check.state == "warning"
         text = f"{_MARKS[check.state]:<8} {check.name}: {check.found}"
         output.line(text, name=check.name, state=check.state, found=check.found, fix=check.fix)
         if check.fix is not None:
             output.note(f"         {check.fix}")
-    output.note("" if wrong else "no problems found")
+    output.note("" if wrong else _summary(warnings))
     return _ENVIRONMENT if wrong else 0
+
+
+def _summary(warnings: int) -> str:
+    match warnings:
+        case 0:
+            return "no problems found"
+        case 1:
+            return "no errors, 1 warning"
+        case _:
+            return f"no errors, {warnings} warnings"
 
 
 @click.command(short_help="Build an archive for Spark executors.")

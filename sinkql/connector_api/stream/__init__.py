@@ -50,6 +50,7 @@ from sinkql.connector_api.stream.row_error import RowError as RowError
 from sinkql.connector_api.stream.row_error import RowFailure as RowFailure
 from sinkql.connector_api.stream.row_error import invalid_row_error as invalid_row_error
 from sinkql.connector_api.stream.row_error import not_replayable_error as not_replayable_error
+from sinkql.connector_api.stream.row_error import shown_record as shown_record
 from sinkql.connector_api.stream.write_task import WriteResult as WriteResult
 from sinkql.connector_api.stream.write_task import WriteTask as WriteTask
 from sinkql.connector_api.stream.writer import Committed as Committed

@@ -11,6 +11,7 @@ from sinkql.errors import SinkqlError
 
 _FIRST_ERRORS = 20
 _SHOWN_BYTES = 1000
+_DETAIL_BYTES = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +83,18 @@ class RowFailure:
     raw: bytes
 
 
+def shown_record(raw: bytes) -> str:
+    """Return the text of a record for an error; a long record is cut, and ends with an ellipsis."""
+    text = raw[:_DETAIL_BYTES].decode(errors="replace")
+    return f"{text} …" if len(raw) > _DETAIL_BYTES else text
+
+
 def invalid_row_error(source: str, position: str, message: str, raw: bytes, *, hint: str) -> SinkqlError:
     """Return the error for a record that does not decode and stops the sink."""
     return SinkqlError(
         "SQ3101",
         f'invalid row of source "{source}" at {position}: {message}',
-        detail=f"The row is {raw[:200].decode(errors='replace')}",
+        detail=f"The row is {shown_record(raw)}",
         hint=hint,
     )
 

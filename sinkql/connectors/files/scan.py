@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from sinkql import physical
-from sinkql.connector_api.stream import Decoding, UndecodableError
+from sinkql.connector_api.stream import Decoding, UndecodableError, shown_record
 from sinkql.connectors.files.content import (
     LONGEST_LINE,
     ChangedError,
@@ -92,7 +92,7 @@ class FilesScan:
                         raise SinkqlError(
                             "SQ3101",
                             f"invalid row at {path}:{before + failure.line}: {failure.message}",
-                            detail=f"The row is {failure.raw[:200].decode(errors='replace')}",
+                            detail=f"The row is {shown_record(failure.raw)}",
                             hint="Create a source with the columns you want, WITH (ON ERROR = SKIP), and query it.",
                         )
                     yield part.batch

@@ -26,7 +26,7 @@ CODES = {
         "Keep one of them.",
     ),
     "SQ2305": _code(
-        "The values of a key column cannot be compared exactly, for example floating-point numbers or jsonb.",
+        "The values of a key column cannot be compared exactly, for example floating-point numbers or arrays.",
         "Cast the column in a view, for example to numeric or text, and use the result as the key.",
     ),
     "SQ2306": _code(

@@ -507,7 +507,10 @@ CODES = {
     ),
     "SQ3504": _code(
         "The columns of the table differ from the columns that the sink writes.",
-        "Change the view or the table so that names and types agree, or name another table.",
+        (
+            "Change the view or the table so that names and types agree, or name another table. If a source column "
+            "became wider, cast its aggregate in the view to the type of the table, for example sum(n)::bigint."
+        ),
     ),
     "SQ3505": _code(
         "The table exists and has another partitioning than the sink.",

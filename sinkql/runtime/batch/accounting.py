@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 
 from sinkql import physical
+from sinkql.connector_api.source_options import has_dead_letter_table
 from sinkql.errors import SinkqlError
 from sinkql.runtime.batch.engine import Outcome
 
@@ -27,6 +28,7 @@ class RecordAccount:
     * `removed`: rows only deleted from it.
     * `superseded`: rows whose key a later row has.
     * `stale`: failed records whose key may keep an older row.
+    * `dead_letters`: failed records that this commit stored.
     """
 
     read: int = 0
@@ -37,10 +39,11 @@ class RecordAccount:
     dropped: int = 0
     failed: int = 0
     stale: int = 0
+    dead_letters: int = 0
 
     def counts(self) -> dict[str, int]:
-        """Return all counts but `written`, by name."""
-        return {name: count for name, count in asdict(self).items() if name != "written"}
+        """Return the counts that the catalog adds up, by name."""
+        return {name: count for name, count in asdict(self).items() if name not in ("written", "dead_letters")}
 
 
 def check_account(job: physical.Job, outcome: Outcome) -> RecordAccount:
@@ -64,13 +67,14 @@ def check_account(job: physical.Job, outcome: Outcome) -> RecordAccount:
         dropped=sum(read_counts.dropped for read_counts in source_counts.values()),
         failed=sum(read_counts.failed for read_counts in source_counts.values()),
         stale=sum(source_counts[read.source].failed for read in job.reads() if read.change == "upsert"),
+        dead_letters=sum(source_counts[read.source].failed for read in job.reads() if has_dead_letter_table(read)),
     )
 
 
 def refresh_account(parts: Iterable[RecordAccount], changed: int) -> RecordAccount:
     """Return the account of a full refresh; `changed` rows differed from the table.
 
-    The rows that the table had already count as superseded.
+    The rows that the table had already count as superseded. A full refresh stores no dead letters.
     """
     counts = list(parts)
     read, filtered, dropped, failed = (

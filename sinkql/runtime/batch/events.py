@@ -75,7 +75,8 @@ class SinkStarted:
 class SinkCommitted:
     """A sink committed a batch.
 
-    * `rows`: rows written; `read`: records read; `failed`: records skipped by ON ERROR.
+    * `rows`: rows written; `read`: records read; `failed`: records that did not decode; `dead_letters`: those of them
+      that were stored.
     * `rows_per_second`: the rate of reading since the previous commit.
     * `lag`: the age of the oldest unread input; zero if there is none.
     * `more`: a limit cut the batch, so the next one follows immediately instead of `next_commit` later.
@@ -93,6 +94,7 @@ class SinkCommitted:
     next_commit: timedelta
     more: bool = False
     in_spark: bool = False
+    dead_letters: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -236,6 +236,7 @@ class CommitReport:
                 rows=committed.rows,
                 read=account.read,
                 failed=account.failed,
+                dead_letters=account.dead_letters,
                 bytes=committed.bytes,
                 snapshot=committed.snapshot,
                 rows_per_second=account.read / elapsed,

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 
@@ -26,10 +26,11 @@ _HINT = "Run pip install 'sinkql[java]', or install a Java 17 runtime, such as D
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java for Spark: its program and its home."""
+    """A Java for Spark: its program, its home and its version."""
 
     path: str
     home: Path
+    version: str = field(default="", compare=False)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -82,12 +83,12 @@ def _candidates() -> Iterator[str]:
 def _checked(java: str) -> Java:
     """Return the Java of a program; raises SQ4001 and SQ4002."""
     shown = _run(java, "-XshowSettings:properties", "-version").stderr
-    match = re.search(r'version "(?:1\.)?(\d+)', shown)
-    if match is None or int(match[1]) < _JAVA:
-        version = match[1] if match else shown.strip()
+    match = re.search(r'version "((?:1\.)?(\d+)[^"]*)', shown)
+    if match is None or int(match[2]) < _JAVA:
+        version = match[2] if match else shown.strip()
         raise SinkqlError("SQ4002", f"Spark needs Java {_JAVA} or newer, found {version}", detail=java, hint=_HINT)
     home = re.search(r"(?m)^\s*java\.home = (.+)$", shown)  # a program in PATH may be a script that finds a Java
-    return Java(java, Path(home[1]) if home else Path(java).resolve().parents[1])
+    return Java(java, Path(home[1]) if home else Path(java).resolve().parents[1], match[1])
 
 
 def _modules(java: Java) -> list[str]:
