@@ -23,7 +23,7 @@ _TITLE, _KEYWORD, _PATH, _HEADING, _ENTRY = 20, 16, 10, 6, 5
 _WHOLE = 30
 """The rank that a page adds if all words are together in its title or keywords."""
 _LISTS = 0.4
-"""The factor for errors and lists: a guide answers a question better."""
+"""The factor for errors and lists: a guide answers a question better, unless the words are an error's symptom."""
 _SUMMARIES = ("reference/options", "functions/index", "sql/index")
 """Pages that list the contents of other pages."""
 _COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
@@ -178,8 +178,9 @@ class Documentation:
         if entries:
             shown = entries if len(entries) <= _SHOWN else [entry for entry in entries if entry.is_function][:_SHOWN]
             listed = [entry for entry in entries if entry not in shown]
-            pages = [page for page in ranked if all(page is not entry.page for entry in entries)]
-            return Found(None, tuple(shown), (*listed[: 2 * _LISTED], *pages[: _ALSO if shown else _LISTED]))
+            alert = self.page(f"how-to/alerts/{query}")  # lag: also a function
+            pages = [page for page in ranked if page is not alert and all(page is not entry.page for entry in entries)]
+            return Found(alert, tuple(shown), (*listed[: 2 * _LISTED], *pages[: _ALSO if shown else _LISTED]))
         if len(ranked) == 1:
             return Found(ranked[0])
         near = () if ranked else tuple(self._near(query))
@@ -191,6 +192,8 @@ class Documentation:
         pages = [page for page in self.pages if not page.is_error]
         matches = [page for page in pages if not page.names.isdisjoint(spellings)]
         words = query.split()
+        if any(query in page.keywords for page in pages):  # drop sink same table: a guide answers it
+            return matches
         for count in range(len(words) - 1, 0, -1):
             if matches or (count == 1 and _stem(words[1]) not in _KINDS):
                 break
@@ -207,8 +210,10 @@ class Documentation:
         for page in self.pages:
             scores = [_score(word, page) for word in words if word in page.folded]
             if scores := [score for score in scores if score]:
-                whole = query in page.keywords or query in page.title.lower()
-                rank = (sum(scores) + (_WHOLE if whole else 0)) * (_LISTS if page.is_list else 1)
+                is_keyword = query in page.keywords
+                whole = is_keyword or query in page.title.lower()
+                is_symptom = is_keyword and " " in query
+                rank = (sum(scores) + (_WHOLE if whole else 0)) * (_LISTS if page.is_list and not is_symptom else 1)
                 ranks.append((len(scores), rank, page))
         most = max((count for count, _, _ in ranks), default=0)
         if most * 2 < len(words):
@@ -301,7 +306,7 @@ def _entries_named(name: str, pages: Iterable[Page]) -> list[Entry]:
     name = re.sub(r"^[a-z_]+\.(?=[a-z_]+$)", "", name)  # the schema of a relation
     entries: list[Entry] = []
     for page in pages:
-        if page.is_error or name not in page.folded:
+        if page.is_error or page.path.startswith("tutorials/") or name not in page.folded:
             continue
         lines = page.body.splitlines()
         here: list[Entry] = []

@@ -28,6 +28,7 @@ class Code:
     `cause` says when the error occurs, and `cure` what to do; both are full sentences for the error's page. A running
     sink retries after a `retryable` error. An error `of_rows` disappears when the rows that cause it are retracted. An
     error `of_loss` means that a source no longer has the next changes; ALTER SOURCE … SKIP accepts the loss.
+    `symptoms` are words by which users search for the error.
     """
 
     family: Family
@@ -36,6 +37,7 @@ class Code:
     retryable: bool = False
     of_rows: bool = False
     of_loss: bool = False
+    symptoms: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:

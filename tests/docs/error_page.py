@@ -117,7 +117,7 @@ def _is_title(message: str) -> bool:
 
 
 def _keywords(about: Code) -> list[str]:
-    return ["error", about.family.name.lower(), *(["retryable"] if about.retryable else [])]
+    return ["error", about.family.name.lower(), *(["retryable"] if about.retryable else []), *about.symptoms]
 
 
 def _effect(about: Code) -> str:

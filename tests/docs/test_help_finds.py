@@ -88,8 +88,15 @@ def test_every_command_has_a_section() -> None:
         ("s3 tables", "how-to/choose-a-catalog"),
         ("postgres rights", "how-to/capture-postgres"),
         ("lag", "how-to/monitor"),
+        ("what is a bad value of lag", "how-to/alerts/lag"),
         ("SQ3440", "errors/SQ3440"),
         ("slot dropped", "how-to/lost-history"),
+        ("lost changes", "how-to/lost-history"),
+        ("lost changes", "errors/SQ3702"),
+        ("file changed", "errors/SQ3301"),
+        ("rolled back", "errors/SQ3501"),
+        ("drop sink same table", "how-to/existing-table"),
+        ("upsert", "concepts/upserts"),
         ("compaction", "how-to/small-files"),
         ("add a column", "how-to/change"),
         ("two hosts", "how-to/several-hosts"),
@@ -114,3 +121,19 @@ def test_a_question_is_answered(words: str, page: str) -> None:
     first = [found.page] if found.page is not None else []
     first += [each for each in found.listed if isinstance(each, Page)][: 4 - len(first)]
     assert page in [each.path for each in first]
+
+
+def test_an_alert_comes_before_a_function_of_its_name() -> None:
+    found = _find("lag")
+    assert found.page is not None
+    assert found.page.path == "how-to/alerts/lag"
+    assert any(entry.is_function for entry in found.entries)
+
+
+def test_a_method_of_a_tutorial_does_not_answer_a_word() -> None:
+    assert _find("upsert").entries == ()
+
+
+def test_a_guide_comes_before_the_statement_that_the_words_begin_with() -> None:
+    assert _find("drop sink").page is not None
+    assert _find("drop sink same table").page is None

@@ -64,6 +64,23 @@ def test_a_rollback_that_commits_and_an_expiry_hide_is_told(
         assert caught.value.code == "SQ3501"
 
 
+def test_the_error_names_the_last_commit_and_whether_the_table_has_it(lake: Lake, name: str) -> None:
+    sink = begun(lake, name)
+    last = sink.put((5, "e")).snapshot
+    rolled_back(lake.table(name))
+    with pytest.raises(SinkqlError) as caught:
+        sink.put((9, "z"))
+    assert (
+        caught.value.detail
+        == f"The sink's last commit is snapshot {last}. The table still has it, but it is not part of main."
+    )
+    strangers.forget_tags(lake.table(name))
+    strangers.expire_all_but_head(lake.table(name))
+    with pytest.raises(SinkqlError) as caught:
+        sink.put((9, "z"))
+    assert caught.value.detail == f"The sink's last commit is snapshot {last}, which the table no longer has."
+
+
 @pytest.mark.soak
 def test_a_rollback_is_told_as_far_back_as_a_table_keeps_its_metadata(lake: Lake, name: str) -> None:
     catalog = lake.catalog()

@@ -11,6 +11,7 @@ import pytest
 
 from postgres.pipeline import capturing, catch_up
 from sinkql.cli.main import run_command
+from sinkql.connectors.postgres.slot import BOUND_HINT
 from sinkql.planner.name import as_name
 from sinkql.session import Session
 from support.postgres import Postgres
@@ -173,4 +174,6 @@ def test_a_slot_that_has_lost_changes_is_wrong(doctor: Doctor, tmp_path: Path) -
             server.execute("CHECKPOINT")
         found = doctor()["slot of s"]
     assert (found["state"], found["found"]) == ("wrong", "the server has removed unread changes")
-    assert "ALTER SOURCE s SKIP" in found["fix"]
+    raising, _, skipping = found["fix"].partition(" Then ")
+    assert raising == BOUND_HINT
+    assert skipping.startswith("run ALTER SOURCE s SKIP.")

@@ -263,7 +263,7 @@ def changed(place: Place, file: SeenFile) -> ChangedError:
         "SQ3301",
         f'file "{place.shown(file.name)}" changed after it was listed',
         detail=place.difference(file),
-        hint="Each file is read once: restore the old file, and write new rows to a new file.",
+        hint="Each file is read once. Restore the old content under this name, and write new rows to a new file.",
     )
 
 

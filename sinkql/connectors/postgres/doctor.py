@@ -7,21 +7,19 @@ from collections.abc import Iterator, Sequence
 import psycopg
 
 from sinkql import logical
-from sinkql.connector_api.cdc import SKIP
 from sinkql.connector_api.database_options import encryption_check
 from sinkql.connector_api.health_check import CheckContext, HealthCheck, SourceUnderCheck
 from sinkql.connector_api.planning import OutsideAccess
 from sinkql.connectors.postgres.client import Login, failure
 from sinkql.connectors.postgres.facts import SERVER, Tables, check_publication, check_server, creation_statement
 from sinkql.connectors.postgres.publication import quoted
-from sinkql.connectors.postgres.slot import Connection, query_row, query_value, slot_name
+from sinkql.connectors.postgres.slot import BOUND_HINT, Connection, find_slot, query_row, query_value, slot_name
 from sinkql.errors import SinkqlError
 
 _FINE = (130000, "logical", False, 1, 0, 1, 0)
 """Arguments of `check_server` for a server without problems."""
 _GIB = 1 << 30
 _MUCH_RETAINED = _GIB
-_SLOT_BOUND = "'20GB'"
 
 
 def examine(planned: logical.Connection, examined: CheckContext, access: OutsideAccess) -> Iterator[HealthCheck]:
@@ -83,7 +81,7 @@ def _check_slot_bound(connection: Connection) -> HealthCheck:
         "max_slot_wal_keep_size",
         "warning",
         "the setting is unlimited: an unread slot may fill the server's disk",
-        f"Run ALTER SYSTEM SET max_slot_wal_keep_size = {_SLOT_BOUND}; and SELECT pg_reload_conf(); on the server.",
+        BOUND_HINT,
     )
 
 
@@ -116,7 +114,13 @@ def _check_slots(connection: Connection, examined: CheckContext) -> Iterator[Hea
     }
     for slot, active, status, retained in rows:
         if slot in owners:
-            yield _check_slot(f"slot of {owners[slot].name}", status, retained or 0, active=active)
+            name = owners[slot].name
+            lost = find_slot(connection, slot) if status == "lost" else None
+            if lost is not None and lost.lost is not None:
+                cure = lost.cure.replace("SOURCE …", f"SOURCE {name}")
+                yield HealthCheck(f"slot of {name}", "wrong", lost.lost[0], cure)
+            else:
+                yield _check_slot(f"slot of {name}", status, retained or 0, active=active)
     if examined.source_ids is None:
         return
     own_slots = {slot_name(source_id) for source_id in examined.source_ids}
@@ -134,10 +138,6 @@ def _check_slots(connection: Connection, examined: CheckContext) -> Iterator[Hea
 
 def _check_slot(name: str, status: str | None, retained: int, *, active: bool) -> HealthCheck:
     size_text = f"it holds {_format_size(retained)} of WAL"
-    if status == "lost":
-        message = "the server has removed unread changes"
-        source = name.removeprefix("slot of ")
-        return HealthCheck(name, "wrong", message, SKIP.replace("SOURCE …", f"SOURCE {source}"))
     if status == "unreserved":
         message = f"{size_text}, and the server will remove it soon"
         return HealthCheck(name, "wrong", message, "Run sinkql up, or raise max_slot_wal_keep_size on the server.")

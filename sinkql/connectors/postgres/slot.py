@@ -144,6 +144,11 @@ class Slot:
     reader: int | None
     application: str | None
 
+    @property
+    def cure(self) -> str:
+        """Return what to do after a loss: first remove its cause, or it happens again."""
+        return f"{self.lost[1]} Then {SKIP[0].lower()}{SKIP[1:]}" if self.lost is not None else SKIP
+
 
 _REASONS_VERSION = 170000
 _REASONS = {
@@ -160,7 +165,8 @@ _REASONS = {
         "Set wal_level = 'logical' on the primary, and restart it.",
     ),
 }
-_REMOVED = ("the server has removed unread changes", "Raise max_slot_wal_keep_size on the server.")
+BOUND_HINT = "Run ALTER SYSTEM SET max_slot_wal_keep_size = '20GB'; and SELECT pg_reload_conf(); on the server."
+_REMOVED = ("the server has removed unread changes", BOUND_HINT)
 _SLOT = """
 SELECT s.confirmed_flush_lsn::text, s.wal_status, s.active_pid, a.application_name, {reason}
 FROM pg_replication_slots AS s LEFT JOIN pg_stat_activity AS a ON a.pid = s.active_pid
@@ -289,7 +295,7 @@ def acquire_slot(connection: Connection, source_id: str, source: str, place: int
         raise SinkqlError("SQ3701", message, hint=SKIP)
     if slot.lost is not None:
         message = f'source "{source}" has lost changes: {slot.lost[0]}'
-        raise SinkqlError("SQ3702", message, hint=f"{SKIP} {slot.lost[1]}")
+        raise SinkqlError("SQ3702", message, hint=slot.cure)
     if slot.confirmed is not None and slot.confirmed > place:
         raise SinkqlError(
             "SQ3702",

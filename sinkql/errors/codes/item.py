@@ -67,9 +67,11 @@ CODES = {
     "SQ2014": _code(
         "The script ran before, and an item that it creates now exists with another definition.",
         (
-            "Choose another name, or drop the item first. If you drop a table, its rows are lost. For a whole set "
-            "of scripts, use sinkql plan and sinkql apply."
+            "Run sinkql plan and sinkql apply with all scripts: they change the item in place if they can. If you "
+            "changed the item with ALTER, make the same change in the script. Otherwise choose another name, or drop "
+            "the item first. If you drop a table, its rows are lost."
         ),
+        symptoms=("already exists", "after alter"),
     ),
     "SQ2016": _code(
         "After the change, dependent items would no longer be valid. The detail lists them with the reasons.",

@@ -215,8 +215,12 @@ CODES = {
             "The server removed changes that SinkQL had not read. max_slot_wal_keep_size is too small, or the "
             "slot was unused for longer than idle_replication_slot_timeout."
         ),
-        _SKIP,
+        (
+            "First raise the limit, or the loss happens again. Run ALTER SYSTEM SET max_slot_wal_keep_size = '20GB'; "
+            f"and SELECT pg_reload_conf(); on the server. Then run {_SKIP.removeprefix('Run ')}"
+        ),
         of_loss=True,
+        symptoms=("lost changes", "wal removed", "removed unread changes", "slot lost", "slot invalidated"),
     ),
     "SQ3703": _run(
         "The connection of a source leads to another server than before.",

@@ -25,8 +25,9 @@ CODES = {
         (
             "Correct the record at its origin, if the source reads it again, as with files. Otherwise run ALTER "
             "SOURCE … SET (ON ERROR = SKIP) to skip and count such records. SET (ON ERROR = DEAD LETTER) also "
-            "stores them in a table. A database source can read the column as text, if you create it WITH (TEXT "
-            "COLUMNS (…))."
+            "stores them in a table. If you run a script with sinkql exec, change it as well, or change only "
+            "the script and run sinkql apply. A database source can read the column as text, if "
+            "you create it WITH (TEXT COLUMNS (…))."
         ),
     ),
     "SQ3102": _code(
@@ -79,9 +80,16 @@ CODES = {
     "SQ3301": _code(
         (
             "A file changed after SinkQL listed it. SinkQL reads each file once, so it would lose or repeat the "
-            "changed part. The detail shows the difference. No row of the changed file was written."
+            "changed part. The detail shows the difference. No row of the new content was written. If the file was "
+            "read before, its old rows are in the table."
         ),
-        "Restore the old file, and write new rows into a new file.",
+        (
+            "If the file grew, keep its old bytes under its name, as with head -c N: the detail says that it had N "
+            "bytes. Put the rest into a new file, with the header line if the format has one. If the file was "
+            "rewritten, restore its old content. If all of its old rows are in "
+            "the table and no sink has to read them again, you can also delete it."
+        ),
+        symptoms=("file changed", "file was changed", "file grew", "file appended", "file rewritten", "head -c"),
     ),
     "SQ3302": _code(
         "A file was removed before the sink read all of it, or before it read it again for a full refresh.",
@@ -476,8 +484,17 @@ CODES = {
         "Correct the view's error, which the detail shows, and run both again.",
     ),
     "SQ3501": _code(
-        "The Iceberg table was rolled back to a snapshot before the sink's last commit.",
-        "Roll the table forward again, or drop the sink and create it again with a new table.",
+        (
+            "The Iceberg table was rolled back to a snapshot before the sink's last commit. The detail names the "
+            "snapshot of that commit, and says whether the table still has it."
+        ),
+        (
+            "If the table still has that snapshot, roll the table forward to it. Otherwise give an upsert sink "
+            "EXISTING ROWS = REPLACE in its script, and run sinkql plan and sinkql apply with all scripts. The sink "
+            "keeps the table's name, and readers see one commit with the difference. Create an append sink again "
+            "with a new table: REPLACE would first remove all rows of the table."
+        ),
+        symptoms=("rolled back", "table rolled back", "rollback", "roll forward", "snapshot lost", "restored"),
     ),
     "SQ3502": _code(
         "The file with the sink's offsets, in the metadata folder of its table, is missing or damaged.",
@@ -509,6 +526,7 @@ CODES = {
             "Name another table. Or write WITH (EXISTING ROWS = KEEP) to add to these rows, or WITH (EXISTING "
             "ROWS = REPLACE) to replace them."
         ),
+        symptoms=("existing rows", "create sink again", "table has rows"),
     ),
     "SQ3508": _code(
         (

@@ -190,7 +190,7 @@ def changing(kind: str, name: str, *, rows: bool, used: bool) -> str:
         case "CLUSTER":
             return f"Change its options with ALTER CLUSTER {name} SET (…), or choose another name."
         case "SOURCE" | "SINK" | "CONNECTION":
-            return "Choose another name, or change it with sinkql plan and sinkql apply, with all scripts."
+            return "Change it with sinkql plan and sinkql apply, with all scripts, or choose another name."
         case _:
             return replacing(kind, name, rows=rows, used=used)
 

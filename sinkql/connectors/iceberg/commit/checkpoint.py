@@ -305,12 +305,30 @@ def offsets_file(snapshot: Snapshot) -> str | None:
 
 def rolled_back(table: Table, sink: str) -> SinkqlError:
     """Return the error for a table whose main, or the sink's branch, lost a commit of this sink."""
+    lost = _lost_commit(table, sink)
+    branch = branch_text(table)
+    if lost is None:
+        detail = f"A commit of the sink is no longer part of {branch}."
+    elif any(snapshot.snapshot_id == lost for snapshot in table.metadata.snapshots):
+        detail = f"The sink's last commit is snapshot {lost}. The table still has it, but it is not part of {branch}."
+    else:
+        detail = f"The sink's last commit is snapshot {lost}, which the table no longer has."
     return UnfitTableError(
         "SQ3501",
         f'table "{qualified_name(*table.name())}" was rolled back: it no longer has the last commit of this sink',
-        detail=f"The property {property_name(sink)} names a commit that is not an ancestor of {branch_text(table)}.",
-        hint="Roll the table forward again, or DROP SINK and CREATE SINK on a new table.",
+        detail=detail,
+        hint="Roll the table forward to that snapshot, if it still has it. Otherwise write WITH (EXISTING ROWS = "
+        "REPLACE) in the script of an upsert sink, and run sinkql plan and sinkql apply. Create an append sink again "
+        "with a new table.",
     )
+
+
+def _lost_commit(table: Table, sink: str) -> int | None:
+    """Return the snapshot of the sink's last commit if main does not contain it; None if it is unknown."""
+    last = _last_commit(table, sink, _read_property(table, sink))
+    if last is None or any(snapshot.snapshot_id == last.snapshot for snapshot in ancestry(table)):
+        return None
+    return last.snapshot
 
 
 def _copied_checkpoint_error(table: Table, sink: str) -> SinkqlError:
