@@ -1,9 +1,9 @@
-"""Append JSON lines to Iceberg: SinkQL beside Spark's own Iceberg sink, on the same files in the same run.
+"""Compare appending JSON lines to Iceberg in SinkQL and in Spark's own Iceberg sink, from the same files.
 
     python -m bench.append [--rows 4000000] [--runs 3] [--cores 2]
 
-Prints rows per CPU-second of the whole process tree, median of the runs. Start-up (a run of 25,000 rows) is taken off
-and printed beside. Parity is count and sums of both tables as DuckDB reads them.
+Prints rows per CPU-second of the whole process tree, the median of the runs. Start-up, a run of 25,000 rows, is
+subtracted and printed separately. Checks that DuckDB reads the same count and sums from both tables.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bench.data import EVENT_COLUMNS, write_events
 from bench.meter import Cost
 
 _FILES_A_COMMIT = 2
-_WARM_UP = 25_000  # enough to be no batch of the driver's own: Spark's start is taken off as well
+_WARM_UP = 25_000  # too many rows for in-process execution, so that the start of Spark is subtracted too
 
 
 def main() -> None:

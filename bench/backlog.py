@@ -1,10 +1,10 @@
-"""Memory while a backlog of a topic is worked off: of many small messages, and of large ones.
+"""Measure the memory of SinkQL while it works off a topic's backlog, of small messages and of large ones.
 
     python -m bench.backlog [--rows 10000000] [--large 100000] [--width 100000] [--cores 2]
 
-Prints what all processes of `sinkql exec --once` have in memory at most, Java's included (proportional set sizes, seen
-twice a second), and how many rows the table has, as DuckDB counts: of messages of JSON with ten columns, and of ones
-with a text of `--width` bytes, ten gigabytes of them. The broker is one that tests start.
+Prints the peak memory of all processes of `sinkql exec --once`, Java included, as proportional set sizes sampled twice
+a second. Small messages are JSON with ten columns. Large messages have a text of `--width` bytes, ten gigabytes in all.
+DuckDB counts the rows of the table. Uses the Kafka broker of the tests.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("--cores", type=int, default=2)
     arguments = parser.parse_args()
     sys.path.insert(0, str(ROOT / "tests"))
-    from support.kafka import kafka  # as tests have it
+    from support.kafka import kafka
 
     home = HOME / "backlog"
     shutil.rmtree(home, ignore_errors=True)
@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def _again(lines: list[bytes], count: int) -> Iterator[tuple[int, bytes]]:
-    """Yield so many messages with their partitions: the same lines over and over."""
+    """Yield `count` messages with their partitions, repeating the lines as often as necessary."""
     for number, line in enumerate(itertools.islice(itertools.cycle(lines), count)):
         yield number % PARTITIONS, line
 

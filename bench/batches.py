@@ -1,16 +1,16 @@
-"""What a batch of a view costs in Spark, with all processes: TPC-H's q3 and q8, five sinks of one view, a hot key.
+"""Measure the CPU of a view's batch in Spark, over all processes: TPC-H's q3 and q8, five sinks, a hot key, a restart.
 
     python -m bench.batches [--only q3 q8 sinks hot restart] [--runs 3] [--cores 2] [--orders 150000]
 
-A run goes through some batches, and the next one through many: the difference of their CPU, for one batch. All rows
-that are there before come in a run of their own.
+Each measurement runs a few batches and then many. The cost of a batch is the difference in CPU, divided by the
+difference in batches. The base rows are loaded in a separate run.
 
-q3, q8: 250 orders and 750 lines a batch, over `--orders` orders and four times as many lines.
-sinks: a view that counts and adds up joined rows, 100,000 a batch, read by one sink and by five.
-Each sink commits once, when the view has gone through all batches of its run: a sink that commits with each is dearer.
-hot: rows of which nine in ten have one key, 100,000 a batch, joined with a relation of 1,000 rows; with REPLICATE and
-without. Beside the CPU, seconds a batch, and the state of the fullest bucket.
-restart: a start over the state of five million rows, and one over none.
+* q3, q8: 250 orders and 750 lines a batch, over `--orders` orders and four times as many lines.
+* sinks: a view that aggregates joined rows, 100,000 a batch, read by one sink and by five. Each sink commits once a
+  run, after all batches of the view. A sink that commits with each batch costs more.
+* hot: 100,000 rows a batch, nine in ten of them with one key, joined with a relation of 1,000 rows, with and without
+  REPLICATE. Also prints the seconds of a batch and the state of the fullest bucket.
+* restart: a start with a state of five million rows, and a start with an empty state.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def main() -> None:
 
 @dataclass(slots=True)
 class Pipeline:
-    """A pipeline over folders of JSON lines, one for each source, which goes through a file of each at a time."""
+    """A pipeline over folders of JSON lines, one for each source. Each batch reads one file of each folder."""
 
     folder: Path
     sql: str
@@ -65,7 +65,7 @@ class Pipeline:
     costs: list[tuple[Cost, Cost]] = field(default_factory=list)
 
     def come(self, batches: Iterator[Parts], count: int) -> Cost:
-        """Run so many batches, and return what it cost."""
+        """Write the files of `count` batches, run the pipeline on them, and return the cost of the run."""
         for parts in itertools.islice(batches, count):
             self.made += 1
             for source, lines in parts.items():
@@ -74,7 +74,7 @@ class Pipeline:
         return run_sinkql(self.sql, self.folder)
 
     def measure(self, batches: Iterator[Parts]) -> None:
-        """Run few batches, and then many."""
+        """Run a few batches, then many, and store both costs."""
         self.costs.append((self.come(batches, _FEW), self.come(batches, _MANY)))
 
     @property
@@ -84,16 +84,16 @@ class Pipeline:
 
     @property
     def wall_s(self) -> float:
-        """Return how long a batch takes."""
+        """Return the wall seconds of a batch."""
         return median([(many.wall_s - few.wall_s) / (_MANY - _FEW) for few, many in self.costs])
 
     @property
     def peak_mb(self) -> float:
-        """Return the most memory."""
+        """Return the peak memory."""
         return median([many.peak_mb for _, many in self.costs])
 
     def fullest(self) -> float:
-        """Return the bytes of state of the bucket with most, in MB."""
+        """Return the size of the fullest bucket's state, in MB."""
         found: dict[Path, int] = {}
         for path in self.folder.rglob("state/*/b*/*.arrow"):
             found[path.parent] = found.get(path.parent, 0) + path.stat().st_size
@@ -143,7 +143,7 @@ def _tpch(name: str) -> Callable[[Path, argparse.Namespace], None]:
         each = ", ".join(f"{(many.cpu_s - few.cpu_s) / (_MANY - _FEW):.2f}" for few, many in pipeline.costs)
         print(
             f"{name}: 1,000 changes in a batch take {pipeline.cpu_s:.2f} CPU-s (runs: {each}); "
-            f"at most {_ASKED[name]} are asked for",
+            f"goal: at most {_ASKED[name]}",
             flush=True,
         )
 
@@ -151,13 +151,13 @@ def _tpch(name: str) -> Callable[[Path, argparse.Namespace], None]:
 
 
 def _query(name: str) -> str:
-    """Return a query as the tests of views have it."""
+    """Return a query of `tests/views/tpch.sql`."""
     text = (ROOT / "tests/views/tpch.sql").read_text()
     return text.split(f"-- {name}\n")[1].split(";")[0]
 
 
 class _Orders:
-    """Orders and their lines, more and more of them, and what they speak of."""
+    """A generator of orders with their lines, and of the rows that these reference."""
 
     def __init__(self, orders: int) -> None:
         self._orders, self._next = orders, 1
@@ -182,7 +182,7 @@ class _Orders:
         }
 
     def some(self, count: int) -> dict[str, list[str]]:
-        """Return new orders with their lines."""
+        """Return `count` new orders with their lines."""
         random, first = self._random, self._next
         self._next += count
         many = np.full(count, 4) if count > 250 else np.full(count, 3)
@@ -244,7 +244,7 @@ def _sinks(home: Path, given: argparse.Namespace) -> None:
             pipeline.measure(coming)
         print(f"{count} sinks of a view: {pipeline.cpu_s:.2f} CPU-s a batch of {rows:,} rows", flush=True)
     times = found[5].cpu_s / found[1].cpu_s
-    print(f"five sinks take {times:.2f} times the CPU of one; at most 1.3 is asked for", flush=True)
+    print(f"five sinks take {times:.2f} times the CPU of one; goal: at most 1.3", flush=True)
 
 
 # --- a hot key -------------------------------------------------------------------------------------------------------
@@ -313,7 +313,7 @@ def _restart(home: Path, given: argparse.Namespace) -> None:
         costs[name] = [pipeline.come(iter([payments(number)]), 1).cpu_s for number in range(1, given.runs + 1)]
     full, empty = median(costs["full"]), median(costs["empty"])
     print(f"a start and a batch of 99 rows over the state of {rows:,} rows: {full:.1f} CPU-s, over none: {empty:.1f}")
-    print(f"{full - empty:.1f} CPU-s more; at most 5 are asked for", flush=True)
+    print(f"{full - empty:.1f} CPU-s more; goal: at most 5", flush=True)
 
 
 _CASES: dict[str, Callable[[Path, argparse.Namespace], None]] = {

@@ -1,9 +1,9 @@
-"""What a large catalog costs whoever only looks, and what compiling costs as scripts grow.
+"""Measure the CPU of read-only commands with a large catalog, and how compile time grows with a script.
 
     python -m bench.catalog [--items 2000] [--statements 10000] [--runs 3]
 
-Prints CPU seconds, medians of the runs, those of an empty Python taken off, with a catalog of two items and a large
-one; and how many times as long ten times the statements take to compile.
+Prints CPU seconds with a catalog of two items and with a large one: the medians of the runs, minus the CPU of an empty
+Python. Then prints how much longer ten times as many statements take to compile.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def script(statements: int) -> str:
-    """Return a script of so many statements: a connection, and sources, views and sinks of them, a third each."""
+    """Return a script of `statements` statements: a connection, then a third each of sources, views, sinks."""
     views = (statements - 1) // 3
     return pipeline(sources=statements - 1 - 2 * views, views=views)
 

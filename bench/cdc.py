@@ -1,15 +1,15 @@
-"""A Postgres table and changes of it, read into a log and into a table: beside Debezium's engine, and Flink CDC.
+"""Compare SinkQL with Debezium and Flink CDC: copy a Postgres table and its changes into a log and into a table.
 
-    python -m bench.cdc [--rows 3000000] [--updates 500000] [--cores 2] [--only log|table]
+    python -m bench.cdc [--rows 3000000] [--updates 500000] [--cores 2] [--only log debezium table flink]
 
-The table is like TPC-H's lineitem, made by the server. First its rows are read, then updates of one row in six that
-commit a thousand at a time.
+The server creates a table like TPC-H's lineitem. Each program first reads all rows, then updates of one row in six,
+which commit a thousand at a time.
 
-* Log: what SinkQL's capture writes, against Debezium's embedded engine, which writes its events to a file as JSON.
-* Table: a pipeline of SinkQL's into an Iceberg table, against Flink SQL with Flink's CDC connector for Postgres.
+* Log: SinkQL's capture writes its log. Debezium's embedded engine writes its events to a file as JSON.
+* Table: a SinkQL pipeline and Flink SQL, with Flink's CDC connector for Postgres, write an Iceberg table.
 
-Prints rows a CPU-second of the whole process tree of each, without that of the server; what a run without rows takes is
-subtracted. Needs Maven, which downloads the others the first time, and a Java compiler.
+Prints rows per CPU-second of each process tree, without the server; the CPU of a run without rows is subtracted. Needs
+Maven, which downloads Debezium and Flink the first time, and a Java compiler.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=["log", "debezium", "table", "flink"])
     arguments = parser.parse_args()
     sys.path.insert(0, str(ROOT / "tests"))
-    from support.postgres import postgres  # as tests have it
+    from support.postgres import postgres
 
     sizes = _Sizes(arguments.rows, arguments.updates, arguments.cores)
     home = HOME / "cdc"
@@ -137,7 +137,7 @@ def _log(server: Postgres, database: str, folder: Path, sizes: _Sizes) -> tuple[
 
 
 def _debezium(server: Postgres, database: str, folder: Path, sizes: _Sizes) -> tuple[float, float, float]:
-    """Return the CPU seconds until the first events are there, until all rows are, and until all updates are."""
+    """Return the CPU seconds of the start, of the start with all rows, and of the start with all updates."""
     classes = class_path("debezium", "Debezium")
     settings = {
         "name": "bench", "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
@@ -186,7 +186,7 @@ def _table(server: Postgres, database: str, folder: Path, sizes: _Sizes) -> tupl
 
 
 def _flink(server: Postgres, database: str, folder: Path, sizes: _Sizes) -> tuple[float, float, float]:
-    """Return the CPU seconds until all rows are in the table, a start among them, and until all updates are."""
+    """Return zero, the CPU seconds of the start with all rows, and the CPU seconds of all updates."""
     sql = _FLINK.format(columns=_COLUMNS, port=server.port, database=database)
     command = flink_command("flink_cdc", sql, folder, sizes.cores)
     with (folder / "log").open("wb") as log:
@@ -203,7 +203,7 @@ def _flink(server: Postgres, database: str, folder: Path, sizes: _Sizes) -> tupl
 
 
 def _until(process: subprocess.Popen[bytes], folder: Path, rows: int) -> None:
-    """Wait until so many rows were added to the table."""
+    """Wait until the table's commits have added `rows` rows."""
     metadata = folder / "lake" / "n" / "t" / "metadata"
     while process.poll() is None:
         found = sorted(metadata.glob("v*.metadata.json"), key=lambda path: int(path.name[1:].split(".")[0]))

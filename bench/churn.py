@@ -1,16 +1,20 @@
-"""Reading a table that an upsert sink keeps changing, against a fresh copy of its rows, and what maintenance takes.
+"""Measure reading a table that an upsert sink keeps changing, against a fresh copy, and the cost of maintenance.
 
     python -m bench.churn [--commits 600] [--keys 1000000] [--rows 400] [--every 50] [--columns 8] [--share PERCENT]
                           [--newest PERCENT] [--interval 1] [--version 3]
 
-Without Spark: the batches run in this process, and nothing but the sink is counted. The first commit brings all keys,
-each other one changes `rows` of them, anywhere in the table or among the newest so many percent of the keys: of 100, 95
-get another value and 5 are deleted, or come back. Rows have 2, 8 or 16 columns: about 16, 120 and 250 bytes. Every so
-many commits: CPU of a full scan, which reads all columns, and of a point look-up in DuckDB, of the table and of a copy
-that PyIceberg writes into a new table, and what the table is made of: data files, delete files, the positions in them
-and manifests. At last the largest of what was seen, and what maintenance took of the CPU. Commits follow each other at
-once, but MAINTENANCE SHARE, which `--share` sets, is given the time of one each `interval` seconds. `--version` is that
-of the table's format.
+Runs the batches in this process, without Spark, so that only the sink is measured. The first commit writes all keys.
+Each later commit changes `rows` of them, anywhere in the table or among the newest `--newest` percent of the keys. Of
+100 changed keys, 5 are deleted and 95 get a new value, which inserts a deleted key again. Rows have 2, 8 or 16 columns:
+about 16, 120 and 250 bytes.
+
+After every `--every` commits, prints the CPU of a full scan of all columns and of a point look-up in DuckDB, and their
+ratio to a copy that PyIceberg writes into a new table. It also prints the share of maintenance in the CPU, and the
+numbers of data files, delete files, deleted positions and manifests. At the end, prints the median and the largest
+ratios, and the same figures after OPTIMIZE SINK.
+
+Commits follow each other without a pause, but the maintenance budget counts `interval` seconds for each. `--share` sets
+MAINTENANCE SHARE, and `--version` the format version of the table.
 """
 
 from __future__ import annotations
@@ -72,7 +76,7 @@ Values = npt.NDArray[np.int64]
 
 @dataclass
 class Churn(Reader):
-    """Give all keys in the first batch, then changes of `rows` of them at random, with the rows that they replace."""
+    """A source whose first batch has all keys, and whose later batches change `rows` random keys."""
 
     rows: int
     keys: int
@@ -138,7 +142,7 @@ class Churn(Reader):
 
 
 class Direct:
-    """Hand rows to the sink's tasks, and do nothing else; an `Engine`."""
+    """An `Engine` that passes rows to the sink's tasks in this process, and does nothing else."""
 
     bucketing, buckets = "bench", 2
 
@@ -159,7 +163,7 @@ class Direct:
 
 @dataclass(slots=True)
 class Look:
-    """The table as DuckDB finds it."""
+    """A measurement of the table in DuckDB: the ratios of a scan and a look-up to a fresh copy, and a text."""
 
     scan: float
     look_up: float
@@ -210,30 +214,30 @@ def main() -> None:
 
 
 def columns_of(many: int) -> dict[str, str]:
-    """Return the types of the first so many columns."""
+    """Return the types of the first `many` columns."""
     return dict(islice(_COLUMNS.items(), many))
 
 
 def sums_of(columns: Mapping[str, str]) -> str:
-    """Return what reads each value of the columns."""
+    """Return SQL that reads each value of the columns."""
     return ", ".join(f"sum({'strlen(' + name + ')' if type_ == 'text' else name})" for name, type_ in columns.items())
 
 
 def open_churn(folder: Path, rows: int, keys: int, columns: int, *, version: int = 2, newest: int = 100) -> BatchLoop:
-    """Return the sink that is measured, with its table below an empty folder."""
+    """Return the measured sink, with its table below an empty folder."""
     declared = ", ".join(f"{name} {type_}" for name, type_ in columns_of(columns).items())
     script = _SCRIPT.format(folder=folder, columns=declared, version=version)
     return open_loop(folder, script, "upsert", Churn(rows, keys, columns, newest), Direct())
 
 
 def print_looks(looks: Sequence[Look]) -> None:
-    """Print what reading cost in the median, and at most."""
+    """Print the median and the largest ratios of scans and look-ups."""
     for what, found in {"scan": [each.scan for each in looks], "look-up": [each.look_up for each in looks]}.items():
         print(f"{what}: {statistics.median(found):.2f} times a fresh copy in the median, at most {max(found):.2f}")
 
 
 def look(folder: Path, columns: dict[str, str]) -> Look:
-    """Read the table n.t below a folder, and a copy of its rows."""
+    """Measure a scan and a look-up of the table n.t below a folder, and of a copy of its rows."""
     copy = _copy(folder)
     queries = {"scan": f"SELECT count(*), {sums_of(columns)} FROM {{}}", "look-up": "SELECT * FROM {} WHERE k = 4711"}
     said, ratios = [], []
@@ -264,7 +268,7 @@ def _copy(folder: Path) -> Path:
 
 
 def _cpu_ms(query: str, *scans: str) -> list[float]:
-    """Return the CPU of a query over each of the scans, which take turns."""
+    """Return the median CPU milliseconds of a query over each of the scans, which take turns."""
     found: list[list[float]] = [[] for _ in scans]
     for _ in range(_READS):
         for scan, seconds in zip(scans, found, strict=True):

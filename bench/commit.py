@@ -1,13 +1,13 @@
-"""What a commit of ten rows costs, once a second, in a pipeline that has been running for a while.
+"""Measure a commit of ten rows, once a second, in a pipeline that has been running for a while.
 
-Appended, upserted, and appended from a view of sixteen columns that come from each other.
+The pipelines append rows, upsert rows, and append a view of sixteen columns that derive from a counter.
 
     python -m bench.commit [--commits 30] [--runs 3] [--cores 2] [--against TREE] [--syncs]
 
-Prints CPU milliseconds of the whole process tree a commit, median of the runs, after ten commits to warm up.
-`--against` runs another checkout of SinkQL in turns with this one, and prints the ratio. `--syncs` prints what it costs
-that files are on the disk before a commit names them: commits of ten rows one after the other, in turns with and
-without fsync, as CPU and as wall time of the fastest half of the commits.
+Prints the CPU milliseconds of a commit in the whole process tree, the median of the runs, after ten commits to warm up.
+`--against` alternates with another checkout of SinkQL, and prints the ratio. `--syncs` prints the cost of syncing files
+to the disk before a commit names them. It alternates runs with and without fsync, in which commits of ten rows follow
+each other without a pause, and prints the CPU and the wall time of the faster half of the commits.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from bench.meter import ENVIRONMENT, tree_cpu
 
 _WARM_UP = 10
 _WITHOUT = "import os, runpy; os.fsync = lambda handle: None; runpy.run_module('sinkql', run_name='__main__')"
-"""SinkQL whose own files are never synced; the databases of its catalogs are, by SQLite."""
+"""SinkQL that never syncs its own files; SQLite still syncs the databases of catalogs."""
 _PIPELINES = {
     "append": ("s", "ENVELOPE NONE"),
     "upsert": ("s", "KEY (counter) MODE UPSERT"),
@@ -59,7 +59,7 @@ def main() -> None:
             for tree, found in zip(trees, costs, strict=True):
                 found.append(_run(*_PIPELINES[pipeline], arguments.commits, arguments.cores, tree))
         each = "; ".join(", ".join(f"{cost:.0f}" for cost in found) for found in costs)
-        against = f", {median(costs[0]) / median(costs[1]):.2f} of the other's" if len(trees) > 1 else ""
+        against = f", {median(costs[0]) / median(costs[1]):.2f} times the compared checkout" if len(trees) > 1 else ""
         print(f"{pipeline}: {median(costs[0]):.0f} CPU-ms a commit of 10 rows ({each}){against}")
 
 
@@ -92,9 +92,9 @@ def _cost(
     options: Sequence[str] = (),
     at_once: bool = False,
 ) -> tuple[float, float]:
-    """Return CPU milliseconds a commit, and the median wall milliseconds of the faster half of the commits.
+    """Return the CPU milliseconds of a commit, and the median wall milliseconds of the faster half of commits.
 
-    Commits come once a second, or `at_once` one after the other.
+    Commits run once a second, or one after another if `at_once`.
     """
     home = HOME / "commit"
     shutil.rmtree(home, ignore_errors=True)

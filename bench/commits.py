@@ -1,10 +1,10 @@
-"""Commits in a row: what the last ones cost against the first, and how much there is beside the data.
+"""Measure many commits in a row: the last ones against the first, and the files besides the data.
 
     python -m bench.commits [--commits 3000] [--kind append] [--rows 100] [--keys 1000] [--window 100]
 
-Without Spark, as `bench.growth`. Prints the CPU of a commit in the first and the last window, the largest
-metadata.json and the most manifests that there ever were, what compaction took of the CPU, and, after a last cleaning,
-how many files the table's folder has, and how many of them nothing reaches.
+Runs without Spark, like `bench.growth`. Prints the CPU of a commit in the first and in the last window, the share of
+maintenance in the CPU, the largest metadata.json, and the most manifests at any time. After a final cleanup, prints how
+many files the table's folder has, and how many of them nothing references.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _LOOK_EVERY = 20
 
 @dataclass(slots=True)
 class Most:
-    """The largest that was seen."""
+    """The largest sizes seen."""
 
     metadata: int = 0
     manifests: int = 0
 
     def look(self, folder: Path) -> None:
-        """Look at the table as it is now."""
+        """Measure the current table."""
         table = _table(folder)
         head = table.current_snapshot()
         self.metadata = max(self.metadata, Path(table.metadata_location.removeprefix("file://")).stat().st_size)
@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def _metered(loop: BatchLoop) -> list[float]:
-    """Return where the CPU of the writer's maintenance is added up."""
+    """Meter the writer's maintenance; return a list whose only item is its CPU seconds."""
     maintenance = loop.writer.maintenance
     assert maintenance is not None
     spent, maintain = [0.0], maintenance.maintain
@@ -80,12 +80,12 @@ def _metered(loop: BatchLoop) -> list[float]:
         spent[0] += time.process_time() - began
         return done
 
-    maintenance.maintain = metered  # type: ignore[method-assign]  # to see what it takes
+    maintenance.maintain = metered  # type: ignore[method-assign]  # to meter it
     return spent
 
 
 def _commit(step: Callable[[], None], commits: int, folder: Path, most: Most) -> float:
-    """Commit so often, and return the CPU seconds that it took, without those of looking."""
+    """Run some commits; return their CPU seconds, without the measurements in between."""
     cpu = 0.0
     for number in range(commits):
         began = time.process_time()
@@ -124,7 +124,7 @@ def _reached(table: Table) -> set[str]:
         found.add(snapshot.manifest_list)
         for manifest in snapshot.manifests(table.io):
             found.add(manifest.manifest_path)
-            entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)  # what it removed goes with it
+            entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)  # removed files expire with it
             found |= {entry.data_file.file_path for entry in entries}
     return {path.removeprefix("file://") for path in found}
 

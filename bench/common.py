@@ -1,4 +1,4 @@
-"""What the benchmarks share: where things lie, SinkQL's side of a run, reading tables back, and printing."""
+"""Shared parts of the benchmarks: folders, running SinkQL and Spark, reading tables back, and printing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ICEBERG = "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.11.0"
 
 
 def iceberg_jar() -> Path:
-    """Return Iceberg's Spark runtime, fetched by Maven the first time."""
+    """Return Iceberg's Spark runtime, which Maven downloads the first time."""
     jar = HOME / "jars" / "iceberg-spark-runtime-4.0_2.13-1.11.0.jar"
     if not jar.exists():
         plugin = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
@@ -36,7 +36,7 @@ def iceberg_jar() -> Path:
 
 
 def run_spark(kind: str, source: Path | str, work: Path, *, limit: int, cores: int, jars: Sequence[Path] = ()) -> Cost:
-    """Run the job that a user would write today; its table is `lake/n/t` below `work`."""
+    """Run the Spark job that a user would write today; its table is `lake/n/t` below `work`."""
     work.mkdir(parents=True, exist_ok=True)
     classes = ",".join(map(str, (iceberg_jar(), *jars)))
     arguments = [kind, str(source), str(work), classes, str(limit), str(cores)]
@@ -53,7 +53,7 @@ def run_sinkql(script: str, work: Path, *, tree: Path = ROOT) -> Cost:
 
 
 def script(columns: dict[str, str], source: Path, sink: str, *, cores: int, files: int) -> str:
-    """Return a pipeline from JSON files into the table n.t; `sink` is what follows INTO …."""
+    """Return a pipeline from JSON files into the table n.t; `sink` is the sink's key and mode."""
     typed = ", ".join(f"{name} {type_}" for name, type_ in columns.items())
     return (
         f"CREATE CLUSTER bench (SIZE = 'local[{cores}]');\n"
@@ -65,7 +65,7 @@ def script(columns: dict[str, str], source: Path, sink: str, *, cores: int, file
 
 
 def captured_script(server: Postgres, database: str, table: str, key: str, *, cores: int, every: str) -> str:
-    """Return a pipeline from a table of a server, with publication `p`, by key into the table n.t."""
+    """Return a pipeline that upserts a Postgres table of publication `p` into the table n.t."""
     return (
         f"CREATE CLUSTER bench (SIZE = 'local[{cores}]');\n"
         "CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');\n"
@@ -80,7 +80,7 @@ def captured_script(server: Postgres, database: str, table: str, key: str, *, co
 
 @contextmanager
 def running(home: Path, options: Sequence[str] = ()) -> Iterator[tuple[int, IO[str]]]:
-    """Run the `pipeline.sql` of a folder; yield the process's id, and its events as lines of JSON."""
+    """Run the `pipeline.sql` of a folder; yield the process id, and its events as lines of JSON."""
     command = [sys.executable, "-m", "sinkql", "--output", "json", *options, "exec", "pipeline.sql"]
     environment = {**ENVIRONMENT, "PYTHONPATH": str(ROOT), "SINKQL_ARCHIVE": "off"}
     process = subprocess.Popen(
@@ -95,7 +95,7 @@ def running(home: Path, options: Sequence[str] = ()) -> Iterator[tuple[int, IO[s
 
 
 def reader() -> duckdb.DuckDBPyConnection:
-    """Return a connection of DuckDB that reads Iceberg tables."""
+    """Return a DuckDB connection that reads Iceberg tables."""
     import duckdb
 
     connection = duckdb.connect(config={"allow_unsigned_extensions": "true"})
@@ -107,7 +107,7 @@ def reader() -> duckdb.DuckDBPyConnection:
 
 
 def read_back(table: Path, columns: Sequence[str]) -> tuple[Any, ...]:
-    """Return count and sums of an Iceberg table, as DuckDB reads it."""
+    """Return the count and the sums of an Iceberg table, as DuckDB reads it."""
     found = ["count(*)", *(f"sum({column})" for column in columns)]
     row = reader().execute(f"SELECT {', '.join(found)} FROM iceberg_scan('{table}')").fetchone()
     assert row is not None
@@ -120,7 +120,7 @@ def median(values: Sequence[float]) -> float:
 
 
 def show(rows: Sequence[Sequence[str]]) -> None:
-    """Print rows as a table; the first one is the head."""
+    """Print rows as a table; the first row is the header."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     for row in rows:
         cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]

@@ -1,11 +1,11 @@
-"""Compaction of an upsert sink's table: OPTIMIZE SINK, and Spark's `rewrite_data_files` of the same files.
+"""Compare OPTIMIZE SINK of an upsert sink's table with Spark's `rewrite_data_files` of the same files.
 
     python -m bench.compaction [--keys 1000000] [--rows 20000] [--commits 20] [--columns 8] [--cores 2]
 
-The table has one commit with all keys and others that change some of them, as in `bench.churn`, none of them compacted.
-Spark rewrites it first: nothing that it leaves is named by the sink's table. Before that it rewrites a table of as many
-columns and few rows, so that neither its start nor its classes are counted. Prints the live rows that come into new
-files a CPU second. Both tables must read the same.
+The table has one commit with all keys and more commits that change some of them, as in `bench.churn`, without
+compaction. Spark rewrites the table first, and the sink's metadata never names the files that Spark writes. Before
+that, Spark rewrites a table of as many columns and few rows, so that its start and class loading do not count. Prints
+the live rows written into new files per CPU-second. Both tables must read the same.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ def _made(folder: Path, keys: int, rows: int, commits: int, columns: int) -> Bat
         step()
     metadata = folder / "lake" / "n" / "t" / "metadata"
     current = Path(_table(folder).metadata_location.removeprefix("file://"))
-    shutil.copy(current, metadata / "v1.metadata.json")  # as Spark's catalog of folders knows a table
+    shutil.copy(current, metadata / "v1.metadata.json")  # the name that Spark's Hadoop catalog expects
     return loop
 
 
 def _spark(home: Path, cores: int) -> float:
-    """Return the CPU seconds that Spark takes."""
+    """Return the CPU seconds of Spark's compaction."""
     for name in ("few", "many"):
         (home / name / "lake" / "n" / "t" / "metadata" / "version-hint.text").write_text("1")
     arguments = [str(home / "few" / "lake"), str(home / "many" / "lake"), str(iceberg_jar()), str(cores)]

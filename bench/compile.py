@@ -1,8 +1,9 @@
-"""How long `import sinkql` takes, the parser, and `sinkql compile`, in processes of their own.
+"""Measure `import sinkql`, the parser, and `sinkql compile`, each in a new process.
 
     python -m bench.compile [--runs 5]
 
-Prints wall and CPU seconds, medians of the runs; those of an empty Python are taken off where it says so.
+Prints wall and CPU seconds, medians of the runs. An empty Python is subtracted from the import and the first statement,
+and the first statement from the parser.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def pipeline(*, sources: int, views: int) -> str:
 
 
 def seconds(command: list[str], runs: int, folder: Path | None = None) -> tuple[float, float]:
-    """Return the medians of wall and CPU seconds that a command takes, run in a folder."""
+    """Return the median wall and CPU seconds of a command, run in a folder."""
     wall, cpu = [], []
     for _ in range(runs):
         began, used = time.perf_counter(), _children()

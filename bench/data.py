@@ -1,4 +1,4 @@
-"""Made-up data, the same each time: events for appends, base rows and changes for upserts, as JSON lines."""
+"""Write reproducible data as JSON lines: events for appends, base rows and changes for upserts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _COUNTRIES = ("DE", "FR", "US", "GB", "JP", "BR", "IN", "ZA")
 
 
 def write_events(folder: Path, rows: int, files: int) -> None:
-    """Write `rows` events of ten columns, about 170 bytes each, into so many files."""
+    """Write `rows` events of ten columns, about 170 bytes each, into `files` files."""
     folder.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(1)
     for number, part in enumerate(np.array_split(np.arange(rows), files)):
@@ -46,7 +46,10 @@ def write_base(folder: Path, rows: int, files: int) -> None:
 
 
 def write_changes(folder: Path, batch: int, changes: int, keys: int) -> None:
-    """Write one file of changes with uniformly random keys, one in ten of them new; a later line wins."""
+    """Write a file of changes with uniformly random keys, one in ten of them new.
+
+    The last change of a key wins.
+    """
     random = np.random.default_rng(100 + batch)
     write_rows(
         folder / f"change-{batch:03}.json", random.integers(0, keys * 10 // 9, changes), (batch + 1) * 10_000_000
@@ -54,7 +57,7 @@ def write_changes(folder: Path, batch: int, changes: int, keys: int) -> None:
 
 
 def write_rows(path: Path, ids: np.ndarray[tuple[int], np.dtype[np.int64]], seq: int) -> None:
-    """Write one row for each id; `seq` counts up."""
+    """Write one row for each id; `seq` increases from row to row."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as out:
         out.writelines(

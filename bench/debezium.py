@@ -1,13 +1,15 @@
-"""Debezium's changes in a topic, as JSON, into an upsert table of a million keys.
+"""Measure upserting Debezium's JSON changes from a topic into a table of a million keys.
 
     python -m bench.debezium [--keys 1000000] [--changes 1000000] [--commit-rows 250000] [--runs 3] [--cores 2]
       [--only sinkql flink] [--read-all]
 
-A tenth of the changes are inserts, a twentieth deletes, the others updates of keys at random; nine tenths of the keys
-are in the table before. Prints changes per CPU-second of the process tree of `sinkql exec --once`, and of Flink SQL
-into an Iceberg table with upserts, which commits each ten seconds: start-up (a run of 25,000 changes) taken off,
-median of the runs, after which DuckDB reads what the changes leave: of Flink's only with --read-all, as its deletes by
-equality take many minutes. The broker is one that tests start; its CPU is not counted.
+A tenth of the changes are inserts, a twentieth are deletes, and the rest are updates of random keys. Nine tenths of the
+keys are in the table before. Prints changes per CPU-second of the process tree, the median of the runs, for `sinkql
+exec --once` and for Flink SQL, which upserts into an Iceberg table and commits every ten seconds. Start-up, a run of
+25,000 changes, is subtracted.
+
+After each run, DuckDB checks SinkQL's table. It checks Flink's only with `--read-all`, because reading its equality
+deletes takes many minutes. Uses the Kafka broker of the tests; its CPU does not count.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ _Drained = Callable[[_Messages], Cost]
 
 @dataclass(slots=True)
 class _Rows:
-    """The rows that there are, by the number of the change that each is of, and changes of them."""
+    """The current rows by id, each with the number of its last change, and a generator of changes."""
 
     versions: dict[int, int] = field(default_factory=dict)
     next: int = 0
@@ -65,7 +67,7 @@ class _Rows:
             yield id_ % PARTITIONS, _change(b"null", _row(id_, 0), b"c")
 
     def changes(self, count: int) -> Iterator[tuple[int, bytes]]:
-        """Yield partitions and messages of rows that change."""
+        """Yield partitions and messages of changes to rows."""
         for _ in range(count):
             kind = self._random.random()
             if kind < 0.1 or not self._there:
@@ -84,7 +86,7 @@ class _Rows:
             yield id_ % PARTITIONS, _change(before, b"null", b"d")
 
     def sums(self) -> tuple[int, int, int]:
-        """Return what DuckDB is to find: the count, and the sums of id and qty."""
+        """Return the expected row count, and the expected sums of id and qty."""
         return len(self.versions), sum(self.versions), sum(_qty(*each) for each in self.versions.items())
 
 
@@ -99,7 +101,7 @@ def main() -> None:
     parser.add_argument("--read-all", action="store_true")
     arguments = parser.parse_args()
     sys.path.insert(0, str(ROOT / "tests"))
-    from support.kafka import kafka  # as tests have it
+    from support.kafka import kafka
 
     shutil.rmtree(HOME / "debezium", ignore_errors=True)
     found: dict[str, list[Sequence[float]]] = {name: [] for name in arguments.only}
@@ -118,7 +120,7 @@ def _run(broker: Any, name: str, run: int, arguments: argparse.Namespace) -> Seq
     small, large = drained(rows.changes(_WARM_UP)), drained(rows.changes(arguments.changes))
     if name == "sinkql" or arguments.read_all:
         found = read_back(work / "lake" / "n" / "t", ("id", "qty"))
-        assert found == rows.sums(), f"the table has {found}, and not {rows.sums()}"
+        assert found == rows.sums(), f"the table has {found}, expected {rows.sums()}"
     shutil.rmtree(work)
     more = arguments.changes - _WARM_UP
     rate, by_wall = more / (large.cpu_s - small.cpu_s), more / (large.wall_s - small.wall_s)
@@ -140,7 +142,8 @@ def _sinkql(broker: Any, work: Path, arguments: argparse.Namespace) -> _Drained:
 
 
 def _flink(broker: Any, work: Path, arguments: argparse.Namespace) -> _Drained:
-    # A run does not go on where another one ended: each has a topic. The first one may append, as all its keys are new.
+    # A run does not resume where the last one ended, so each reads a new topic. The first run may append, since all its
+    # keys are new.
     first = itertools.chain([" /*+ OPTIONS('upsert-enabled' = 'false') */"], itertools.repeat(""))
 
     def drained(messages: _Messages) -> Cost:

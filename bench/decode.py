@@ -1,4 +1,4 @@
-"""Print what decoding CSV and JSON costs by type of column: rows per CPU-second, and how much slower than text."""
+"""Measure decoding CSV and JSON by column type: rows per CPU-second, and how much slower than text."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ OTHERS = (
     Column("at", TIMESTAMPTZ),
     Column("amount", parse_type("numeric(12,2)")),
 )
-"""The columns that every file has beside the one that is measured."""
+"""The columns of every file besides the measured one."""
 
 
 def main() -> None:
-    """Decode the same rows with one more column of each type, beside the same texts as a text column."""
+    """Decode the same rows with a further column of each type, and with its values as text."""
     seed = random.Random(1)
     for type_, text in _values(seed).items():
         texts = [text() for _ in range(ROWS)]
@@ -68,7 +68,7 @@ def _csv(texts: list[str], type_: str) -> tuple[bytes, tuple[Decoder, Decoder]]:
 
 
 def _json(texts: list[str], type_: str) -> tuple[bytes, tuple[Decoder, Decoder]]:
-    """Numbers, booleans and documents stand as they are, beside a text column of the same file."""
+    """Return lines that have each value both in its JSON type and as text, and decoders of both."""
     bare = type_ in ("boolean", "integer", "double precision", "numeric(20,4)", "jsonb")
     lines = [
         f'{{"id": {number}, "name": "name {number}", "at": "2024-02-29T12:30:00Z", "amount": {number}.25, '
@@ -82,7 +82,7 @@ def _json(texts: list[str], type_: str) -> tuple[bytes, tuple[Decoder, Decoder]]
 
 
 def _pair(decoders: tuple[Decoder, Decoder], data: bytes) -> tuple[float, float]:
-    """Return the CPU seconds of both, the best of five, taken in turn."""
+    """Return the CPU seconds of both decoders, the best of five alternating runs."""
     best = [float("inf"), float("inf")]
     for _ in range(5):
         for place, decoder in enumerate(decoders):
@@ -90,12 +90,12 @@ def _pair(decoders: tuple[Decoder, Decoder], data: bytes) -> tuple[float, float]
             rows = sum(part.batch.num_rows for block in _blocks(data) for part in decoder.decode(BytesIO(block)))
             best[place] = min(best[place], time.process_time() - begun)
             if rows != ROWS:
-                raise RuntimeError(f"{rows} rows were read of {ROWS}")
+                raise RuntimeError(f"decoded {rows} rows, expected {ROWS}")
     return best[0], best[1]
 
 
 def _blocks(data: bytes) -> list[bytes]:
-    """Return whole lines, a megabyte at a time, as a reader of files gives them."""
+    """Split data into blocks of about a megabyte that end with a line, like a reader of files."""
     found, at = [], 0
     while at < len(data):
         end = data.find(b"\n", at + (1 << 20)) + 1 or len(data)

@@ -1,10 +1,10 @@
-"""What dead rows cost a reader: full scans in DuckDB of a table after the first commits that changed it, uncompacted.
+"""Measure the cost of dead rows: full scans in DuckDB of a table after its first changes, without compaction.
 
     python -m bench.deletes [--keys 1000000] [--rows 400] [--columns 16] [--version 2]
 
-The first commit brings all keys; each other one changes `rows` of them anywhere. Prints the CPU of three scans after
-some of the commits: of no column, of one and of all. DuckDB gives up its vectors of 2,048 rows as they are where one of
-their rows is dead.
+The first commit writes all keys. Each later commit changes `rows` of them anywhere in the table. Prints the CPU of
+three scans after some of the commits: of no column, of one and of all. DuckDB cannot use a vector of 2,048 rows
+unchanged if one of its rows is dead.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def _scans(folder: Path, arguments: argparse.Namespace) -> list[str]:
-    """Return the table after each of the commits."""
+    """Return a scan of the table after each of the `_AFTER` commits."""
     loop = open_churn(folder, arguments.rows, arguments.keys, arguments.columns, version=arguments.version)
     loop.maintenance.budget.share = 0
     loop.start(epoch=1)

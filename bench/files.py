@@ -1,12 +1,14 @@
-"""What looking for new files costs, in a folder and in S3, and how the list of read files grows.
+"""Measure the search for new files, in a folder and in S3, and the growth of the processed-files log.
 
     python -m bench.files [--commits 3600] [--polls 20]
 
-Prints of folders of 1,000, 10,000 and 100,000 files: in how many batches they are caught up with, and CPU milliseconds
-of one; CPU milliseconds of the first look of a new process, of a poll where nothing is new and nothing was for a while,
-and where one file is; and the most memory so far. The same of a bucket, whose pages are made here and sent by nobody.
-And, after so many commits of one file each, the bytes of the list in the state folder, as a commit writes them, as the
-sweep leaves them, and as one list of all files would take them.
+For folders of 1,000, 10,000 and 100,000 files, prints the number of batches until they are processed and the CPU of a
+batch. Then prints the CPU of the first listing in a new process, of a poll without news after a quiet period, and of a
+poll with one new file, all in milliseconds, and the peak memory of this process. Repeats this for an S3 bucket, whose
+listing pages this process generates without a network.
+
+Finally makes `--commits` commits of one file each. Prints the bytes of the processed-files log: as written by the
+commits, as left by the last sweep, at most, and as a single list of all files.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from sinkql.logical.type import BIGINT
 from sinkql.physical import Column
 
 _SWEEP_EVERY = 20
-_SETTLED_S = 2.5  # after which a folder that did not change is not listed again
+_SETTLED_S = 2.5  # an unchanged folder is not listed again after this time
 _ALL = Limit(1 << 40, 1 << 50)
 
 
@@ -46,7 +48,7 @@ def main() -> None:
     for files in (1_000, 10_000, 100_000):
         _polls(home, files, arguments.polls)
         _bucket_polls(home, files, arguments.polls)
-    with patch("os.fsync"):  # bytes are counted here, and not a disk's time
+    with patch("os.fsync"):  # only bytes count here, not the time of a disk
         _growth(home, arguments.commits)
 
 
@@ -117,7 +119,7 @@ class _Keys:
 
 
 class _Pages:
-    """Answers of a store that has so many objects."""
+    """The responses of a store that has `count` objects."""
 
     def __init__(self, count: int) -> None:
         self.count = count

@@ -1,13 +1,15 @@
-"""How long it takes until DuckDB sees a row: from its Kafka timestamp, and from its commit in Postgres.
+"""Measure the time until DuckDB sees a row: from its Kafka timestamp, and from its commit in Postgres.
 
     python -m bench.freshness [--source kafka|postgres] [--rate 5000] [--seconds 60] [--interval 1s] [--cores 2]
 
-A server that the tests use, a writer of so many rows a second, a pipeline with one sink, and a reader, all on this
-machine. The reader asks DuckDB for rows that it has not seen whenever the table has another version; a row counts as
-seen once the answer is there. Rows are written once the pipeline runs, and count from so many seconds later on
-(`--warm`): Java compiles what runs often meanwhile. Prints median, p90, p99 and the longest time; on what it went, in
-the mean of all rows and of the slowest one per cent; what the calls in between took; and the machine's load: on one
-that has other work the figures say little, but for the CPU of calls.
+Runs a server of the tests, a writer of `--rate` rows a second, a pipeline with one sink, and a reader, all on this
+machine. The reader queries DuckDB for unseen rows whenever the table has a new version. A row is seen once the query
+returns. The writer starts when the pipeline runs, and its rows count after `--warm` seconds, in which Java compiles hot
+code.
+
+Prints the median, p90, p99 and the longest time. Then prints how this time was spent, on average over all rows and over
+the slowest one percent, the duration of the calls involved, and the machine's load. On a machine with other work, only
+the CPU of the calls is meaningful.
 """
 
 from __future__ import annotations
@@ -66,7 +68,7 @@ FROM generate_series(%s::int8, %s::int8) AS i
 """
 
 Write = Callable[[int, int], None]
-"""Write rows of ids from one on, and before another one; return once they are committed."""
+"""Write the rows with ids from the first argument to before the second; return once they are committed."""
 
 
 def main() -> None:
@@ -106,7 +108,7 @@ def main() -> None:
 
 @contextmanager
 def _kafka(arguments: argparse.Namespace) -> Iterator[tuple[str, Write]]:
-    from support.kafka import kafka  # as tests have it
+    from support.kafka import kafka
 
     with kafka() as broker:
         topic = broker.topic(_PARTITIONS)
@@ -124,7 +126,7 @@ def _kafka(arguments: argparse.Namespace) -> Iterator[tuple[str, Write]]:
 
 @contextmanager
 def _postgres(arguments: argparse.Namespace) -> Iterator[tuple[str, Write]]:
-    from support.postgres import postgres  # as tests have it
+    from support.postgres import postgres
 
     with postgres() as server:
         database = server.database()
@@ -167,7 +169,10 @@ def _measured(script: str, write: Write, arguments: argparse.Namespace) -> _Foun
 
 
 def _ends(home: Path) -> Mapping[int, int] | None:
-    """Return for each entry of the log before which id it ends, as ids come in order; None of what has no log."""
+    """Return the id before which each log entry ends; None if the source has no log.
+
+    Ids are in order in the log.
+    """
     from sinkql.capture import data_file
     from sinkql.capture.log import LogDirectory
 
@@ -185,7 +190,7 @@ def _ends(home: Path) -> Mapping[int, int] | None:
 
 @dataclass(frozen=True)
 class _Found:
-    """What a run was: rows from `first` on and before `last`, between two times, and what happened."""
+    """The result of a run: rows from `first` to before `last`, between two times."""
 
     first: int
     last: int
@@ -197,11 +202,11 @@ class _Found:
     reader: _Reader
     spans: Sequence[Span]
     ends: Mapping[int, int] | None
-    """Of the entries of a log, None without one."""
+    """The ends of the log's entries; None without a log."""
 
     @cached_property
     def late(self) -> Any:
-        """Return of each row how long it was until it was seen."""
+        """Return the seconds until each row was seen."""
         begun, _ = self.writer.times(self.first, self.last)
         return self.reader.seen_at(self.first, self.last) - begun
 
@@ -211,14 +216,14 @@ class _Found:
         return [each for each in self.spans if each.name == BATCH and each.note is not None]
 
     def figures(self) -> tuple[str, ...]:
-        """Return what the table says."""
+        """Return the figures for the table."""
         commits = sum(self.began <= each.begin < self.ended for each in self.batches)
         times = (f"{each:.2f}" for each in np.percentile(self.late, [50, 90, 99, 100]))
         cpu = f"{1000 * self.used / max(1, commits):.0f}", f"{self.used / self.seconds:.2f}"
         return f"{len(self.late):,}", *times, str(commits), *cpu, f"{os.getloadavg()[0]:.1f}"
 
     def parts(self) -> list[tuple[str, ...]]:
-        """Return on what the time of rows went: of all, and of the slowest one per cent."""
+        """Return the parts of the rows' time: of all rows, and of the slowest one percent."""
         slow = self.late >= np.percentile(self.late, 99)
         found = [self._parts(np.ones(len(slow), bool)), self._parts(slow)]
         names = sorted(found[0].keys() | found[1].keys(), key=lambda name: -found[1][name])
@@ -230,7 +235,7 @@ class _Found:
         ids = np.arange(self.first, self.last)[chosen]
         begun, ended = self.writer.times(self.first, self.last)
         looks = self.reader.look_of[ids]
-        # rows that were written and seen together have all in common but, at times, their entry or their batch
+        # rows that were written and seen together differ at most in their entry or batch
         of_batch = np.array([self._batch(int(each)) for each in ids])
         of_entry = np.array([self._entry(int(each)) for each in ids])
         together, counts = np.unique(
@@ -243,7 +248,7 @@ class _Found:
         return total
 
     def _way(self, begin: float, end: float, look: int, batch: int, entry: int) -> Iterator[tuple[str, float]]:
-        """Yield the parts of a row's way."""
+        """Yield the parts of the time between the write of a row and its appearance."""
         noticed, seen = self.reader.looks[look].begin, self.reader.looks[look].end
         mine = self.batches[batch]
         at = end if entry < 0 else max(begin, self._published[entry])
@@ -252,7 +257,7 @@ class _Found:
             yield from self._capture.parts(end, at, "waits for its entry")
         if mine.begin > at:
             for name, seconds in self._driver.parts(at, mine.begin, "waits for Spark to begin a round"):
-                waits = name in ("round", "looks for what is new") or name.startswith("waits")
+                waits = name in ("round", "looks for new input") or name.startswith("waits")
                 yield (f"{name} (before it)" if not waits else name), seconds
         committed = self._committed(mine)
         yield from self._driver.parts(max(at, mine.begin), committed, "batch")
@@ -268,7 +273,7 @@ class _Found:
         last: dict[int, Span] = {}
         for each in self.spans:
             if each.name == PUBLISHING and each.note is not None:
-                last.setdefault(each.note, each)  # a later call that had nothing to publish ends at the same entry
+                last.setdefault(each.note, each)  # a later call without anything to publish reports the same entry
         return list(last.values())
 
     def _entry(self, id_: int) -> int:
@@ -285,7 +290,7 @@ class _Found:
 
     @cached_property
     def _batch_ends(self) -> Sequence[Any]:
-        """Return before which id each batch ends, by partition."""
+        """Return the id before which each batch ends, by partition."""
         offsets = [next(iter(each.note.values())) for each in self.batches]
         if self.ends is not None:
             return [np.array([self.ends.get(each["entry"], 0) for each in offsets])]
@@ -307,7 +312,7 @@ class _Found:
 
 
 class _Writer(threading.Thread):
-    """Write rows evenly, and take down when they were there."""
+    """A thread that writes rows at a steady rate and records the time of each write."""
 
     def __init__(self, write: Write, rate: int) -> None:
         super().__init__(daemon=True)
@@ -316,7 +321,10 @@ class _Writer(threading.Thread):
         self._batches: list[tuple[int, float, float]] = []
 
     def one(self) -> None:
-        """Write the first row, which is to be seen before the others: nothing gathers while Spark begins."""
+        """Write the first row; the rest waits until it is seen.
+
+        Otherwise a backlog would build up while Spark starts.
+        """
         self._write(0, 1)
         self.next = 1
 
@@ -331,7 +339,7 @@ class _Writer(threading.Thread):
         began = time.monotonic()
         while not self.done.wait(_TICK_S):
             end = 1 + int((time.monotonic() - began) * self._rate)
-            # a batch is a tick's rows also after a tick that was late, and as old as its oldest
+            # after a late tick too, a batch has the rows of one tick
             for begin in range(self.next, end, max(1, int(self._rate * _TICK_S))):
                 to = min(end, begin + max(1, int(self._rate * _TICK_S)))
                 at = time.time()
@@ -340,23 +348,23 @@ class _Writer(threading.Thread):
                 self.next = to
 
     def times(self, first: int, last: int) -> tuple[Any, Any]:
-        """Return for each id when its batch began to be written, a little before its commit, and when it was."""
+        """Return when the write of each id's batch began, a little before its commit, and when it ended."""
         ends, begun, ended = (np.array(each) for each in zip(*self._batches, strict=True))
         places = np.searchsorted(ends, np.arange(first, last), side="right")
         return begun[places], ended[places]
 
 
 class _Reader:
-    """Read the table in DuckDB, each time that it has another version. `looks` are when each began and ended."""
+    """A reader that queries the table in DuckDB at each new version; `looks` are its queries."""
 
     def __init__(self, table: Path, running: Callable[[], bool]) -> None:
-        from support.readers import connect  # as tests have it
+        from support.readers import connect
 
         self.looks: list[Span] = []
         self.unseen = 0
         """The first id that was not seen."""
         self.look_of = np.full(1 << 24, -1, np.int32)
-        """The look that saw an id first."""
+        """For each id, the index of the query that saw it first; -1 if unseen."""
         self._running = running
         self._table = table
         self._version = ""
@@ -364,18 +372,18 @@ class _Reader:
         self._duck.execute("SET threads = 1")
 
     def until_time(self, end: float) -> None:
-        """Look until a time."""
+        """Read until a time."""
         self.until(lambda: time.monotonic() >= end)
 
     def until(self, done: Callable[[], bool]) -> None:
-        """Look until something is so."""
+        """Read until `done` returns true; raise RuntimeError if the pipeline or the writer ends."""
         while not done():
             if not self._running():
-                raise RuntimeError("the pipeline, or who writes to its source, ended")
+                raise RuntimeError("the pipeline or the writer ended")
             self._look()
 
     def _look(self) -> None:
-        """See what is new in the table, or wait for a moment where it is as it was."""
+        """Read the new rows of the table; if its version is unchanged, wait for a moment."""
         hint = self._table / "metadata" / "version-hint.text"
         version = hint.read_text() if hint.exists() else ""
         if version == self._version:

@@ -1,10 +1,11 @@
-"""Statements at random, right and damaged, through whole sessions: nothing but answers and coded errors comes back.
+"""Run random statements, valid and damaged, in whole sessions, which may only return results and coded errors.
 
     python -m bench.fuzz [--statements 1000000] [--seed 1] [--seconds 2] [--memory 512]
 
-Prints how far it is, and each script that fails, so that it can be run again: an exception without a code, an error
-whose place is not in the text, a session that does not answer any more, a statement that takes more CPU seconds or
-megabytes than it may. Ends with 1 if one failed. The same seed makes the same statements.
+Prints the progress, and each script that fails, so that it can be run again. A script fails if it raises an exception
+without a code or an error whose place is outside the text. It also fails if the session stops responding, or if a
+statement exceeds its CPU seconds or megabytes. Exits with 1 if a script failed. The same seed generates the same
+statements.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ from bench.common import ROOT
 
 _PIECE = 10_000
 _PATIENCE = 5
-"""After how many times what a statement may take it is stopped."""
+"""The multiple of a limit at which a statement, or the whole run, is stopped."""
 
 
 class _TooLongError(BaseException):
-    """A statement goes on and on."""
+    """A statement ran for too long."""
 
 
 class _Bounds:
-    """Hold each statement to so many CPU seconds and megabytes, and keep what the hungriest took."""
+    """The CPU seconds and megabytes that a statement may take; `slowest` is the longest time seen."""
 
     def __init__(self, seconds: float, megabytes: int) -> None:
         self.seconds, self.megabytes = seconds, megabytes
@@ -48,7 +49,7 @@ class _Bounds:
         except _TooLongError:
             return f"stopped after {self.seconds * _PATIENCE} CPU seconds"
         except MemoryError:
-            return "more memory than there is"
+            return "out of memory"
         finally:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         took, grown = time.process_time() - began, _peak() - before
@@ -65,8 +66,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--statements", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=2, help="the CPU seconds that a statement may take")
-    parser.add_argument("--memory", type=int, default=512, help="the megabytes that a statement may take")
+    parser.add_argument("--seconds", type=float, default=2, help="CPU seconds that a statement may take")
+    parser.add_argument("--memory", type=int, default=512, help="megabytes that a statement may take")
     given = parser.parse_args()
     sys.path.insert(0, str(ROOT / "tests"))
     bounds, failed = _Bounds(given.seconds, given.memory), 0
@@ -81,7 +82,7 @@ def main() -> None:
             flush=True,
         )
         if _peak() > most:
-            sys.exit(f"{_peak()} MB: what statements leave behind grows")
+            sys.exit(f"{_peak()} MB: memory grows from statement to statement")
     sys.exit(failed > 0)
 
 
@@ -100,7 +101,7 @@ def _piece(seed: int, count: int, bounds: _Bounds, outcomes: dict[str, int]) -> 
 
 
 def _peak() -> int:
-    """Return the most megabytes that the process has held."""
+    """Return the peak memory of the process in MB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 

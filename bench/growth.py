@@ -1,13 +1,13 @@
-"""What thousands of small commits leave behind, of an append sink, an upsert sink and a stateful view.
+"""Measure what thousands of small commits leave behind, for an append sink, an upsert sink and a stateful view.
 
     python -m bench.growth [--commits 5000] [--kinds append,upsert,view] [--rows 100] [--keys 1000]
         [--window 100] [--random]
 
-Without Spark: the batches of a job run in this process, on the engine of the tests; files, commits and state are those
-of any engine. A commit brings `rows` rows: new ones to append, to the others the next ones of `keys` keys in turn. The
-first window begins once the table has as many snapshots as it keeps. Prints, for the first and the last window: bytes
-in the state and the table folder per live row, CPU of a commit, memory, and the CPU of reading the table in DuckDB per
-live row, at last also against a fresh copy of the rows.
+Runs a job's batches in this process, without Spark, on the local engine. The files, commits and state are the same as
+with any engine. Each commit has `rows` rows: new ones for the append sink, and the next of `keys` keys in turn for the
+rest. The first window begins when the table has as many snapshots as it retains. Prints, for the first and the last
+window, the bytes of the state and table folders per live row, the CPU of a commit, memory, and the CPU of a DuckDB scan
+per live row. At the end, also compares that scan with one of a fresh copy.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ CREATE SINK s {sink} WITH (COMMIT INTERVAL = '1s');
 """
 _TABLE = "ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 't')"
 _FULL = 120
-"""Commits until old snapshots begin to expire."""
+"""The commits until old snapshots begin to expire."""
 _READS = 7
 
 
 @dataclass(frozen=True)
 class Numbers(Reader):
-    """Give `rows` rows a batch, of keys that come again after `keys`, or at random (`anyhow`), or never."""
+    """A source of `rows` rows a batch: keys repeat after `keys`, are random (`anyhow`), or are always new."""
 
     rows: int
     keys: int | None
@@ -88,7 +88,7 @@ class Numbers(Reader):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a window of commits cost, and what is there at its end."""
+    """The cost of a window of commits, and the sizes at its end."""
 
     state: int
     table: int
@@ -105,7 +105,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=100)
     parser.add_argument("--keys", type=int, default=1_000)
     parser.add_argument("--window", type=int, default=100)
-    parser.add_argument("--random", action="store_true", help="take the keys at random, not in turn")
+    parser.add_argument("--random", action="store_true", help="choose keys at random instead of in turn")
     arguments = parser.parse_args()
     sys.path.insert(0, str(ROOT / "tests"))
     for kind in arguments.kinds.split(","):
@@ -122,7 +122,7 @@ def _measure(kind: str, arguments: argparse.Namespace) -> None:
     step = _stepper(loop)
     for _ in range(_FULL):
         step()
-    _read_ms(f"iceberg_scan('{folder}/lake/n/t')")  # what DuckDB itself takes is no growth
+    _read_ms(f"iceberg_scan('{folder}/lake/n/t')")  # so that the memory of DuckDB itself is not growth
     first = _window(folder, step, arguments.window)
     for _ in range(arguments.commits - _FULL - 2 * arguments.window):
         step()
@@ -136,7 +136,7 @@ def _open(folder: Path, kind: str, reader: Reader) -> BatchLoop:
 
 
 def open_loop(folder: Path, text: str, kind: str, reader: Reader, engine: Engine | None = None) -> BatchLoop:
-    """Return the batches of a script's only sink, `s`, over what a reader gives."""
+    """Return the batch loop of a script's only sink, `s`, over a reader."""
     from sinkql.runtime.local.engine import LocalEngine
     from support.running import MemoryControl
 

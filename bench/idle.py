@@ -1,13 +1,14 @@
-"""What many sinks of one source cost while nothing comes, and how long it is until all of them run.
+"""Measure many sinks of one source: the time until all of them run, and their cost without new input.
 
     python -m bench.idle [--source files|kafka|postgres|tables] [--sinks 100] [--seconds 30] [--interval 10s]
     python -m bench.idle --source tables --changing 20 [--stuck 1]
 
-Prints the seconds from the start of Spark until all sinks run, and until each has its first commit; then CPU
-milliseconds a second of the whole process tree, and its memory, as proportional set sizes, while nothing is new. With
-`tables` each sink has a table of Postgres of its own; then some of these change, ten rows each interval, and it is
-measured once more, with how long they wait for a commit; so they do beside sinks whose catalog is locked from then on,
-which are `stuck`. Of the server only what SinkQL does counts.
+Prints the seconds from the start of Spark until all sinks run, and until each has its first commit. Then prints the CPU
+milliseconds a second of the whole process tree, and its memory as proportional set sizes, without new input.
+
+With `--source tables`, each sink has a different Postgres table. `--changing` then changes ten rows of some tables
+every interval, measures again, and prints how long changes wait for a commit. `--stuck` adds sinks whose catalog is
+locked during that measurement. The server's CPU does not count.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ def main() -> None:
     parser.add_argument("--sinks", type=int, default=100)
     parser.add_argument("--seconds", type=int, default=30)
     parser.add_argument("--interval", default="10s")
-    parser.add_argument("--changing", type=int, default=0, help="of so many tables some rows change")
-    parser.add_argument("--stuck", type=int, default=0, help="the last sinks, whose batches fail for ever")
+    parser.add_argument("--changing", type=int, default=0, help="number of tables in which rows change")
+    parser.add_argument("--stuck", type=int, default=0, help="how many of the sinks cannot commit")
     arguments = parser.parse_args()
     if arguments.changing and arguments.source != "tables":
         parser.error("--changing is for --source tables")
@@ -55,7 +56,7 @@ def main() -> None:
 def _measure(home: Path, source: _Source, arguments: argparse.Namespace) -> None:
     with running(home) as (pid, events):
         follow(events, arguments.sinks)
-        time.sleep(20)  # what a start leaves behind
+        time.sleep(20)  # until the work that follows a start is done
         idle = _cost(pid, lambda: time.sleep(arguments.seconds))
         print(f"idle: {idle:.0f} CPU-ms a second, {tree_memory(pid):.0f} MB", flush=True)
         if arguments.changing:
@@ -66,7 +67,7 @@ def _measure(home: Path, source: _Source, arguments: argparse.Namespace) -> None
             with _locked(home / "stuck") if arguments.stuck else nullcontext():
                 changed = arguments.changing
                 source.change(arguments.sinks if arguments.stuck else changed, interval, 1)
-                source.change(changed, interval, 1)  # so that what is counted is not the first of its kind
+                source.change(changed, interval, 1)  # so that the first changes of their kind do not count
                 began, count = time.monotonic(), len(commits.told)
                 busy = _cost(pid, lambda: source.change(changed, interval, rounds))
                 count = len(commits.told) - count
@@ -80,14 +81,14 @@ def _measure(home: Path, source: _Source, arguments: argparse.Namespace) -> None
 
 
 def _cost(pid: int, work: Callable[[], None]) -> float:
-    """Return how many CPU milliseconds a second are used while some work is done."""
+    """Return the CPU milliseconds a second while `work` runs."""
     before, began = tree_cpu(pid), time.monotonic()
     work()
     return (tree_cpu(pid) - before) * 1000 / (time.monotonic() - began)
 
 
 class _Commits(threading.Thread):
-    """Take note of commits as they are told: of which sink, and when."""
+    """A thread that records the sink and the time of each commit event."""
 
     def __init__(self, output: IO[str]) -> None:
         super().__init__(daemon=True)
@@ -100,13 +101,13 @@ class _Commits(threading.Thread):
                 self.told.append((event["sink"].rpartition(".")[2], time.monotonic()))
 
     def after(self, sink: str, at: float) -> float:
-        """Return when a sink committed first after some time; the present where it has not."""
+        """Return when a sink first committed after a time, or the present time if it has not."""
         return next((told for name, told in self.told if name == sink and told > at), time.monotonic())
 
 
 @contextmanager
 def _locked(warehouse: Path) -> Iterator[None]:
-    """Lock the file of the catalog of a warehouse."""
+    """Lock the database file of a warehouse's catalog."""
     (file,) = warehouse.rglob("*.db")
     connection = sqlite3.connect(file, isolation_level=None)
     connection.execute("BEGIN EXCLUSIVE")
@@ -117,7 +118,7 @@ def _locked(warehouse: Path) -> Iterator[None]:
 
 
 def follow(output: IO[str], sinks: int) -> tuple[float, float]:
-    """Read events until each sink has committed; return the seconds until all ran, and until then, and print them."""
+    """Read events until each sink has committed; print and return the seconds until all ran and committed."""
     up, run, running, committed = 0.0, 0.0, set[str](), set[str]()
     for event in _events(output):
         match event["event"]:
@@ -145,9 +146,11 @@ def _events(output: IO[str]) -> Iterator[dict[str, str]]:
 
 @dataclass(frozen=True)
 class _Source:
-    """What makes a source `s`, or `s0`, `s1` and so on; `change` has some rows of tables change, for so many rounds.
+    """The source of the sinks.
 
-    `changes` are the sinks of tables that changed, and when.
+    * `script` is SQL that creates `s`, or `s0`, `s1` and so on.
+    * `change` changes rows of some tables, for some rounds.
+    * `changes` are the sinks of the changed tables, with the times.
     """
 
     script: str
@@ -187,7 +190,7 @@ def _files(home: Path, sinks: int) -> Iterator[_Source]:
 
 @contextmanager
 def _kafka(home: Path, sinks: int) -> Iterator[_Source]:
-    from support.kafka import kafka  # as tests have it
+    from support.kafka import kafka
 
     with kafka() as broker:
         topic, producer = broker.topic(4), broker.producer()
@@ -227,8 +230,8 @@ def _tables(home: Path, sinks: int) -> Iterator[_Source]:
 
 @contextmanager
 def _server(tables: Sequence[str]) -> Iterator[tuple[Postgres, str, str]]:
-    """Run a server with some tables; yield it, their database, and what makes a source of them."""
-    from support.postgres import postgres  # as tests have it
+    """Run a server with some tables; yield it, their database, and SQL that creates a source of them."""
+    from support.postgres import postgres
 
     with postgres() as server:
         database = server.database()

@@ -1,10 +1,11 @@
-"""Sinks that join one materialized view and look up in its index, beside as many that keep its rows themselves.
+"""Compare sinks that look up a materialized view's index with sinks that store the view's rows themselves.
 
     python -m bench.index [--rows 500000] [--facts 50000] [--changes 5000] [--sinks 5] [--cores 2]
 
-A view has a row of each of `--rows` keys; each sink joins some of `--facts` rows to it. Then `--changes` rows of the
-view change, and as many facts come. Prints the bytes of state, of the view's job and of all sinks, and the CPU-seconds
-of the process tree of both runs, each of which starts Spark. DuckDB reads the tables: counts and sums are the same.
+The view has a row for each of `--rows` keys, and each sink joins some of `--facts` rows to it. Then `--changes` rows of
+the view change, and as many facts are added. Prints the bytes of state, of the view's job and of all sinks, and the CPU
+seconds of the process tree in both runs. Both start Spark. The counts and sums of the tables must be the same, as
+DuckDB reads them.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def main() -> None:
     parser.add_argument("--sinks", type=int, default=5)
     parser.add_argument("--cores", type=int, default=2)
     arguments = parser.parse_args()
-    found = {name: _run(name, arguments) for name in ("index", "sides of their own")}
+    found = {name: _run(name, arguments) for name in ("index", "separate sides")}
     (shared, same), (apart, others) = found.values()
     if same != others:
         raise SystemExit(f"the tables differ: {same} and {others}")

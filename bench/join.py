@@ -1,9 +1,9 @@
-"""Print what a join costs in a task on this machine: changes per CPU-second, bytes of state a row, a hot key, a chain.
+"""Measure a join in a task on this machine: changes per CPU-second, bytes of state a row, a hot key, a chain.
 
     python -m bench.join [--only one many kept hot chain]
 
-many: the same changes over ten times as many rows. chain: FULL JOINs of ten sources on one key, done in one task and
-in one for each join. What brings rows to tasks is not in it: of each task Spark makes an exchange.
+many: the same changes over ten times as many rows. chain: FULL JOINs of ten sources on one key, in one task and in one
+task for each join. The exchanges that bring rows to tasks are not measured; Spark makes one for each task.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _WORDS = np.array([f"customer#{number:09d}" for number in range(100_000)])
 
 
 def main() -> None:
-    """Measure what is asked for."""
+    """Measure the chosen cases."""
     cases = {"one": one, "many": many, "kept": kept, "hot": hot, "chain": chain}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", choices=tuple(cases), default=tuple(cases))
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def one() -> None:
-    """Measure a join of rows against a side of 5 M rows, one match each."""
+    """Measure a join of changes with a side of 5 M rows, one match each."""
     with tempfile.TemporaryDirectory() as folder:
         bucket = Kept(Path(folder), join("retract", "rows"))
         bucket.fill(ROWS)
@@ -65,11 +65,11 @@ def one() -> None:
             cost = [bucket.measure(count) for _ in range(5)]
             cpu, out = statistics.median(each for each, _ in cost), cost[0][1]
             rate = f"{cpu * 1000:.0f} CPU-ms, {count / cpu:,.0f} changes/CPU-s, {out} rows out"
-            print(f"{count:7d} changes: {rate}; at most {_ASKED[count]} ms are asked for")
+            print(f"{count:7d} changes: {rate}; goal: at most {_ASKED[count]} ms")
 
 
 def many() -> None:
-    """Measure the same join against a side of ten times as many rows."""
+    """Measure the same join with a side of ten times as many rows."""
     found = []
     for rows in (ROWS, 10 * ROWS):
         with tempfile.TemporaryDirectory() as folder:
@@ -79,14 +79,12 @@ def many() -> None:
             found.append({each: statistics.median(bucket.measure(each)[0] for _ in range(5)) for each in CHANGES})
     for count in CHANGES:
         few, more = (each[count] * 1000 for each in found)
-        asked = (
-            f"{ROWS:,} rows {few:.0f} CPU-ms, {10 * ROWS:,} {more:.0f}, {more / few:.1f} times; at most 2 are asked for"
-        )
+        asked = f"{ROWS:,} rows {few:.0f} CPU-ms, {10 * ROWS:,} {more:.0f}, {more / few:.1f} times; goal: at most 2"
         print(f"{count:7d} changes over {asked}")
 
 
 def kept() -> None:
-    """Print how many bytes of state a row takes."""
+    """Print the bytes of state a row."""
     for name, change, keeps in KEPT:
         with tempfile.TemporaryDirectory() as folder:
             bucket = Kept(Path(folder), join(change, keeps))
@@ -101,7 +99,7 @@ def hot() -> None:
 
 
 def chain() -> None:
-    """Measure FULL JOINs on one key in one task, and in a task each."""
+    """Measure FULL JOINs on one key, in one task and in one task for each join."""
     for word, graph in (("one task", fuse_joins(full_joins())), ("a task each", full_joins())):
         with tempfile.TemporaryDirectory() as folder:
             joins = Chain(Path(folder), named(graph).root)
@@ -112,15 +110,15 @@ def chain() -> None:
 
 
 KEPT: tuple[tuple[str, physical.Change, Any], ...] = (
-    ("rows that come and go", "retract", "rows"),
-    ("rows that only come", "append", "rows"),
+    ("rows with retractions", "retract", "rows"),
+    ("append-only rows", "append", "rows"),
     ("the latest rows", "upsert", "latest"),
     ("counts", "retract", "counts"),
 )
 
 
 def join(change: physical.Change, keeps: Any) -> physical.Join:
-    """Return a join whose right side is kept so."""
+    """Return a join whose right side has this kind of change and of state."""
     sides = []
     for place, name in enumerate("lr"):
         columns = tuple(
@@ -136,7 +134,7 @@ def join(change: physical.Change, keeps: Any) -> physical.Join:
 
 
 class Kept:
-    """One bucket of a join, and what it keeps."""
+    """One bucket of a join, with its state."""
 
     def __init__(self, folder: Path, view: physical.Join) -> None:
         self.folder, self.operator = folder, stateful(view)
@@ -146,7 +144,7 @@ class Kept:
         self.commit = 0
 
     def fill(self, rows: int) -> None:
-        """Keep so many rows of the right side, of one key each, and then three small batches of these keys."""
+        """Store `rows` rows of the right side, one for each key, and then three small batches of these keys."""
         self.h1 = self.rng.integers(-(2**63), 2**63 - 1, rows)
         for start in range(0, rows, ROWS):
             self.keep(np.arange(start, min(start + ROWS, rows)))
@@ -154,7 +152,7 @@ class Kept:
             self.keep(np.sort(self.rng.choice(rows, min(count, rows // 20), replace=False)))
 
     def keep(self, keys: np.ndarray[Any, Any]) -> None:
-        """Run a batch of the right side, and go on from it."""
+        """Run a batch of the right side and keep its state."""
         words: list[object] = []
         task = task_of(self.operator, self._held(), InputEvents(), InputEvents())
         for _ in task(0, "t", self._batches(1, keys), words.append):
@@ -162,7 +160,7 @@ class Kept:
         self.manifest = state.next_manifest(self.manifest, collect(words, {"j": 1}).runs)
 
     def measure(self, count: int) -> tuple[float, int]:
-        """Return the CPU seconds that changes of the left side take, and how many rows they give."""
+        """Return the CPU seconds of changes to the left side, and the number of rows that they emit."""
         keys = np.sort(self.rng.choice(len(self.h1), count, replace=False))
         batches = list(self._batches(0, keys))
         task = task_of(self.operator, self._held(), InputEvents(), InputEvents())
@@ -172,7 +170,7 @@ class Kept:
         return time.process_time() - start, out
 
     def bytes_a_row(self) -> float:
-        """Return how much a row of the right side takes."""
+        """Return the bytes of a row of the right side."""
         runs = self.manifest["arrangements"]["j-r"]["0"]
         return float(sum(run["bytes"] for run in runs) / sum(run["rows"] for run in runs))
 
@@ -188,7 +186,7 @@ class Kept:
 def delivered(
     operator: StatefulOperator, side: int, h1: np.ndarray[Any, Any], rng: np.random.Generator
 ) -> pa.RecordBatch:
-    """Return rows of one side with these hashes as a task gets them."""
+    """Return rows of one side with these hashes, as a task receives them."""
     count = len(h1)
     schema = operator.preparation.delivered()
     columns = {
@@ -200,7 +198,7 @@ def delivered(
 
 
 def hot_key(folder: Path) -> None:
-    """Print what ten changes cost that meet a million rows each."""
+    """Print the cost of ten changes that match a million rows each."""
     bucket = Kept(folder, join("retract", "rows"))
     bucket.h1 = np.full(HOT, 77 << 40)
     bucket.keep(np.arange(HOT))
@@ -208,7 +206,7 @@ def hot_key(folder: Path) -> None:
     cpu, out = bucket.measure(10)
     more = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024
     print(f"hot key, {HOT} rows, 10 changes: {out / cpu / 1e6:.1f} M rows/CPU-s out, {more} MB above the peak before;")
-    print("  at least 5 M and at most 300 MB are asked for")
+    print("  goal: at least 5 M and at most 300 MB")
 
 
 def full_joins() -> physical.Graph:
@@ -239,7 +237,7 @@ def _reference(name: str) -> Reference:
 
 
 class Chain:
-    """Joins in one bucket, which rows come to as Spark brings them."""
+    """Joins in one bucket, whose rows arrive as Spark delivers them."""
 
     def __init__(self, folder: Path, view: physical.Operator) -> None:
         self.folder, self.view = folder, view
@@ -249,7 +247,7 @@ class Chain:
         self.cpu = 0.0
 
     def come(self, count: int) -> float:
-        """Have some rows of each source be others, and return the CPU seconds that the tasks take."""
+        """Change some rows of each source, and return the CPU seconds of the tasks."""
         self.commit += 1
         self.cpu, first = 0.0, self.commit == 1
         held = Arrangements(StateDirectory(self.folder), self.manifest, 1, f"c{self.commit}")
@@ -262,7 +260,7 @@ class Chain:
 
     @property
     def bytes(self) -> int:
-        """Return the size of what is kept."""
+        """Return the size of the state."""
         found = self.manifest["arrangements"].values()
         return sum(int(run["bytes"]) for buckets in found for runs in buckets.values() for run in runs)
 

@@ -1,13 +1,15 @@
-"""Messages in a topic into an append table: what a task costs, and the whole pipeline.
+"""Measure appending messages of a topic to a table: in a task, and in the whole pipeline.
 
     python -m bench.kafka [--format json|avro|debezium] [--rows 3000000] [--runs 3] [--cores 2] [--tasks-only]
       [--only sinkql flink spark]
 
-Prints rows per CPU-second, and a second. "consume": messages as the client library gives them; "task": decoded to
-Arrow; "sinkql": the process tree of `sinkql exec --once`. Of JSON beside it: "flink", Flink SQL into Iceberg with a
-checkpoint each ten seconds, and "spark", Structured Streaming from Spark's Kafka source into Iceberg's sink. They take
-turns, start-up (a run of 25,000 rows) is taken off, and DuckDB reads each table; what is shown is the median of the
-runs. The broker is one that tests start; its CPU is not counted. Of Debezium's messages only tasks are measured.
+Prints rows per CPU-second and per second, the medians of the runs. "consume" reads messages from the client library,
+"task" decodes them to Arrow, and "sinkql" is the process tree of `sinkql exec --once`. JSON is also measured with
+"flink", Flink SQL into Iceberg with a checkpoint every ten seconds, and with "spark", Structured Streaming from Spark's
+Kafka source into Iceberg's sink. Debezium messages are only measured in tasks.
+
+The pipelines take turns. Start-up, a run of 25,000 rows, is subtracted, and DuckDB checks each table. Uses the Kafka
+broker of the tests; its CPU does not count.
 """
 
 from __future__ import annotations
@@ -33,8 +35,8 @@ from sinkql.connector_api.stream import Context, ReadCounts, Reader, Split
 from sinkql.logical.type import parse_type
 
 PARTITIONS = 4
-_ROWS_A_COMMIT = 500_000  # of Spark, which has no other measure
-_WARM_UP = 25_000  # enough to be no batch of the driver's own: the workers' start is taken off as well
+_ROWS_A_COMMIT = 500_000  # for Spark, which cannot limit a batch in another way
+_WARM_UP = 25_000  # too many rows for in-process execution, so that the start of the workers is subtracted too
 _AVRO = {
     "bigint": "long", "integer": "int", "double precision": "double", "text": "string", "boolean": "boolean",
     "timestamptz": {"type": "long", "logicalType": "timestamp-micros"},
@@ -62,7 +64,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", choices=("sinkql", "flink", "spark"), default=("sinkql", "flink", "spark"))
     arguments = parser.parse_args()
     sys.path.insert(0, str(ROOT / "tests"))
-    from support.kafka import kafka  # as tests have it
+    from support.kafka import kafka
 
     home = HOME / "kafka"
     shutil.rmtree(home, ignore_errors=True)
@@ -82,7 +84,7 @@ def main() -> None:
 
 
 def _encoder(format_: str) -> Callable[[bytes], bytes]:
-    """Return what makes messages of lines of JSON."""
+    """Return a function that turns a line of JSON into a message."""
     if format_ == "json":
         return lambda line: line
     if format_ == "debezium":
@@ -102,8 +104,8 @@ def _encoder(format_: str) -> Callable[[bytes], bytes]:
 
 
 def send(broker: Any, topic: str, messages: Iterable[tuple[int, bytes]]) -> None:
-    """Have messages in a topic, each in a partition."""
-    # Of one that is not idempotent messages that are sent again come behind later ones: other changes win then.
+    """Send messages to a topic, each to its partition."""
+    # Without idempotence, a message that is sent again comes after later ones, and the wrong change of a key wins.
     producer = broker.producer(linger_ms=50, queue_buffering_max_messages=1_000_000, enable_idempotence=True)
     for number, (partition, message) in enumerate(messages):
         if number % 5_000 == 0:
@@ -172,7 +174,7 @@ def _reader(address: str, topic: str, format_: str) -> Reader:
 def _pipelines(
     address: str, topics: dict[str, str], home: Path, arguments: argparse.Namespace
 ) -> Iterator[tuple[str, str, str, str]]:
-    """Yield the name of each pipeline, what its start takes, and its rates by CPU and by the clock."""
+    """Yield the name of each pipeline, the CPU of its start, and its rates by CPU and by wall time."""
     ways = [name for name in arguments.only if name == "sinkql" or arguments.format == "json"]
     starts: dict[str, list[float]] = {name: [] for name in ways}
     rates: dict[str, list[float]] = {name: [] for name in ways}
@@ -199,7 +201,7 @@ def _pipelines(
 
 
 def _drained(way: str, address: str, topic: str, work: Path, arguments: argparse.Namespace) -> Cost:
-    """Return what it costs to have a topic in the table `lake/n/t`."""
+    """Copy a topic into the table `lake/n/t`, and return the cost."""
     if way == "flink":
         table = f"CREATE TABLE ice.n.t ({FLINK_EVENTS}) WITH ('format-version' = '2');\n"
         sql = f"{flink_topic('s', address, topic, 'json')}{table}INSERT INTO ice.n.t SELECT * FROM s;\n"

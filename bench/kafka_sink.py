@@ -1,12 +1,16 @@
-"""Rows of files into a topic: by a sink, by Spark's Kafka sink, and by a bare loop around a producer.
+"""Measure writing rows of files to a topic: by a sink, by Spark's Kafka sink, and by a bare producer loop.
 
     python -m bench.kafka_sink [--rows 1000000] [--runs 3] [--cores 2] [--only json avro spark producer]
 
-Prints rows per CPU-second of the process tree, the median of the runs; a run of 25,000 rows, which is start-up, is
-taken off. "json" and "avro": `sinkql exec --once` of a sink with ENVELOPE UPSERT, in transactions. "spark": Structured
-Streaming from the same files into Spark's own Kafka sink, JSON, without transactions. "producer": Python reads the
-lines, takes the key of each, and gives both to the client library as they are. They take turns; the topic of each run
-is read, and has each key once. The broker and the stub of a registry are those of tests; their CPU is not counted.
+Prints rows per CPU-second of the process tree, the median of the runs. Start-up, a run of 25,000 rows, is subtracted.
+
+* "json" and "avro" are `sinkql exec --once` of a sink with ENVELOPE UPSERT, in transactions.
+* "spark" is Structured Streaming from the same files into Spark's own Kafka sink, as JSON, without transactions.
+* "producer" is Python code that reads the lines, finds the key of each, and passes both to the client library
+  unchanged.
+
+They take turns. The topic of each run must have each key once. Uses the broker and the registry stub of the tests;
+their CPU does not count.
 """
 
 from __future__ import annotations
@@ -37,7 +41,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", choices=WAYS, default=WAYS)
     arguments = parser.parse_args()
     sys.path.insert(0, str(ROOT / "tests"))
-    from support.kafka import kafka  # as tests have them
+    from support.kafka import kafka
     from support.registry import stub_registry
 
     home = HOME / "kafka_sink"
@@ -63,7 +67,7 @@ def main() -> None:
 
 
 def _written(way: str, broker: Any, registry: str, home: Path, name: str, rows: int, cores: int) -> Cost:
-    """Return what it costs to have the rows of a folder in a new topic, which is read then."""
+    """Write the rows of a folder to a new topic, check the topic, and return the cost."""
     topic, source, work = broker.topic(_PARTITIONS), home / name.partition("-")[0], home / name
     match way:
         case "spark":
@@ -125,7 +129,7 @@ def spark(address: str, topic: str, source: str, work: str, cores: str) -> None:
 
 
 def produce(address: str, topic: str, source: str, work: str, cores: str) -> None:
-    """Send the lines of the files as they are, each with the id that it begins with."""
+    """Send the lines of the files unchanged, each with the id at its start as the key."""
     from confluent_kafka import Producer
 
     settings: dict[str, Any] = {"bootstrap.servers": address, "enable.idempotence": True, "compression.type": "lz4"}

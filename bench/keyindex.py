@@ -1,4 +1,4 @@
-"""Print what the key index costs on this machine: keys hashed, probed and merged per CPU-second."""
+"""Measure the key index on this machine: keys hashed, probed and merged per CPU-second."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BATCH = 50_000
 
 
 def main() -> None:
-    """Measure hashing by key shape, probing of a base and eight small runs, and merging those eight."""
+    """Measure hashing by key shape, probing one large and eight small runs, and merging the small runs."""
     rng = np.random.default_rng(1)
     numbers = rng.integers(0, 1 << 60, KEYS)
     texts = pa.array([f"user-{number:019d}" for number in numbers])

@@ -1,4 +1,4 @@
-"""A command → what its whole process tree cost: CPU seconds, wall seconds, peak memory."""
+"""Measure a command's whole process tree: CPU seconds, wall seconds, peak memory."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER: orphans of the command become this pr
 
 
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-"""What measured processes run in: as a user has it, modules are compiled once and not by each process."""
+"""The environment of measured processes. Modules are compiled once, as for a user, and not by each process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a command cost; memory is the peak of the tree's summed proportional set sizes, sampled."""
+    """The cost of a command; memory is the peak of the tree's summed proportional set sizes, sampled."""
 
     cpu_s: float
     wall_s: float
@@ -31,7 +31,10 @@ class Cost:
 
 
 def measure(command: Sequence[str], *, folder: Path, environment: dict[str, str] | None = None) -> Cost:
-    """Run a command to its end and return its cost; its output goes to `log` in the folder. Raises if it fails."""
+    """Run a command and return its cost; raise RuntimeError if it fails.
+
+    The output goes to `log` in the folder.
+    """
     ctypes.CDLL(None, use_errno=True).prctl(_SUBREAPER, 1, 0, 0, 0)
     before, others, began = _children_cpu(), set(_children()[os.getpid()]), time.monotonic()
     with (folder / "log").open("ab") as log, _accounted() as account:
@@ -49,8 +52,8 @@ def measure(command: Sequence[str], *, folder: Path, environment: dict[str, str]
         sampler.done.set()
         sampler.join()
         _reap(others)
-        # Without an account: the kernel's sum leaves out processes that nobody waited for, as Spark's Python workers;
-        # the samples leave out the last moments of each process. The larger one is the better bound, and too low.
+        # Without a cgroup, both sums are lower bounds, and the larger one is used. The kernel's sum omits processes
+        # that were not waited for, like Spark's Python workers. The samples omit the last moments of each process.
         cpu = account.cpu_s() or max(_children_cpu() - before, sampler.cpu_s())
     if code != 0:
         raise RuntimeError(f"{' '.join(command)} ended with {code}:\n{(folder / 'log').read_text()[-3000:]}")
@@ -59,18 +62,18 @@ def measure(command: Sequence[str], *, folder: Path, environment: dict[str, str]
 
 @dataclass(frozen=True, slots=True)
 class _Account:
-    """A group of processes of which the kernel sums the CPU, whoever waits for them; None where none can be made."""
+    """A cgroup that counts the CPU of its processes; `group` is None if it could not be created."""
 
     group: Path | None
 
     def entering(self, command: Sequence[str]) -> Sequence[str]:
-        """Return a command that goes into the group, and takes along all that it starts."""
+        """Return a command that joins the group, together with all processes that it starts."""
         if self.group is None:
             return command
         return ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(self.group / "cgroup.procs"), *command]
 
     def cpu_s(self) -> float | None:
-        """Return what the group used."""
+        """Return the CPU seconds of the group; None without a group."""
         if self.group is None:
             return None
         usage = self.group / "cpuacct.usage"
@@ -83,7 +86,7 @@ class _Account:
 def _accounted() -> Iterator[_Account]:
     root = Path("/sys/fs/cgroup")
     parent = root / "cpuacct" if (root / "cpuacct").is_dir() else root
-    group = parent / f"bench-{os.getpid()}-{time.monotonic_ns()}"  # one of before may have something living in it
+    group = parent / f"bench-{os.getpid()}-{time.monotonic_ns()}"  # an earlier group may still have processes
     try:
         group.mkdir()
     except OSError:
@@ -92,12 +95,12 @@ def _accounted() -> Iterator[_Account]:
     try:
         yield _Account(group)
     finally:
-        with suppress(OSError):  # something may live on in it
+        with suppress(OSError):  # it may still have processes
             group.rmdir()
 
 
 def tree_cpu(pid: int) -> float:
-    """Return the CPU seconds that a live process and all below it used so far, those that ended included."""
+    """Return the CPU seconds of a live process and its descendants, including descendants that ended."""
     total = 0.0
     for each in tree(pid):
         with suppress(OSError):
@@ -106,12 +109,12 @@ def tree_cpu(pid: int) -> float:
 
 
 def tree_memory(pid: int) -> float:
-    """Return the proportional set sizes of a live process and all below it, in MB."""
+    """Return the proportional set sizes of a live process and its descendants, in MB."""
     return sum(_pss_mb(each) for each in tree(pid))
 
 
 def tree_memory_by(pid: int) -> dict[str, float]:
-    """Return the same by kind of process: Java, the one that was started, captures, Spark's of Python."""
+    """Return the same by kind of process: Java, the driver, captures, Spark's Python workers."""
     found: dict[str, float] = defaultdict(float)
     for each in tree(pid):
         with suppress(OSError):
@@ -132,7 +135,7 @@ def _children_cpu() -> float:
 
 
 def _reap(others: set[int]) -> None:
-    """Wait for the orphans of a command, and not for this process's other children."""
+    """Wait for the orphans of a command, but not for other children of this process."""
     deadline = time.monotonic() + 20
     while (orphans := set(_children()[os.getpid()]) - others) and time.monotonic() < deadline:
         for pid in orphans:
@@ -142,7 +145,7 @@ def _reap(others: set[int]) -> None:
 
 
 class _Sampler(threading.Thread):
-    """Look at all processes of a tree again and again: the CPU of each, and their memory now and then."""
+    """A thread that samples a process tree: the CPU of each process often, and their memory less often."""
 
     def __init__(self, pid: int) -> None:
         super().__init__(daemon=True)
@@ -167,13 +170,13 @@ class _Sampler(threading.Thread):
 
 
 def _ticks(pid: int) -> list[int]:
-    """Return a process's clock ticks: user and system of its own, then of children that it waited for."""
+    """Return a process's clock ticks: user and system, then the same of children that it waited for."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return [int(field) for field in fields[11:15]]
 
 
 def tree(root: int) -> list[int]:
-    """Return a live process and all below it."""
+    """Return the ids of a live process and its descendants."""
     children = _children()
     found, waiting = [], [root]
     while waiting:
@@ -184,7 +187,7 @@ def tree(root: int) -> list[int]:
 
 
 def _children() -> defaultdict[int, list[int]]:
-    """Return the children of each process that has some."""
+    """Return the children of each process that has any."""
     children: defaultdict[int, list[int]] = defaultdict(list)
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

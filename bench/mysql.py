@@ -1,6 +1,6 @@
-"""Print what changes and tables of a MariaDB server cost: rows a CPU-second of receiving, decoding and writing.
+"""Measure the capture of a MariaDB server: rows per CPU-second of receiving, decoding and writing.
 
-The time is that of this process; the server is the one that the tests use.
+Counts the CPU of this process. Uses the MariaDB server of the tests.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ONE_EACH = "FOR i IN 1..{rows} DO INSERT INTO d.t SELECT {row} FROM (SELECT i A
 
 
 def main() -> None:
-    """Measure each kind of change, each in a table of its own."""
+    """Measure each kind of change and a first snapshot, each in a new table."""
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
     from support.mariadb import mariadb
 
@@ -56,7 +56,7 @@ def _prepared(server: MariaDb) -> CapturedTable:
 
 
 def _changes(server: MariaDb, rows: int, first: str, then: str) -> float:
-    """Return rows a CPU-second from the socket to the files of the log."""
+    """Return rows per CPU-second, from the socket to the files of the log."""
     from mysql.captured import stream_of
     from sinkql.capture import data_file
     from sinkql.capture.log_store import FolderLogStore
@@ -85,7 +85,7 @@ def _changes(server: MariaDb, rows: int, first: str, then: str) -> float:
 
 
 def _snapshot(server: MariaDb, rows: int) -> float:
-    """Return rows a CPU-second of chunks of 8 MB."""
+    """Return rows per CPU-second of a snapshot, in chunks of 8 MB."""
     from mysql.captured import stream_of
     from sinkql.capture import data_file
     from sinkql.capture.log_store import FolderLogStore

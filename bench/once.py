@@ -1,9 +1,9 @@
-"""What `sinkql exec --once` of one row costs, from the start of Python to its end; appended, grouped, and upserted.
+"""Measure `sinkql exec --once` of one row, from the start of Python to its end: appended, grouped, and upserted.
 
     python -m bench.once [--runs 3] [--against TREE]
 
-Prints medians of CPU and wall seconds of the whole process tree. `--against` runs another checkout of SinkQL in turns
-with this one, and prints the ratio. The archive of Spark's classes is made before.
+Prints the median CPU and wall seconds of the whole process tree. `--against` alternates with another checkout of
+SinkQL, and prints the ratio. The archive of Spark's classes is created before.
 """
 
 from __future__ import annotations

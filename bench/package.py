@@ -1,9 +1,10 @@
-"""The archive that executors of a cluster elsewhere get: its size, and the CPU of making, unpacking and importing it.
+"""Measure the archives for the executors of a cluster: their size, and the CPU of packing, unpacking and importing.
 
     python -m bench.package
 
-The two parts are what is installed, and what is installed in editable mode, as in a checkout. Unpacking is Spark's own,
-in Java, which the driver and each executor do once; the import is what an executor's first Python does after it.
+One archive has the installed packages. A second one has the packages installed in editable mode, as in a checkout.
+Spark unpacks them in Java, once in the driver and once in each executor. An executor's first Python process then
+imports SinkQL.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def _unpacked(archive: Path, folder: Path) -> float:
 
 
 def _imported(folders: list[Path]) -> float:
-    """Return what it takes to import what tasks need, where nothing but the archive, and pyspark's, can be."""
+    """Return the CPU seconds of importing what tasks need, from the archives and pyspark alone."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     place = os.pathsep.join([*map(str, folders), *map(str, (SPARK / "python" / "lib").glob("*.zip"))])
     subprocess.run(

@@ -1,6 +1,8 @@
-"""Print what writing a data file costs, beside the same rows with a dictionary for every column.
+"""Measure writing a data file with dictionaries for repeating values, and with a dictionary for every column.
 
-python -m bench.parquet [--rows 524288]
+    python -m bench.parquet [--rows 524288]
+
+Prints the CPU milliseconds and the bytes a row of both.
 """
 
 from __future__ import annotations

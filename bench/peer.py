@@ -1,4 +1,4 @@
-"""Programs of other systems that SinkQL is measured beside: their classes, and jobs of Flink's SQL."""
+"""Run other systems that SinkQL is compared with: their jars, and jobs of Flink SQL."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FLINK_EVENTS = (
 
 
 def jars(name: str) -> Path:
-    """Return the folder of the classes that a project in `peers` names, which Maven downloads the first time."""
+    """Return the folder of the jars of a project in `peers`, which Maven downloads the first time."""
     folder = HOME / "jars" / name
     if not (folder / ".done").exists():
         command = ["mvn", "-q", "-B", "-f", str(_POMS / f"{name}.xml"), "dependency:copy-dependencies"]
@@ -31,7 +31,7 @@ def jars(name: str) -> Path:
 
 
 def class_path(name: str, program: str) -> str:
-    """Return the class path of a program in `peers`, compiled, with all that it needs."""
+    """Return the class path of a program in `peers` and its dependencies; compile it if it changed."""
     folder = jars(name)
     source, compiled = _POMS / f"{program}.java", folder / f"{program}.class"
     if not compiled.exists() or compiled.stat().st_mtime < source.stat().st_mtime:
@@ -40,8 +40,10 @@ def class_path(name: str, program: str) -> str:
 
 
 def flink_command(name: str, sql: str, work: Path, cores: int) -> Sequence[str]:
-    """Return the command that runs statements in a Flink of its own, which commits each ten seconds; `ice` is a catalog
-    of Iceberg tables in the folder `lake`."""
+    """Return the command that runs statements in a new Flink process, which commits every ten seconds.
+
+    `ice` is a catalog of Iceberg tables in the folder `lake`.
+    """
     catalog = f"'type' = 'iceberg', 'catalog-type' = 'hadoop', 'warehouse' = 'file://{work}/lake'"
     script = work / "job.sql"
     script.write_text(f"CREATE CATALOG ice WITH ({catalog});\nCREATE DATABASE IF NOT EXISTS ice.n;\n{sql}")
@@ -56,7 +58,7 @@ def flink_command(name: str, sql: str, work: Path, cores: int) -> Sequence[str]:
 
 
 def run_flink_files(sql: str, work: Path, cores: int) -> Cost:
-    """Run statements that read folders to their end; what joins keep is in RocksDB."""
+    """Run statements that read folders to their end; joins keep their state in RocksDB."""
     work.mkdir(parents=True, exist_ok=True)
     settings = ["state.backend.type=rocksdb", "taskmanager.memory.managed.size=1g"]
     return measure([*flink_command("flink_files", sql, work, cores), *settings], folder=work)
@@ -69,7 +71,7 @@ def run_flink_kafka(sql: str, work: Path, cores: int) -> Cost:
 
 
 def flink_topic(name: str, address: str, topic: str, format_: str, more: str = "") -> str:
-    """Return the statement that makes a topic of events a table, up to the topic's present end."""
+    """Return the statement that creates a table of a topic's events, up to the topic's present end."""
     options = {
         "connector": "kafka", "topic": topic, "properties.bootstrap.servers": address, "properties.group.id": "bench",
         "scan.startup.mode": "earliest-offset", "scan.bounded.mode": "latest-offset", "format": format_,

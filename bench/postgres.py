@@ -1,6 +1,6 @@
-"""Print what changes and tables of a Postgres server cost: rows a CPU-second of receiving, decoding and writing.
+"""Measure the capture of a Postgres server: rows per CPU-second of receiving, decoding and writing.
 
-The time is that of this process; the server is the one that the tests use.
+Counts the CPU of this process. Uses the Postgres server of the tests.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ DO $$ BEGIN FOR i IN 1..{rows} LOOP INSERT INTO {name} SELECT {row}; COMMIT; END
 
 @dataclass
 class Spent:
-    """Rows, and the CPU seconds of this process that each step took."""
+    """Rows, and the CPU seconds that this process spent on each step."""
 
     rows: int = 0
     receiving: float = 0
@@ -48,7 +48,7 @@ class Spent:
 
     @property
     def total(self) -> float:
-        """Return all of them."""
+        """Return the CPU seconds of all steps."""
         return self.receiving + self.decoding + self.writing
 
     def __str__(self) -> str:
@@ -62,7 +62,7 @@ class Spent:
 
 
 def main() -> None:
-    """Measure each kind of change, each in a database of its own."""
+    """Measure each kind of change and a first snapshot, each in a new database."""
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
     from support.postgres import postgres
 
@@ -117,7 +117,7 @@ def _changes(server: Postgres, rows: int, first: str, then: str, *, full: bool) 
 
 
 def read(stream: PostgresStream, end: Position, spent: Spent, folder: Path) -> None:
-    """Write what a stream that has begun gives up to a position into files of a log."""
+    """Write the changes of a started stream, up to a position, into files of a log."""
     from sinkql.capture import data_file
     from sinkql.capture.log_store import FolderLogStore
     from sinkql.connector_api.cdc import PositionAdvanced, RowsChanged
@@ -129,11 +129,11 @@ def read(stream: PostgresStream, end: Position, spent: Spent, folder: Path) -> N
     def timed(*arguments: object) -> object:
         began = time.process_time()
         try:
-            return decode(*arguments)  # type: ignore[arg-type]  # as it was called
+            return decode(*arguments)  # type: ignore[arg-type]  # the arguments of the original call
         finally:
             spent.decoding += time.process_time() - began
 
-    messages.decode = timed  # type: ignore[assignment,method-assign]  # the same, with a clock
+    messages.decode = timed  # type: ignore[assignment,method-assign]  # meters the original
     done: Position = ""
     while done < end:
         began, decoded = time.process_time(), spent.decoding

@@ -1,10 +1,10 @@
-"""What the first rows of each partition cost in a task: half inserts, half deletes, over groups of 10 and of 10,000.
+"""Measure the first rows of each partition in a task: half inserts, half deletes, in groups of 10 to 10,000 rows.
 
     python -m bench.rank [--rows 1000000] [--k 3] [--runs 5]
 
-Prints CPU milliseconds of the task and changes a CPU-second, medians of the runs; functions of whole groups, such as
-lag(), beside it. One thread, one bucket; rows are put in before, in eight batches. Then changes of 100 groups alone,
-which cost the same whatever these have.
+Prints the CPU milliseconds of the task and changes per CPU-second, medians of the runs. Also measures `lag()`, which
+computes whole groups. Uses one thread and one bucket. The rows are stored before, in eight batches. Finally changes
+only 100 groups, whose cost should not depend on the size of the groups.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def main() -> None:
                     same[size], _ = bench.run(1_000, given.runs, 100)
                 for changes in CHANGES:
                     if name == "lag" and changes * size > 10_000_000:
-                        continue  # all rows of each group that is touched
+                        continue  # lag() reads all rows of each changed group
                     taken, told = bench.run(changes, given.runs)
                     groups = f"{given.rows // size:,} groups of {size:,}"
                     print(
@@ -67,11 +67,11 @@ def main() -> None:
                     )
     for size, taken in same.items():
         print(f"rank, 1,000 changes of 100 groups of {size:,}: {taken * 1e3:.0f} CPU-ms")
-    print(f"  {same[SIZES[-1]] / same[SIZES[0]]:.1f} times as much; a factor of 2 is asked for")
+    print(f"  {same[SIZES[-1]] / same[SIZES[0]]:.1f} times as much; goal: at most 2")
 
 
 class Bench:
-    """One operator over rows that are there."""
+    """One operator with stored rows."""
 
     def __init__(self, folder: Path, operator: StatefulOperator, rows: int, size: int) -> None:
         self.folder, self.operator, self.random = folder, operator, np.random.default_rng(2)
@@ -83,7 +83,7 @@ class Bench:
             self.task(self.table(self.g[part], self.v[part], np.ones(len(part), np.int64)), keep=True)
 
     def run(self, changes: int, runs: int, groups: int | None = None) -> tuple[float, int]:
-        """Return the CPU seconds that a batch takes, of so many groups, and how many changes come out."""
+        """Return the CPU seconds of a batch in some of the groups, and the number of changes that it emits."""
         taken, told = [], 0
         some = self.groups if groups is None else groups
         for _ in range(runs):

@@ -1,12 +1,13 @@
-"""What grows with what: sub-commands, each of which prints what it measured.
+"""Measure how costs grow with size, in sub-commands that each print their figures.
 
     python -m bench.scale files [--files 10000] [--modes append,upsert,vectors]
     python -m bench.scale backlog [--kind append|aggregate|upsert] [--rows 100000000]
     python -m bench.scale probes [--keys 1,10,100]
     python -m bench.scale keys [--keys 1,10,100] [--rebuild]
     python -m bench.scale sinks [--part statements|idle] [--sinks 100,1000] [--catalog file|server]
+    python -m bench.scale executors [--kind aggregate|upsert] [--executors 0 1 2 4]
 
-`--help` of each says what it does. Of `backlog` and `keys` ten minutes are enough for 100 million rows on two cores.
+`--help` after a sub-command describes it. For 100 million rows on two cores, `backlog` and `keys` take ten minutes.
 """
 
 from __future__ import annotations

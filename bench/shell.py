@@ -1,9 +1,9 @@
-"""How long a shell waits for completions: bash's of the command line, and the interactive shell's of a statement.
+"""Measure how long completion takes: in bash for the command line, and in the interactive shell for a statement.
 
     python -m bench.shell [--runs 10]
 
-Prints wall and CPU milliseconds of a process that completes the name of a sink, beside those of an empty Python; and
-milliseconds of what one key press costs in the interactive shell, for a catalog of 300 items.
+Prints the wall and CPU milliseconds of a process that completes the name of a sink, and of an empty Python. Then prints
+the milliseconds of one key press in the interactive shell, with a catalog of 300 items.
 """
 
 from __future__ import annotations

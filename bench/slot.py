@@ -1,7 +1,8 @@
-"""Print what many sinks of one source cost their Postgres server: CPU of its backends, and of those of pg_recvlogical.
+"""Compare the CPU that many sinks of one source take from their Postgres server with that of pg_recvlogical.
 
-Both read the same changes at the same time, with the same options: a capture of a source with a sink a table, and one
-pg_recvlogical. With --check all sinks run afterwards, and their tables are compared with the server's.
+A capture with a sink for each table, and one pg_recvlogical, read the same changes at the same time with the same
+options. The CPU is that of the backends that serve them. With --check, all sinks run afterwards, and their tables are
+compared with the server's.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _BACKENDS = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE '{name
 
 
 def main() -> None:
-    """Write for a while, and measure."""
+    """Write for a while, and compare the CPU of the backends."""
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
     from sinkql.runtime.process.capture_processes import captures_running
     from sinkql.session.session import Session
@@ -51,7 +52,7 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--tables", type=int, default=50)
     arguments.add_argument("--seconds", type=float, default=30.0)
-    arguments.add_argument("--transactions", type=float, default=25.0, help=f"a second, of {_ROWS} rows each")
+    arguments.add_argument("--transactions", type=float, default=25.0, help=f"per second, of {_ROWS} rows each")
     arguments.add_argument("--check", action="store_true")
     given = arguments.parse_args()
     with tempfile.TemporaryDirectory() as name, postgres(segment_mb=16) as server:
@@ -100,7 +101,7 @@ def _slots(server: Postgres) -> int:
 
 
 def _cpu(server: Postgres, name: str) -> float:
-    """Return the CPU seconds of the backends that serve who is called so."""
+    """Return the CPU seconds of the backends that serve an application name."""
     total = 0
     for (pid,) in server.execute(_BACKENDS.format(name=name)):
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -109,7 +110,7 @@ def _cpu(server: Postgres, name: str) -> float:
 
 
 def _write(server: Postgres, tables: int, seconds: float, rate: float) -> int:
-    """Insert and update rows of tables at random, at a rate; return how many changes that were."""
+    """Insert and update rows of random tables at a rate; return the number of changes."""
     dice, written, began = random.Random(1), 0, time.monotonic()
     with server.connect() as connection:
         while (now := time.monotonic() - began) < seconds:
@@ -126,7 +127,7 @@ def _write(server: Postgres, tables: int, seconds: float, rate: float) -> int:
 
 
 def _catch_up(server: Postgres) -> None:
-    """Wait until both readers have been sent all."""
+    """Wait until both readers were sent all changes."""
     end = server.execute("SELECT pg_current_wal_flush_lsn()::text")[0][0]
     behind = f"SELECT 1 FROM pg_stat_replication WHERE sent_lsn < '{end}'"
     _wait(lambda: not server.execute(behind))
@@ -138,7 +139,7 @@ def _wait(done: Callable[[], object]) -> None:
 
 
 def _check(session: Session, desk: CatalogCaptureDirectory, server: Postgres, folder: Path) -> None:
-    """Run each sink once, and compare its table."""
+    """Run each sink once, and compare its table with the server's."""
     from capture.pipeline import drain
     from sinkql.runtime.local.engine import LocalEngine
     from support.readers import duckdb_folder

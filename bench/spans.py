@@ -1,8 +1,8 @@
-"""SinkQL that writes down what it does when, and what a row's way through it took, part by part.
+"""Run SinkQL and record the calls of some functions, to show how the latency of a row is spent.
 
     python -m bench.spans FILE exec pipeline.sql
 
-Each line of the file is a `Span`: a call of one of the functions below, in whichever process it was.
+Each line of the file is a `Span`: a call of one of the functions below, in any process.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ PUBLISHING, BATCH, COMMITTING = "publishes an entry", "batch", "commits"
 _FUNCTIONS: Mapping[str, tuple[str, Note | None]] = {
     "sinkql.capture.session:CaptureSession.publish": (PUBLISHING, _end_of_log),
     "sinkql.capture.session:CaptureSession.confirm": ("confirms", None),
-    "sinkql.capture.session:CaptureSession.check_sinks": ("capture looks at its sinks", None),
+    "sinkql.capture.session:CaptureSession.check_sinks": ("capture checks its sinks", None),
     "sinkql.capture.session:CaptureSession.read_chunks": ("reads chunks", None),
     "sinkql.runtime.batch.scheduler:BatchScheduler._run_round": ("round", None),
-    "sinkql.runtime.batch.pacing:Pacer.next_end": ("looks for what is new", None),
+    "sinkql.runtime.batch.pacing:Pacer.next_end": ("looks for new input", None),
     "sinkql.runtime.batch.loop:BatchLoop.commit_batch": (BATCH, _end_of_batch),
     "sinkql.runtime.batch.attempt:BatchAttempt.execute": ("batch, other", None),
-    "sinkql.runtime.batch.metrics:CommitReport.record": ("tells what was committed", None),
+    "sinkql.runtime.batch.metrics:CommitReport.record": ("reports the commit", None),
     "sinkql.runtime.batch.maintenance:TableMaintenance.maintain": ("maintenance, other", None),
     "sinkql.runtime.batch.attempt:execute_batch": ("reads and writes rows", None),
     "sinkql.runtime.spark.engine:SparkEngine._execute_once": ("reads and writes rows in Spark", None),
-    "sinkql.connectors.iceberg.write.writer:IcebergWriter.refresh": ("reads the marker", None),
+    "sinkql.connectors.iceberg.write.writer:IcebergWriter.refresh": ("reads the checkpoint", None),
     "sinkql.connectors.iceberg.write.claimed_table:commit_proposal": (COMMITTING, None),
     "sinkql.connectors.iceberg.write.maintenance:expire": ("expires snapshots", None),
-    "sinkql.connectors.iceberg.write.maintenance:OrphanFiles.run": ("looks for leftover files", None),
+    "sinkql.connectors.iceberg.write.maintenance:OrphanFiles.run": ("looks for orphan files", None),
     "sinkql.connectors.iceberg.write.compaction:CompactionSchedule._step": ("compacts", None),
     "sinkql.connectors.iceberg.write.compaction:CompactionSchedule._compact_beside": ("compacts small files", None),
     "sinkql.connectors.iceberg.write.compaction:CompactionSchedule._commit": ("commits a compaction", None),
@@ -60,7 +60,7 @@ _FUNCTIONS: Mapping[str, tuple[str, Note | None]] = {
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A call: when, its CPU, how long its thread waited for one, and what it did."""
+    """A call: its times, its CPU, how long its thread waited for a CPU, and a note on its result."""
 
     name: str
     process: int
@@ -73,12 +73,12 @@ class Span:
 
     @property
     def seconds(self) -> float:
-        """Return how long it took."""
+        """Return the duration."""
         return self.end - self.begin
 
 
 def main() -> None:
-    """Run SinkQL's command line with these arguments."""
+    """Run SinkQL's command line with the remaining arguments."""
     file = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for path, (name, note) in _FUNCTIONS.items():
         _watch(path, name, note, file)
@@ -112,7 +112,7 @@ Beginning = tuple[float, float, float]
 
 
 def beginning() -> Beginning:
-    """Return the time, and what CPU this thread used and waited for so far."""
+    """Return the time, and the CPU seconds that this thread has used and has waited for."""
     waited = int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
     return time.time(), time.thread_time(), waited
 
@@ -125,13 +125,13 @@ def ended(name: str, before: Beginning, note: Any) -> tuple[str, int, int, float
 
 
 def read(file: Path) -> list[Span]:
-    """Return the spans, by their beginning; the last line may be torn."""
+    """Return the spans in the order of their beginning; the last line may be torn."""
     found = [Span(*json.loads(line)) for line in file.read_text().splitlines(keepends=True) if line.endswith("\n")]
     return sorted(found, key=lambda each: each.begin)
 
 
 class Timeline:
-    """What some processes did at each moment: the call that was begun last."""
+    """The activity of some processes at each moment: the running call that began last."""
 
     def __init__(self, spans: Iterable[Span]) -> None:
         self._spans = list(spans)
@@ -149,7 +149,7 @@ class Timeline:
             self._moments.append((at, max(running, key=lambda each: each.begin).name if running else None))
 
     def parts(self, begin: float, end: float, otherwise: str) -> Iterator[tuple[str, float]]:
-        """Yield what was done in a time, and for how many seconds."""
+        """Yield the activities within a period, with their seconds; `otherwise` stands for no call."""
         place = bisect.bisect_right(self._moments, begin, key=lambda each: each[0]) - 1
         while begin < end:
             name = self._moments[place][1] if place >= 0 else None
@@ -159,7 +159,7 @@ class Timeline:
 
 
 def table(spans: Sequence[Span], begin: float, end: float) -> list[tuple[str, ...]]:
-    """Return rows of what was done within a time: how often, and in the mean and at most how many ms that took."""
+    """Return a table of the calls within a period: their number, and their mean and longest times in ms."""
     found: dict[str, list[Span]] = defaultdict(list)
     for each in spans:
         if begin <= each.begin and each.end <= end:

@@ -1,4 +1,4 @@
-"""Spark's `rewrite_data_files` of a small table and then a large one, in a process of its own: prints what it takes."""
+"""Run Spark's `rewrite_data_files` on a small table and then on a large one; print the CPU seconds of the second."""
 
 from __future__ import annotations
 

@@ -1,9 +1,12 @@
-"""What a user would write today: one Spark job from JSON into Iceberg. Run as a program, one job a process.
+"""The Spark job that a user would write today, from JSON into Iceberg. Runs as a program, one job a process.
 
-`append`: files, by Structured Streaming into Iceberg's own sink. `kafka`: a topic, so too; the source is an address, a
-slash and the topic. `merge`: files, by foreachBatch and MERGE INTO, merge-on-read. `sums`: count and sum by key, kept
-by Structured Streaming in RocksDB, whose changes go nowhere; `merged-sums`: into the table by MERGE INTO. `limit` is of
-files or messages a commit.
+* `append`: files, by Structured Streaming into Iceberg's own sink.
+* `kafka`: a topic, by the same sink. The source is an address, a slash and the topic.
+* `merge`: files, by foreachBatch and MERGE INTO, merge-on-read.
+* `sums`: count and sum by key, by Structured Streaming with state in RocksDB; the changes are discarded.
+* `merged-sums`: the same, written to the table by MERGE INTO.
+
+`limit` is the number of files or messages a commit.
 """
 
 from __future__ import annotations
@@ -78,7 +81,7 @@ def main(kind: str, source: str, work: str, jars: str, limit: str, cores: str) -
 
 
 def aggregate(spark: SparkSession, kind: str, source: str, folder: Path, limit: str) -> None:
-    """Keep counts and sums of files of changes in a state store of RocksDB."""
+    """Aggregate files of changes, with state in RocksDB."""
     from pyspark.sql import DataFrame
     from pyspark.sql import functions as F  # noqa: N812  # its customary name
 

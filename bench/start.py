@@ -1,8 +1,8 @@
-"""What a whole run costs, from the start of Java to its end, without and with an archive of Spark's classes.
+"""Measure a whole run, from the start of Java to its end, without and with an archive of Spark's classes.
 
     python -m bench.start [--runs 3]
 
-Prints medians of the quickstart's `sinkql exec --once`, and what the run costs that makes the archive.
+Prints medians of the quickstart's `sinkql exec --once`, and the cost of the run that creates the archive.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def main() -> None:
     runs = parser.parse_args().runs
     with tempfile.TemporaryDirectory() as cache:
         bare, full = Path(cache) / "bare", Path(cache) / "full"
-        _cost(bare)  # has what else is kept there
+        _cost(bare)  # fills the rest of the cache
         _show("that makes the archive", [_made(full)])
         costs = [(_cost(bare), _cost(full)) for _ in range(runs)]
         for name, each in zip(("without an archive", "with the archive"), zip(*costs, strict=True), strict=True):
@@ -39,7 +39,7 @@ def _made(cache: Path) -> Cost:
 
 
 def _cost(cache: Path) -> Cost:
-    """Run the example, where nothing of another run is but what a cache folder has."""
+    """Run the example in a new folder, so that runs share only their cache folder."""
     with tempfile.TemporaryDirectory() as folder:
         project = Path(folder) / "quickstart"
         shutil.copytree(_EXAMPLE, project)

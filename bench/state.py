@@ -1,10 +1,10 @@
-"""What state takes: bytes a row of each kind, while rows are replaced for long, and the rows of a sliding hour.
+"""Measure state: bytes a row of each kind, while rows are replaced for a long time, and the rows of a sliding hour.
 
     python -m bench.state [--rows 100000] [--commits 100] [--share 0.01] [--hours 24]
 
-One bucket of an operator, without Spark. Each commit replaces a share of the rows of a join's side: bytes of all files
-that are live, runs not yet merged among them, for each row that is there. A row has four columns, of 46 bytes. Then an
-hour that slides, in commits a minute apart by a clock that is made up: rows kept for each row that shows.
+Runs one bucket of an operator, without Spark. Each commit replaces a share of the rows of a join's side. Prints the
+bytes of all live files per existing row, including runs not merged yet. A row has four columns, of 46 bytes. Then
+measures an hour that slides, in commits a minute apart on a simulated clock: the stored rows per visible row.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _churn(name: str, bucket: Kept, change: physical.Change, keeps: str, given: 
     bucket.run([side.first(given.rows)], InputEvents())
     alone = bucket.bytes / side.there - payload
     kind = "appended" if change == "append" else keeps
-    print(f"{name}: {alone:.0f} bytes a row besides its columns; at most {_ASKED[kind]} are asked for", flush=True)
+    print(f"{name}: {alone:.0f} bytes a row besides its columns; goal: at most {_ASKED[kind]}", flush=True)
     most, series = 1.0, []
     for commit in range(1, given.commits + 1):
         bucket.run([side.replaced(int(given.rows * given.share))], InputEvents())
@@ -67,7 +67,7 @@ def _churn(name: str, bucket: Kept, change: physical.Change, keeps: str, given: 
         if commit % max(1, given.commits // 10) == 0:
             series.append(f"{times:.2f}")
     print(f"  times that, in {given.commits} commits that replace {given.share:.0%}: {' '.join(series)}; ", end="")
-    print(f"at most {most:.2f}, at most 1.5 is asked for", flush=True)
+    print(f"at most {most:.2f}, goal: at most 1.5", flush=True)
 
 
 def _hour(folder: Path, hours: int) -> None:
@@ -85,15 +85,13 @@ def _hour(folder: Path, hours: int) -> None:
             most = max(most, bucket.rows / (60 * each))
         if minute % 60 == 59:
             bytes_.append(bucket.bytes)
-    print(
-        f"a sliding hour, {hours} hours in commits a minute apart: at most {most:.2f} times the hour's rows are kept; "
-    )
-    print(f"  at most 1.2 is asked for; MB after each third hour: {' '.join(f'{b / 1e6:.1f}' for b in bytes_[2::3])}")
+    print(f"a sliding hour, {hours} hours in commits a minute apart: at most {most:.2f} times the hour's rows stored; ")
+    print(f"  goal: at most 1.2; MB after each third hour: {' '.join(f'{b / 1e6:.1f}' for b in bytes_[2::3])}")
 
 
 @dataclass(slots=True)
 class _Side:
-    """The rows of a side by their numbers, each of a key of its own, and their versions."""
+    """The rows of a side, numbered, with unique keys, and their versions."""
 
     random: np.random.Generator
     appended: bool
@@ -107,7 +105,7 @@ class _Side:
         return {"key": np.arange(rows), "version": self.version, "diff": np.ones(rows, np.int64)}
 
     def replaced(self, count: int) -> dict[str, Ints]:
-        """Return new rows in the place of some; where rows only come, more of them."""
+        """Return new rows that replace some rows; if the side is append-only, return additional rows."""
         if self.appended:
             more = np.arange(self.there, self.there + count)
             self.there += count
@@ -123,7 +121,7 @@ class _Side:
 
 
 class Kept:
-    """One bucket of an operator, and what it keeps."""
+    """One bucket of an operator, with its state."""
 
     def __init__(self, folder: Path, operator: StatefulOperator, name: str) -> None:
         self.folder, self.operator, self.name = folder, operator, name
@@ -131,7 +129,7 @@ class Kept:
         self.commit = 0
 
     def run(self, rows: list[dict[str, Ints]], below: InputEvents) -> None:
-        """Run a batch, and go on from it."""
+        """Run a batch and keep its state."""
         self.commit += 1
         held = Arrangements(StateDirectory(self.folder), self.manifest, 1, f"c{self.commit}")
         sides = [below] * (2 if "$side" in self.operator.preparation.delivered().names else 1)
@@ -147,12 +145,12 @@ class Kept:
 
     @property
     def bytes(self) -> int:
-        """Return the bytes of the files that are there: the live ones."""
+        """Return the bytes of the live files; `run` deletes the rest."""
         return sum(path.stat().st_size for path in (self.folder / "state" / self.name).rglob("*.arrow"))
 
     @property
     def rows(self) -> int:
-        """Return how many rows the live runs have."""
+        """Return the number of rows in the live runs."""
         runs = self.manifest["arrangements"].get(self.name, {}).get("0", ())
         return sum(int(run["rows"]) for run in runs)
 
@@ -171,7 +169,7 @@ def _batches(operator: StatefulOperator, rows: dict[str, Ints]) -> Iterator[pa.R
 
 
 def _delivered(rows: dict[str, Ints]) -> dict[str, Callable[[], Any]]:
-    """Return what makes the columns that a task may get of rows."""
+    """Return functions that create the columns in which a task may receive rows."""
     if "ends" in rows:
         ends, value = rows["ends"], rows["value"]
         return {

@@ -1,9 +1,9 @@
-"""What a statement costs in an open session, over a catalog of a hundred items; beside SQLite itself.
+"""Measure a statement in an open session, over a catalog of a hundred items, and a similar one in SQLite.
 
     python -m bench.statement [--items 100] [--runs 20] [--profile KIND]
 
-Prints CPU milliseconds a statement, of the whole process, medians of the runs. What SQLite takes for a like statement
-in a file of its own, each a durable transaction, stands beside: what a statement costs that is planned by nobody.
+Prints the CPU milliseconds of a statement in the whole process, medians of the runs. SQLite runs a similar statement in
+a separate file, each as a durable transaction, which shows the cost without SinkQL's planning.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def main() -> None:
 
 
 def filled(items: int) -> str:
-    """Return a script of a lake and `items` items: sources, views, materialized views, sinks and five tables."""
+    """Return a script that creates `items` items: sources, views, materialized views, sinks and tables."""
     statements = ["CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');"]
     for i in range(5):
         statements.append(f"CREATE TABLE t{i} (id bigint NOT NULL, name text, amount numeric(12, 2));")
@@ -120,7 +120,7 @@ def _plain(path: Path) -> sqlite3.Connection:
 
 
 def _cost(run: Callable[[str], object], make: Make, runs: int, *, profiled: bool = False) -> float:
-    """Return the CPU milliseconds that a call takes, the median of the runs; the first of them does not count."""
+    """Return the CPU milliseconds of a call, the median of the runs; the first one does not count."""
     profile = cProfile.Profile()
     found = []
     for i in range(runs + 1):

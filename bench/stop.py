@@ -1,9 +1,10 @@
-"""How long one Ctrl-C takes to end `sinkql exec`, by what the sink is doing when it comes.
+"""Measure how long one Ctrl-C takes to end `sinkql exec`, by the sink's activity when it arrives.
 
     python -m bench.stop [--runs 1]
 
-Prints the seconds from the signal to the end of the process, the longest of the runs: while Python starts, at the
-beginning of each stage of a sink's start and some seconds into it, in the first batch, and right after its commit.
+Prints the seconds from the signal to the end of the process, the longest of the runs. The signal arrives while Python
+starts, at the beginning of each stage of a sink's start and some seconds into it, in the first batch, and right after
+its commit.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def main() -> None:
 
 
 def _ended(stage: str | None, later: float) -> tuple[float, int]:
-    """Send the signal at that moment; return the seconds to the end, and the exit code."""
+    """Send the signal some seconds after a stage begins; return the seconds to the end, and the exit code."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "p.sql").write_text(_SCRIPT)
         command = [sys.executable, "-m", "sinkql", "--output", "json", "exec", "p.sql"]

@@ -1,9 +1,9 @@
-"""What a value that moves costs in a task: rows beyond it kept in their order, and joined with it each, in one run.
+"""Measure a comparison with a value that moves, in a task: as a threshold, and as a join with each row, in one run.
 
     python -m bench.threshold [--rows 1000000] [--passed 100] [--changes 100] [--runs 5]
 
-A batch has changes of the rows, and another value, which passes some of those that are kept. Prints CPU milliseconds of
-the task, rows that come out, and bytes of state a row; medians of the runs. One thread, one bucket.
+A batch changes some rows and moves the value past some of the stored rows. Prints the CPU milliseconds of the task, the
+number of rows that it emits, and the bytes of state a row, medians of the runs. Uses one thread and one bucket.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def _join(compared: physical.Compared | None) -> physical.Join:
-    """Return the rows beside the value, which a filter above would compare; or those beyond it."""
+    """Return a cross join of rows and value, or with `compared`, a join that compares them."""
     columns = (physical.Column("x", BIGINT), physical.Column("t", TEXT))
     rows = physical.Read("e", "listed", {}, columns, "retract")
     value = physical.Read("s", "listed", {}, (physical.Column("m", BIGINT),), "retract")
@@ -66,7 +66,7 @@ def _join(compared: physical.Compared | None) -> physical.Join:
 
 
 class Bench:
-    """One operator over rows that are there, their values from 0 on, and half of them beyond the value."""
+    """One operator with stored rows: their values start at 0, and half of them are above the threshold."""
 
     def __init__(self, folder: Path, operator: StatefulOperator, rows: int) -> None:
         self.folder, self.operator, self.random = folder, operator, np.random.default_rng(3)
@@ -77,7 +77,7 @@ class Bench:
             self.task([self.table(0, part, np.ones(len(part), np.int64))], keep=True)
 
     def run(self, passed: int, changes: int, runs: int) -> tuple[float, int]:
-        """Return the CPU seconds that a batch takes, and how many changes come out."""
+        """Return the CPU seconds of a batch, and the number of changes that it emits."""
         taken, told = [], 0
         for _ in range(runs):
             gone = self.random.choice(self.rows, changes // 2, replace=False)
@@ -92,7 +92,7 @@ class Bench:
         return median(taken), told
 
     def bytes_a_row(self) -> float:
-        """Return how much a row takes."""
+        """Return the bytes of state a row."""
         runs = self.manifest["arrangements"]["a-l"]["0"]
         return float(sum(run["bytes"] for run in runs) / sum(run["rows"] for run in runs))
 

@@ -1,13 +1,14 @@
-"""A join of two materialized views of one source: read from their logs at one tick, beside computed in line.
+"""Compare a join of two materialized views of one source: read from their logs at one tick, and inlined.
 
     python -m bench.timeline [--customers 100000] [--base 1000000] [--changes 20000] [--rounds 10]
 
-A table of orders, two aggregates of it by customer, each of which is a job for others to read, and their join, a job as
-well. From their logs, the join reads both views at the same tick. In line, it reads the table, and computes both once
-more. Rows come in `--rounds` of so many changes.
+Creates a table of orders, two aggregates of it by customer, and their join, each a materialized view job. From the
+logs, the join reads both views at the same tick. Inlined, it reads the table and computes both again. Rows arrive in
+`--rounds` rounds of `--changes` changes.
 
-Prints, of the median round, the CPU milliseconds of the two views together and of the join, in one process without
-Spark, which would add the same to both; and the bytes of state that the join keeps. Both joins give the same sums.
+Prints, for the median round, the CPU milliseconds of the two views together and of the join, and the bytes of the
+join's state. Runs in one process without Spark, which would add the same cost to both. Both joins must return the same
+sums.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def main() -> None:
 
 
 def _measure(home: Path, arguments: argparse.Namespace, *, logs: bool) -> tuple[float, float, int, tuple[Any, ...]]:
-    """Return the CPU seconds of a round, of the views and of the join, the state of the join, and its sums."""
+    """Return the CPU seconds of a round for views and join, and the state size and sums of the join."""
     home.mkdir(parents=True)
     os.chdir(home)
     random, written = np.random.default_rng(1), 0
@@ -85,7 +86,7 @@ def _measure(home: Path, arguments: argparse.Namespace, *, logs: bool) -> tuple[
             costs.append((_drained(loops[name] for name in _QUERIES), _drained([loops["joined"]])))
         (result,) = session.execute("SELECT count(*), sum(orders), sum(total), sum(least), sum(most) FROM joined")
         state = sum(path.stat().st_size for path in loops["joined"].folder.glob("state/**/*") if path.is_file())
-    views, join = zip(*costs[2:], strict=True)  # the first are the base, and what is done for the first time
+    views, join = zip(*costs[2:], strict=True)  # the first two are the base and a warm-up
     return median(views), median(join), state, result.rows[0]
 
 
@@ -107,7 +108,7 @@ def _loop(session: Session, name: str) -> BatchLoop:
 
 
 def _drained(loops: Iterable[BatchLoop]) -> float:
-    """Commit what there is; return the CPU seconds."""
+    """Commit all pending input; return the CPU seconds."""
     from support.running import drain
 
     before = time.process_time()

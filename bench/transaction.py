@@ -1,11 +1,11 @@
-"""What memory a transaction of many rows in Postgres takes, of all processes of SinkQL, on its way into a table.
+"""Measure the memory of all SinkQL processes while a Postgres transaction of many rows is copied into a table.
 
     python -m bench.transaction [--rows 5000000] [--cores 2] [--identity default|full]
 
-A server that the tests use, a pipeline with one sink that runs, and then one transaction. Prints the peak of the
-processes' proportional set sizes, summed, and what each kind of process had then; the seconds from the transaction's
-commit until the table has its rows, and CPU seconds. Rows have ten columns, with a text that the server may leave out
-of changes unless the identity is FULL: sinks then keep rows by key.
+Runs a server of the tests, a pipeline with one sink, and then one transaction. Prints the peak of the processes' summed
+proportional set sizes, by kind of process. Then prints the seconds from the transaction's commit until the table has
+its rows, and CPU seconds. Rows have ten columns. One is a text that the server may omit from changes unless the
+identity is FULL, so that sinks keep rows by key.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument("--identity", choices=("default", "full"), default="default")
     arguments = parser.parse_args()
     sys.path.insert(0, str(ROOT / "tests"))
-    from support.postgres import postgres  # as tests have it
+    from support.postgres import postgres
 
     home = HOME / "transaction"
     shutil.rmtree(home, ignore_errors=True)
@@ -71,7 +71,7 @@ def main() -> None:
 
 
 def _committed(output: IO[str], rows: int) -> int:
-    """Read events until so many rows are in the table."""
+    """Read events until `rows` rows are committed; return the number of rows."""
     found = 0
     for line in output:
         if line.startswith("{") and (event := json.loads(line)).get("event") == "committed":
@@ -82,7 +82,7 @@ def _committed(output: IO[str], rows: int) -> int:
 
 
 class _Sampler(threading.Thread):
-    """Look at all processes twice a second; keep what they had when they had most."""
+    """A thread that samples the memory by kind of process twice a second, and keeps the peak."""
 
     def __init__(self, pid: int) -> None:
         super().__init__(daemon=True)

@@ -1,11 +1,12 @@
-"""What an upsert sink's maintenance takes of the CPU of its whole pipeline, and what reading its table costs meanwhile.
+"""Measure the share of maintenance in the CPU of an upsert sink's whole pipeline, and the cost of reading its table.
 
     python -m bench.upkeep [--commits 600] [--keys 1000000] [--rows 400] [--every 50] [--cores 2]
 
-`sinkql up` once a second, with Spark and all its processes: `LOAD GENERATOR KEY VALUE` changes keys all over the table,
-of 16 columns; each change has a chance of 5 % to delete its row. Every so many commits: CPU of a commit in the whole
-process tree, the part of it that went into compaction, expiry and cleaning since the first load, and a full scan and a
-point look-up in DuckDB against a fresh copy. At last count and sums of the table, as DuckDB and PyIceberg read them.
+Runs a pipeline that commits once a second, with Spark and all its processes. `LOAD GENERATOR KEY VALUE` changes keys
+all over a table of 16 columns; each change has a chance of 5 % to delete its row. After every `--every` commits, prints
+the CPU of a commit in the whole process tree, and the share of compaction, expiry and cleanup since the first load. It
+also prints a full scan and a point look-up in DuckDB against a fresh copy. At the end, prints the count and sums of the
+table, as DuckDB and PyIceberg read them.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def metered(*arguments):
 IcebergMaintenance.maintain = metered
 main()
 """
-"""`sinkql`, which also writes the CPU seconds of its maintenance so far to a file."""
+"""`sinkql` that also writes the CPU seconds of its maintenance to a file."""
 
 
 def main() -> None:

@@ -1,10 +1,10 @@
-"""Upsert changes into a large Iceberg table: SinkQL beside foreachBatch + MERGE INTO (merge-on-read), same files.
+"""Compare upserts into a large Iceberg table in SinkQL and with foreachBatch and MERGE INTO (merge-on-read).
 
     python -m bench.upsert [--base 5000000] [--changes 50000] [--batches 5] [--runs 3] [--cores 2]
 
-The base rows are loaded first, unmeasured. Prints changes per CPU-second of the whole process tree, median of the runs;
-start-up (a run of one batch of 25,000 changes) is taken off and printed beside. Parity is count and sums, as DuckDB
-reads.
+Both read the same files. The base rows are loaded first and do not count. Prints changes per CPU-second of the whole
+process tree, the median of the runs. Start-up, a run of one batch of 25,000 changes, is subtracted and printed
+separately. Checks that DuckDB reads the same count and sums from both tables.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bench.data import ROW_COLUMNS, write_base, write_changes, write_rows
 from bench.meter import Cost
 
 _NAMES = ("sinkql", "merge into")
-_WARM_UP = 25_000  # enough to be no batch of the driver's own: Spark's start is taken off as well
+_WARM_UP = 25_000  # too many rows for in-process execution, so that the start of Spark is subtracted too
 
 
 def main() -> None:
@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def _run(name: str, home: Path, work: Path, cores: int) -> tuple[Cost, Cost]:
-    """Load the base, then return the cost of a start and of the batches."""
+    """Load the base, then return the cost of a start and that of all batches."""
     if name == "sinkql":
         source = work / "in"
         shutil.copytree(home / "base", source)

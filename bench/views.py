@@ -1,18 +1,18 @@
-"""Views beside what keeps them elsewhere: an aggregate beside Spark's own in RocksDB, a join beside Flink's in RocksDB.
+"""Compare views with other systems: an aggregate with Spark's, and a join with Flink's, both with state in RocksDB.
 
     python -m bench.views [--groups 1000000] [--rows 3000000] [--base 5000000] [--changes 1000000] [--commit 10000]
       [--runs 3] [--cores 2] [--only aggregate join]
 
-aggregate: rows of JSON files by a key of `--groups` values, in commits of 500,000: count and sum into an upsert table.
-Beside it Spark's streaming aggregation, whose state is in RocksDB: its changes alone, which go nowhere, and into an
-Iceberg table by foreachBatch and MERGE INTO.
+aggregate: count and sum of rows of JSON files by a key of `--groups` values, in commits of 500,000, into an upsert
+table. Compared with Spark's streaming aggregation with state in RocksDB: once with its changes discarded, and once with
+its changes written to an Iceberg table by foreachBatch and MERGE INTO.
 
-join: payments that come in commits of `--commit`, each of one of the `--base` orders that are there before, and both
-kept: an append table. Beside it Flink SQL's regular join with its state in RocksDB, which commits each ten seconds.
+join: payments in commits of `--commit`, joined with `--base` existing orders into an append table; both sides are
+stored. Compared with Flink SQL's regular join with state in RocksDB, which commits every ten seconds.
 
-Prints rows per CPU-second of the whole process tree, of the median run; a run without the measured rows is taken off.
-SinkQL's join starts no Spark for commits that small, in either run.
-The tables are read by DuckDB: count and sums are the same.
+Prints rows per CPU-second of the whole process tree, the median of the runs. The cost of a run without the measured
+rows is subtracted. SinkQL's join starts no Spark in either run, since its commits are small. DuckDB must read the same
+count and sums from all tables.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from bench.peer import run_flink_files
 
 _PART = 500_000
 _FEW = 1_000
-_WARM_UP = 60_000  # enough to be no batch of the driver's own: Spark's start is taken off as well
+_WARM_UP = 60_000  # too many rows for in-process execution, so that the start of Spark is subtracted too
 _START = """
 CREATE CLUSTER bench (SIZE = 'local[{cores}]');
 CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');
@@ -147,7 +147,7 @@ def _join(home: Path, arguments: argparse.Namespace) -> None:
 
 
 def _sinkql_join(home: Path, work: Path, arguments: argparse.Namespace) -> tuple[Cost, Cost]:
-    """Return the cost of a start with few payments, and of one with all others: the orders are there before."""
+    """Load the orders; return the cost of a run with few payments and of a run with the rest."""
     shutil.rmtree(work, ignore_errors=True)
     payments = work / "payments"
     payments.mkdir(parents=True)
@@ -157,14 +157,14 @@ def _sinkql_join(home: Path, work: Path, arguments: argparse.Namespace) -> tuple
     warm = run_sinkql(script, work)
     for each in sorted((home / "payments").iterdir()):
         shutil.copy(each, payments)
-    # those of `few` are there already, and are not to come twice
+    # `few` holds the same payments as the first file; they must not be read twice
     first = min(payments.glob("part-*"))
     first.write_text("".join(first.read_text().splitlines(keepends=True)[_FEW:]))
     return warm, run_sinkql(script, work)
 
 
 def _flink_join(home: Path, work: Path, arguments: argparse.Namespace) -> tuple[Cost, Cost]:
-    """Return the cost of orders and few payments, and that of orders and all payments: a run does not go on."""
+    """Return the cost of all orders with few and with all payments, since a run cannot resume."""
     found = []
     for payments in ("few", "payments"):
         shutil.rmtree(work, ignore_errors=True)
@@ -195,7 +195,7 @@ def _write(folder: Path, lines: Iterator[str], rows: int) -> None:
 
 
 def _check(found: object, wanted: object) -> None:
-    assert found == wanted, f"the table has {found}, and not {wanted}"
+    assert found == wanted, f"the table has {found}, expected {wanted}"
 
 
 def _tell(run: int, name: str, cost: tuple[Cost, Cost], rows: int) -> None:
@@ -205,7 +205,7 @@ def _tell(run: int, name: str, cost: tuple[Cost, Cost], rows: int) -> None:
 
 def _compare(costs: dict[str, list[tuple[Cost, Cost]]], other: str, rows: int, *, asked: int | None) -> None:
     mine, theirs = (_rate(costs[name], rows) for name in ("sinkql", other))
-    wanted = f"; at least {asked} are asked for" if asked else ""
+    wanted = f"; goal: at least {asked}" if asked else ""
     print(f"sinkql is {mine / theirs:.1f} times as fast as {other}{wanted}", flush=True)
 
 

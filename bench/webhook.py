@@ -1,7 +1,7 @@
-"""Print what requests to a webhook cost: requests and rows a second, and a CPU-second of the process that takes them.
+"""Measure requests to a webhook: requests and rows per second, and per CPU-second of the receiving process.
 
-Senders are threads of another process, each with a connection of its own. The journal is in the temporary folder, whose
-disk has to take it in before a request is answered.
+The senders are threads of another process, each with a separate connection. The request log is in the temporary folder,
+and a request is answered only once the disk has it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from sinkql.logical.type import JSONB
 
 
 def main() -> None:
-    """Measure requests of one row, and of many."""
+    """Measure requests with one row, and with many."""
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--requests", type=int, default=20_000)
     arguments.add_argument("--senders", type=int, default=16)
-    arguments.add_argument("--attacks", action="store_true", help="how long a valid request waits beside others")
+    arguments.add_argument("--attacks", action="store_true", help="measure how long a valid request waits")
     given = arguments.parse_args()
     if given.attacks:
         from bench import webhook_attack
@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def _measure(count: int, rows: int, senders: int) -> tuple[float, float]:
-    """Return the seconds and CPU-seconds that so many requests take, until a capture has their rows in Arrow."""
+    """Return the wall and CPU seconds of `count` requests, until a capture has their rows in Arrow."""
     from sinkql import physical
     from sinkql.connectors.webhook.request import Layout
     from sinkql.connectors.webhook.server import WebhookServers
@@ -67,7 +67,7 @@ def _measure(count: int, rows: int, senders: int) -> tuple[float, float]:
             came += sum(
                 part.rows.num_rows
                 for event in stream.receive(0.1)
-                for parts in event.tables.values()  # type: ignore[union-attr]  # a webhook has changes alone
+                for parts in event.tables.values()  # type: ignore[union-attr]  # a webhook only emits changes
                 for part in parts
             )
         taken = time.perf_counter() - wall, time.process_time() - cpu

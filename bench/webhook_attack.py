@@ -1,7 +1,7 @@
-"""Senders who want a webhook's one thread for themselves, and how long a valid request beside them waits.
+"""Measure how long a valid request waits while senders try to occupy a webhook's only thread.
 
-Each attack runs in a process of its own against a port that serves in this one; a third one sends valid requests, each
-over a connection of its own.
+Each attack runs in a separate process against a port that this one serves. A third process sends valid requests, each
+over a new connection.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PAUSE_S = 0.02
 
 
 def main() -> None:
-    """Print the slowest and the median answer beside each attack; a refusal counts as one, and is told."""
+    """Print the slowest and the median answer during each attack; a refusal is an answer, and is counted."""
     from support.port import free_ports
     from webhook.sending import path_of
 
@@ -115,12 +115,12 @@ def _connected(port: int) -> socket.socket:
 
 
 def _slow_headers(port: int, path: str) -> None:
-    """Send a header a byte at a time, on many connections."""
+    """Send a header byte by byte, on many connections."""
     _drip(port, f"POST {path} HTTP/1.1\r\nHost: x\r\nX: ".encode() + b"a" * 200)
 
 
 def _slow_body(port: int, path: str) -> None:
-    """Send a body a byte at a time, on many connections."""
+    """Send a body byte by byte, on many connections."""
     _drip(port, _request(path, "[" * 200))
 
 
@@ -136,7 +136,7 @@ def _drip(port: int, data: bytes) -> None:
 
 
 def _many_connections(port: int, path: str, said: bytes = b"") -> None:
-    """Open connections, and say nothing, or next to nothing."""
+    """Open connections, and send `said` and nothing else."""
     connections = [_connected(port) for _ in range(200)]
     for each in connections if said else ():
         with suppress(OSError):
@@ -147,7 +147,7 @@ def _many_connections(port: int, path: str, said: bytes = b"") -> None:
 
 
 def _huge_header(port: int, path: str) -> None:
-    """Send a header without an end."""
+    """Send a header that never ends."""
     with _connected(port) as connection:
         connection.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\n".encode())
         while True:
@@ -155,14 +155,14 @@ def _huge_header(port: int, path: str) -> None:
 
 
 def _many_headers(port: int, path: str) -> None:
-    """Send as many headers as there may be."""
+    """Send a request with 6,000 headers."""
     with _connected(port) as connection:
         connection.sendall(_request(path, "1", "".join(f"x{number}: 1\r\n" for number in range(6000))))
         connection.recv(4096)
 
 
 def _idle(port: int, path: str) -> None:
-    """Send a request, and stay."""
+    """Send a request on each of 70 connections, and keep them open."""
     connections = [_connected(port) for _ in range(70)]
     for each in connections:
         with suppress(OSError):
@@ -174,7 +174,7 @@ def _idle(port: int, path: str) -> None:
 
 
 def _pipelined(port: int, path: str) -> None:
-    """Send thousands of requests without waiting for an answer, and take none."""
+    """Send thousands of requests without reading an answer."""
     with _connected(port) as connection:
         requests = _request(path, "1") * 1000
         while True:
@@ -182,7 +182,7 @@ def _pipelined(port: int, path: str) -> None:
 
 
 def _pipelined_elsewhere(port: int, path: str) -> None:
-    """Send thousands of requests to no source."""
+    """Send thousands of requests to a path without a source."""
     with _connected(port) as connection:
         requests = _request("/none", "1") * 1000
         threading.Thread(target=_drained, args=(connection,), daemon=True).start()
@@ -197,7 +197,7 @@ def _drained(connection: socket.socket) -> None:
 
 
 def _chunks(port: int, path: str) -> None:
-    """Send a body in chunks of a byte."""
+    """Send a body in chunks of one byte."""
     with _connected(port) as connection:
         connection.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
         while True:

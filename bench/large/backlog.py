@@ -1,12 +1,17 @@
-"""A backlog of very many rows → memory, CPU and files, tenth by tenth of it, while one sink works it off.
+"""Measure memory, CPU and files while one sink works off a backlog of very many rows, by tenths of it.
 
-The backlog is Parquet files of two columns, a key and a number: made once for each number of rows, and linked. `append`
-takes all rows, `aggregate` counts and sums them by a million groups, `upsert` keeps the latest row of each key, and has
-as many keys as rows. Everything is one `sinkql exec --once`. What is printed of each tenth: rows a CPU-second of all
-processes; the most that is in memory, that of no file (private to the processes: anonymous pages, counted once where
-forked processes share them), and with the pages of files that are mapped, which the kernel may drop; private memory of
-the driver, of Java and of Spark's Python; and the files and bytes of the sink's state, and what the table's folder has.
+The backlog consists of Parquet files with two columns, a key and a number. They are created once for each number of
+rows, and then linked. `append` writes all rows, `aggregate` counts and sums them by a million groups, and `upsert`
+keeps the latest row of each key, with as many keys as rows. One `sinkql exec --once` processes the whole backlog, and
 DuckDB counts the rows of the table at the end.
+
+For each tenth, prints:
+
+* rows per CPU-second of all processes
+* the peak of private memory, that is, anonymous pages, counted once if forked processes share them
+* the peak of mapped pages of files, which the kernel may drop
+* the private memory of the driver, of Java and of Spark's Python
+* the files and bytes of the sink's state, and the number of files in the table's folder
 """
 
 from __future__ import annotations
@@ -34,7 +39,7 @@ from bench.meter import ENVIRONMENT, tree_cpu
 _FILE_ROWS = 200_000
 _GROUPS = 1_000_000
 _DISTINCT = 100_000_000
-"""Rows that are made; a larger backlog has them several times, which is none for `upsert`."""
+"""The number of different rows. A larger backlog repeats them, so it does not suit `upsert`."""
 _SINKS = {
     "append": "FROM s INTO {table} ENVELOPE NONE",
     "aggregate": "FROM sums INTO {table} KEY (g) MODE UPSERT",
@@ -54,7 +59,7 @@ _TENTHS = 10
 
 @dataclass(slots=True)
 class Part:
-    """What was seen while a part of the backlog was worked off."""
+    """The measurements of one part of the backlog."""
 
     rows: int = 0
     commits: int = 0
@@ -66,22 +71,22 @@ class Part:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Say what may be set."""
+    """Add the options of the sub-command."""
     parser.add_argument("--kind", choices=sorted(_SINKS), default="append")
     parser.add_argument("--rows", type=int, default=100_000_000)
-    parser.add_argument("--commit", type=int, default=5_000_000, help="rows that a commit takes at most")
+    parser.add_argument("--commit", type=int, default=5_000_000, help="maximum rows of a commit")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Work one backlog off, and print what each tenth took."""
+    """Work off one backlog, and print the cost of each tenth."""
     home, parts = worked_off(arguments.kind, arguments.rows, most=arguments.commit, again=True)
     _print(parts)
-    if arguments.kind != "upsert":  # which `keys` goes on with
+    if arguments.kind != "upsert":  # `keys` continues with that table
         shutil.rmtree(home)
 
 
 def worked_off(kind: str, rows: int, *, most: int = 5_000_000, again: bool = False) -> tuple[Path, list[Part]]:
-    """Return a folder in which a sink has worked a backlog off, and its tenths if that is done now."""
+    """Return a folder in which a sink worked off a backlog, and its tenths unless an earlier run did it."""
     home = HOME / f"backlog-{kind}-{rows}"
     if (home / "done").exists() and not again:
         return home, []
@@ -100,7 +105,10 @@ def worked_off(kind: str, rows: int, *, most: int = 5_000_000, again: bool = Fal
 
 
 def backlog(rows: int) -> Path:
-    """Return a folder of Parquet files with so many rows, made the first time: every key once, in no order."""
+    """Return a folder of Parquet files with `rows` rows; create it the first time.
+
+    Up to `_DISTINCT` rows, every key occurs once, in no order.
+    """
     folder = HOME / f"parquet-{rows}"
     if folder.exists():
         return folder
@@ -120,14 +128,14 @@ def backlog(rows: int) -> Path:
 
 
 def _link(source: Path, into: Path, times: int) -> None:
-    """Have the same rows so many times, in files that take no more of the disk."""
+    """Link the same files several times, which takes no space on the disk."""
     for number in range(times):
         for path in source.iterdir():
             (into / f"{number:04d}-{path.name}").hardlink_to(path)
 
 
 def _work(home: Path, rows: int) -> list[Part]:
-    """Run the pipeline once, and return its tenths."""
+    """Run the pipeline once, and return the measurements of its tenths."""
     with once(home) as (pid, events):
         sampler = _Sampler(pid)
         sampler.start()
@@ -152,7 +160,7 @@ def _work(home: Path, rows: int) -> list[Part]:
 
 @contextmanager
 def once(home: Path) -> Iterator[tuple[int, Iterator[dict[str, Any]]]]:
-    """Run the `pipeline.sql` of a folder until it has caught up; yield the process's id, and its events."""
+    """Run the `pipeline.sql` of a folder until it has caught up; yield the process id and its events."""
     command = [sys.executable, "-m", "sinkql", "--output", "json", "exec", "--once", "pipeline.sql"]
     environment = {**ENVIRONMENT, "PYTHONPATH": str(ROOT), "SINKQL_ARCHIVE": "off"}
     process = subprocess.Popen(command, cwd=home, env=environment, stdout=subprocess.PIPE, text=True)
@@ -166,7 +174,7 @@ def once(home: Path) -> Iterator[tuple[int, Iterator[dict[str, Any]]]]:
 
 
 class _Sampler(threading.Thread):
-    """Look at the memory of a tree again and again, and keep the most."""
+    """A thread that samples the memory of a process tree and keeps the peak."""
 
     def __init__(self, pid: int) -> None:
         super().__init__(daemon=True)
@@ -180,7 +188,7 @@ class _Sampler(threading.Thread):
                 self._most = self._most.most(found)
 
     def taken(self) -> Memory:
-        """Return the most since the last call."""
+        """Return the peak since the last call."""
         with self._lock:
             found, self._most = self._most, NOTHING
         return found

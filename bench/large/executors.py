@@ -1,11 +1,13 @@
-"""The same batches in a local process, and on 1, 2 and 4 executors that share no folder → CPU and fetched bytes.
+"""Compare the CPU of the same batches in a local process and on 1, 2 and 4 executors that share no folder.
 
-Rows are Parquet files in a local S3 (seaweedfs); the table and STATE are there too. `aggregate` counts and sums by
-100,000 groups, `upsert` keeps the latest row of 400,000 keys. All runs have the same number of buckets, and commit the
-same batches, one after the other: the first ones warm up, the others are measured, in CPU-seconds of the driver with
-its Java and Python, and of workers with their executors, each a machine of its own (`support.spark_cluster`, which
-needs to be root). DuckDB counts the rows of the table at the end. Executors are of one core; this machine's cores are
-what there is, so wall time says nothing.
+Rows are Parquet files in a local S3 (seaweedfs), which also has the table and STATE. `aggregate` counts and sums
+100,000 groups. `upsert` keeps the latest row of 400,000 keys. All runs have the same number of buckets, and commit the
+same batches one after another. The first batches warm up. For the rest, prints the CPU seconds of the driver, with its
+Java and Python, and of the workers with their executors, and the bytes of state fetched. DuckDB counts the rows of the
+table at the end.
+
+Each worker runs like a separate machine (`support.spark_cluster`, which needs root), with executors of one core. They
+share this machine's cores, so wall time means nothing.
 """
 
 from __future__ import annotations
@@ -58,7 +60,7 @@ _ROWS_LEFT = {"aggregate": _GROUPS, "upsert": _KEYS}
 
 @dataclass(slots=True)
 class _Spent:
-    """What measured batches took: CPU-seconds of the driver, and of executors; bytes that were fetched."""
+    """The cost of the measured batches: CPU seconds of the driver and of the executors, and bytes fetched."""
 
     driver: list[float] = field(default_factory=list)
     executors: list[float] = field(default_factory=list)
@@ -66,20 +68,20 @@ class _Spent:
 
     @property
     def whole(self) -> float:
-        """Return the CPU-seconds of a batch, the median."""
+        """Return the median CPU seconds of a batch."""
         return median([a + b for a, b in zip(self.driver, self.executors, strict=True)])
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Say what may be set."""
+    """Add the options of the sub-command."""
     parser.add_argument("--kind", choices=sorted(_SINKS), default="aggregate")
-    parser.add_argument("--rows", type=int, default=400_000, help="of a batch")
-    parser.add_argument("--batches", type=int, default=8, help="that are measured")
-    parser.add_argument("--executors", type=int, nargs="*", default=[0, 1, 2, 4], help="0 is a local process")
+    parser.add_argument("--rows", type=int, default=400_000, help="rows of a batch")
+    parser.add_argument("--batches", type=int, default=8, help="number of measured batches")
+    parser.add_argument("--executors", type=int, nargs="*", default=[0, 1, 2, 4], help="0 means a local process")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Run the same batches with each number of executors, and print what they took."""
+    """Run the same batches with each number of executors, and print their cost."""
     sys.path.insert(0, str(ROOT / "tests"))
     from support.seaweed import seaweed
 
@@ -127,7 +129,7 @@ def _measured(folder: Path, server: Seaweed, executors: int, kind: str, rows: in
         rng, before, fetched = np.random.default_rng(1), (0.0, 0.0), 0
         for number in range(_WARM + batches):
             table = pa.table({"k": rng.integers(0, _KEYS, rows), "v": rng.integers(0, 1000, rows)})
-            if number == 0:  # all keys are there from the beginning
+            if number == 0:  # the first batch inserts all keys
                 table = pa.table({"k": np.arange(_KEYS), "v": np.zeros(_KEYS, np.int64)})
             with storage.open_output_stream(f"data/in/{name}/{number:04}.parquet") as file:
                 pq.write_table(table, file)
@@ -145,7 +147,7 @@ def _measured(folder: Path, server: Seaweed, executors: int, kind: str, rows: in
 
 @contextmanager
 def _running(home: Path) -> Iterator[tuple[int, Iterator[dict[str, Any]]]]:
-    """Run the pipeline of a folder; yield the process's id, and an event a commit."""
+    """Run the pipeline of a folder; yield the process id and the events of its commits."""
     command = [sys.executable, "-m", "sinkql", "--output", "json", "exec", "pipeline.sql"]
     environment = {**ENVIRONMENT, "PYTHONPATH": str(ROOT)}
     with (home / "log").open("w") as log:
@@ -171,7 +173,7 @@ def _cpu_of(cluster: SparkCluster | None) -> float:
 
 
 def _fetched(home: Path) -> int:
-    """Return how many bytes of state were fetched since the sink began."""
+    """Return the bytes of state fetched since the sink began."""
     with Session(home / ".sinkql" / "catalog.db") as session:
         found = session.execute("SELECT sum(fetched_bytes) FROM mz_internal.mz_state;")
     return int(found[-1].rows[0][0] or 0)

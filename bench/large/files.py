@@ -1,9 +1,9 @@
-"""A commit of many data files → CPU of the driver, from what its tasks give back to the snapshot.
+"""Measure the driver's CPU for a commit of many data files, from the results of its tasks to the snapshot.
 
-Each task writes one data file of 16 columns; what it gives comes back as pickled bytes, as from Spark. The upsert sink
-has a bucket for each file, and commits three times: rows of new keys, other rows of the same keys, of which each data
-file keeps one, and those again, of which nothing is left of half of the files. `vectors` is an upsert sink into a
-table of format version 3.
+Each task writes one data file of 16 columns, and its result is pickled as by Spark. The upsert sink has a bucket for
+each file, and commits three times. The first commit writes two new keys into each file. The second replaces one of
+them, so that each file keeps one row. The third replaces that key again, which leaves the second commit's files without
+rows. `vectors` is an upsert sink into a table of format version 3.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _MODES = {
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Say what may be set."""
+    """Add the options of the sub-command."""
     parser.add_argument("--files", type=int, default=10_000)
     parser.add_argument("--modes", default=",".join(_MODES))
     parser.add_argument("--profile", action="store_true", help="print where the time of each commit goes")
@@ -103,7 +103,7 @@ def _open(mode: str, folder: Path) -> tuple[Writer, physical.Job]:
 
 
 def _result(job: physical.Job, task: WriteTask, bucket: int, number: int) -> WriteResult:
-    """Run a task, whose rows have two keys first, and then one of them."""
+    """Run a task with rows of two keys in the first commit, and of one of them afterwards."""
     keys = [2 * bucket, 2 * bucket + 1] if number == 0 else [2 * bucket]
     columns = [pa.array(np.array(keys) + place) for place in range(len(job.write.columns))]
     names = [column.name for column in job.write.columns]

@@ -1,9 +1,9 @@
-"""An upsert sink of very many keys → memory of all processes, and CPU of the same batch, at 1, 10 and 100 million keys.
+"""Measure memory and the CPU of the same batch in an upsert sink of 1, 10 and 100 million keys.
 
-The table is the one that `backlog --kind upsert` leaves, which is made where it is not there, by the sink itself. Then
-the sink goes on, and files come one by one, each with rows of keys that are there, spread over all of them. Of every
-batch counts the CPU of all processes from the file to the commit; what an idle second takes is taken off. DuckDB checks
-that the last rows are in the table, and that it has as many rows as before.
+Starts from the table that `backlog --kind upsert` leaves; if the table is missing, the sink writes it first. Then the
+sink continues, and files arrive one by one, each with rows of existing keys, spread over all of them. Measures the CPU
+of all processes from the file to the commit, minus that of idle time. DuckDB checks that the last rows are in the
+table, and that its row count is unchanged.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _IDLE_SECONDS = 10.0
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Say what may be set."""
-    parser.add_argument("--keys", default="1,10,100", help="in millions, by commas")
+    """Add the options of the sub-command."""
+    parser.add_argument("--keys", default="1,10,100", help="millions of keys, separated by commas")
     parser.add_argument("--batch", type=int, default=100_000, help="rows of a batch")
     parser.add_argument("--batches", type=int, default=12)
     parser.add_argument(
-        "--rebuild", action="store_true", help="only make the index of each table anew, as if it were lost"
+        "--rebuild", action="store_true", help="only rebuild the index of each table, as if it were lost"
     )
 
 
@@ -77,7 +77,7 @@ def _measure(home: Path, keys: int, arguments: argparse.Namespace) -> tuple[str,
             event = _await(output, "committed")
             assert event["read"] == arguments.batch, event
             most = most.most(memory_of(pid))
-            time.sleep(1.0)  # what a commit leaves to be done
+            time.sleep(1.0)  # the work that follows a commit
             spent.append((tree_cpu(pid) - cpu - idle * (time.monotonic() - began)) * 1000)
             most = most.most(memory_of(pid))
         _check(table, keys, asked, 10_000 + number)
@@ -86,14 +86,14 @@ def _measure(home: Path, keys: int, arguments: argparse.Namespace) -> tuple[str,
 
 
 def _rebuilt(home: Path) -> tuple[str, ...]:
-    """Make the index of a table anew in a process of its own, as a sink does that has lost it."""
+    """Rebuild the index of a table in a new process, as a sink does after losing it."""
     code = "import sys; from bench.large.keys import rebuilt; rebuilt(sys.argv[1])"
     said = subprocess.run([sys.executable, "-c", code, str(home)], check=True, stdout=subprocess.PIPE, text=True)
     return tuple(said.stdout.split())
 
 
 def rebuilt(home: str) -> None:
-    """Print what making the index of a folder's table takes."""
+    """Print the cost of rebuilding the index of a folder's table."""
     folder = Path(home) / "rebuilt"
     options = {"type": "sql", "uri": f"sqlite:///{home}/lake/catalog.db", "warehouse": f"file://{home}/lake"}
     table = load_catalog("default", **options).load_table("n.t")
@@ -119,7 +119,7 @@ def _memory(most: Memory) -> tuple[str, ...]:
 
 
 def _idle(pid: int) -> float:
-    """Return the CPU seconds that an idle second takes."""
+    """Return the CPU seconds of an idle second."""
     began, cpu = time.monotonic(), tree_cpu(pid)
     time.sleep(_IDLE_SECONDS)
     return (tree_cpu(pid) - cpu) / (time.monotonic() - began)
@@ -146,4 +146,4 @@ def _check(table: Path, keys: int, asked: Any, value: int) -> None:
     connection.register("wanted", wanted)
     query = f"SELECT count(*) FROM iceberg_scan('{table}') AS t JOIN wanted USING (k) WHERE t.v = {value}"
     found = connection.execute(query).fetchone()
-    assert found == (len(asked),), f"{found} of {len(asked)} rows are the last ones"
+    assert found == (len(asked),), f"{found} of {len(asked)} rows have the last value"

@@ -1,9 +1,8 @@
-"""Look-ups in the key index of an upsert sink, at 1, 10 and 100 million keys → CPU of the same batch.
+"""Measure the CPU of the same look-ups in the key index of an upsert sink, at 1, 10 and 100 million keys.
 
-An index has one run for each of two buckets, as the sink's merges leave it, and a newer run of a thousandth as many
-keys. Its hashes are random numbers, which the hashes of any keys are like. A batch has so many keys, all of them known,
-spread over the whole run, and the next batch others. The first batch of a process maps the pages that it touches; what
-later ones take is the median of nine. All pages are in the system's cache: what a disk takes is not measured.
+The index is a single run, whose hashes are random numbers, like the hashes of any keys. Each batch looks up `--batch`
+different known keys, spread over the whole run. The first batch of a process maps the pages that it touches. The figure
+for later batches is the median of nine. All pages are in the system's cache, so that no disk is measured.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ _BATCHES = 9
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Say what may be set."""
-    parser.add_argument("--keys", default="1,10,100", help="in millions, by commas")
-    parser.add_argument("--batch", default="1000,10000,100000", help="keys of a batch, by commas")
+    """Add the options of the sub-command."""
+    parser.add_argument("--keys", default="1,10,100", help="millions of keys, separated by commas")
+    parser.add_argument("--batch", default="1000,10000,100000", help="keys of a batch, separated by commas")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Measure each size in a process of its own."""
+    """Measure each size in a separate process."""
     batches = [int(each) for each in arguments.batch.split(",")]
     lines = []
     for millions in map(int, arguments.keys.split(",")):
@@ -83,7 +82,7 @@ def _measure(path: Path, batch: int) -> tuple[str, ...]:
             places = np.sort(rng.integers(0, told.rows, batch))
             asked.append((np.array(told.h1[places]), np.array(told.h2[places])))
         del told
-    run = map_run(path)  # mapped anew: no page of it is this process's
+    run = map_run(path)  # mapped again, so that this process has touched none of its pages
     before = _resident_mb()
     times, faults = [], []
     for h1, h2 in asked:

@@ -1,4 +1,4 @@
-"""A process and all below it → what they have in memory, apart by whether a file has it too."""
+"""Measure the memory of a process and its descendants, private memory and pages of files separately."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from bench.meter import tree
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Memory of processes, in MB, each page counted once: private to them, and of files, which the kernel may drop.
+    """The memory of processes in MB, with each page counted once.
 
-    `private_of` tells whose it is: the driver, Java, Spark's Python, or another process.
+    `files` are mapped pages of files, which the kernel may drop.
+
+    `private_of` splits the private memory by kind of process: the driver, Java, Spark's Python, and others.
     """
 
     private: float
@@ -22,7 +24,7 @@ class Memory:
     private_of: dict[str, float]
 
     def most(self, other: Memory) -> Memory:
-        """Return the larger of both, figure by figure."""
+        """Return the maximum of each figure."""
         kinds = self.private_of.keys() | other.private_of.keys()
         of = {kind: max(self.private_of.get(kind, 0.0), other.private_of.get(kind, 0.0)) for kind in kinds}
         return Memory(max(self.private, other.private), max(self.files, other.files), of)
@@ -32,7 +34,7 @@ NOTHING = Memory(0.0, 0.0, {})
 
 
 def memory_of(root: int) -> Memory:
-    """Return the memory of a live process and all below it, as shares of pages that several of them have."""
+    """Return the memory of a live process and its descendants; pages that they share count once."""
     files, of = 0.0, defaultdict[str, float](float)
     for pid in tree(root):
         with suppress(OSError):
@@ -43,12 +45,12 @@ def memory_of(root: int) -> Memory:
 
 
 def threads_of(root: int) -> int:
-    """Return how many threads they have."""
+    """Return the number of threads of a process and its descendants."""
     return sum(_count(pid, "task") for pid in tree(root))
 
 
 def files_of(root: int) -> int:
-    """Return how many files and sockets they have open."""
+    """Return the number of open files and sockets of a process and its descendants."""
     return sum(_count(pid, "fd") for pid in tree(root))
 
 

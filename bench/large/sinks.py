@@ -1,10 +1,10 @@
-"""Many sinks in one catalog → what statements cost that have to do with all of them, and sinks that have nothing to do.
+"""Measure statements over many sinks in one catalog, and sinks without new input.
 
-A script makes a source, and sinks of it, each with a table of its own. `--part statements` prints CPU seconds of
-processes of `sinkql`, what an empty one takes off: `apply` makes all items, a second time it finds them as they are;
-`plan` compares a script in which one of them differs; `status` and SHOW SINKS say how they are. Of a catalog in
-Postgres it is the client's CPU. `--part idle` has all sinks run, and prints what all processes take while nothing
-comes, per second and in memory, and their threads and open files.
+A script creates a source and sinks of it, each with a separate table. `--part statements` prints the CPU seconds of
+`sinkql` processes, minus the CPU of `sinkql --version`. `apply` creates all items, and a second one finds them
+unchanged. `plan` compares a script in which one item differs. `status` and SHOW SINKS list all sinks. With a catalog in
+Postgres, only the client's CPU counts. `--part idle` runs all sinks, and prints the CPU per second, memory, threads and
+open files of all processes without new input.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _SETTLE_SECONDS = 20.0
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Say what may be set."""
+    """Add the options of the sub-command."""
     parser.add_argument("--part", choices=["statements", "idle"], default="statements")
-    parser.add_argument("--sinks", default="100,1000", help="how many, by commas")
+    parser.add_argument("--sinks", default="100,1000", help="numbers of sinks, separated by commas")
     parser.add_argument("--catalog", choices=["file", "server"], default="file", help="server: in Postgres")
     parser.add_argument("--seconds", type=int, default=30)
     parser.add_argument("--interval", default="10s")
@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def script(sinks: int, interval: str) -> str:
-    """Return a script of so many sinks of one source."""
+    """Return a script of `sinks` sinks of one source."""
     made = (
         f"CREATE SINK k{number} IN CLUSTER bench FROM s INTO ICEBERG CATALOG CONNECTION lake "
         f"(NAMESPACE = 'n', TABLE = 't{number}') ENVELOPE NONE WITH (COMMIT INTERVAL = '{interval}');\n"
@@ -86,7 +86,7 @@ def _catalog(kind: str, home: Path) -> Iterator[list[str]]:
     if kind == "file":
         yield []
         return
-    from support.catalog import server_url  # as tests have it
+    from support.catalog import server_url
     from support.postgres import postgres
 
     with postgres() as server:
@@ -109,7 +109,7 @@ def _idle(home: Path, sinks: int, options: list[str], arguments: argparse.Namesp
         run, committed = follow(events, sinks)
         threading.Thread(target=_read, args=(events,), daemon=True).start()
         started = tree_cpu(pid) - before
-        time.sleep(_SETTLE_SECONDS)  # what a start leaves behind
+        time.sleep(_SETTLE_SECONDS)  # until the work that follows a start is done
         began, cpu = time.monotonic(), tree_cpu(pid)
         time.sleep(arguments.seconds)
         spent = (tree_cpu(pid) - cpu) * 1000 / (time.monotonic() - began)
@@ -127,7 +127,7 @@ def _idle(home: Path, sinks: int, options: list[str], arguments: argparse.Namesp
 
 
 def _read(events: IO[str]) -> None:
-    """Read what is told until the end: who tells it waits otherwise."""
-    with suppress(ValueError):  # it is closed
+    """Read events until the end, so that the process can write them."""
+    with suppress(ValueError):  # the pipe was closed
         for _ in events:
             pass

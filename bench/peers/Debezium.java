@@ -10,7 +10,7 @@ import java.util.Properties;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 
-/** Write change events to a file, as lines of JSON, and print how many there are. Settings are name=value. */
+/** Writes change events to a file as lines of JSON, and prints their number. Settings are name=value. */
 public class Debezium {
   public static void main(String[] arguments) throws Exception {
     Properties settings = new Properties();

@@ -5,7 +5,7 @@ import org.apache.flink.table.api.EnvironmentSettings;
 import org.apache.flink.table.api.TableEnvironment;
 import org.apache.flink.table.api.TableResult;
 
-/** Run a file of SQL statements, of which each ends a line with a semicolon, in a cluster of this one process. */
+/** Runs a file of SQL statements, each ended by a semicolon at the end of a line, in a cluster within this process. */
 public class FlinkSql {
   public static void main(String[] arguments) throws Exception {
     Configuration conf = new Configuration();
