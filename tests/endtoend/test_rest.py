@@ -67,7 +67,7 @@ def test_a_pipeline_into_a_rest_catalog_goes_on_where_it_stopped_and_takes_the_n
             _write(server, 0)
             up.wait_for_rows({_RAW: 50, _TOTALS: 3, _NUMBERS: 1})
             for secret in ("token", "key"):
-                # The server refuses the wrong value, so the sink uses it. Later the server accepts the right value.
+                # The server refuses the wrong value, which shows that the sink uses the secret.
                 session.execute(f"ALTER SECRET {secret} AS 'none of the server''s';")
                 refused = up.wait_for_end()
                 assert refused["sink"] == _NUMBERS
