@@ -41,7 +41,7 @@ _TABLES = vectors.Tables({
         # a matching row of NULLs differs from a missing match
         ("SELECT l.k, l.v, count(*) FROM o LEFT JOIN (SELECT k, min(v) AS v FROM loose GROUP BY k) AS l ON c_id < l.k "
          "GROUP BY l.k, l.v", ["k v"]),
-        # a column of the left side decides whether a customer matches
+        # the condition on the order decides whether the name is NULL
         ("SELECT o.c_id, c.name, count(*) FROM o LEFT JOIN c ON o.c_id = c.id AND o.amount > 5 GROUP BY o.c_id, c.name",
          ["c_id name"]),
         # 0.0 equals -0.0, but an expression may distinguish them

@@ -136,7 +136,7 @@ _CASES = {
     "a number in a partition": Known(f"SELECT g, x, n FROM {_NUMBERED.format('row_number')} p", ("g n",)),
     "a rank in a partition": Known(f"SELECT g, x, n FROM {_NUMBERED.format('rank')} p"),
     "one of each": Known("SELECT DISTINCT ON (g) g, x FROM b ORDER BY g, x", ("g",)),
-    # others
+    # aggregates and other relations
     "an aggregate of all rows": Known("SELECT max(g) AS m, count(*) AS n FROM c", ("",), nullable="m"),
     "what is computed of an aggregate of all rows": Known("SELECT max(g) + 1 AS m FROM c", ("",), nullable="m"),
     "an aggregate by group": Known("SELECT x, max(g) AS m FROM c GROUP BY x", ("x",), nullable="x"),
