@@ -41,7 +41,7 @@ def value(text: Any, type_: Type) -> Any:
 
 
 def shown(value: Any) -> Any:
-    """Return a value in the form of the vectors' texts, in which times are printed."""
+    """Return a value as the vectors' texts show it; times are printed."""
     if isinstance(value, datetime):
         text = value.isoformat(" ").removesuffix("+00:00")
         return text.rstrip("0") if value.microsecond else text
