@@ -1,4 +1,4 @@
-"""The shell's messages about the process that runs the sinks; a stand-in prints the events of `sinkql up`."""
+"""The shell's messages about the process that runs the sinks; a fake process prints the events of `sinkql up`."""
 
 from __future__ import annotations
 
