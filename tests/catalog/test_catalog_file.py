@@ -1,4 +1,4 @@
-"""Files that were changed, cut, or are open to others; and the commands about the file."""
+"""Catalog files that were changed, truncated, or are open to other users; and commands about the file."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_truncated_file_is_refused_or_found_damaged(file: Path, tmp_path: Path) 
             found = [problem.code for problem in problems(_opened(cut))]
         except SinkqlError as error:
             found = [error.code]
-        if not found and len(whole) - length < _PAGE:  # the cut went through the text of a view, which was made anew
+        if not found and len(whole) - length < _PAGE:  # the cut text is that of a derived view, which was recreated
             assert items == list(_opened(cut).entries())
         else:
             assert set(found) & {"SQ4101", "SQ4103", "SQ4105"}, length

@@ -1,4 +1,4 @@
-"""Leases, desired states, statuses and progress, also between real processes."""
+"""Leases, desired states, statuses and progress, within a process and between real processes."""
 
 from __future__ import annotations
 

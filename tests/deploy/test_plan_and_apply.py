@@ -1,4 +1,4 @@
-"""Scripts against the catalog: what is planned, and that just that is done."""
+"""Scripts are compared with the catalog. The plan lists all steps, and apply does exactly these."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _steps(deployment: Deployment) -> list[tuple[str, str, str]]:
 
 
 def _changed(session: Session, old: str, new: str) -> list[tuple[str, str, str]]:
-    """Put the base there, plan it with one change, apply that and return the steps."""
+    """Create the base, plan and apply one change of it, and return the steps."""
     session.execute(_BASE)
     assert old in _BASE
     deployment = _plan(session, _BASE.replace(old, new))
@@ -228,7 +228,7 @@ def test_what_is_no_plan_is_told(session: Session) -> None:
 
 
 def test_the_effect_on_a_table_names_its_rows(session: Session) -> None:
-    """What plan says of rows that are there is what apply runs into."""
+    """The plan predicts what apply does about existing rows."""
     session.execute(_BASE)
     (job,) = session.jobs()
     catalog = open_catalog(job.write.connection.name, job.write.connection.options, session.access)
@@ -416,7 +416,7 @@ def test_item_that_broke_under_the_same_versions_is_replaced(tmp_path: Path) -> 
     view = "CREATE MATERIALIZED VIEW v AS SELECT counter FROM n;"
     with Session(tmp_path, registry=whole) as session:
         session.execute("CREATE SOURCE n FROM LOAD GENERATOR COUNTER (UP TO 10);" + view)
-        assert session.notices == ()  # which writes down that all can be planned
+        assert session.notices == ()  # this records that all items can be planned
     less = replace(whole, sources={kind: each for kind, each in whole.sources.items() if "GENERATOR" not in kind})
     with Session(tmp_path, registry=less) as session:
         text = "CREATE TABLE n (counter bigint);" + view

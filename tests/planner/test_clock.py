@@ -1,4 +1,4 @@
-"""A row shows at a time if the comparison with mz_now() is true then, to the microsecond, whatever its type."""
+"""A row is visible while its comparison with mz_now() is true, to the microsecond, for every type."""
 
 from __future__ import annotations
 

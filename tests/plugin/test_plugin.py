@@ -1,4 +1,4 @@
-"""A connector of another package, installed into an environment of its own: no file of SinkQL knows its words."""
+"""A connector of a separate package, installed into a new environment: no file of SinkQL has its keywords."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ print(may_be_kept("CREATE CONNECTION c TO LEDGER (API KEY = 'x');", session.cata
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the interpreter of an environment with the wheels of SinkQL and of the plugin."""
+    """Return the interpreter of a new environment with the wheels of SinkQL and of the plugin."""
     folder = tmp_path_factory.mktemp("environment")
     for project in (_ROOT, _ROOT / "examples" / "plugin"):
         build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(project)]
@@ -56,7 +56,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = folder / "venv" / "bin" / "python"
     install = [sys.executable, "-m", "pip", "--python", str(found), "install", "--no-deps", "--no-index", "--quiet"]
     subprocess.run([*install, *map(str, folder.glob("*.whl"))], check=True, capture_output=True, timeout=PATIENCE_S)
-    # what SinkQL depends on is taken from here; wheels come first
+    # dependencies come from this environment, but the wheels take precedence
     (packages,) = (folder / "venv" / "lib").glob("python*/site-packages")
     others = [path for path in sys.path if path.endswith("site-packages")]
     (packages / "dependencies.pth").write_text("\n".join(others))
@@ -64,7 +64,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Project:
-    """A folder with a ledger, and what the plugin's environment does in it."""
+    """A folder with a ledger, and commands of the plugin's environment in it."""
 
     def __init__(self, folder: Path, python: Path) -> None:
         self.folder, self._python = folder, python
@@ -97,7 +97,7 @@ class Project:
         return self.sinkql("shell", "-c", statement)
 
     def copied(self) -> list[tuple[int, str]]:
-        """Return the rows in the sink's book, read without SinkQL."""
+        """Return the rows of the sink's book, read without SinkQL."""
         commits = sorted((self.folder / "ledger" / "copy").glob("*.jsonl"))
         rows = [json.loads(line) for commit in commits for line in commit.read_text().splitlines()[1:]]
         return [(row["line"], row["entry"]) for row in rows]

@@ -1,7 +1,6 @@
-"""How often the product's texts have phrases that its English avoids: at most so often as `ceilings.toml` says.
+"""The product's texts have each phrase that its English avoids at most as often as `ceilings.toml` allows.
 
-A ceiling only falls: `pytest tests/prose --lower` writes the ceilings that are lower now. Where there is none, the
-phrase's own limit holds.
+A ceiling only falls: `pytest tests/prose --lower` writes lower ceilings. Without a ceiling, the phrase's limit holds.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ def test_names_have_no_dropped_words(request: pytest.FixtureRequest) -> None:
 
 
 def test_a_ceiling_is_no_higher_than_it_need_be(present: dict[str, dict[str, float]]) -> None:
-    """A ceiling that the texts are far below is out of date: it would let the phrase return."""
+    """A ceiling far above the present rate is out of date: it would let the phrase return."""
     limits = {phrase.name: phrase.limit for phrase in PHRASES}
     slack = [
         f"{kind}: {name}: {ceiling}, and the texts have {present[name][kind]:.1f}"

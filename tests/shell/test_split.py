@@ -1,4 +1,4 @@
-"""What was typed, split into statements and commands; when Enter hands it in."""
+"""Input is split into statements and commands, and Enter submits it once it is complete."""
 
 from __future__ import annotations
 

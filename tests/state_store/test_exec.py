@@ -1,4 +1,4 @@
-"""Processes with Spark, on one host after the other: state that is in S3 goes with the catalog."""
+"""Processes with Spark on two hosts in turn: with the catalog, the second one has the state in S3."""
 
 from __future__ import annotations
 

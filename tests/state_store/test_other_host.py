@@ -1,4 +1,4 @@
-"""Sinks of a cluster with STATE go on on another host: their state is fetched from there, and nothing is made again."""
+"""Sinks of a cluster with STATE continue on a different host: they fetch their state and recompute nothing."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def moving(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pipeline]
 
 @pytest.fixture
 def behind(server: Seaweed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Pipeline, Rule]]:
-    """Give a pipeline whose S3 a test can make slow, or not answer."""
+    """Yield a pipeline, and a rule that makes its S3 slow or silent."""
     monkeypatch.setattr(s3, "_TRIES", 1)
     with (
         proxy(server.s3) as (port, rule),
@@ -56,10 +56,10 @@ def behind(server: Seaweed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture
 def no_rebuild(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Return what lets no index be made from its table any more."""
+    """Return a function after whose call no index can be rebuilt from its table."""
 
     def rebuild(*given: object, **named: object) -> None:
-        raise AssertionError("the index is made again")
+        raise AssertionError("an index was rebuilt from its table")
 
     return lambda: monkeypatch.setattr(table_index, "build_index", rebuild)
 
@@ -143,7 +143,7 @@ def test_a_sink_that_starts_for_each_batch_sweeps_as_well(tmp_path: Path, monkey
             moving.put(20)
             moving.run("sums")
             counts.append(len(moving.kept("sums")))
-            for folder in ("sinks", "elsewhere"):  # what an earlier run made of an index stays for an hour
+            for folder in ("sinks", "elsewhere"):  # index files of earlier runs stay for an hour
                 for path in (tmp_path / folder).glob("*/index/*"):
                     os.utime(path, (0, 0))
         moving.check("sums")
@@ -284,7 +284,7 @@ def test_a_store_that_answers_slowly_is_asked_for_several_files_at_once(behind: 
     loop = moving.run("joined", batches=False)
     rule.slow = 0.3
     drain(loop)
-    assert rule.most_waiting > 4, "runs and the manifest are put at once"
+    assert rule.most_waiting > 4, "the runs and the manifest were not uploaded in parallel"
     moving.check("joined")
     moving.move()
     rule.most_waiting = 0
@@ -304,14 +304,14 @@ def test_a_commit_makes_its_requests_in_two_waves(behind: tuple[Pipeline, Rule])
     first = _asked(loop, rule)
     moving.put(10)
     later = _asked(loop, rule)
-    assert first - later == 2, "what is there is listed once, of the state and of the index"
-    # a run of each of two buckets, and a manifest; the same of the index
+    assert first - later == 2, "the first commit did not list the state and the index once each"
+    # a run for each of two buckets, and a manifest; the same for the index
     assert later <= 6
     moving.check("sums")
 
 
 def _asked(loop: BatchLoop, rule: Rule) -> int:
-    """Return how many requests the commit of what is there takes."""
+    """Return the number of requests of a commit of all available data."""
     loop.targets = {name: reader.target(loop.checkpoint.end[name]) for name, reader in loop.readers.items()}
     rule.paths.clear()
     assert drain(loop) == 1
