@@ -58,7 +58,7 @@ def _refused(path: Path) -> SinkqlError:
     return refused.value
 
 
-def test_what_relations_show_of_items_is_written_anew_for_other_views(file: Path) -> None:
+def test_what_relations_show_of_items_is_written_again_for_other_views(file: Path) -> None:
     query = "SELECT name, type FROM mz_sources"
     expected = [("n", "load-generator")]
     for detailed_for, found in ((LAYOUT.digest, [("n", None)]), ("another", expected)):

@@ -116,10 +116,10 @@ _NEXT = Layout({**LAYOUT.derived, "remarks": _REMARKS}, (*UPGRADES, _add_column)
 def _state(path: Address) -> list[str]:
     session = Session(path)
     assert list(problems(session.catalog)) == []
-    wishes = [f"{sink} {wish}" for sink, (wish, _) in sorted(session.catalog.control.all_desired().items())]
+    desired_states = [f"{sink} {wish}" for sink, (wish, _) in sorted(session.catalog.control.all_desired().items())]
     with session.catalog.database.read() as connection:
         texts = connection.scalars("SELECT id || create_sql || owner FROM items ORDER BY number")
-        return [*texts, *wishes]
+        return [*texts, *desired_states]
 
 
 def _killed(case: Case, folder: Path, most: int) -> Iterator[Path]:

@@ -384,13 +384,13 @@ def test_lease_of_a_process_of_another_host_is_valid_until_it_runs_out(url: Serv
 
 def test_what_a_process_of_another_host_began_is_left_to_it_for_a_while(url: ServerUrl, key: None) -> None:
     with Session(url) as session:
-        journal = session.catalog.intent_log
-        numbers = [journal.begin("drop", {"n": number}) for number in range(2)]
+        intent_log = session.catalog.intent_log
+        numbers = [intent_log.begin("drop", {"n": number}) for number in range(2)]
         long_ago = (datetime.now(UTC) - timedelta(minutes=11)).isoformat(sep=" ")
         with session.catalog.database.write() as connection:
             connection.execute("UPDATE journal SET host = 'another'")
             connection.update("journal", {"started_at": long_ago}, "number = ?", numbers[1])
-        assert [intent.number for intent in journal.adopt()] == numbers[1:]
+        assert [intent.number for intent in intent_log.adopt()] == numbers[1:]
 
 
 # --- secrets ----------------------------------------------------------------------------------------------------------

@@ -118,19 +118,19 @@ class _Topic:
         kinds, weights = ("c", "r", "u", "d", "m", "t", "x"), (8, 2, 8, 5, 1, self.wild, self.wild)
         op = seed.choices(kinds, weights)[0]
         (after, row), (before, old) = self._row(texts), self._row(texts)
-        lacking = seed.random() < self.wild / 20
-        after = "null" if op in "dm" or lacking else after
-        before = "null" if (op == "d" and lacking) or op in "cr" else before
+        omitted = seed.random() < self.wild / 20
+        after = "null" if op in "dm" or omitted else after
+        before = "null" if (op == "d" and omitted) or op in "cr" else before
         parts = [f'"op": "{op}"', f'"after": {after}', f'"before": {before}', '"source": {"after": {}, "op": "d"}']
         seed.shuffle(parts)
         payload = "{" + ",".join(parts) + "}"
         text = f'{{"schema": {_schema(form)}, "payload": {payload}}}' if place else payload
         if op in "cru":
-            refused = lacking or _REFUSED in row.values()
+            refused = omitted or _REFUSED in row.values()
             return text.encode(), 1, _REFUSED if refused else row
         if op == "d":
             gone = {**dict.fromkeys(_TYPES), "id": old["id"]}
-            return text.encode(), -1, _REFUSED if lacking or old["id"] is _REFUSED else gone
+            return text.encode(), -1, _REFUSED if omitted or old["id"] is _REFUSED else gone
         return text.encode(), 0, None if op == "m" else _REFUSED
 
 

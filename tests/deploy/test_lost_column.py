@@ -47,7 +47,7 @@ def _sink(session: Session, name: str, epoch: int) -> BatchLoop:
 
 
 @pytest.mark.parametrize("clauses", ["ENVELOPE NONE", "KEY (id) NOT ENFORCED MODE UPSERT"])
-def test_two_sinks_go_on_where_they_are_after_claims_that_failed(
+def test_two_sinks_continue_where_they_are_after_claims_that_failed(
     session: Session, monkeypatch: pytest.MonkeyPatch, clauses: str
 ) -> None:
     names = ("whole", "viewed")

@@ -59,8 +59,8 @@ def _script(chance: random.Random) -> str:
         statements.append(f"CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = '{place}');")
         tables: set[str] = set()
         for name in chance.sample(["a1", "a2", "a3"], chance.randint(0, 3)):
-            wished = chance.choice([name, name, "t"])
-            table = name if wished in tables else wished
+            desired = chance.choice([name, name, "t"])
+            table = name if desired in tables else desired
             tables.add(table)
             statements.append(
                 f"CREATE SINK {name} IN CLUSTER {chance.choice(clusters)} FROM {chance.choice(exported)}"

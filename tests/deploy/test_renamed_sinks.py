@@ -101,7 +101,7 @@ def test_a_rename_with_another_interval_is_one_change(session: Session) -> None:
         ("other_schema.l:t", [("drop", "k", None), ("create", "l", None)]),  # RENAME keeps the schema
     ],
 )
-def test_what_is_no_rename_is_made_anew(session: Session, after: str, steps: list[object]) -> None:
+def test_what_is_no_rename_is_recreated(session: Session, after: str, steps: list[object]) -> None:
     session.execute("CREATE SCHEMA other_schema;")
     session.execute(_script("k:t"))
     assert _steps(_plan(session, "CREATE SCHEMA other_schema;" + _script(after))) == steps

@@ -108,7 +108,7 @@ def refusing_catalog() -> Iterator[int]:
     server.shutdown()
 
 
-def test_an_unwritable_folder_is_an_error_and_mending_it_goes_on(folder: Path) -> None:
+def test_an_unwritable_folder_is_an_error_and_mending_it_continues(folder: Path) -> None:
     blocked = folder / "lake"
     blocked.write_text("a file stands where the folder should be")
     exit_code, shown = _exec(folder, _LAKE)

@@ -54,7 +54,7 @@ _RAW, _TOTALS, _NUMBERS = (f"materialize.public.{name}" for name in ("raw", "tot
 
 
 @pytest.mark.soak
-def test_a_pipeline_into_a_rest_catalog_goes_on_where_it_stopped_and_takes_the_new_value_of_a_secret(
+def test_a_pipeline_into_a_rest_catalog_continues_where_it_stopped_and_takes_the_new_value_of_a_secret(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -24,7 +24,7 @@ CREATE SINK s FROM n INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABL
 """
 
 
-def test_a_sink_goes_on_when_what_was_gone_is_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sink_continues_when_what_was_gone_is_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with Session() as session:
         session.execute(_ITEMS + _SINK)

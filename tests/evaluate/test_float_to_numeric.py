@@ -50,7 +50,7 @@ def _rows(count: int) -> list[tuple[float, float]]:
     return list(zip(_doubles(count), singles, strict=False))
 
 
-def _judged(postgres: Postgres, rows: list[tuple[float, float]]) -> list[tuple[Decimal, ...]]:
+def _expected(postgres: Postgres, rows: list[tuple[float, float]]) -> list[tuple[Decimal, ...]]:
     """Return Postgres's values; its numeric is rounded to the ten fraction digits of SinkQL's."""
     shown = ", ".join(
         each.replace("::numeric", "::numeric(38,10)") if each[3:] == "numeric" else each for each in CALLS
@@ -65,7 +65,7 @@ def _judged(postgres: Postgres, rows: list[tuple[float, float]]) -> list[tuple[D
 @pytest.mark.parametrize("count", [2000, pytest.param(200_000, marks=pytest.mark.soak)])
 def test_evaluated_numerics_are_those_of_postgres(postgres: Postgres, count: int) -> None:
     rows = _rows(count)
-    judged = _judged(postgres, rows)
+    judged = _expected(postgres, rows)
     for place, call in enumerate(CALLS):
         value = evaluate.function_of(vectors.expression(call, COLUMNS), list(COLUMNS))
         assert value is not None
@@ -76,7 +76,7 @@ def test_evaluated_numerics_are_those_of_postgres(postgres: Postgres, count: int
 @pytest.mark.parametrize("count", [2000, pytest.param(200_000, marks=pytest.mark.soak)])
 def test_in_spark_numerics_are_those_of_postgres(spark: SparkSession, postgres: Postgres, count: int) -> None:
     rows = _rows(count)
-    judged = _judged(postgres, rows)
+    judged = _expected(postgres, rows)
     xs, ys = zip(*rows, strict=True)
     table = pa.table({"n": pa.array(range(len(rows))), "x": pa.array(xs), "y": pa.array(ys, pa.float32())})
     shown = [f"{spark_sql(vectors.expression(each, COLUMNS))} AS c{place}" for place, each in enumerate(CALLS)]

@@ -149,8 +149,8 @@ def test_another_spelling_of_every_function_is_the_same_plan(part: int, monkeypa
     monkeypatch.setattr(lowering, "FORMS", {id_: _otherwise(spelling) for id_, spelling in lowering.FORMS.items()})
     after = _jobs_of_vectors(chosen)
     assert {id_: job.plan for id_, job in before.items()} == {id_: job.plan for id_, job in after.items()}
-    spelled_anew = [id_ for id_, job in after.items() if _texts(job) != texts[id_]]
-    assert len(spelled_anew) > 110  # all vectors that call a function
+    respelled = [id_ for id_, job in after.items() if _texts(job) != texts[id_]]
+    assert len(respelled) > 110  # all vectors that call a function
 
 
 def _texts(job: physical.Job) -> list[str]:

@@ -76,9 +76,11 @@ class Project:
         text = "".join(f"entry {number}\n" for number in range(1, lines + 1))
         (self.folder / "ledger" / "entries.txt").write_text(text)
 
-    def python(self, *arguments: str, faults: str = "", folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+    def python(
+        self, *arguments: str, failpoints: str = "", folder: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        environment |= armed(faults) if faults else {}
+        environment |= armed(failpoints) if failpoints else {}
         command = [str(self._python), *arguments]
         return subprocess.run(
             command,
@@ -90,8 +92,10 @@ class Project:
             check=False,
         )
 
-    def sinkql(self, *arguments: str, faults: str = "", folder: Path | None = None) -> subprocess.CompletedProcess[str]:
-        return self.python("-m", "sinkql", *arguments, faults=faults, folder=folder)
+    def sinkql(
+        self, *arguments: str, failpoints: str = "", folder: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        return self.python("-m", "sinkql", *arguments, failpoints=failpoints, folder=folder)
 
     def run(self, statement: str) -> subprocess.CompletedProcess[str]:
         return self.sinkql("shell", "-c", statement)
@@ -203,7 +207,7 @@ def test_a_catalog_without_its_plugin_shows_no_secret(project: Project) -> None:
 @pytest.mark.soak
 @pytest.mark.slow
 def test_a_plugin_killed_before_its_commit_has_each_row_once(project: Project) -> None:
-    killed = project.sinkql("exec", "setup.sql", "--once", faults="ledger-commit#2=kill")
+    killed = project.sinkql("exec", "setup.sql", "--once", failpoints="ledger-commit#2=kill")
     assert killed.returncode != 0
     assert project.copied() == _expected(2)
 

@@ -22,7 +22,7 @@ def _text(screen: str) -> str:
     return "\n".join(line.rstrip() for line in screen.splitlines() if line.strip())
 
 
-def test_a_statement_goes_on_until_its_semicolon_and_the_prompt_tells_what_is_open(shell: Terminal) -> None:
+def test_a_statement_continues_until_its_semicolon_and_the_prompt_tells_what_is_open(shell: Terminal) -> None:
     for line in ("SELECT 'it;", "is' AS a, (", "2) AS b"):
         shell.enter(line)
     shell.enter(";")

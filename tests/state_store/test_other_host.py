@@ -55,13 +55,13 @@ def behind(server: Seaweed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.fixture
-def no_rebuild(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+def no_index_build(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Return a function after whose call no index can be rebuilt from its table."""
 
-    def rebuild(*given: object, **named: object) -> None:
+    def fail_build(*given: object, **named: object) -> None:
         raise AssertionError("an index was rebuilt from its table")
 
-    return lambda: monkeypatch.setattr(table_index, "build_index", rebuild)
+    return lambda: monkeypatch.setattr(table_index, "build_index", fail_build)
 
 
 def _rebuilt(moving: Pipeline) -> bool:
@@ -69,8 +69,8 @@ def _rebuilt(moving: Pipeline) -> bool:
 
 
 @pytest.mark.parametrize("sink", SINKS)
-def test_a_sink_goes_on_on_another_host_with_the_state_that_it_had(
-    moving: Pipeline, sink: str, no_rebuild: Callable[[], None]
+def test_a_sink_continues_on_another_host_with_the_state_that_it_had(
+    moving: Pipeline, sink: str, no_index_build: Callable[[], None]
 ) -> None:
     for number in range(4):
         moving.put(60)
@@ -81,11 +81,11 @@ def test_a_sink_goes_on_on_another_host_with_the_state_that_it_had(
             fetched = sum(each["fetched"] for each in loop.report.metrics.now["arrangements"].values())
             assert (fetched > 0) == (number > 0)
         moving.move()
-        no_rebuild()
+        no_index_build()
 
 
 @pytest.mark.parametrize("point", ["state-put#3", "state-kept", "index-kept", "commit-request", "committed"])
-def test_what_ended_between_its_state_and_its_commit_goes_on_elsewhere(
+def test_what_ended_between_its_state_and_its_commit_continues_elsewhere(
     point: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name, _, count = point.partition("#")
@@ -120,9 +120,9 @@ def test_sweeping_on_another_host_leaves_what_the_last_two_markers_reach(
     loop = moving.run("joined")
     home = loop.state.directory
     live = {"table.uuid"}
-    for marker in (before, loop.checkpoint):
-        assert marker.state is not None
-        live |= {manifest.file(marker.state), *manifest.files(manifest.load(home.folder, marker.state))}
+    for checkpoint in (before, loop.checkpoint):
+        assert checkpoint.state is not None
+        live |= {manifest.file(checkpoint.state), *manifest.files(manifest.load(home.folder, checkpoint.state))}
     assert live == {name for name in moving.kept("joined") if not name.startswith("index/")}
     moving.move()
     moving.put(50)
@@ -245,7 +245,7 @@ def test_state_that_is_nowhere_is_made_of_the_sources_again(moving: Pipeline) ->
     assert not _rebuilt(moving)
 
 
-def test_a_sink_whose_store_does_not_answer_for_a_while_goes_on(behind: tuple[Pipeline, Rule]) -> None:
+def test_a_sink_whose_store_does_not_answer_for_a_while_continues(behind: tuple[Pipeline, Rule]) -> None:
     moving, rule = behind
     moving.put(60)
     loop = moving.run("sums")
