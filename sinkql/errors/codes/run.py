@@ -25,9 +25,8 @@ CODES = {
         (
             "Correct the record at its origin, if the source reads it again, as with files. Otherwise run ALTER "
             "SOURCE … SET (ON ERROR = SKIP) to skip and count such records. SET (ON ERROR = DEAD LETTER) also "
-            "stores them in a table. If you run a script with sinkql exec, change it as well, or change only "
-            "the script and run sinkql apply with it. A database source can read the column as text, "
-            "if you create it WITH (TEXT COLUMNS (…))."
+            "stores them in a table. If you run a script with sinkql exec, change it too, or only change the script "
+            "and run sinkql apply with it. A database source can read the column as text, with TEXT COLUMNS (…)."
         ),
     ),
     "SQ3102": _code(
