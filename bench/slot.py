@@ -61,8 +61,10 @@ def main() -> None:
         server.execute("CREATE PUBLICATION p FOR ALL TABLES")
         with Session(folder / "catalog.db") as session:
             session.execute(_SQL.format(port=server.port, folder=folder))
-            desk = CatalogCaptureDirectory(session.catalog, CatalogWorkload(session.catalog), session.access.secret)
-            with captures_running(desk), _recvlogical(server):
+            capture_directory = CatalogCaptureDirectory(
+                session.catalog, CatalogWorkload(session.catalog), session.access.secret
+            )
+            with captures_running(capture_directory), _recvlogical(server):
                 _wait(lambda: _slots(server) == 2)
                 before = {each: _cpu(server, each) for each in ("sinkql", "pg_recvlogical")}
                 rows = _write(server, given.tables, given.seconds, given.transactions)
@@ -78,7 +80,7 @@ def main() -> None:
                     flush=True,
                 )
                 if given.check:
-                    _check(session, desk, server, folder)
+                    _check(session, capture_directory, server, folder)
 
 
 @contextmanager
@@ -138,7 +140,7 @@ def _wait(done: Callable[[], object]) -> None:
         time.sleep(0.1)
 
 
-def _check(session: Session, desk: CatalogCaptureDirectory, server: Postgres, folder: Path) -> None:
+def _check(session: Session, capture_directory: CatalogCaptureDirectory, server: Postgres, folder: Path) -> None:
     """Run each sink once, and compare its table with the server's."""
     from capture.pipeline import drain
     from sinkql.runtime.local.engine import LocalEngine

@@ -1,10 +1,10 @@
-"""The pages in Markdown → the site of the documentation, in build/site.
+"""Build the documentation site in build/site from the Markdown pages.
 
     python tools/site.py [--output build/site] [--stage-only]
 
-Pages link to files outside docs, as the README and the examples. So the pages are staged first: docs and the files that
-pages link to, below `project/`, with links that fit. MkDocs builds the staged pages, strictly. Each page is also put
-beside its HTML as Markdown, for programs that read; llms.txt lists the pages, llms-full.txt has them all.
+Pages also link to files outside docs, for example the README. So docs and the linked files, below `project/`, are
+staged first, with adjusted links. MkDocs builds the staged pages in strict mode. Each page is also written as Markdown
+beside its HTML, for programs; llms.txt lists the pages, and llms-full.txt contains all of them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Build the site; return the exit code of MkDocs."""
     parser = argparse.ArgumentParser(description="Build the site of the documentation.")
     parser.add_argument("--output", type=Path, default=ROOT / "build" / "site")
-    parser.add_argument("--stage-only", action="store_true", help="write what MkDocs builds, and stop")
+    parser.add_argument("--stage-only", action="store_true", help="write the input of MkDocs, and stop")
     given = parser.parse_args(arguments)
     output = given.output.resolve()
     stage = output.with_name(f"{output.name}-stage")
@@ -63,7 +63,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def write_stage(stage: Path, output: Path) -> list[tuple[str, list[str]]]:
-    """Write the pages and the configuration of MkDocs; return the sections of the navigation, each with its pages."""
+    """Write the pages and the configuration of MkDocs; return the sections of the navigation with their pages."""
     pages = stage / "docs"
     shutil.copytree(_DOCS, pages, ignore=shutil.ignore_patterns("*.md", "*.d2"))
     waiting = [_source(page) for page in _nav_pages()]
@@ -88,16 +88,16 @@ def write_stage(stage: Path, output: Path) -> list[tuple[str, list[str]]]:
 
 
 def staged(path: Path) -> Path:
-    """Return where a file of the repository stands in the site."""
+    """Return the path of a repository's file within the site."""
     return path.relative_to(_DOCS) if path.is_relative_to(_DOCS) else Path(_OUTSIDE) / path.relative_to(ROOT)
 
 
 def rewritten(text: str, path: Path) -> tuple[str, list[Path]]:
-    """Return a page with links that fit its place in the site, and the files that it links to."""
+    """Return a page with links adjusted to its place in the site, and the files that it links to."""
     targets: list[Path] = []
 
     def target_of(link: str) -> str | None:
-        """Return a link for the site; None for one to a folder without a README, which no site has."""
+        """Return a link for the site; None for a folder without a README, which the site does not have."""
         if not link or re.match(r"[a-z]+:", link):
             return link
         target = (path.parent / link).resolve()
@@ -123,7 +123,7 @@ def rewritten(text: str, path: Path) -> tuple[str, list[Path]]:
 
 
 def _with_tags(text: str) -> str:
-    """Return a page whose keywords are tags as well, which the search of the site knows."""
+    """Return a page with its keywords as tags as well, for the search of the site."""
     match = _FRONT_MATTER.match(text)
     listed = re.search(r"^keywords: *(\[.*\])$", match[1], re.MULTILINE) if match is not None else None
     if match is None or listed is None:
@@ -135,12 +135,12 @@ def _with_tags(text: str) -> str:
 
 
 def _configuration(output: Path, outside: set[str]) -> str:
-    """Return mkdocs.yml for the stage: pages that are not there yet are left out of the navigation."""
+    """Return mkdocs.yml for the stage; its navigation has only existing pages."""
     text = (ROOT / "mkdocs.yml").read_text("utf-8")
     head, nav, entries = text.partition("\nnav:\n")
     lines = entries.splitlines()
     kept = [line for line in lines if (page := _page_in(line)) is None or _source(page).exists()]
-    while True:  # a section without pages goes as well
+    while True:  # also remove sections without pages
         empty = {
             number
             for number, line in enumerate(kept)
@@ -170,7 +170,7 @@ def _source(page: str) -> Path:
 
 
 def _nav() -> list[Any]:
-    text = re.sub(r"!!python/\S+", "", (ROOT / "mkdocs.yml").read_text("utf-8"))  # these name functions
+    text = re.sub(r"!!python/\S+", "", (ROOT / "mkdocs.yml").read_text("utf-8"))  # these tags name functions
     loaded: list[Any] = yaml.safe_load(text)["nav"]
     return loaded
 

@@ -66,10 +66,10 @@ def _measure(mode: str, files: int, *, profile: bool) -> Iterator[tuple[str, ...
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "state").mkdir(parents=True)
     writer, job = _open(mode, folder)
-    marker = writer.claim(ClaimRequest({"events": {}}, epoch=1))
+    checkpoint = writer.claim(ClaimRequest({"events": {}}, epoch=1))
     rounds = ("rows",) if mode == "append" else ("new keys", "old keys", "old keys")
     for number, what in enumerate(rounds):
-        marker = writer.refresh()
+        checkpoint = writer.refresh()
         began = time.process_time()
         task = writer.begin(bucketing="local", buckets=files)
         begun = time.process_time() - began
@@ -78,9 +78,11 @@ def _measure(mode: str, files: int, *, profile: bool) -> Iterator[tuple[str, ...
         began = time.process_time()
         results: list[WriteResult] = [pickle.loads(each) for each in given]
         unpickled = time.process_time() - began
-        marker = replace(marker, commit=task.commit, start=marker.end, end={"events": {"batch": number}}, plan=job.plan)
+        checkpoint = replace(
+            checkpoint, commit=task.commit, start=checkpoint.end, end={"events": {"batch": number}}, plan=job.plan
+        )
         began = time.process_time()
-        committed = _commit(writer, task, results, marker, profile=profile)
+        committed = _commit(writer, task, results, checkpoint, profile=profile)
         spent = time.process_time() - began
         yield (
             what,
@@ -113,13 +115,15 @@ def _result(job: physical.Job, task: WriteTask, bucket: int, number: int) -> Wri
     return task(bucket, "t0", iter([pa.RecordBatch.from_arrays(columns, names=names)]))
 
 
-def _commit(writer: Writer, task: WriteTask, results: list[WriteResult], marker: Checkpoint, *, profile: bool) -> int:
+def _commit(
+    writer: Writer, task: WriteTask, results: list[WriteResult], checkpoint: Checkpoint, *, profile: bool
+) -> int:
     if not profile:
-        return writer.commit(task, results, marker).files
+        return writer.commit(task, results, checkpoint).files
     import cProfile
     import pstats
 
     profiler = cProfile.Profile()
-    files = profiler.runcall(writer.commit, task, results, marker).files
+    files = profiler.runcall(writer.commit, task, results, checkpoint).files
     pstats.Stats(profiler).sort_stats("cumulative").print_stats(45)
     return files

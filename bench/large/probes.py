@@ -84,19 +84,19 @@ def _measure(path: Path, batch: int) -> tuple[str, ...]:
         del told
     run = map_run(path)  # mapped again, so that this process has touched none of its pages
     before = _resident_mb()
-    times, faults = [], []
+    times, failpoints = [], []
     for h1, h2 in asked:
         began, minor = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_minflt
         files, _ = probe([run], h1, h2)
         times.append((time.process_time() - began) * 1000)
-        faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - minor)
+        failpoints.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - minor)
         assert (files != 0xFFFF_FFFF).all()
     return (
         f"{batch:,}",
         f"{times[0]:.1f}",
         f"{statistics.median(times[1:]):.1f}",
-        f"{faults[0]:,}",
-        f"{statistics.median(faults[1:]):,.0f}",
+        f"{failpoints[0]:,}",
+        f"{statistics.median(failpoints[1:]):,.0f}",
         f"{_resident_mb() - before:,.0f}",
     )
 

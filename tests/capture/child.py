@@ -31,7 +31,7 @@ def _sinks(order: dict[str, Any]) -> Sinks:
 
 
 def _run(order: dict[str, Any]) -> int:
-    os.environ.update(armed(order["faults"] or "none=fail"))
+    os.environ.update(armed(order["failpoints"] or "none=fail"))
     sinks = _sinks(order)
     if order["role"] == "capture":
         lease = order.get("lease")

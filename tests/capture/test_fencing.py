@@ -48,7 +48,7 @@ class Rivals:
             keeping=msgspec.to_builtins(self.sinks.keeping),
             storage=self.sinks.storage,
             lease=0.1,
-            faults=rules,
+            failpoints=rules,
             log=str(self._log),
         )
         return pid

@@ -60,7 +60,7 @@ class World:
     dying: dict[int, str] = field(default_factory=dict)
     """The place where each process will die."""
 
-    def start(self, role: str, name: str = "", *, faults: str = "") -> int:
+    def start(self, role: str, name: str = "", *, failpoints: str = "") -> int:
         """Start a process."""
         pid: int = self.children.order(
             do="start",
@@ -71,7 +71,7 @@ class World:
             keeping=msgspec.to_builtins(self.sinks.keeping),
             storage=self.sinks.storage,
             epoch=self.epoch,
-            faults=faults,
+            failpoints=failpoints,
             log=str(self._log),
         )
         return pid
@@ -90,7 +90,7 @@ class World:
         if self.dice.random() < 0.2:
             return self.start(role, name)
         row = min(self.dice.sample(sorted(rows), min(2, len(rows))), key=lambda each: self.happened[each])
-        pid = self.start(role, name, faults=f"{self.dice.choice(rows[row])}#{self.dice.randint(1, 3)}=kill")
+        pid = self.start(role, name, failpoints=f"{self.dice.choice(rows[row])}#{self.dice.randint(1, 3)}=kill")
         self.dying[pid] = row
         return pid
 
@@ -279,7 +279,7 @@ def test_capture_into_an_object_store_may_die_at_any_write(
     server = Server.make(tmp_path / "server.db")
     server.commit([("t", key, "first") for key in range(_KEYS)])
     world = World(children, Sinks(tmp_path, storage=bucket.storage), server, random.Random(0), epoch=1)
-    capture = world.start("capture", faults=f"{point}=kill")
+    capture = world.start("capture", failpoints=f"{point}=kill")
     sink, deadline = world.start("sink", "a"), Deadline()
     while (status := children.order(do="poll", pid=capture)) is None:
         server.commit([("t", server.end() % _KEYS, "then")])

@@ -27,7 +27,7 @@ from sinkql.state_store.directory import StateDirectory
 from sinkql.storage.spill import LAST
 from support.running import job, loop_of
 
-_HOLE = b"\x02"
+_UNCHANGED = b"\x02"
 _SENT = pa.schema([*list(SCHEMA)[:3], ("$hole", pa.binary()), ("$from", pa.struct([("id", pa.int64())])), SCHEMA[3]])
 _FROM = "from "
 """The prefix of a row value that is left out of the change; the row's earlier key follows."""
@@ -56,7 +56,7 @@ def _row(key: int, value: str | None) -> dict[str, Any]:
     if not value.startswith(_FROM):
         return {"id": key, "v": value, "$diff": 1}
     before = int(value.removeprefix(_FROM))
-    return {"id": key, "$diff": 1, "$hole": _HOLE, "$from": None if before == key else {"id": before}}
+    return {"id": key, "$diff": 1, "$hole": _UNCHANGED, "$from": None if before == key else {"id": before}}
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A place for a catalog, in a file and in Postgres, also through a pooler: what holds for one holds for the others."""
+"""The address of a catalog, in a file, in Postgres, and through a connection pooler. The same holds for all of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.catalog import server_address
 from support.pgbouncer import pgbouncer
 
 _POOLED = {"session": 40, "transaction": 2}
-"""How many connections a pooler has for all, by what a client has one for."""
+"""The number of server connections of a pooler, by its pool mode."""
 
 
 @pytest.fixture(

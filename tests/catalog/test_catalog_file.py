@@ -1,4 +1,4 @@
-"""Files that were changed, cut, or are open to others; and the commands about the file."""
+"""Catalog files that were changed, truncated, or are open to other users; and commands about the file."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _refused(path: Path) -> SinkqlError:
     return refused.value
 
 
-def test_what_relations_show_of_items_is_written_anew_for_other_views(file: Path) -> None:
+def test_what_relations_show_of_items_is_written_again_for_other_views(file: Path) -> None:
     query = "SELECT name, type FROM mz_sources"
     expected = [("n", "load-generator")]
     for detailed_for, found in ((LAYOUT.digest, [("n", None)]), ("another", expected)):
@@ -130,7 +130,7 @@ def test_truncated_file_is_refused_or_found_damaged(file: Path, tmp_path: Path) 
             found = [problem.code for problem in problems(_opened(cut))]
         except SinkqlError as error:
             found = [error.code]
-        if not found and len(whole) - length < _PAGE:  # the cut went through the text of a view, which was made anew
+        if not found and len(whole) - length < _PAGE:  # the cut text is that of a derived view, which was recreated
             assert items == list(_opened(cut).entries())
         else:
             assert set(found) & {"SQ4101", "SQ4103", "SQ4105"}, length

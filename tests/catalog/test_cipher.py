@@ -1,4 +1,4 @@
-"""Secrets' values: never shown, encrypted, bound to their place, resolved when asked for."""
+"""Values of secrets are never shown, are encrypted, are bound to their place, and are resolved on demand."""
 
 from __future__ import annotations
 

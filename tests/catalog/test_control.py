@@ -1,4 +1,4 @@
-"""Leases, desired states, statuses and progress, also between real processes."""
+"""Leases, desired states, statuses and progress, within a process and between real processes."""
 
 from __future__ import annotations
 
@@ -118,13 +118,13 @@ def test_very_many_sinks_take_no_more_statements_than_one(
         monkeypatch.setattr(kind, "execute", counting)
         statements.clear()
         assert control.renew_all({each: f"owner of {each}" for each in names}) == {}
-        wishes = control.desired_states([*names, "gone"])
+        desired_states = control.desired_states([*names, "gone"])
         counts.append(len(statements))
         monkeypatch.undo()
-        assert (wishes["sink0"], wishes["sink1"], wishes["gone"]) == (
+        assert (desired_states["sink0"], desired_states["sink1"], desired_states["gone"]) == (
             ("running", control.optimize_request("sink0")), ("stopped", None), ("dropped", None),
         )  # fmt: skip
-        assert control.desired_states(["sink0"]) == {"sink0": wishes["sink0"]}
+        assert control.desired_states(["sink0"]) == {"sink0": desired_states["sink0"]}
     assert counts[0] == counts[1]
 
 

@@ -1,4 +1,4 @@
-"""The catalog file: who may read it, which files are refused, and many processes writing at once."""
+"""The catalog file: which users may read it, which files are refused, and concurrent writes of many processes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _open(path: Path, layout: Layout = LAYOUT) -> Database:
 
 
 def _next(step: Callable[[store.Connection], None]) -> Layout:
-    """Return the layout of a release after this one."""
+    """Return the layout of the release after this one."""
     return Layout(LAYOUT.derived, (*UPGRADES, step))
 
 
@@ -190,7 +190,7 @@ def test_failed_upgrade_changes_nothing(tmp_path: Path) -> None:
 
 
 class _MeetingWriters(sqlite3.Connection):
-    """A connection before whose first changes of the journal's mode another one begins to write."""
+    """A connection that, just before it changes the journal mode, lets a second connection begin to write."""
 
     writers = 0
 
@@ -263,7 +263,7 @@ def _connection_of(database: Database) -> int:
 
 
 def _files(folder: Path) -> int:
-    """Return how many times this process has files of a folder open."""
+    """Return how many open files of a folder this process has."""
     opened = (Path("/proc/self/fd") / each for each in os.listdir("/proc/self/fd"))
     return sum(path.exists() and path.resolve().is_relative_to(folder) for path in opened)
 

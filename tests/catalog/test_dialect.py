@@ -1,4 +1,4 @@
-"""SQLite's statements as Postgres has them."""
+"""SQLite's statements, translated for Postgres."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The secret that keys are hashed with is made once, and is the catalog's."""
+"""A catalog creates the secret for hashing keys once, and keeps it."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Names of items as a shell that completes commands has them: what is in the file, or nothing."""
+"""Names of items for shell completion, read from the catalog file; empty without a valid file."""
 
 from __future__ import annotations
 

@@ -26,12 +26,12 @@ from support.postgres import Postgres
 
 pytestmark = [pytest.mark.server, pytest.mark.long]
 _FORK = multiprocessing.get_context("fork")
-_MOST = 8  # cases a statement, taken evenly
+_MOST = 8  # cases of a statement, evenly spaced
 
 
 @pytest.fixture(autouse=True)
 def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the sink's lake be in the test's folder, and the key be the same for all."""
+    """Run in the test's folder, where the sink's lake is, with a fixed key."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(KEY_VARIABLE, "A" * 43 + "=")
 
@@ -49,12 +49,12 @@ def _run(url: ServerUrl, statement: str, sent: Synchronized[int], *, fatal: int,
             os.kill(os.getpid(), signal.SIGKILL)
         return found
 
-    psycopg.Connection.execute = counted  # type: ignore[method-assign]  # in this process, which only does this
+    psycopg.Connection.execute = counted  # type: ignore[method-assign]  # this process does nothing else
     session.execute(statement)
 
 
 class Case:
-    """A statement over a catalog, which each run has a new copy of."""
+    """A statement to run over a catalog; each run has a new copy of the catalog."""
 
     def __init__(self, server: Postgres, folder: Path, name: str) -> None:
         self.server, self.folder, self.statement = server, folder, _STATEMENTS[name]
@@ -68,7 +68,7 @@ class Case:
         return server_address(self.server, self.folder / ".sinkql")
 
     def run(self, *, fatal: int = 0, after: bool = False) -> tuple[list[str], int]:
-        """Return the state after the statement, and how many messages went to the server."""
+        """Run the statement; return the state after it, and the number of messages to the server."""
         url, sent = self.url(), _FORK.Value("i", 0)
         open_server(url, LAYOUT).replace(self.copy)
         process = _FORK.Process(target=_run, args=(url, self.statement, sent), kwargs={"fatal": fatal, "after": after})

@@ -1,6 +1,6 @@
-"""The process that writes the catalog is killed at each of its writes: the statement is done or undone, all is well.
+"""The process that writes the catalog is killed at each write: its statement is done or undone, and the file intact.
 
-One process has all modules loaded. For each case it forks a child, which strace then watches and kills.
+One process has all modules loaded. For each case it forks a child, which strace watches and kills.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from support.programs import need
 
 pytestmark = pytest.mark.long
 _CALLS = "pwrite64,write,fsync,fdatasync,unlink,ftruncate,rename"
-_FEW, _MOST = 24, 80  # cases a statement: of more they are taken evenly
+_FEW, _MOST = 24, 80  # cases of a statement, evenly spaced if there are more
 _SCRIPT = """
 CREATE SECRET word AS 'x';
 CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');
@@ -46,20 +46,20 @@ _STATEMENTS = {
 
 @pytest.fixture(autouse=True)
 def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the sink's lake be in the test's folder."""
-    need("strace")  # which kills at a write
+    """Run in the test's folder, where the sink's lake is."""
+    need("strace")  # it kills the process at a write
     monkeypatch.chdir(tmp_path)
 
 
 @dataclass(frozen=True)
 class Case:
-    """A statement over a catalog; `prepare` opens what is not to be watched."""
+    """A statement to run over a catalog. `prepare` opens the catalog before strace watches the process."""
 
     base: Path
     prepare: Callable[[Path], Callable[[], object]]
 
     def run(self, folder: Path, options: list[str]) -> int:
-        """Do it in a copy of the base, watched by strace; return the exit code, negative for a signal."""
+        """Run it in a copy of the base under strace; return the exit code, negative for a signal."""
         shutil.copytree(self.base, folder)
         path = folder / "catalog.db"
         ready, go = os.pipe(), os.pipe()
@@ -116,14 +116,14 @@ _NEXT = Layout({**LAYOUT.derived, "remarks": _REMARKS}, (*UPGRADES, _add_column)
 def _state(path: Address) -> list[str]:
     session = Session(path)
     assert list(problems(session.catalog)) == []
-    wishes = [f"{sink} {wish}" for sink, (wish, _) in sorted(session.catalog.control.all_desired().items())]
+    desired_states = [f"{sink} {wish}" for sink, (wish, _) in sorted(session.catalog.control.all_desired().items())]
     with session.catalog.database.read() as connection:
         texts = connection.scalars("SELECT id || create_sql || owner FROM items ORDER BY number")
-        return [*texts, *wishes]
+        return [*texts, *desired_states]
 
 
 def _killed(case: Case, folder: Path, most: int) -> Iterator[Path]:
-    """Kill the case at each of its writes; yield the catalog files it leaves."""
+    """Kill the case at each of its writes; yield the catalog files that remain."""
     log = folder / "log"
     assert case.run(folder / "whole", ["-o", str(log)]) == 0
     calls = Counter(re.findall(r"^\d* *(\w+)\(", log.read_text(), re.MULTILINE))
@@ -140,7 +140,7 @@ def _killed(case: Case, folder: Path, most: int) -> Iterator[Path]:
 @pytest.mark.parametrize("name", _STATEMENTS)
 def test_statement_killed_at_any_write_is_done_or_undone(tmp_path: Path, name: str, most: int) -> None:
     base = tmp_path / "base"
-    with Session(base / "catalog.db") as session:  # whose end writes all into the file: each copy of it is the same
+    with Session(base / "catalog.db") as session:  # its end writes everything into the file, so all copies are equal
         session.execute(_SCRIPT)
     before = _state(base / "catalog.db")
     found = [_state(path) for path in _killed(Case(base, _statement(name)), tmp_path, most)]
@@ -152,7 +152,7 @@ def test_statement_killed_at_any_write_is_done_or_undone(tmp_path: Path, name: s
 
 def test_upgrade_killed_at_any_write_is_done_by_the_next_one(tmp_path: Path) -> None:
     base = tmp_path / "base"
-    with Session(base / "catalog.db") as session:  # whose end writes all into the file: each copy of it is the same
+    with Session(base / "catalog.db") as session:  # its end writes everything into the file, so all copies are equal
         session.execute(_SCRIPT)
     expected = [("none",)] * 5
     for path in _killed(Case(base, _upgrade), tmp_path, _FEW):

@@ -1,4 +1,4 @@
-"""A catalog's server that is lost without a word, as behind a router that forgets: told, and reached again."""
+"""A connection to the catalog's server goes silent, as behind a router that drops it: it is detected and replaced."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def database(
 
 
 def _lose(before: Front) -> None:
-    """Have what is connected get nothing more; others that come are let through."""
+    """Make open connections silent; new ones still work."""
     before.mute()
     before.open()
 
@@ -78,18 +78,18 @@ def test_a_server_that_takes_connections_and_never_answers_is_told(
 def test_a_statement_that_the_server_works_on_is_awaited(
     database: ServerDatabase, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It waits for a lock, which is let go once the server was asked twice."""
+    """The statement waits for a lock, which is released after two checks of the server."""
     said, works, waits = SimpleQueue[bool](), ServerDatabase._is_working, list[int]()
 
     def asked(found: ServerDatabase, session: int | None) -> bool:
-        is_about_the_statement = session in waits  # on a loaded machine, the asking connection is asked about, too
+        is_about_the_statement = session in waits  # on a loaded machine, the checking connection itself is checked, too
         alive = works(found, session)
         if is_about_the_statement:
             said.put(alive)
         return alive
 
     monkeypatch.setattr(ServerDatabase, "_is_working", asked)
-    database.close()  # the next connection is guarded by that
+    database.close()  # the next connection is guarded by the patched check
     with postgres.connect() as other, ThreadPoolExecutor() as pool, database.read() as connection:
         other.execute("SELECT pg_advisory_lock(7)")
         waits.append(connection.scalar("SELECT pg_backend_pid()"))

@@ -1,4 +1,4 @@
-"""Processes that change one catalog at once: all succeed, and nothing is lost or done twice."""
+"""Processes that change one catalog concurrently all succeed, and no change is lost or applied twice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.long
 
 _SPAWN = multiprocessing.get_context("spawn")
 _MANY = (8, 6)
-"""Processes, and rounds of five transactions of each; a server, whose clients wait in a line, is asked for fewer."""
+"""Processes, and rounds of five transactions of each. A server gets fewer, because its clients wait in a queue."""
 _FEWER = (4, 3)
 
 

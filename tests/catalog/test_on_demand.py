@@ -1,4 +1,4 @@
-"""A catalog that is opened plans nothing; what is asked for is planned, the same as all at once."""
+"""Opening a catalog plans nothing. Items are planned on demand, with the same result as all together."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _script(views: int, seed: int = 3) -> str:
 
 @contextmanager
 def _plans() -> Iterator[list[str]]:
-    """List what is planned while it is open."""
+    """Yield a list that grows with the names of planned items."""
     found: list[str] = []
 
     def look(frame: FrameType, event: str, _: Any) -> None:
@@ -77,7 +77,7 @@ def filled(place: Address, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> A
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Make the same in a file alone, for what never asks where a catalog is."""
+    """Create the same catalog in a file, for tests that do not depend on the kind of catalog."""
     monkeypatch.chdir(tmp_path)
     with Session(tmp_path / "catalog.db") as session:
         session.execute(_script(24))

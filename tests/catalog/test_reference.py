@@ -1,4 +1,4 @@
-"""Secrets that are elsewhere: read when asked for, and each way to fail has its code and shows nothing."""
+"""Secrets in other systems are read on demand. Each failure has its code and reveals nothing."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _refused(kind: str, *arguments: str) -> SinkqlError:
 
 @pytest.fixture
 def closed() -> Iterator[str]:
-    """Give an address of this machine where connections come to nothing."""
+    """Yield an address of this machine that refuses connections."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{listening.getsockname()[1]}"
@@ -52,7 +52,7 @@ def closed() -> Iterator[str]:
 
 @pytest.fixture
 def silent() -> Iterator[str]:
-    """Give an address that takes connections and never answers."""
+    """Yield an address that accepts connections and never answers."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
@@ -77,7 +77,7 @@ def test_missing_package_is_named(
 
 @pytest.fixture
 def ring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Use a keyring that is a file, chosen by the environment as a user does."""
+    """Use a keyring in a file, chosen by environment variables, as a user does."""
     before = keyring.get_keyring()
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyrings.alt.file.PlaintextKeyring")
     monkeypatch.setenv("KEYRING_PROPERTY_FILE_PATH", str(tmp_path / "ring.cfg"))
@@ -146,7 +146,7 @@ def bao(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vault]:
 
 @pytest.fixture
 def store(bao: Vault, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Vault:
-    """Point the environment to the server, and to nothing else."""
+    """Point the environment to this server only."""
     for name in ("ADDR", "TOKEN", "NAMESPACE", "CACERT", "CAPATH", "SKIP_VERIFY"):
         monkeypatch.delenv(f"VAULT_{name}", raising=False)
         monkeypatch.delenv(f"BAO_{name}", raising=False)
@@ -312,7 +312,7 @@ def amazon() -> Iterator[Aws]:
 
 @pytest.fixture
 def manager(amazon: Aws, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Aws:
-    """Point the environment to the server, and to nothing else."""
+    """Point the environment to this server only."""
     for name in ("AWS_DEFAULT_REGION", "AWS_REGION", "AWS_PROFILE", "AWS_SESSION_TOKEN", *KEYS):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))

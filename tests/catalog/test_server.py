@@ -1,4 +1,4 @@
-"""A catalog in Postgres: who may open it, what it says where it cannot, its clock, its key, copies of it."""
+"""A catalog in Postgres: permissions to open it, errors, its clock, its key, and copies of it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
-    """Run a server that asks alice for her password; she may create nothing in the database `closed`."""
+    """Run a server that requires a password of alice; she may create nothing in the database `closed`."""
     with new_server() as server:
         (server.data / "pg_hba.conf").write_text("host all postgres all trust\nhost all alice all scram-sha-256\n")
         server.execute("SELECT pg_reload_conf()")
@@ -255,7 +255,7 @@ def test_catalog_without_its_tables_is_damaged(postgres: Postgres, url: ServerUr
 def test_writer_whose_turn_does_not_come_gives_up_for_now(url: ServerUrl, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database_module, "BUSY_SECONDS", 1)
     one, other = open_server(url, LAYOUT), open_server(url, LAYOUT)
-    for held in (one, other):  # by a thread of the same process, and by another one
+    for held in (one, other):  # in the same database object, and in a second one
         with one.write(), pytest.raises(LateError) as raised, held.write():
             pass
         assert raised.value.code == "SQ4104"
@@ -284,7 +284,7 @@ def test_connections_that_were_lost_are_opened_again(tmp_path: Path) -> None:
         control = Control(database)
         control.set_desired("s", "running")
         with database.read(), database.read():
-            pass  # two are kept
+            pass  # two connections stay in the pool
         server.restart()
         control.acquire("s", owner="a", takeover=False)
         server.stop()
@@ -341,7 +341,7 @@ def test_leases_go_by_the_servers_clock(
         session.execute(_SCRIPT)
         (job,) = session.jobs()
         control = session.catalog.control
-        for ahead in (-3600, 3600):  # of the server, before this machine
+        for ahead in (-3600, 3600):  # seconds by which the server's clock is ahead of this machine's
             monkeypatch.setattr(Connection, "clock", lambda self, ahead=ahead: _server_time(self) + ahead)
             control.acquire(job.sink_id, owner="a", takeover=True)
             control.status(job.sink_id, "running", owner="a")
@@ -370,7 +370,7 @@ def test_lease_of_a_process_of_another_host_is_valid_until_it_runs_out(url: Serv
     control = Control(database, lease_seconds=1)
     control.set_desired("s", "running")
     control.acquire("s", owner="a", takeover=False)
-    with database.write() as connection:  # of this host's name and pid, as in another container
+    with database.write() as connection:  # this host's name and pid, but of a different container
         connection.update("leases", {"process": "1 another-boot pid:[1]"}, "sink_id = ?", "s")
     with pytest.raises(SinkqlError) as raised:
         control.acquire("s", owner="b", takeover=False)
@@ -384,13 +384,13 @@ def test_lease_of_a_process_of_another_host_is_valid_until_it_runs_out(url: Serv
 
 def test_what_a_process_of_another_host_began_is_left_to_it_for_a_while(url: ServerUrl, key: None) -> None:
     with Session(url) as session:
-        journal = session.catalog.intent_log
-        numbers = [journal.begin("drop", {"n": number}) for number in range(2)]
+        intent_log = session.catalog.intent_log
+        numbers = [intent_log.begin("drop", {"n": number}) for number in range(2)]
         long_ago = (datetime.now(UTC) - timedelta(minutes=11)).isoformat(sep=" ")
         with session.catalog.database.write() as connection:
             connection.execute("UPDATE journal SET host = 'another'")
             connection.update("journal", {"started_at": long_ago}, "number = ?", numbers[1])
-        assert [intent.number for intent in journal.adopt()] == numbers[1:]
+        assert [intent.number for intent in intent_log.adopt()] == numbers[1:]
 
 
 # --- secrets ----------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Transactions of a catalog, in a file and in Postgres: what they see, who waits, upgrades, forks, interrupts."""
+"""Transactions of a catalog, in a file and in Postgres: isolation, waiting, upgrades, forks, interrupts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SPAWN = multiprocessing.get_context("spawn")
 
 
 def _next(step: Callable[[Connection], None]) -> Layout:
-    """Return the layout of a release after this one."""
+    """Return the layout of the release after this one."""
     return Layout(LAYOUT.derived, (*UPGRADES, step))
 
 

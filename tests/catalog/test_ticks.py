@@ -1,4 +1,4 @@
-"""Ticks of a timeline are made once, in a catalog of either kind, and in a folder."""
+"""Each tick of a timeline is created once, in a catalog of either kind, and in a folder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Make = Callable[[], NumberedLog]
 
 @pytest.fixture(params=[True, False], ids=["catalog", "folder"])
 def make(request: pytest.FixtureRequest, place: Address, tmp_path: Path) -> Make:
-    """Return what opens the same ticks again, as each process does."""
+    """Return a function that opens the same ticks again, as each process does."""
     if request.param:
         return lambda: TickTable(open_store(place, LAYOUT))
     return lambda: FolderNumberedLog(tmp_path / "ticks")
@@ -32,7 +32,7 @@ def test_of_two_that_make_a_tick_at_once_one_does(make: Make) -> None:
     others = iter([{"s": {"at": 8}}])
 
     def point(name: str) -> None:
-        if name == "tick" and (other := next(others, None)) is not None:  # another process is quicker
+        if name == "tick" and (other := next(others, None)) is not None:  # a second process is faster
             assert Ticks(make()).advance(other, {})
 
     late = Ticks(make())
@@ -47,7 +47,7 @@ def test_a_tick_that_has_gone_is_not_made_again(make: Make) -> None:
     made = late.newest()
     for at in range(1, 400):
         ticks.advance({"s": {"at": at}}, {})
-    with patch.object(Ticks, "newest", lambda _: made):  # a process that slept since
+    with patch.object(Ticks, "newest", lambda _: made):  # as in a process that has slept since then
         assert late.advance({"s": {"at": 7}}, {})
     kept = [number for number, _ in ticks.newest_first()]
     assert kept == list(range(400, 400 - len(kept), -1))

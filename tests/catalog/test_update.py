@@ -1,4 +1,4 @@
-"""New statements in the place of items: ids stay, names are rewritten, what depends on them is planned again."""
+"""Statements of items are replaced: ids stay, names are rewritten, and dependents are planned again."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _full(name: str) -> str:
 
 
 def _named(catalog: logical.CatalogReader, old: str, new: str) -> Definitions:
-    """Return the change that renames an item."""
+    """Return the changed definitions after an item is renamed."""
     entry = catalog.entry(old)
     assert entry is not None
     name = entry.statement.name

@@ -1,4 +1,4 @@
-"""Views of an older version's catalog stay as they are: their columns, and with them the tables of their sinks."""
+"""Views of an older version's catalog keep their columns, and so do the tables of their sinks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Users without a home or a name, and machines whose root is read-only: commands work, or say what to set."""
+"""Users without a home or a name, and read-only machines: commands work, or the error says what to set."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from support.nameless import NAMELESS, can_be_nameless
 
 _SCRIPT = "CREATE SOURCE n FROM LOAD GENERATOR COUNTER (UP TO 3);\nSELECT * FROM n;\n"
 _NO_TEMPORARY = "import tempfile\ntempfile._candidate_tempdir_list = lambda: ['/proc']\n"
-"""What has a Python find no folder that it can write, as where the root and the working folder are read-only."""
+"""Code that leaves Python without a writable temporary folder, as on a read-only machine."""
 
 
 def _ran(folder: Path, *before: str, home: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a script in a folder by a process that has no other home."""
+    """Run a script in a folder, with no home but `home`."""
     (folder / "a.sql").write_text(_SCRIPT)
     environment = {
         name: value for name, value in os.environ.items() if name not in ("HOME", "TMPDIR", "XDG_CACHE_HOME")
@@ -32,10 +32,10 @@ def _ran(folder: Path, *before: str, home: str | None = None) -> subprocess.Comp
 
 @pytest.mark.parametrize("home", [None, "/nonexistent/home"])
 def test_a_user_without_a_name_or_a_home_runs_a_script(tmp_path: Path, home: str | None) -> None:
-    done = _ran(tmp_path, *(NAMELESS if can_be_nameless() else ()), home=home)  # not all machines let one be that
+    done = _ran(tmp_path, *(NAMELESS if can_be_nameless() else ()), home=home)  # not all machines allow this
     assert (done.returncode, done.stderr) == (0, "")
     assert "(3 rows)" in done.stdout
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["a.sql", "kept"]  # and no folder called ~
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["a.sql", "kept"]  # in particular, no folder named ~
 
 
 def test_a_read_only_root_is_told_with_what_to_set(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The options of sinkql itself, before and behind a command."""
+"""The options of sinkql itself, before and after a command."""
 
 from __future__ import annotations
 

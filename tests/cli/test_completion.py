@@ -1,4 +1,4 @@
-"""Completion of the command line, as bash, zsh and fish ask for it."""
+"""Completion of the command line in bash, zsh and fish."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sinkql doctor` on machines that lack something."""
+"""`sinkql doctor` on machines with missing programs, old programs, or unusable folders."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _doctor(folder: Path, *, before: str = "", **environment: str) -> tuple[int,
 
 
 def _old_java(folder: Path) -> str:
-    """Make a Java that says no more than its version, and return its home."""
+    """Create a Java that only reports its version; return its home."""
     java = folder / "jdk" / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")

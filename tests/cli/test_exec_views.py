@@ -19,7 +19,7 @@ CREATE MATERIALIZED VIEW v {options}AS SELECT counter % 3 AS m, count(*) AS n FR
 
 
 def run(folder: Path, monkeypatch: pytest.MonkeyPatch, options: str, *more: str) -> list[str]:
-    """Run the script, with more statements, and return the jobs that it has run."""
+    """Run the script with more statements; return the names of the jobs that it starts."""
     ran: list[str] = []
 
     def take(self: Session, jobs: Sequence[physical.Job], **_: Any) -> int:
@@ -35,7 +35,7 @@ def run(folder: Path, monkeypatch: pytest.MonkeyPatch, options: str, *more: str)
 
 def test_a_view_with_a_log_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(tmp_path, monkeypatch, "WITH (COMMIT INTERVAL = '1s') ") == ["v"]
-    assert run(tmp_path, monkeypatch, "WITH (COMMIT INTERVAL = '1s') ") == ["v"]  # which is there already
+    assert run(tmp_path, monkeypatch, "WITH (COMMIT INTERVAL = '1s') ") == ["v"]  # the view exists already
 
 
 def test_a_view_without_one_is_said_to_wait_for_readers(

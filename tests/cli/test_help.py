@@ -1,4 +1,4 @@
-"""`sinkql help`: what it finds in a folder of pages, and how it prints that."""
+"""`sinkql help` searches a folder of pages, and prints the result."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ def test_without_a_folder_there_is_nothing(tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("words", ["SQ2342", "date_trunc", "disk is full"])
 def test_it_answers_fast(words: str) -> None:
-    """The time of the processor counts, not what other processes take."""
+    """Only the CPU time of the command counts, because other processes may delay it."""
     process = subprocess.Popen([sys.executable, "-m", "sinkql", "help", *words.split()], stdout=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)

@@ -1,4 +1,4 @@
-"""Users without a home, and paths with ~: one helper finds all folders that a user has, and no folder is called ~."""
+"""Users without a home, and paths with ~: one helper finds all folders of a user, and no folder is named ~."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ pwd.getpwuid = missing
 
 @pytest.fixture
 def nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Be a user who has no home, as far as Python can tell."""
+    """Hide the user's home from Python."""
     monkeypatch.delenv("HOME", raising=False)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr("pwd.getpwuid", _missing)
@@ -67,7 +67,7 @@ def _missing(user: int) -> object:
 def test_a_user_without_a_home_makes_no_folder(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name not in ("HOME", "XDG_CACHE_HOME")}
     environment |= {"PYTHONPATH": os.pathsep.join(sys.path), "VAULT_ADDR": "http://127.0.0.1:1"}
-    mapped = can_be_nameless()  # not all machines let one be that
+    mapped = can_be_nameless()  # not all machines allow this
     command = [*(NAMELESS if mapped else ()), sys.executable, "-B", "-c", _EACH if mapped else _NAMELESS + _EACH]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr, [*tmp_path.iterdir()]) == (0, "", [])

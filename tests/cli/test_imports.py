@@ -1,4 +1,4 @@
-"""What a command imports: nothing that it does not need, since imports are most of what looking costs."""
+"""Commands import only the modules they need, because imports take most of the time of a short command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ctrl-C before anything runs: a command that waits for an outside system ends at once."""
+"""Ctrl-C before a sink runs immediately ends a command that waits for an outside system."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sinkql lint FOLDER`: the files of a folder are one catalog, in an order in which they can be executed."""
+"""`sinkql lint FOLDER` checks the files of a folder as one catalog, in an order in which they can be executed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_mistake_is_told_once_in_its_file() -> None:
 
 
 def test_a_file_uses_nothing_of_its_own_before_it_creates_it() -> None:
-    """A file is executed from its top."""
+    """A file is executed from top to bottom."""
     text = "CREATE VIEW v AS SELECT counter FROM n; CREATE SOURCE n FROM LOAD GENERATOR COUNTER;"
     assert ("0.sql", "error", "SQ2202") in _codes(text, "CREATE SOURCE m FROM LOAD GENERATOR COUNTER;")
 
@@ -62,7 +62,7 @@ def test_files_that_need_each_other_are_read_side_by_side() -> None:
     other = "CREATE VIEW b AS SELECT counter FROM a; CREATE VIEW c AS SELECT counter FROM b;"
     assert _codes(one, other) == _codes(other, one) == []
     never = "CREATE VIEW e AS SELECT counter FROM f;", "CREATE VIEW f AS SELECT counter FROM e;"
-    assert _codes(*never) == [("0.sql", "error", "SQ2202")]  # what follows from it is left out
+    assert _codes(*never) == [("0.sql", "error", "SQ2202")]  # lint does not report the consequences
 
 
 def test_tables_that_only_a_server_knows_may_come_from_another_file() -> None:
@@ -106,7 +106,7 @@ def test_a_folder_is_one_catalog_and_a_file_by_itself(
 
 
 def test_what_lint_takes_can_be_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The files of a folder in the order in which they need each other run without an error."""
+    """The files of a folder run without an error in the order of their dependencies."""
     monkeypatch.chdir(tmp_path)
     with Session(tmp_path / "catalog.db") as session:
         for text in (_PARTS[0], _PARTS[1], _PARTS[3], _PARTS[2], "SET search_path = public;", *_PARTS[4:]):

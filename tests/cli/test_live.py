@@ -1,4 +1,4 @@
-"""What a running sink shows on a terminal, and where there is none."""
+"""The progress of running sinks, with and without a terminal."""
 
 from __future__ import annotations
 

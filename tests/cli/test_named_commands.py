@@ -1,4 +1,4 @@
-"""Commands that errors, hints and help name: they exist, with the options that are named, and are told whole."""
+"""Commands in errors, hints and help exist, have the named options, and are complete."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from sinkql.cli.main import cli
 _FOLDER = Path(sinkql.__file__).parent
 _NAMED = re.compile(r"([Rr]un )?`?(?<![.\w])sinkql ((?:secret|catalog) [a-z]+|[a-z]+)\b((?: [^.,;`\n]+)?)")
 _OTHER = ("as", "query", "relations")
-"""Words of texts that name no command: `run sinkql as root`, a Spark application's name, an item's comment."""
+"""Words after `sinkql` that are not commands: `run sinkql as root`, a Spark application's name, an item's comment."""
 _GIVEN = re.compile(r" (-|[A-Z{]|name\b|with )")
 
 
 def _texts(path: Path) -> Iterator[str]:
-    """Yield the texts of a file, docstrings of commands, which are their help, among them."""
+    """Yield the texts of a file, including the docstrings of commands, which are their help."""
     text = path.read_text()
     if "sinkql " not in text:
         return

@@ -1,4 +1,4 @@
-"""Commands that only look into a catalog make none where there is none."""
+"""Commands that only read a catalog do not create one."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_plan_compares_with_an_empty_one_and_apply_makes_what_it_saved(
     capsys.readouterr()
     assert run_command(["plan", "items.sql", *where]) == 0
     assert capsys.readouterr().out == "nothing to change\n"
-    assert run_command(["apply", "saved.json", *where]) == 5  # something was done to it by now
+    assert run_command(["apply", "saved.json", *where]) == 5  # the catalog has changed since the plan
     assert "SQ5209" in capsys.readouterr().err
 
 

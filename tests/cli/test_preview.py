@@ -26,7 +26,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def printed(capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
-    """Return the words of each line, without the line that counts the rows."""
+    """Return the words of each line without the line of the row count."""
     *lines, counted = [line for line in capsys.readouterr().out.splitlines() if line.strip() and "─" not in line]
     count = len(lines) - 1
     assert counted == f"({count} {'row' if count == 1 else 'rows'})"

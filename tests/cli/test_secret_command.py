@@ -1,4 +1,4 @@
-"""`sinkql secret`: values come by a prompt or a pipe, and go nowhere but into the catalog."""
+"""`sinkql secret` reads values from a prompt or a pipe, and stores them only in the catalog."""
 
 from __future__ import annotations
 

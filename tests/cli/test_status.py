@@ -1,4 +1,4 @@
-"""`sinkql status`: what the sinks do and how far they are; with --watch again when it has changed, until Ctrl-C."""
+"""`sinkql status` prints states and progress of sinks; with --watch, again after each change, until Ctrl-C."""
 
 from __future__ import annotations
 

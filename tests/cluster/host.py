@@ -23,7 +23,7 @@ from support.namespace import child
 from support.patience import PATIENCE_S, Deadline
 
 _KEY = "A" * 43 + "="
-_WORK, _FAULTS = "work", "faults"
+_WORK, _FAILPOINTS = "work", "faults"
 _numbers = count(1)
 
 
@@ -69,7 +69,7 @@ class Host:
                 "HOME": str(work.parent),
                 "XDG_CACHE_HOME": caches,  # so that the archive for executors is built only once
                 failpoint.RULES: failpoint.CHANGING,
-                failpoint.CONFIRMED_BY: str(work.parent / _FAULTS),
+                failpoint.CONFIRMED_BY: str(work.parent / _FAILPOINTS),
                 **self.more,
             },
         )
@@ -84,7 +84,7 @@ class Host:
 
     def arm(self, rules: str) -> None:
         """Arm these failpoints from now on."""
-        arm(self._root() / str(self.hidden / f"host{self.number}" / _FAULTS).lstrip("/"), rules)
+        arm(self._root() / str(self.hidden / f"host{self.number}" / _FAILPOINTS).lstrip("/"), rules)
 
     def file(self, name: str) -> Path:
         """Return a file of the host's working folder, while the host runs."""

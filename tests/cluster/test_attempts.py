@@ -73,7 +73,7 @@ def test_a_worker_is_decommissioned(one: Lab) -> None:
     one.turn()
 
 
-def test_attempts_that_hang_everywhere_go_on(one: Lab) -> None:
+def test_attempts_that_hang_everywhere_continue(one: Lab) -> None:
     one.stop_in_tasks("state-report=stop")
     while not all(stopped(worker.first) for worker in one.workers):
         one.running.look(0.05)

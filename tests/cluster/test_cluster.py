@@ -133,7 +133,7 @@ def _files(folder: Path) -> Iterator[Place]:
 
 
 @pytest.mark.soak
-def test_a_sink_whose_workers_are_killed_says_what_it_waits_for_and_goes_on(
+def test_a_sink_whose_workers_are_killed_says_what_it_waits_for_and_continues(
     server: Seaweed, cluster: SparkCluster, tmp_path: Path
 ) -> None:
     pipeline = Pipeline(server, cluster.url, tmp_path, "killed", {_WAITING: "5s"})
@@ -238,7 +238,7 @@ def test_of_two_clusters_one_runs_in_the_spark_that_they_are_submitted_to(
 
 @pytest.mark.soak
 @pytest.mark.parametrize("submitted", [True, False])
-def test_an_application_that_its_master_removed_is_begun_anew(
+def test_an_application_that_its_master_removed_is_restarted(
     server: Seaweed, cluster: SparkCluster, tmp_path: Path, submitted: bool
 ) -> None:
     pipeline = Pipeline(server, cluster.url, tmp_path, f"removed_{submitted}".lower())

@@ -14,12 +14,12 @@ from support.namespace import send, stopped
 from support.patience import Deadline
 from support.spark_cluster import INSTALLED, SparkCluster, Worker
 
-_FAULTS = "/tmp/faults"
+_FAILPOINTS = "/tmp/faults"
 CONF = {
     **INSTALLED,
     "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     f"spark.executorEnv.{failpoint.RULES}": failpoint.CHANGING,
-    f"spark.executorEnv.{failpoint.CONFIRMED_BY}": _FAULTS,
+    f"spark.executorEnv.{failpoint.CONFIRMED_BY}": _FAILPOINTS,
 }
 """Settings that allow tests to change failpoints in tasks, without optimizations that pay off only after minutes."""
 _LOOK_S = 0.05
@@ -29,7 +29,7 @@ _Machine = TypeVar("_Machine", Host, Worker)
 def arm_tasks(workers: Iterable[Worker], rules: str) -> None:
     """Arm these failpoints in tasks from now on; disarm all if `rules` is empty."""
     for worker in workers:
-        arm(worker.root / _FAULTS.lstrip("/"), rules)
+        arm(worker.root / _FAILPOINTS.lstrip("/"), rules)
 
 
 def wait_for_stopped(machines: Sequence[_Machine], meanwhile: Callable[[], object]) -> _Machine:

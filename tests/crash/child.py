@@ -115,7 +115,7 @@ def _lenient(block: bytes, before: int) -> BytesIO:
 
 def _child(order: dict[str, Any], log: Path) -> int:
     """Run one order and write its outcome to a file, unless the process is killed."""
-    os.environ.update(armed(order["faults"] or "none=fail"))
+    os.environ.update(armed(order["failpoints"] or "none=fail"))
     pipeline = Pipeline(Path(order["folder"]), **order["pipeline"])
     if pipeline.eager:
         compact_eagerly(pytest.MonkeyPatch())  # affects only this process

@@ -43,18 +43,18 @@ class Children:
 
     process: subprocess.Popen[str]
 
-    def run(self, pipeline: Pipeline, faults: str = "", *, again: Again = "never") -> Ended:
+    def run(self, pipeline: Pipeline, failpoints: str = "", *, again: Again = "never") -> Ended:
         """Run a pipeline with failpoints until it is caught up."""
         told = pipeline.folder / f"told-{uuid4().hex}.json"
         plain = {name: value for name, value in asdict(pipeline).items() if name not in ("folder", "glob")}
-        order = {"folder": str(pipeline.folder), "pipeline": plain, "faults": faults, "again": again}
+        order = {"folder": str(pipeline.folder), "pipeline": plain, "failpoints": failpoints, "again": again}
         return self._answer(told, order)
 
-    def stop(self, pipeline: Pipeline, faults: str) -> Path:
+    def stop(self, pipeline: Pipeline, failpoints: str) -> Path:
         """Run a pipeline until a failpoint stops it; return the argument for `resume`."""
         told = pipeline.folder / f"told-{uuid4().hex}.json"
         plain = {name: value for name, value in asdict(pipeline).items() if name not in ("folder", "glob")}
-        order = {"folder": str(pipeline.folder), "pipeline": plain, "faults": faults, "again": "never"}
+        order = {"folder": str(pipeline.folder), "pipeline": plain, "failpoints": failpoints, "again": "never"}
         assert self._answer(told, order).status == "stopped"
         return told
 

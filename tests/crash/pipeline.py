@@ -246,7 +246,7 @@ def write_stream(folder: Path, *, first: int = 0, rows: int = ROWS) -> None:
     random_ = random.Random(first)
     plain, holes = folder / "stream-plain", folder / "stream-holes"
     overwriting.add(plain, overwriting.some(random_, rows))
-    overwriting.add(holes, overwriting.lacking_some(random_, overwriting.lines(holes), rows))
+    overwriting.add(holes, overwriting.omit_some(random_, overwriting.lines(holes), rows))
 
 
 def _row(number: int, random_: random.Random) -> dict[str, object]:

@@ -42,7 +42,7 @@ def test_a_column_comes_once_whatever_step_is_killed(children: Children, tmp_pat
     snapshot = head.current_snapshot()
     assert snapshot is not None
     assert snapshot.schema_id == head.metadata.current_schema_id  # the snapshot and the schema change together
-    assert ("w" in head.schema().column_names) == (verify.marker(changed).plan == changed.job().plan)
+    assert ("w" in head.schema().column_names) == (verify.checkpoint(changed).plan == changed.job().plan)
     assert children.run(changed).status == 0
     table = verify.load(tmp_path)
     assert [each.schema_id for each in table.metadata.schemas] == [claimed, claimed + 1]

@@ -63,7 +63,7 @@ def test_cleaning_that_is_killed_is_done_again(children: Children, pipeline: Pip
 
 
 @pytest.mark.parametrize("kind", ["upsert", "parts", "view"])
-def test_index_that_is_lost_after_a_compaction_is_made_anew(children: Children, pipeline: Pipeline, kind: str) -> None:
+def test_index_that_is_lost_after_a_compaction_is_recreated(children: Children, pipeline: Pipeline, kind: str) -> None:
     assert children.run(pipeline, "compacted=kill").status == KILLED
     (pipeline.state / "index").rename(pipeline.folder / "lost")
     write_input(pipeline.folder, first=1000, rows=110)

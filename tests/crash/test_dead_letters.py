@@ -56,7 +56,7 @@ def _check(pipeline: Pipeline) -> None:
     assert [row[0] for row in duckdb_folder(str(lake / "t__errors"), "raw")] == bad
 
 
-def test_each_record_is_a_row_or_a_letter_once(children: Children, pipeline: Pipeline) -> None:
+def test_each_record_is_a_row_or_a_dead_letter_once(children: Children, pipeline: Pipeline) -> None:
     assert children.run(pipeline).status == 0
     _check(pipeline)
 
@@ -89,7 +89,7 @@ def _loop(pipeline: Pipeline, *, state: physical.StatePath | None = None, remote
 
 @pytest.mark.share(3)
 @pytest.mark.parametrize("what", ["late", "elsewhere", "lost"])
-def test_a_batch_that_was_begun_ends_where_its_letters_say(
+def test_a_batch_that_was_begun_ends_where_its_dead_letters_say(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     """The batch's list of files is stored; if it is lost, dead letters of the batch are not duplicated."""
@@ -120,7 +120,7 @@ def test_a_batch_that_was_begun_ends_where_its_letters_say(
     _check(one)
 
 
-def test_a_table_of_letters_that_was_made_anew_is_gone_on_with_on_another_host(pipeline: Pipeline) -> None:
+def test_a_table_of_dead_letters_that_was_recreated_is_continued_on_another_host(pipeline: Pipeline) -> None:
     """Without a shared folder, tasks write dead letters to the store, where the driver reads them."""
     state = physical.StatePath(str(pipeline.folder / "elsewhere"))
     for turn in range(3):
@@ -135,7 +135,7 @@ def test_a_table_of_letters_that_was_made_anew_is_gone_on_with_on_another_host(p
         (pipeline.folder / "in" / f"more{turn}.json").write_text(_line(ROWS + 3 + 7 * turn - ROWS % 7) + "\n")
 
 
-def test_small_files_of_letters_are_put_together(children: Children, pipeline: Pipeline) -> None:
+def test_small_files_of_dead_letters_are_put_together(children: Children, pipeline: Pipeline) -> None:
     eager = Pipeline(pipeline.folder, "letters", batch_rows=10, eager=True)
     assert children.run(eager).status == 0
     _check(eager)

@@ -42,7 +42,7 @@ def test_rows_are_the_old_ones_or_all_new_whatever_step_is_killed(
     assert children.run(before).status == 0
     anew = replace(before, anew=True)
     assert children.run(anew, f"{step}=kill").status == KILLED
-    done = verify.marker(anew).plan == anew.job().plan
+    done = verify.checkpoint(anew).plan == anew.job().plan
     assert done == (step in _DONE)
     table, columns = verify.load(tmp_path), KINDS[kind].columns
     assert Counter(pyiceberg_rows(table, columns)) == expected(tmp_path, kind, anew=done)

@@ -49,7 +49,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_killed_process_and_a_killed_task_are_gone_on_with(folder: Path) -> None:
+def test_a_killed_process_and_a_killed_task_are_continued(folder: Path) -> None:
     mark = marked()
     _write(folder, rows=60)
     # Two claims, and a commit that is in its sink's table although the sink got no reply.
@@ -62,8 +62,8 @@ def test_a_killed_process_and_a_killed_task_are_gone_on_with(folder: Path) -> No
     assert Counter(pyiceberg_rows(loaded(folder, "raw"), _COLUMNS["raw"])) <= expected(folder, "raw")
 
     _write(folder, first=1000, rows=60)
-    faults = armed("data-file#3=kill")  # the third pass in each Python worker
-    ended = run("--output", "json", "exec", "--once", "pipeline.sql", folder=folder, environment=faults)
+    failpoints = armed("data-file#3=kill")  # the third pass in each Python worker
+    ended = run("--output", "json", "exec", "--once", "pipeline.sql", folder=folder, environment=failpoints)
     assert ended.returncode == 0, ended.stderr
     events = [json.loads(line) for line in ended.stdout.splitlines()]
     assert "SQ3001" in {event["error"]["code"] for event in events if event.get("event") == "stalled"}

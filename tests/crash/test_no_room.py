@@ -55,7 +55,7 @@ def _drain(loop: BatchLoop, process: Any) -> None:
 
 @pytest.mark.parametrize("kind", ["append", "upsert", "view"])
 @pytest.mark.usefixtures("hasty")
-def test_sink_goes_on_when_there_is_room_again(tmp_path: Path, kind: str) -> None:
+def test_sink_continues_when_there_is_room_again(tmp_path: Path, kind: str) -> None:
     write_input(tmp_path)
     pipeline = Pipeline(tmp_path, kind)
     loop = open_loop(pipeline)

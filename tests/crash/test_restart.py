@@ -61,7 +61,7 @@ def rows(pipeline: Pipeline) -> Counter[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("kind", ["append", "upsert"])
-def test_without_its_state_folder_a_sink_without_state_goes_on(
+def test_without_its_state_folder_a_sink_without_state_continues(
     children: Children, pipeline: Pipeline, kind: str
 ) -> None:
     shutil.rmtree(pipeline.state)
@@ -69,14 +69,14 @@ def test_without_its_state_folder_a_sink_without_state_goes_on(
 
 
 @pytest.mark.parametrize("kind", ["upsert", "view"])
-def test_without_its_index_an_upsert_sink_makes_it_anew(children: Children, pipeline: Pipeline, kind: str) -> None:
+def test_without_its_index_an_upsert_sink_makes_it_again(children: Children, pipeline: Pipeline, kind: str) -> None:
     shutil.rmtree(pipeline.state / "index")
     goes_on(children, pipeline)
 
 
 @pytest.mark.parametrize("kind", ["view", "chain", "pick"])
 @pytest.mark.parametrize("lost", [".", "manifests", "state"], ids=["all", "manifests", "runs"])
-def test_without_its_state_an_upsert_sink_makes_it_anew(
+def test_without_its_state_an_upsert_sink_makes_it_again(
     children: Children, pipeline: Pipeline, kind: str, lost: str
 ) -> None:
     shutil.rmtree(pipeline.state / lost)
@@ -84,7 +84,7 @@ def test_without_its_state_an_upsert_sink_makes_it_anew(
 
 
 @pytest.mark.parametrize("kind", ["view"])
-def test_state_is_not_made_anew_from_a_source_that_is_not_whole(
+def test_state_is_not_recreated_from_a_source_that_is_not_whole(
     children: Children, pipeline: Pipeline, kind: str
 ) -> None:
     before = rows(pipeline)
@@ -95,7 +95,7 @@ def test_state_is_not_made_anew_from_a_source_that_is_not_whole(
 
 
 @pytest.mark.parametrize("kind", ["view"])
-def test_state_is_made_anew_once_a_source_can_be_read_again(children: Children, pipeline: Pipeline, kind: str) -> None:
+def test_state_is_recreated_once_a_source_can_be_read_again(children: Children, pipeline: Pipeline, kind: str) -> None:
     shutil.rmtree(pipeline.state)
     closed = min((pipeline.folder / "in").iterdir())
     kept = pipeline.folder / "kept"
@@ -128,7 +128,7 @@ def test_without_its_state_a_changelog_stalls_until_it_is_restored(
 @pytest.mark.parametrize("kind", STATEFUL)
 def test_a_changed_state_manifest_is_not_used(children: Children, pipeline: Pipeline, kind: str) -> None:
     before = rows(pipeline)
-    name = verify.marker(pipeline).state
+    name = verify.checkpoint(pipeline).state
     assert name is not None
     manifest = pipeline.state / "manifests" / name
     manifest.write_bytes(manifest.read_bytes().replace(b'"rows":', b'"rows": ', 1))
@@ -141,10 +141,10 @@ def test_a_changed_state_manifest_is_not_used(children: Children, pipeline: Pipe
 @every_kind
 def test_offsets_that_moved_over_no_rows_are_committed(children: Children, pipeline: Pipeline, kind: str) -> None:
     assert children.run(pipeline).status == 0
-    before = verify.marker(pipeline)
+    before = verify.checkpoint(pipeline)
     (pipeline.folder / "in" / "000500.json").write_text("")
     assert children.run(pipeline).status == 0
-    after = verify.marker(pipeline)
+    after = verify.checkpoint(pipeline)
     assert before.end == after.start != after.end
     verify.check_commits(pipeline, 5)
     goes_on(children, pipeline)
@@ -154,7 +154,9 @@ def test_offsets_that_moved_over_no_rows_are_committed(children: Children, pipel
 
 
 @every_kind
-def test_with_only_the_head_of_the_table_left_it_goes_on(children: Children, pipeline: Pipeline, kind: str) -> None:
+def test_with_only_the_head_of_the_table_left_the_sink_continues(
+    children: Children, pipeline: Pipeline, kind: str
+) -> None:
     strangers.expire_all_but_head(verify.load(pipeline.folder))
     goes_on(children, pipeline)
 
@@ -254,7 +256,7 @@ def test_a_foreign_compaction_below_a_batch_changes_no_row(tmp_path: Path, kind:
 
 
 @every_kind
-def test_a_sink_created_anew_on_its_old_table_asks_what_to_do_with_the_rows(
+def test_a_sink_recreated_on_its_old_table_asks_what_to_do_with_the_rows(
     children: Children, pipeline: Pipeline, kind: str
 ) -> None:
     assert children.run(pipeline).status == 0

@@ -63,7 +63,7 @@ TROUBLES: dict[str, tuple[Callable[[Path], Back], str, str]] = {
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)
-def test_a_running_sink_goes_on_when_what_was_gone_is_back(tmp_path: Path, trouble: str) -> None:
+def test_a_running_sink_continues_when_what_was_gone_is_back(tmp_path: Path, trouble: str) -> None:
     away, code, message = TROUBLES[trouble]
     pipeline, loop = _running(tmp_path)
     back = away(tmp_path)
@@ -78,7 +78,7 @@ def test_a_running_sink_goes_on_when_what_was_gone_is_back(tmp_path: Path, troub
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)
-def test_a_sink_that_is_started_meanwhile_makes_no_table_anew(tmp_path: Path, trouble: str) -> None:
+def test_a_sink_that_is_started_meanwhile_recreates_no_table(tmp_path: Path, trouble: str) -> None:
     away, code, _ = TROUBLES[trouble]
     pipeline, _ = _running(tmp_path)
     back = away(tmp_path)

@@ -38,7 +38,7 @@ def at(pipeline: Pipeline) -> Table:
     return BranchTable(table, pipeline.branch) if pipeline.branch is not None else table
 
 
-def marker(pipeline: Pipeline) -> Checkpoint:
+def checkpoint(pipeline: Pipeline) -> Checkpoint:
     """Return the checkpoint in the pipeline's table."""
     kept = find(at(pipeline), pipeline.sink_id)
     assert kept is not None
@@ -121,7 +121,7 @@ def check_files(folder: Path) -> None:
 
 def check_index(pipeline: Pipeline) -> None:
     """Check that the checkpoint's index is complete and equals an index rebuilt from the table."""
-    name = marker(pipeline).index
+    name = checkpoint(pipeline).index
     table = at(pipeline)
     if "upsert" not in pipeline.what.clauses.lower():
         assert name is None
@@ -146,7 +146,7 @@ def check_state(pipeline: Pipeline) -> Sequence[Mapping[str, Any]]:
 
     The arrangements' names are left out because they depend on the input path.
     """
-    name = marker(pipeline).state
+    name = checkpoint(pipeline).state
     return check_state_of(pipeline, name) if name is not None else []
 
 

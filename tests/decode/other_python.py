@@ -1,6 +1,6 @@
-"""Generated inputs → what the decoders make of them, as text: run by another Python, it is to be the same.
+"""Generated inputs → the decoders' results as text, which must not depend on the Python that runs this.
 
-`python tests/decode/other_python.py` prints a line an input, with the modules that Python's path has.
+`python tests/decode/other_python.py` prints a line for each input, with the modules on Python's path.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ROUNDS = 300
 
 
 def answers() -> Iterator[str]:
-    """Yield an input and its outcome, of each decoder many times."""
+    """Yield many inputs of each decoder, each with its outcome."""
     seed = random.Random(11)
     yield from _texts(seed)
     yield from _csv(seed)

@@ -1,4 +1,4 @@
-"""Kinds of bad JSON messages: each fails at its place, says why, and leaves its neighbours as they are."""
+"""Kinds of bad JSON messages: each fails at its place with a reason, and its neighbours decode."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sinkql.decode.messages import JsonMessages
 from sinkql.logical.type import BIGINT, parse_type
 
 BAD = [
-    # the type of the column, a good value, a bad message or value, why it is
+    # the type of the column, a good value, a bad message or value, the reason
     ("text", '"a"', b"", "not a JSON object"),
     ("text", '"a"', b" ", "not a JSON object"),
     ("text", '"a"', b"{", "not a JSON object: it ends before the object does"),
@@ -89,7 +89,7 @@ def test_a_bad_message_fails_alone(type_: str, good: str, bad: bytes | str, why:
     decoder = JsonMessages(columns, whole=False)
     alone = decoder.decode([right])
     assert not alone.failures
-    for count in (1, 40):  # few are decoded one by one, many at once
+    for count in (1, 40):  # few messages are decoded one by one, many together
         found = decoder.decode([*[right] * count, wrong, *[right] * count])
         assert list(found.failures) == [count]
         assert why in found.failures[count]

@@ -1,4 +1,4 @@
-"""Debezium's messages in JSON: rows that change, what values are by the schema or the declared types, and bad ones."""
+"""Debezium's messages in JSON: changes of rows, values by the schema or by the declared types, and bad messages."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _CONNECT = "org.apache.kafka.connect.data."
 
 
 def decoder(types: Mapping[str, str], key: Sequence[str] = ("id",)) -> JsonChanges:
-    """Return a decoder as it comes to a task."""
+    """Return a pickled copy of a decoder, as a task has it."""
     columns = tuple(physical.Column(name, parse_type(type_), name not in key) for name, type_ in types.items())
     found: JsonChanges = pickle.loads(pickle.dumps(JsonChanges(columns, tuple(key))))
     return found
 
 
 def change(op: str, after: Any = None, before: Any = None, fields: Sequence[Any] | None = None) -> bytes:
-    """Return a message; with the schema's fields of rows, as a converter with schemas writes it."""
+    """Return a message; `fields` is the row's schema, as a converter with schemas writes it."""
     payload = {"before": before, "after": after, "source": {"table": "t", "lsn": 7}, "op": op, "ts_ms": 1}
     if fields is None:
         return json.dumps(payload).encode()
@@ -73,7 +73,7 @@ def test_keys_of_messages_stand_before_what_was_there() -> None:
 
 
 def base64(number: int) -> str:
-    """Return a whole number as Connect writes those of decimals."""
+    """Return the unscaled value of a decimal as Connect writes it."""
     return b64encode(number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True)).decode()
 
 
@@ -85,12 +85,12 @@ _UUID = "a0000000-0000-0000-0000-00000000000b"
 
 
 def scaled(scale: int) -> dict[str, Any]:
-    """Return what the schema says of a decimal."""
+    """Return the schema of a decimal."""
     return {"name": _DECIMAL, "type": "bytes", "parameters": {"scale": str(scale)}}
 
 
 _SCALARS: list[tuple[str, dict[str, Any], Any, Any]] = [
-    # the type of the column, what the schema says, the value in JSON, the value
+    # the type of the column, the field's schema, the value in JSON, the value
     ("date", {"name": f"{_TIME}Date", "type": "int32"}, 20455, date(2026, 1, 2)),
     ("date", {"name": f"{_CONNECT}Date", "type": "int32"}, 0, date(1970, 1, 1)),
     ("timestamp", {"name": f"{_TIME}Timestamp", "type": "int64"}, _MICROS // 1000, _AT),
@@ -136,11 +136,11 @@ _PLAIN = [each for each in _VALUES if each[1].get("items", each[1]).get("name") 
     None, f"{_TIME}Date", f"{_TIME}MicroTimestamp", f"{_TIME}ZonedTimestamp", f"{_TIME}MicroTime",
     f"{_TIME}MicroDuration", f"{_TIME}Interval", "io.debezium.data.Uuid", "io.debezium.data.Json",
 )]  # fmt: skip
-"""Those that the declared types alone tell."""
+"""Values that decode by the declared types alone."""
 
 
 def check(type_: str, fields: Sequence[Any] | None, value: Any, expected: Any) -> None:
-    """Hold a value among NULLs against what it is to be."""
+    """Check that a value between NULLs decodes as expected."""
     rows = [{"id": 1, "v": None}, {"id": 2, "v": value}, {"id": 3}]
     found = decoder({"id": "bigint", "v": type_}).decode(None, [change("c", row, fields=fields) for row in rows])
     assert found.failures == {}
@@ -264,7 +264,7 @@ def test_a_bad_message_fails_alone(type_: str, bad: bytes, why: str) -> None:
 
 
 def test_a_row_is_gone_whatever_else_is_said_of_it() -> None:
-    """A deletion that fails leaves a row for ever, and only its key is needed."""
+    """A failed deletion would leave the row forever, and a deletion only needs the key."""
     messages = [change("d", None, {"id": 7, "v": "not a number", "w": {"a": [1]}})]
     found = decoder({"id": "bigint", "v": "bigint", "w": "text"}).decode(None, messages)
     assert (found.failures, found.batch.to_pydict()) == ({}, {"id": [7], "v": [None], "w": [None], "$diff": [-1]})

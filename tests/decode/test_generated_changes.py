@@ -1,4 +1,4 @@
-"""Debezium's messages in JSON, decoded many at once, are what is known of each of their members alone."""
+"""Debezium's messages in JSON: decoded together, each has the row that its members alone determine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MICROS = 1_767_323_045_678_000
 _UUID = "a0000000-0000-0000-0000-00000000000b"
 
 Texts = Mapping[str, Any]
-"""How a member is written, and its value; `_REFUSED` where there is none."""
+"""Texts of a member with their values, `_REFUSED` if the text is invalid."""
 
 
 def _base64(number: int) -> str:
@@ -31,13 +31,13 @@ def _base64(number: int) -> str:
 
 
 def _moments(unit: int) -> Texts:
-    """Return timestamps that count so many to a second."""
+    """Return the texts of a timestamp that counts `unit` to a second."""
     counted = {str(_MICROS * unit // 1_000_000): _AT, "0": datetime(1970, 1, 1), str(2**62): _REFUSED, "true": _REFUSED}
     return counted | {'"2026-01-02T03:04:05.678"': _AT, '"x"': _REFUSED, "1.5": _REFUSED}
 
 
 _ALWAYS: Mapping[str, Texts] = {
-    # members that mean the same with a schema and without
+    # members with the same meaning with and without a schema
     "id": {"1": 1, "-7": -7, str(2**63 - 1): 2**63 - 1, "null": _REFUSED, '"1"': _REFUSED, str(2**63): _REFUSED},
     "t": {'"a"': "a", '"\\u00e9\\n\\""': 'é\n"', '""': "", "1": _REFUSED, '"\\u0000"': _REFUSED,
           f'"{PLACEHOLDER}"': _REFUSED, "[]": _REFUSED},
@@ -57,7 +57,7 @@ _TYPES = {
     "n": "numeric(9,2)",
 }  # fmt: skip
 _FORMS: Sequence[tuple[Mapping[str, Any], Mapping[str, Texts]]] = (
-    # what a schema says of some fields, and what their members mean then; without one first
+    # the types of some fields in a schema, with the meaning of their members; the first form has no schema
     ({}, {
         "ts": _moments(1_000_000), "tod": {"1": time(0, 0, 0, 1), "-1": _REFUSED, "86400000000": _REFUSED},
         "n": {"1.5": Decimal("1.50"), '"-2"': Decimal("-2.00"), "1e8": _REFUSED, "[]": _REFUSED},
@@ -76,7 +76,7 @@ _BROKEN = (b"", b"{", b"[]", b"null", b'{"op": 7}', b'{"op": "c", "after": {"id"
 
 
 def _schema(form: Mapping[str, Any]) -> str:
-    """Return the schema part of messages."""
+    """Return the schema part of a message."""
     named = {**form, "n": "org.apache.kafka.connect.data.Decimal"}
     fields = [
         {"field": name, "type": "bytes", **({"name": named[name]} if name in named else {}),
@@ -86,17 +86,17 @@ def _schema(form: Mapping[str, Any]) -> str:
 
 
 class _Topic:
-    """Draw messages; what each is to become is known from its members."""
+    """Draws random messages, together with their expected results."""
 
     def __init__(self, seed: random.Random, wild: float) -> None:
         self.seed, self.wild = seed, wild
 
     def _row(self, texts: Mapping[str, Texts]) -> tuple[str, dict[str, Any]]:
-        """Return a row as it is written, and the values of its columns."""
+        """Return the text of a row, and the values of its columns."""
         members, values = [], dict.fromkeys(_TYPES)
         for name in self.seed.sample(list(_TYPES), len(_TYPES)):
             if name != "id" and self.seed.random() < 0.2:
-                continue  # a member that is not there is NULL
+                continue  # an absent member is NULL
             bad = self.seed.random() < self.wild / 20
             chosen = [text for text, value in texts[name].items() if (value is _REFUSED) == bad] or list(texts[name])
             text = self.seed.choice(chosen) if name == "id" or self.seed.random() < 0.8 else "null"
@@ -107,7 +107,7 @@ class _Topic:
         return "{" + ", ".join(members) + "}", values
 
     def message(self) -> tuple[bytes | None, int, Any]:
-        """Return a message, its `$diff`, and its row; 0 for one of no row, and the row `_REFUSED` for a bad one."""
+        """Return a message, its `$diff` (0 without a row), and its row: `_REFUSED` if the message is bad."""
         seed = self.seed
         if seed.random() < 0.05:
             return None, 0, None
@@ -118,19 +118,19 @@ class _Topic:
         kinds, weights = ("c", "r", "u", "d", "m", "t", "x"), (8, 2, 8, 5, 1, self.wild, self.wild)
         op = seed.choices(kinds, weights)[0]
         (after, row), (before, old) = self._row(texts), self._row(texts)
-        lacking = seed.random() < self.wild / 20
-        after = "null" if op in "dm" or lacking else after
-        before = "null" if (op == "d" and lacking) or op in "cr" else before
+        omitted = seed.random() < self.wild / 20
+        after = "null" if op in "dm" or omitted else after
+        before = "null" if (op == "d" and omitted) or op in "cr" else before
         parts = [f'"op": "{op}"', f'"after": {after}', f'"before": {before}', '"source": {"after": {}, "op": "d"}']
         seed.shuffle(parts)
         payload = "{" + ",".join(parts) + "}"
         text = f'{{"schema": {_schema(form)}, "payload": {payload}}}' if place else payload
         if op in "cru":
-            refused = lacking or _REFUSED in row.values()
+            refused = omitted or _REFUSED in row.values()
             return text.encode(), 1, _REFUSED if refused else row
         if op == "d":
             gone = {**dict.fromkeys(_TYPES), "id": old["id"]}
-            return text.encode(), -1, _REFUSED if lacking or old["id"] is _REFUSED else gone
+            return text.encode(), -1, _REFUSED if omitted or old["id"] is _REFUSED else gone
         return text.encode(), 0, None if op == "m" else _REFUSED
 
 

@@ -1,4 +1,4 @@
-"""The decoders on this machine's own Python, which is often an old one → what they give on the tests' Python."""
+"""The decoders give the same results on this machine's Python, often an old release, as on the tests' Python."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _VERSION = "import sys; print(*sys.version_info[:3])"
 
 
 def test_decoders_give_the_same_on_the_system_s_python() -> None:
-    """It runs with the packages of the tests', which fit any release of one minor version."""
+    """It runs with the tests' packages, which work with any release of one minor version."""
     if not _SYSTEMS.exists():
-        pytest.skip("there is no /usr/bin/python3")
+        pytest.skip("/usr/bin/python3 does not exist")
     version = subprocess.check_output([_SYSTEMS, "-c", _VERSION], text=True).split()
     if version[:2] != [str(each) for each in sys.version_info[:2]] or version[2] == str(sys.version_info[2]):
-        pytest.skip(f"/usr/bin/python3 is {'.'.join(version)}: no other release of the tests' own minor version")
+        pytest.skip(f"/usr/bin/python3 is {'.'.join(version)}: not a different release of the tests' minor version")
     path = (ROOT, ROOT / "tests", sysconfig.get_path("purelib"))
     found = subprocess.run(
         [_SYSTEMS, "-S", Path(__file__).with_name("other_python.py")],

@@ -1,4 +1,4 @@
-"""Patterns of the code: none that an old Python matches wrongly, none that takes more than a text's length of steps."""
+"""Patterns of the code: old Pythons match them correctly, and matching takes linear time."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _ROOT = Path(__file__).parents[2]
 _WRONG = {op.POSSESSIVE_REPEAT, op.ATOMIC_GROUP}
 _LOOKS_WRONG = re.compile(r"[*+?}]\+|\(\?>")
 _HOLDS_NONE = {" /*+ OPTIONS('upsert-enabled' = 'false') */", "~!@#%^&|`?+-*/<>="}
-"""Texts that are no patterns, and would be wrong ones."""
+"""Strings that are not patterns, and would be wrong as patterns."""
 _OF_JAVA = {"sinkql/lowering/spark/string.py", "tests/expressions/tried.py"}
-"""Modules of which the texts that look so are for Java, which matches them rightly."""
+"""Modules whose suspicious patterns are for Java, which matches them correctly."""
 _OF_OURS = {"sinkql.logical.function._ENTRY"}
-"""Patterns that only texts in the code itself go through."""
+"""Patterns that match only texts of the code itself."""
 
 
 def _texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Yield the strings and bytes of a module, but its docstrings; what is put into one counts as one character."""
+    """Yield the strings and bytes of a module except docstrings; a replacement field counts as one character."""
     parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
     alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
@@ -53,7 +53,7 @@ def _is_wrong(text: str) -> bool:
         return False
     try:
         return any(code in _WRONG for code, _ in nodes(_parser.parse(text)))
-    except re.error:  # a part of a pattern, maybe
+    except re.error:  # possibly a part of a pattern
         return True
 
 
@@ -83,7 +83,7 @@ def test_a_wrong_pattern_is_found(text: str) -> None:
 
 
 def _patterns() -> Iterator[tuple[str, re.Pattern[Any], bool]]:
-    """Yield the patterns of data and of statements, and whether something may follow that is not there."""
+    """Yield the patterns for data and statements, with their names and whether they must match a whole text."""
     rooms = (
         "sinkql.decode",
         "sinkql.logical",
@@ -109,7 +109,7 @@ def _within(name: str, holder: object) -> Iterator[tuple[str, re.Pattern[Any], b
 
 
 def _hostile(pattern: re.Pattern[Any], seed: random.Random) -> Iterator[tuple[str, str, str]]:
-    """Yield what comes first in a text, what is in it many times over, and what comes last."""
+    """Yield the beginning of a text, its repeated part, and its end."""
     known = characters(_parser.parse(pattern.pattern, pattern.flags))
     alphabet = [*(seed.sample(known, 6) if len(known) > 6 else known), "a", "0", " ", "\n"]
     for _ in range(8):
@@ -118,7 +118,7 @@ def _hostile(pattern: re.Pattern[Any], seed: random.Random) -> Iterator[tuple[st
 
 
 def test_patterns_take_steps_as_many_as_a_text_is_long() -> None:
-    """Four times as many for a text twice as long would be the square; more, and a message stops a sink for ever."""
+    """A quadratic pattern takes four times as many steps for a text twice as long. A worse one stops a sink forever."""
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(100_000)
     seed, found, count = random.Random(5), {}, 0

@@ -1,4 +1,4 @@
-"""Generated texts of arrays, records, bytea and numbers, and lines of CSV → what a Postgres 18 makes of them."""
+"""Generated texts of arrays, records, bytea and numbers, and lines of CSV, have the same values as in Postgres 18."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A session in a folder of its own."""
+"""A session in a temporary folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A source of files loses a column under sinks: none reads a row twice or leaves one out, whatever fails meanwhile."""
+"""A source of files loses a column, and claims fail: no sink reads a row twice or misses one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CREATE MATERIALIZED VIEW upper AS SELECT id, upper(gone) AS gone, more FROM n;
 
 
 def _put(number: int) -> None:
-    """Put a file into the folder that nobody writes to any more."""
+    """Put a complete file into the folder, with an old modification time."""
     Path("in").mkdir(exist_ok=True)
     path = Path(f"{number}.json")
     path.write_text(json.dumps({"id": number, "gone": "g", "more": "m"}))
@@ -47,7 +47,7 @@ def _sink(session: Session, name: str, epoch: int) -> BatchLoop:
 
 
 @pytest.mark.parametrize("clauses", ["ENVELOPE NONE", "KEY (id) NOT ENFORCED MODE UPSERT"])
-def test_two_sinks_go_on_where_they_are_after_claims_that_failed(
+def test_two_sinks_continue_where_they_are_after_claims_that_failed(
     session: Session, monkeypatch: pytest.MonkeyPatch, clauses: str
 ) -> None:
     names = ("whole", "viewed")
@@ -72,7 +72,7 @@ def test_two_sinks_go_on_where_they_are_after_claims_that_failed(
                 with pytest.raises(FaultError):
                     _sink(session, name, epoch)
     for number, name in enumerate(names, 3):
-        _put(number)  # the second sink has one file more to read after its claim
+        _put(number)  # the second sink has one more file to read after its claim
         drain(_sink(session, name, 4))
     drain(_sink(session, "whole", 5))
     for name in names:

@@ -1,4 +1,4 @@
-"""CREATE SINKS: a sink for each table, all or none, in a session and in what scripts describe."""
+"""CREATE SINKS creates all sinks or fails without any, in sessions and through scripts."""
 
 from __future__ import annotations
 

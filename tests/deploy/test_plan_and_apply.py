@@ -1,4 +1,4 @@
-"""Scripts against the catalog: what is planned, and that just that is done."""
+"""Scripts are compared with the catalog. The plan lists all steps, and apply does exactly these."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _steps(deployment: Deployment) -> list[tuple[str, str, str]]:
 
 
 def _changed(session: Session, old: str, new: str) -> list[tuple[str, str, str]]:
-    """Put the base there, plan it with one change, apply that and return the steps."""
+    """Create the base, plan and apply one change of it, and return the steps."""
     session.execute(_BASE)
     assert old in _BASE
     deployment = _plan(session, _BASE.replace(old, new))
@@ -92,7 +92,7 @@ def test_a_view_that_gives_the_same_rows_changes_in_place(session: Session) -> N
     assert after.statement.query.text == "SELECT  counter  FROM materialize.public.n WHERE counter > 3"
 
 
-def test_a_sink_whose_rows_come_about_in_another_way_is_made_anew(session: Session) -> None:
+def test_a_sink_whose_rows_come_about_in_another_way_is_recreated(session: Session) -> None:
     session.execute(_BASE)
     text = _BASE.replace("counter > 3", "counter > 4")
     deployment = _plan(session, text)
@@ -122,7 +122,7 @@ def test_effects_on_a_sink_name_a_destination_only_where_its_connector_does(
         assert _plan(session, text).steps[-1].effect == effect
 
 
-def test_what_uses_a_source_that_is_made_anew_is_made_anew(session: Session) -> None:
+def test_what_uses_a_source_that_is_recreated_is_recreated(session: Session) -> None:
     assert _changed(session, "UP TO 10", "UP TO 20") == [
         ("replace", "SOURCE", "n"),
         ("replace", "MATERIALIZED VIEW", "v"),
@@ -130,7 +130,7 @@ def test_what_uses_a_source_that_is_made_anew_is_made_anew(session: Session) -> 
     ]
 
 
-def test_a_connection_to_elsewhere_is_made_anew_with_its_sinks(session: Session) -> None:
+def test_a_connection_to_elsewhere_is_recreated_with_its_sinks(session: Session) -> None:
     assert _changed(session, "WAREHOUSE = 'lake'", "WAREHOUSE = 'pond'") == [
         ("replace", "CONNECTION", "lake"),
         ("replace", "SINK", "k"),
@@ -228,7 +228,7 @@ def test_what_is_no_plan_is_told(session: Session) -> None:
 
 
 def test_the_effect_on_a_table_names_its_rows(session: Session) -> None:
-    """What plan says of rows that are there is what apply runs into."""
+    """The plan predicts what apply does about existing rows."""
     session.execute(_BASE)
     (job,) = session.jobs()
     catalog = open_catalog(job.write.connection.name, job.write.connection.options, session.access)
@@ -266,7 +266,7 @@ def test_comments_of_scripts_are_put_on_items_and_columns(session: Session) -> N
     assert session.execute("SELECT comment FROM mz_internal.mz_comments ORDER BY 1")[0].rows == (("here",), ("ours",))
 
 
-def test_what_is_made_anew_gets_its_comments_again(session: Session) -> None:
+def test_what_is_recreated_gets_its_comments_again(session: Session) -> None:
     text = "CREATE TABLE t (a integer); COMMENT ON TABLE t IS 'mine';"
     apply(_plan(session, text), session)
     anew = _plan(session, text.replace("integer", "text"))
@@ -322,7 +322,7 @@ def test_the_schema_that_a_database_has_needs_no_statement(session: Session) -> 
 
 
 @pytest.mark.parametrize("columns", ["a integer UNIQUE, b integer", "a integer"])
-def test_a_table_with_other_keys_or_less_columns_is_made_anew_and_says_what_is_lost(
+def test_a_table_with_other_keys_or_less_columns_is_recreated_and_says_what_is_lost(
     session: Session, columns: str
 ) -> None:
     session.execute("CREATE TABLE t (a integer, b integer); INSERT INTO t VALUES (1, 1), (1, 2);")
@@ -416,7 +416,7 @@ def test_item_that_broke_under_the_same_versions_is_replaced(tmp_path: Path) -> 
     view = "CREATE MATERIALIZED VIEW v AS SELECT counter FROM n;"
     with Session(tmp_path, registry=whole) as session:
         session.execute("CREATE SOURCE n FROM LOAD GENERATOR COUNTER (UP TO 10);" + view)
-        assert session.notices == ()  # which writes down that all can be planned
+        assert session.notices == ()  # this records that all items can be planned
     less = replace(whole, sources={kind: each for kind, each in whole.sources.items() if "GENERATOR" not in kind})
     with Session(tmp_path, registry=less) as session:
         text = "CREATE TABLE n (counter bigint);" + view
@@ -510,7 +510,7 @@ def test_a_column_goes_through_tables_and_views_into_the_tables_of_sinks(session
          'changes: column "v" changes from integer to text'),
     ],
 )  # fmt: skip
-def test_what_a_table_cannot_have_in_place_is_made_anew_and_says_why(
+def test_what_a_table_cannot_have_in_place_is_recreated_and_says_why(
     session: Session, old: str, new: str, name: str, reason: str
 ) -> None:
     session.execute(_TABLE + "INSERT INTO t VALUES (1, 1);")
@@ -553,7 +553,7 @@ def test_columns_do_not_change_under_another_sink_of_the_table(session: Session)
     assert sinks(both) == []
 
 
-def test_a_sink_goes_on_from_another_relation_only_with_the_same_columns(session: Session) -> None:
+def test_a_sink_continues_from_another_relation_only_with_the_same_columns(session: Session) -> None:
     session.execute(_BASE)
     view = "CREATE MATERIALIZED VIEW w AS SELECT * FROM v WHERE {} < 9; CREATE SINK k FROM w"
     moved = _BASE.replace("CREATE SINK k FROM v", view.format("counter"))

@@ -1,4 +1,4 @@
-"""144 random pairs of a catalog and a script: applying does what planning said, and leaves nothing to do."""
+"""144 random pairs of a catalog and a script: apply does what the plan says, and the next plan is empty."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _GROUPS = 12
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """Hold an item as the catalog has it."""
+    """An item of the catalog."""
 
     id: str
     kind: str
@@ -33,7 +33,7 @@ class _Item:
 
 
 def _script(chance: random.Random) -> str:
-    """Return statements that plan, of few names, so that two scripts have many in common."""
+    """Return statements that plan, with few names, so that two scripts have many in common."""
     statements: list[str] = []
     relations: list[str] = []
     exported: list[str] = []
@@ -59,8 +59,8 @@ def _script(chance: random.Random) -> str:
         statements.append(f"CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = '{place}');")
         tables: set[str] = set()
         for name in chance.sample(["a1", "a2", "a3"], chance.randint(0, 3)):
-            wished = chance.choice([name, name, "t"])
-            table = name if wished in tables else wished
+            desired = chance.choice([name, name, "t"])
+            table = name if desired in tables else desired
             tables.add(table)
             statements.append(
                 f"CREATE SINK {name} IN CLUSTER {chance.choice(clusters)} FROM {chance.choice(exported)}"
@@ -85,7 +85,7 @@ def _items(session: Session) -> dict[str, _Item]:
 
 
 def _check(before: dict[str, _Item], after: dict[str, _Item], steps: tuple[Step, ...]) -> None:
-    """Hold what became of each item against what its step said."""
+    """Check the change of each item against its step."""
     said = {step.name: step.action for step in steps if step.kind != "SETTING"}
     for name in before.keys() | after.keys():
         old, new = before.get(name), after.get(name)
@@ -113,7 +113,7 @@ def _check(before: dict[str, _Item], after: dict[str, _Item], steps: tuple[Step,
     "group", [pytest.param(each, marks=pytest.mark.soak if each % 2 else ()) for each in range(_GROUPS)]
 )
 def test_apply_does_what_plan_said(group: int, session: Session) -> None:
-    """Each script meets the catalog that the one before it left."""
+    """Each script is applied to the catalog that the previous script left."""
     for pair in range(group, _PAIRS, _GROUPS):
         text = _script(random.Random(pair))
         script = [Script("pipeline.sql", text)]
@@ -125,7 +125,7 @@ def test_apply_does_what_plan_said(group: int, session: Session) -> None:
         assert plan_deployment(script, session).steps == ()
         compiled = sinkql.compile(text).items
         described = {item.name: item.sql for item in compiled}
-        # a secret that no script has any more stays
+        # a secret stays after its last script drops it
         assert {
             name: item.sql for name, item in after.items() if name in described or item.kind != "SECRET"
         } == described

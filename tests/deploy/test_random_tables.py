@@ -1,4 +1,4 @@
-"""Random pairs of a catalog and a script over real tables: applying is refused where planning said so, nowhere else."""
+"""Random pairs of a catalog and a script over real tables: apply refuses only what the plan says it will refuse."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _OUTPUTS = ("counter", "counter", "counter + 1 AS counter", "counter, counter AS
 
 
 def _script(chance: random.Random) -> str:
-    """Return statements that plan, with few tables, so that what one sink left another finds."""
+    """Return statements that plan, with few tables, so that new sinks find tables of earlier ones."""
     statements = [
         f"CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = '{chance.choice('aaab')}');",
         f"CREATE CLUSTER c (SIZE = 'local[{chance.randint(1, 2)}]');",
@@ -54,7 +54,7 @@ def _script(chance: random.Random) -> str:
         query = _GROUPED if chance.random() < 0.2 else f"{chance.choice(_OUTPUTS)} FROM n"
         statements.append(f"CREATE MATERIALIZED VIEW {name} AS SELECT {query};")
         for sink in chance.sample(["k1", "k2"], chance.randint(0, 1)):
-            table = tables.pop(chance.randrange(len(tables)))  # two sinks into one are refused before
+            table = tables.pop(chance.randrange(len(tables)))  # two sinks of one table are refused earlier
             mode = chance.choice(["MODE APPEND", "MODE APPEND", "KEY (counter) NOT ENFORCED MODE UPSERT"])
             keep = chance.choice(["", "", ", EXISTING ROWS = KEEP"])
             cluster = chance.choice(["", "IN CLUSTER c "])
@@ -78,7 +78,7 @@ def _schema(chance: random.Random, sink: logical.Sink) -> Schema:
 
 
 def _live(session: Session, chance: random.Random) -> None:
-    """Let sinks have made their tables, some of them with rows, and strangers theirs."""
+    """Create tables of sinks, some with rows or by other programs; drop or rename some tables."""
     plans = session.catalog.plans
     for name in plans.names("SINK"):
         sink = plans.item(name)
@@ -135,11 +135,11 @@ def test_apply_is_refused_where_planning_says_so(group: int, session: Session) -
 
 
 def _run(session: Session) -> dict[str, SinkqlError | None]:
-    """Start the sinks as a process would and let them commit all there is; return how each fared."""
+    """Start the sinks as a process would, and commit all available data; return the error of each sink, or None."""
     found: dict[str, SinkqlError | None] = {}
     for job in session.jobs():
         if any(read.connector == "FILES" for read in job.reads()):
-            continue  # whose folder is absent
+            continue  # its folder does not exist
         context, registry = session.context(job), discover()
         loop = loop_of(job, context, registry, engine=LocalEngine(1))
         try:
@@ -153,7 +153,7 @@ def _run(session: Session) -> dict[str, SinkqlError | None]:
 
 
 def test_a_sink_that_was_not_refused_starts_and_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What plan and apply let through, the first start of the sinks does not refuse, unless planning said so."""
+    """If plan and apply accept a sink, so does its first start, unless the plan says otherwise."""
     started = 0
     for lake in range(_LAKES):
         (tmp_path / str(lake)).mkdir()
@@ -165,7 +165,7 @@ def test_a_sink_that_was_not_refused_starts_and_commits(tmp_path: Path, monkeypa
 
 
 def _started(session: Session, chance: random.Random) -> int:
-    """Deploy once, and run the sinks; return how many committed."""
+    """Deploy once, and run the sinks; return the number of sinks that committed."""
     if chance.random() < 0.3:
         _live(session, chance)
     deployment = plan_deployment([Script("pipeline.sql", _script(chance))], session)

@@ -1,4 +1,4 @@
-"""A script that gives sinks other names → ALTER SINK … RENAME, and the rows that they have written stay theirs."""
+"""A script with new names for sinks → ALTER SINK … RENAME; the sinks keep their rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SINK = """CREATE SINK {name} FROM v INTO ICEBERG CATALOG CONNECTION lake (NAMES
 
 
 def _script(*sinks: str, interval: str = "10s") -> str:
-    """Return a script whose sinks are given as `name:table`."""
+    """Return a script with sinks written as `name:table`."""
     made = (
         _SINK.format(name=name, table=table, interval=interval) for name, _, table in (s.partition(":") for s in sinks)
     )
@@ -48,7 +48,7 @@ def _steps(deployment: Deployment) -> list[tuple[str, str, str | None]]:
 
 
 def _ids(session: Session) -> dict[str, str]:
-    """Return under which name each sink is that has been created, by the table it writes."""
+    """Return the ids of the sinks by name."""
     found = {}
     for name in session.catalog.plans.names("SINK"):
         entry = session.catalog.plans.entry(name)
@@ -59,7 +59,7 @@ def _ids(session: Session) -> dict[str, str]:
 
 
 def _with_rows(session: Session, *tables: str) -> None:
-    """Put a row into tables of sinks, as if these had written it."""
+    """Append a row to tables of sinks, as the sinks would."""
     job = session.jobs()[0]
     catalog = open_catalog(job.write.connection.name, job.write.connection.options, session.access)
     catalog.create_namespace_if_not_exists("a")
@@ -97,11 +97,11 @@ def test_a_rename_with_another_interval_is_one_change(session: Session) -> None:
 @pytest.mark.parametrize(
     ("after", "steps"),
     [
-        ("l:other", [("create", "l", None), ("drop", "k", None)]),  # it writes elsewhere
+        ("l:other", [("create", "l", None), ("drop", "k", None)]),  # it writes to a different table
         ("other_schema.l:t", [("drop", "k", None), ("create", "l", None)]),  # RENAME keeps the schema
     ],
 )
-def test_what_is_no_rename_is_made_anew(session: Session, after: str, steps: list[object]) -> None:
+def test_what_is_no_rename_is_recreated(session: Session, after: str, steps: list[object]) -> None:
     session.execute("CREATE SCHEMA other_schema;")
     session.execute(_script("k:t"))
     assert _steps(_plan(session, "CREATE SCHEMA other_schema;" + _script(after))) == steps
@@ -122,7 +122,7 @@ def test_a_view_in_the_way_of_the_name_stays_in_the_way(session: Session) -> Non
 
 
 def test_sinks_change_names_among_each_other(session: Session) -> None:
-    """Whatever the names become, every sink that is there before and after goes on in its table."""
+    """Whatever the new names are, each remaining sink keeps its table."""
     chance = random.Random(7)
     names = [f"s{number}" for number in range(5)]
     tables = dict(zip(names[:4], ("t0", "t1", "t2", "t3"), strict=True))
@@ -156,7 +156,7 @@ def test_the_exit_code_is_that_of_what_is_refused(
     assert run_command(["plan", "p.sql"]) == 0
     assert run_command(["plan", "p.sql", "--detailed-exitcode"]) == 2
     capsys.readouterr()
-    Path("p.sql").write_text(_script("k:t", "l:u"))  # which has rows
+    Path("p.sql").write_text(_script("k:t", "l:u"))  # its table has rows
     for more in ([], ["--detailed-exitcode"], ["--output", "json"], ["--out", "saved.json"]):
         assert run_command(["plan", "p.sql", *more]) == 3
         printed = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""What `deploy/` has: an image, a manifest and a unit, which their own linters take, and which fit SinkQL."""
+"""The image, the manifest and the unit in `deploy/` pass their linters, and fit SinkQL."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ def test_the_build_gets_what_the_image_copies_and_nothing_else() -> None:
 
 
 def _copied() -> list[tuple[list[str], str]]:
-    """Return what the image is built of, with the folders it goes to."""
+    """Return the files that the image copies, with their target folders."""
     lines = re.findall(r"^COPY (?!--)(.+)$", (_DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
     return [(names, target.removesuffix("/")) for *names, target in map(str.split, lines)]
 
 
 @pytest.fixture
 def programs(tmp_path: Path) -> str:
-    """Return a PATH on which sinkql and java say how they were called."""
+    """Return a PATH with a sinkql and a java that print their arguments."""
     for name in ("sinkql", "java"):
         program = tmp_path / name
         program.write_text(f'#!/bin/sh\nprintf "%s\\n" {name} "$@"\n')

@@ -54,7 +54,7 @@ def filled(text: str, known: Mapping[str, type]) -> str:
     return _REGION.sub(lambda found: _region(found["name"], found["table"], known[found["name"]]), text)
 
 
-def faults(text: str) -> list[str]:
+def failpoints(text: str) -> list[str]:
     """Return the options whose meaning is missing or too long."""
     found = []
     for region in _REGION.finditer(text):

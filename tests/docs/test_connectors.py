@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.connector_page import faults, filled, options, regions
+from docs.connector_page import failpoints, filled, options, regions
 from sinkql.connector_api.registry import Registry, discover
 from sinkql.session import Session
 from support.mariadb import MariaDb, mariadb
@@ -39,7 +39,7 @@ def test_options_are_those_of_the_code(path: Path, registry: Registry, pytestcon
     if pytestconfig.getoption("--rewrite"):
         path.write_text(written)
     assert written == text
-    assert faults(text) == []
+    assert failpoints(text) == []
 
 
 def test_every_option_is_in_one_page(registry: Registry) -> None:

@@ -1,1 +1,1 @@
-"""An expression's tree → DuckDB's SQL: a lowering of the tests' own, which judges what Python evaluates."""
+"""Lower an expression's tree to DuckDB's SQL, to check what Python evaluates."""

@@ -1,4 +1,4 @@
-"""An expression's tree → DuckDB's SQL that gives what Postgres gives, or raises where Postgres raises."""
+"""An expression's tree → DuckDB's SQL with the values and errors of Postgres."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sinkql.logical import Call, Case, Cast, Expression, Interval, Literal, Refe
 from sinkql.logical.expression import walk
 
 Form = str | Callable[[Call, list[str]], str]
-"""A template, in which {0} is the first argument, or what writes the text."""
+"""A template, in which {0} is the first argument, or a function that writes the SQL."""
 
 _TYPES = {
     "uint2": "USMALLINT",
@@ -41,11 +41,11 @@ _BY_ZERO = "{0} IS NOT NULL AND {1} = 0"
 
 
 class NoFormError(Exception):
-    """DuckDB has nothing that gives just this."""
+    """DuckDB has no equivalent of an expression."""
 
 
 def duck_sql(expression: Expression) -> str:
-    """Return an expression as DuckDB's SQL, in brackets where it needs them; raises NoFormError."""
+    """Return an expression as DuckDB's SQL, in brackets if it needs them; raise NoFormError if DuckDB has none."""
     match expression:
         case Reference():
             return quoted(expression.name)
@@ -62,12 +62,12 @@ def duck_sql(expression: Expression) -> str:
 
 
 def quoted(name: str) -> str:
-    """Return a name in quotes."""
+    """Return a quoted identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def duck_type(type_: Type) -> str:
-    """Return a type as DuckDB calls it."""
+    """Return DuckDB's name of a type."""
     if type_.name == "numeric":
         return f"DECIMAL({type_.precision},{type_.scale})"
     if type_.element is not None:
@@ -107,7 +107,7 @@ def _literal(literal: Literal) -> str:
 
 
 def raised(message: str) -> str:
-    """Return an expression that raises."""
+    """Return an expression that raises an error."""
     return f"error('{message}')"
 
 
@@ -119,7 +119,7 @@ def _guarded(test: str, value: str, message: str) -> str:
 
 
 def _safe(expression: Expression) -> bool:
-    """Tell whether an expression never raises."""
+    """Return whether an expression never raises."""
     return all(
         isinstance(each, Reference | Literal)
         or (isinstance(each, Call) and each.function.split("(")[0] in _NEVER_RAISE)
@@ -135,7 +135,7 @@ def _logic(word: str, ends: str) -> Form:
         plain = f" {word} ".join(places)
         if all(map(_safe, call.arguments[1:])):
             return plain
-        # DuckDB evaluates all operands; those behind the one that decides must not be
+        # DuckDB evaluates all operands, so it must not see the operands after the deciding one
         tests = "".join(f" WHEN {place} IS {ends} THEN {ends}" for place in places[:-1])
         return f"CASE{tests} ELSE {plain} END"
 
@@ -181,7 +181,7 @@ def _numeric(operator: str) -> Form:
 
 
 def _product(call: Call, places: list[str]) -> str:
-    # DuckDB raises where a product has more than 38 digits, of which those of both scales are behind the point
+    # DuckDB raises if a product has more than 38 digits; its scale is the sum of both scales
     scales = [each.type.scale or 0 for each in call.arguments]
     if sum(scales) > 38:
         raise NoFormError("a product of more than 38 fraction digits")
@@ -204,7 +204,7 @@ def _quotient(call: Call, places: list[str]) -> str:
 
 
 def _float(operator: str, type_: str) -> str:
-    """Return a sum or a product, which must not overflow, nor a product become 0."""
+    """Return a sum, or a product, that raises on overflow. A product also raises if it underflows to 0."""
     name = _TYPES[type_]
     value = f"CAST({{0}} {operator} {{1}} AS {name})"
     tests = [f"isinf({value}) AND NOT isinf({{0}}) AND NOT isinf({{1}})"]
@@ -230,7 +230,7 @@ def _float_quotient(type_: str) -> str:
 def _known(call: Call, place: int) -> object:
     argument = call.arguments[place]
     if not isinstance(argument, Literal):
-        raise NoFormError(f"{call.function} of what is no constant")
+        raise NoFormError(f"{call.function} of an argument that is not constant")
     return argument.value
 
 
@@ -363,7 +363,7 @@ def _refused(call: Call) -> str:
 
 def _date_trunc(call: Call, places: list[str]) -> str:
     unit = _known(call, 0)
-    if str(unit).lower() in ("century", "millennium"):  # which begin a year earlier in DuckDB
+    if str(unit).lower() in ("century", "millennium"):  # these begin a year earlier in DuckDB
         return _refused(call)
     return f"CAST(date_trunc({_text(str(unit).lower())}, {places[1]}) AS {duck_type(call.type)})"
 
@@ -385,7 +385,7 @@ _TIMES: dict[str, Form] = {
     "AT TIME ZONE(timestamp,text)": "{0} AT TIME ZONE {1}",
 }
 FORMS: Mapping[str, Form] = {**_OPERATORS, **_CONDITIONS, **_NUMBERS, **_TEXTS, **_TIMES}
-"""What DuckDB has of the list of functions, by id."""
+"""DuckDB's equivalents of functions, by function id."""
 
 
 # --- casts ---------------------------------------------------------------------------------------------------------

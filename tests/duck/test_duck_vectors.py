@@ -1,4 +1,4 @@
-"""What DuckDB is told of the vectors gives what Postgres gives, and raises where Postgres raises."""
+"""DuckDB's equivalents of the vectors return what Postgres returns, and raise where Postgres raises."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sinkql.logical.type import parse_type
 pytestmark = pytest.mark.long
 
 _ERROR = {"error": True}
-# functions that DuckDB has no form for: it lacks them, or gives other values than Postgres
+# functions without an equivalent: DuckDB lacks them, or returns other values than Postgres
 _WITHOUT = {
     "=(interval,interval)", "<>(interval,interval)", "<(interval,interval)", "<=(interval,interval)",
     ">(interval,interval)", ">=(interval,interval)", "IS NOT DISTINCT FROM(interval,interval)", "<<(integer,integer)",
@@ -72,7 +72,7 @@ _WITHOUT = {
     *(f"$series({each},{each},interval)" for each in ("timestamp", "timestamptz")),
 }  # fmt: skip
 _NARROWER = ("cast-s060", "cast-s061", "cast-s062", "cast-s300", "cast-s301", "cast-s302")
-"""Texts of dates and times: DuckDB's form reads ISO's, and fails for the others."""
+"""Vectors with texts of dates and times; DuckDB's form reads only the ISO format."""
 
 
 def test_functions_without_a_form_are_these() -> None:
@@ -120,14 +120,14 @@ def _sql(relation: logical.Relation) -> str:
 
 
 def _values(connection: duckdb.DuckDBPyConnection, sql: str, vector: dict[str, Any]) -> dict[int, Any]:
-    """Return what each row gives, an exception where it raises; rows that should raise go alone."""
+    """Return the value of each row, or the exception that it raises. Rows that should raise run alone."""
     types = {name: parse_type(type_) for name, type_ in vector["columns"].items()}
     rows: dict[int, list[Any]] = {}
     for index, row in enumerate(vector["rows"]):
         try:
             rows[index] = [wire.value(text, type_) for text, type_ in zip(row, types.values(), strict=True)]
         except ValueError:
-            continue  # a time of before Python's first year
+            continue  # a time before Python's first year
     alone = {index for index in rows if vector["expected"][index] == _ERROR or index in vector.get("may_error", ())}
     together = [index for index in rows if index not in alone]
     found: dict[int, Any] = {}
@@ -164,5 +164,5 @@ def _right(vector: dict[str, Any], index: int, value: Any, type_: str) -> bool:
     if isinstance(value, duckdb.Error):
         return expected == _ERROR or index in vector.get("may_error", ()) or vector["id"] in _NARROWER
     if isinstance(value, str) and "(BC)" in value:
-        value = value.replace(" (BC)", "").replace("0001-", "0000-", 1)  # as a vector's own text is compared
+        value = value.replace(" (BC)", "").replace("0001-", "0000-", 1)  # as `compare.equal` writes the expected text
     return expected != _ERROR and compare.equal(wire.shown(value), expected, type_, vector.get("compare"))

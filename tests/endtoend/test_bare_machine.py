@@ -1,4 +1,4 @@
-"""A container's machine: its root is read-only, and the user has neither a name nor a home; Spark runs there."""
+"""Spark runs on a machine like a container's: a read-only root, and a user without a name or a home."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support.readers import duckdb_folder
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(
-        os.geteuid() != 0 or shutil.which("unshare") is None or not can_be_nameless(), reason="namespaces are root's"
+        os.geteuid() != 0 or shutil.which("unshare") is None or not can_be_nameless(), reason="namespaces need root"
     ),
 ]
 
@@ -27,7 +27,7 @@ CREATE SINK s FROM n INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABL
   WITH (COMMIT INTERVAL = '1s');
 """
 _READ_ONLY = 'mount --bind "$0" "$0" && mount -o remount,bind,ro / && ! touch /written 2> /dev/null && exec "$@"'
-"""What has all but one folder be read-only, of those that lie on the root."""
+"""A shell script that makes the root read-only except for one folder, and then runs its arguments."""
 
 
 def test_spark_runs_where_nothing_is_given(tmp_path: Path) -> None:
@@ -35,7 +35,7 @@ def test_spark_runs_where_nothing_is_given(tmp_path: Path) -> None:
     (tmp_path / "temporary").mkdir()
     left_out = ("HOME", "HADOOP_USER_NAME", "SPARK_USER")
     environment = {name: value for name, value in os.environ.items() if name not in left_out}
-    environment.setdefault("XDG_CACHE_HOME", str(Path.home() / ".cache"))  # what is there is read: Spark starts sooner
+    environment.setdefault("XDG_CACHE_HOME", str(Path.home() / ".cache"))  # with the user's cache, Spark starts sooner
     here = ("unshare", "-m", "sh", "-c", _READ_ONLY, str(tmp_path), *NAMELESS, "sh", "-c", 'cd "$0" && exec "$@"')
     command = [*here, str(tmp_path), sys.executable, "-m", "sinkql", "exec", "--once", "pipeline.sql"]
     environment["TMPDIR"] = str(tmp_path / "temporary")

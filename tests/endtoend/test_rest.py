@@ -1,4 +1,4 @@
-"""A pipeline from a real S3 into a real REST catalog: OAuth2, static keys, secrets that are referred to and change."""
+"""A pipeline from a real S3 into a real REST catalog: OAuth2, static keys, secret references, changed secrets."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _RAW, _TOTALS, _NUMBERS = (f"materialize.public.{name}" for name in ("raw", "tot
 
 
 @pytest.mark.soak
-def test_a_pipeline_into_a_rest_catalog_goes_on_where_it_stopped_and_takes_the_new_value_of_a_secret(
+def test_a_pipeline_into_a_rest_catalog_continues_where_it_stopped_and_takes_the_new_value_of_a_secret(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -67,7 +67,7 @@ def test_a_pipeline_into_a_rest_catalog_goes_on_where_it_stopped_and_takes_the_n
             _write(server, 0)
             up.wait_for_rows({_RAW: 50, _TOTALS: 3, _NUMBERS: 1})
             for secret in ("token", "key"):
-                # The server refuses this value, so that it shows who has it; and who has the right one again.
+                # The server refuses the wrong value, which shows that the sink uses the secret.
                 session.execute(f"ALTER SECRET {secret} AS 'none of the server''s';")
                 refused = up.wait_for_end()
                 assert refused["sink"] == _NUMBERS

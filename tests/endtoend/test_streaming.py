@@ -1,4 +1,4 @@
-"""The pipelines of examples/streaming, started again: each event is in its table once, and orders as they are."""
+"""The pipelines of examples/streaming after restarts: each event is in its table once, and orders are current."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(session: Session, *, epoch: int, once: bool = True) -> int:
-    """Start the sink anew and commit what there is now, or all that is to come; return how many commits that took."""
+    """Start the sink; commit up to its targets with `once`, else all available data; return the number of commits."""
     (job,) = session.jobs()
     loop = loop_of(job, session.context(job), session.catalog.registry, control=session.catalog.control)
     loop.start(epoch=epoch, once=once)
@@ -51,10 +51,10 @@ def test_changed_and_deleted_orders_are_so_in_the_table(folder: Path, monkeypatc
         monkeypatch.chdir(folder / name)
         with Session() as session:
             session.execute(text)
-            run(session, epoch=1, once=False)  # as far as the generator is by now
+            run(session, epoch=1, once=False)  # up to the generator's present position
             run(session, epoch=2)
         rows = duckdb_folder(folder / name / "lake" / "db" / "orders")
         assert rows == pyiceberg_rows(open_table(folder / name / "lake", "db.orders"))
         assert len({row[0] for row in rows}) == len(rows) == 1500
         found.append(rows)
-    assert not set(found[0]) & set(found[1])  # each order has been replaced twice
+    assert not set(found[0]) & set(found[1])  # each order was replaced twice

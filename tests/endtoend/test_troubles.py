@@ -1,4 +1,4 @@
-"""`sinkql up` while somebody drops its table and moves its warehouse away: `status` says why, and the sink goes on."""
+"""`sinkql up` loses its table and its warehouse: `status` shows the reason, and the sink continues after the repair."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CREATE SINK s FROM n INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABL
 """
 
 
-def test_a_sink_goes_on_when_what_was_gone_is_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sink_continues_when_what_was_gone_is_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with Session() as session:
         session.execute(_ITEMS + _SINK)
@@ -54,7 +54,7 @@ def test_a_sink_goes_on_when_what_was_gone_is_back(tmp_path: Path, monkeypatch: 
 
 
 def _commits(up: Running) -> None:
-    """Wait for a commit that comes from here on."""
+    """Wait for the next commit with rows."""
     up.wait_for(lambda event: event["event"] == "committed" and event["rows"] > 0)
 
 
@@ -74,7 +74,7 @@ def _catalog(folder: Path) -> Catalog:
 
 
 def _newest(folder: Path) -> str:
-    """Return the location of the table's newest metadata, as who registers it finds it."""
+    """Return the location of the table's newest metadata, which registers the table again."""
     return f"file://{max((folder / 'lake/n/t/metadata').glob('*.metadata.json'))}"
 
 

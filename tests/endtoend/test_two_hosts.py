@@ -1,4 +1,4 @@
-"""Two hosts and a catalog in Postgres: one runs a pipeline, the other sees it, takes it over, stops and drops it."""
+"""Two hosts share a catalog in Postgres: the second one takes over the pipeline of the first and drops it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CREATE SINK IF NOT EXISTS s IN CLUSTER one FROM n INTO ICEBERG CATALOG CONNECTIO
 
 
 class Host:
-    """A home and a working folder, and what its user runs there."""
+    """A host with a home and a working folder, in which its commands run."""
 
     def __init__(self, folder: Path, url: str) -> None:
         self.folder = folder / "work"
@@ -68,7 +68,7 @@ def test_a_pipeline_moves_from_one_host_to_the_other(server: Postgres, tmp_path:
     try:
         first.wait_for_commit(_NAME, 1)
         assert other.status() == "running"
-        server.restart(signal.SIGQUIT)  # what has lost it goes on by itself
+        server.restart(signal.SIGQUIT)  # processes reconnect to the restarted server
         first.wait_for_commit(_NAME, first.commits[_NAME] + 2)
         second = other.up("--takeover")
         try:

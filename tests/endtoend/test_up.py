@@ -1,4 +1,4 @@
-"""`sinkql up`: sinks of a catalog that others create, change, stop and drop while it runs."""
+"""`sinkql up`: a different session creates, changes, stops and drops sinks of the catalog while it runs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def session(folder: Path) -> Iterator[Session]:
 
 @pytest.fixture(scope="module")
 def held(session: Session) -> str:
-    """Have somebody else, alive, hold the lease of sink a; return the sink's id."""
+    """Acquire the lease of sink a for a live owner; return the sink's id."""
     sink_id = session.jobs(["a"])[0].sink_id
     session.catalog.control.acquire(sink_id, owner="another", takeover=False)
     return sink_id
@@ -57,7 +57,7 @@ def held(session: Session) -> str:
 
 @pytest.fixture(scope="module")
 def up(held: str, session: Session, folder: Path) -> Iterator[Running]:
-    """Start one process for all tests, which go on where the one before left it."""
+    """Start one process for all tests; each test continues where the previous one ended."""
     found = start("up", folder=folder)
     try:
         found.wait_for(lambda event: event == {"event": "elsewhere", "sink": _full("a")})
@@ -99,11 +99,11 @@ def test_sinks_join_stop_start_and_leave(up: Running, session: Session, folder: 
 
 
 def _told_at_another_pace(up: Running, session: Session) -> set[str]:
-    """Change the interval of sink a twice; return the events that are told until it has committed twice."""
+    """Change the interval of sink a twice; return the kinds of events until it has committed twice."""
     before = len(up.events)
     session.execute("ALTER SINK a SET (COMMIT INTERVAL = '1h');")
     session.execute("ALTER SINK a SET (COMMIT INTERVAL = '2s');")
-    # Without the second one the next commit would be hours away: the first started no query anew, nor did this.
+    # Neither change starts a new query. Without the second one, the next commit would be hours away.
     up.wait_for(_committed("a"))
     up.wait_for(_committed("a"))
     return {event["event"] for event in up.events[before:]}
@@ -162,4 +162,4 @@ def test_it_stops_at_a_signal_and_every_row_is_there_once(up: Running, folder: P
     assert shared == list(range(1, len(shared) + 1))
     assert new == [new[0] + place for place in range(len(new))]
     told = sum(up.rows.get(_full(name), 0) for name in "az")
-    assert len(numbers) >= told > 0  # the killed process may have committed without a word
+    assert len(numbers) >= told > 0  # the killed process may have committed without reporting it

@@ -1,4 +1,4 @@
-"""`wait_for_commit` where nothing new comes: it returns once all that there is is in the tables."""
+"""`wait_for_commit` returns once the tables have all available rows, even if no new rows arrive."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def test_it_returns_where_nothing_new_comes_and_after_what_comes(
     Path("orders").mkdir()
     Path("orders", "1.json").write_text('{"id": 1, "amount": 2}\n{"id": 2, "amount": 3}\n')
     with Session() as session:
-        session.execute(_SCRIPT + _SINK.format(name="a") + _SINK.format(name="b"))  # of which the view is a job
+        session.execute(_SCRIPT + _SINK.format(name="a") + _SINK.format(name="b"))  # two sinks make the view a job
         with session.running() as sinks:
             sinks.wait_for_commit(timeout=PATIENCE_S)
-            sinks.wait_for_commit(timeout=PATIENCE_S)  # nothing has come since
+            sinks.wait_for_commit(timeout=PATIENCE_S)  # no rows have arrived since
             Path("orders", "2.json").write_text('{"id": 3, "amount": 4}\n')
             sinks.wait_for_commit(timeout=PATIENCE_S)
         expected = [(0, 3), (1, 6)]

@@ -1,4 +1,4 @@
-"""Every error code is declared once, and every declared one is raised."""
+"""Every error code is declared once, and every declared code is raised."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors that no golden file shows, since no text alone brings them about."""
+"""Errors that golden files do not show, because a script alone does not cause them."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_shell_that_runs_no_sinks_says_so(
         assert run_shell(session, [(_SINK, None)]) == 0
     assert (
         "notice: the sink is not running yet" in capsys.readouterr().err
-    )  # SQ4034; the shell shows no codes of notices
+    )  # SQ4034; the shell prints notices without their codes
 
 
 def test_unforeseen_error_in_the_shell_is_told_without_its_message() -> None:
@@ -189,7 +189,7 @@ def test_item_that_comes_to_depend_on_what_is_dropped_stops_the_drop(
 
 
 class _Reader:
-    """A source that gives one batch of text, whatever it declares."""
+    """A source that returns one batch of text, whatever it declares."""
 
     def read(self, _: Split, read_counts: ReadCounts) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch({"id": ["one"]})
@@ -205,7 +205,7 @@ def test_source_with_other_columns_than_it_declares_is_refused() -> None:
 
 
 class _LosingReader:
-    """A source that reads three records, and gives a row of one, leaves one out, and says nothing of the third."""
+    """A source that reads three records: one becomes a row, one fails, and one is not reported."""
 
     def read(self, _: Split, read_counts: ReadCounts) -> Iterator[pa.RecordBatch]:
         read_counts.rows += 3

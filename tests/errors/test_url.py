@@ -1,4 +1,4 @@
-"""Which parts of a text are secrets in URLs."""
+"""The parts of a text that are secrets in URLs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trees of expressions at random, of every type that Python and the engines both evaluate, and rows for them."""
+"""Random trees of expressions, of every type that both Python and the engines evaluate, and rows for them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _TYPES = tuple(dict.fromkeys(COLUMNS.values()))
 
 
 class Trees:
-    """Make expressions, each at most `depth` calls deep, as a source of chance says."""
+    """Makes random expressions; `depth` limits the nesting of calls."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -70,7 +70,7 @@ class Trees:
         return self.of(self._random.choice(_TYPES), depth)
 
     def of(self, type_: Type, depth: int) -> Expression:
-        """Return an expression of a type."""
+        """Return an expression of the given type."""
         if depth == 0 or self._random.random() < 0.15:
             return self._leaf(type_)
         makers = [*self._shared(type_), *self._own(type_)]
@@ -92,7 +92,7 @@ class Trees:
         return lambda depth: function.cast(literal(self._random.choice(_MOMENTS), TEXT), type_)
 
     def _shared(self, type_: Type) -> list[Callable[[int], Expression]]:
-        """Return what gives any type."""
+        """Return makers that work for any type."""
 
         def case(depth: int) -> Expression:
             count = self._random.choice((1, 2))
@@ -236,7 +236,7 @@ class Trees:
 
 
 class Guards:
-    """Make conditions that fail on some of the rows, but for the guards that stand before what fails."""
+    """Makes conditions of operands that fail on some rows, behind guards that exclude these rows."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -270,7 +270,7 @@ class Guards:
                 return self._test(function.call("coalesce(any…)", [harmless, value], type_=value.type))
 
     def _failing(self) -> list[tuple[Expression, Expression]]:
-        """Return what fails on some rows, each with the condition under which it does not."""
+        """Return operands that fail on some rows, each with the condition under which it does not."""
         i, f, s, n = (Reference(name, COLUMNS[name]) for name in "ifsn")
         not_zero = function.call("<>(any,any)", [i, literal(0, INTEGER)])
         positive = function.call(">=(any,any)", [f, literal(0.0, DOUBLE)])
@@ -285,7 +285,7 @@ class Guards:
         ]
 
     def _test(self, value: Expression) -> Expression:
-        """Return a condition over a value, in which it may stand several times."""
+        """Return a condition over a value, which may occur in it several times."""
         low, high = (literal(each if value.type == INTEGER else float(each), value.type) for each in (2, 50))
         match self._random.randrange(5):
             case 0:

@@ -1,4 +1,4 @@
-"""Python and the engines give the same for expressions at random, and are refused the same rows."""
+"""Python and the engines compute the same for random expressions, and refuse the same rows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TREES = 60
 
 
 def outcome(expression: logical.Expression, row: tuple[Any, ...]) -> tuple[str, Any]:
-    """Return `value` and what Python gives, `error`, or `unsure`."""
+    """Return `value` with the value that Python computes, `error`, or `unsure`."""
     function = evaluate.function_of(expression, list(COLUMNS))
     if function is None:
         return "unsure", None
@@ -54,7 +54,7 @@ def table() -> pa.Table:
 def duck() -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(config={"threads": 1})
     connection.execute("SET timezone = 'UTC'")
-    connection.execute("PRAGMA disable_optimizer")  # which leaves out what fails beside a literal NULL
+    connection.execute("PRAGMA disable_optimizer")  # it removes failing operands beside a literal NULL
     connection.register("rows_given", table())
     connection.execute("CREATE TABLE rows AS FROM rows_given")
     return connection
@@ -76,7 +76,7 @@ def test_python_gives_what_duckdb_gives(duck: duckdb.DuckDBPyConnection, random:
         asked, found = _asked(duck, query)
         if kind == "value" and asked == "value":
             assert value == found, (expression, row, query)
-        elif kind == "error":  # which DuckDB may not come to, beside a NULL
+        elif kind == "error":  # DuckDB may skip the failing operand beside a NULL
             assert asked == "error" or found is None, (expression, row, query)
 
 
@@ -101,7 +101,7 @@ def test_spark_computes_nothing_that_a_guard_leaves_out(spark: SparkSession, cou
     def same(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from batches
 
-    # all in one row, so that what expressions share is shared; what mapInArrow gives no rule of Spark's looks into
+    # all trees are columns of one row, so that Spark shares common parts; its rules do not look into mapInArrow
     rows = spark.table("guarded").mapInArrow(same, f"row bigint, {schema}")
     shown = [f"{spark_sql(tree)} AS x{number}" for number, tree in enumerate(trees)]
     found = rows.selectExpr("row", *shown).orderBy("row").collect()
@@ -126,18 +126,18 @@ def test_python_gives_what_spark_gives(spark: SparkSession) -> None:
         for number, answer in found.items():
             kind, value = outcomes[number]
             counts[f"{kind} {answer[0]}"] += 1
-            # Spark does not come to all that fails, beside a NULL
+            # Spark skips some failing operands beside a NULL
             if answer[0] == "value" and answer[1] != (value if kind == "value" else None):
                 wrong.append(f"{spark_sql(expression)} over {ROWS[number]}: {outcomes[number]} here, {answer} in Spark")
     assert not wrong, "\n".join(wrong)
     assert counts["value value"] > 200
     assert counts["error error"] > 5
-    # what stands right of a NULL is computed in Spark where its form has it twice: one may fail that way
+    # Spark computes the right operand of a NULL if the SQL has it twice, so a few may fail
     assert counts["value error"] < counts["value value"] / 100
 
 
 def _by_row(spark: SparkSession, expression: logical.Expression, rows: list[int]) -> dict[int, tuple[str, Any]]:
-    """Return what Spark gives for each of the rows; one that raises is asked for alone."""
+    """Return Spark's value for each row; if the query raises, each row runs alone."""
     if not rows:
         return {}
     chosen = ", ".join(map(str, rows))

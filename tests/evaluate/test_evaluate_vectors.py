@@ -1,4 +1,4 @@
-"""What Python evaluates of the vectors is what Postgres gives, and is an error where Postgres raises one."""
+"""Python evaluates the vectors as Postgres does, with an error wherever Postgres raises one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KINDS = ("query", "group")
 
 
 def plain() -> Iterator[tuple[dict[str, Any], logical.Relation, Any]]:
-    """Yield the vectors of one row at a time that are evaluated in Python, with their plans and how they run."""
+    """Yield the vectors of single rows that Python evaluates, with their plans and functions."""
     for vector in vectors.load():
         if vector["status"] != "exact" or vector.get("mode") in _KINDS:
             continue
@@ -34,7 +34,7 @@ def plain() -> Iterator[tuple[dict[str, Any], logical.Relation, Any]]:
 
 
 def outcomes(vector: dict[str, Any], relation: logical.Relation, run: Any) -> Iterator[tuple[str, str]]:
-    """Yield for each row whether it is right, wrong, or an engine's, and what it is about."""
+    """Yield for each row `right`, `wrong` or `unsure` (left to an engine), and a description."""
     types = [parse_type(type_) for type_ in vector["columns"].values()]
     type_ = relation.shape.columns[-1].type.name
     may_raise = set(vector.get("may_error", ()))
@@ -43,7 +43,7 @@ def outcomes(vector: dict[str, Any], relation: logical.Relation, run: Any) -> It
         try:
             values = tuple(map(wire.value, row, types))
         except ValueError:
-            continue  # a time of before Python's first year
+            continue  # a time before Python's first year
         try:
             ((*_, found),) = run(lambda _, values=values: [values])
         except evaluate.NotEvaluableError:

@@ -1,4 +1,4 @@
-"""Arithmetic and comparisons of whole numbers and numerics are exact, or an error: held against fractions."""
+"""Arithmetic and comparisons of integers and numerics are exact, or an error; fractions are the reference."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ROUNDS = 30
 
 
 def some(type_: str, random: Random) -> int | Decimal:
-    """Return a value of a type; many are at its ends."""
+    """Return a random value of a type, often one of its limits."""
     if type_ in _BITS:
         most = 1 << _BITS[type_]
         return random.choice((0, 1, -1, most - 1, -most, random.randrange(-most, most)))
@@ -47,7 +47,7 @@ def _scaled(digits: int, scale: int) -> Decimal:
 
 
 def outcome(text: str, types: dict[str, str], row: tuple[Any, ...]) -> Any:
-    """Return what an expression gives for a row, None where it is an error."""
+    """Return the value of an expression for a row, None if it raises an error."""
     function = evaluate.function_of(vectors.expression(text, types), list(types))
     assert function is not None, text
     try:
@@ -65,7 +65,7 @@ def rounded(value: Fraction, places: int = 10) -> Fraction:
 
 
 def _pair(sign: str, left: str, right: str, random: Random) -> tuple[Any, Any]:
-    """Return two operands; some quotients are half of the last place, or almost."""
+    """Return two random operands. Some quotients end in half a unit of the last place, or almost."""
     x, y = some(left, random), some(right, random)
     if sign == "/" and random.random() < 0.5:
         half = Fraction(2 * random.randrange(10 ** random.randrange(1, 12)) + 1, 2 * 10**10)
@@ -84,7 +84,7 @@ def test_quotients_are_rounded_once(left: str) -> None:
             x, y = _pair("/", left, right, random)
             found = outcome("x / y", {"x": left, "y": right}, (x, y))
             if found is None:
-                if y and right in _BITS:  # all that is held is divided by a whole number
+                if y and right in _BITS:  # any dividend that fits is divided by a whole number
                     assert abs(x) >= 10**28, (x, y)
                 assert y == 0 or max(abs(Fraction(x) / Fraction(y)), abs(x), abs(y)) >= 10**17 - 1, (x, y)
                 continue
@@ -114,7 +114,7 @@ def test_spark_gives_the_same_numbers(spark: SparkSession) -> None:
         types = {"x": left, "y": right}
         pairs = [_pair(text[2:3], left, right, random) for _ in range(200)]
         found = [outcome(text, types, pair) for pair in pairs]
-        if text == "x / y":  # Spark has no room to tell a half from less beside such a divisor
+        if text == "x / y":  # with a larger divisor, Spark cannot distinguish a half from less
             found = [value if abs(y) < 10**26 else None for value, (_, y) in zip(found, pairs, strict=True)]
         kept = [pair if value is not None else (None, None) for pair, value in zip(pairs, found, strict=True)]
         for name, values in zip(types, zip(*kept, strict=True), strict=True):
@@ -170,7 +170,7 @@ def test_comparisons_are_exact(left: str) -> None:
 
 
 def _nearest(value: int | Decimal | Fraction, type_: str) -> int | Decimal:
-    """Return a value of a type that is close to another, and equal where the type has it."""
+    """Return the nearest value of a type, equal if the type has an equal value."""
     if type_ in _BITS:
         most = 1 << _BITS[type_]
         return max(-most, min(most - 1, int(value)))

@@ -1,4 +1,4 @@
-"""Floating-point numbers as numerics: 15 digits of a double and 6 of a real, rounded as Postgres rounds them."""
+"""Floating-point numbers become numerics with 15 digits of a double and 6 of a real, rounded as in Postgres."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CALLS = ("x::numeric", "x::numeric(38,20)", "x::numeric(30,2)", "y::numeric", "y
 
 
 def _doubles(count: int) -> list[float]:
-    """Return numbers of which the 16th digit is the last one and a 5, and others of all sizes that numerics have."""
+    """Return numbers whose 16th and last digit is a 5, and numbers of all magnitudes that numerics hold."""
     random = Random(15)
     found = [721.5400323407825, 0.0, -0.0, 0.1, 1e15, 1e16, 123456789012345.5, 1234567890123455.0, 9.5e-7, 0.5, 2.5]
     while len(found) < count:
@@ -50,8 +50,8 @@ def _rows(count: int) -> list[tuple[float, float]]:
     return list(zip(_doubles(count), singles, strict=False))
 
 
-def _judged(postgres: Postgres, rows: list[tuple[float, float]]) -> list[tuple[Decimal, ...]]:
-    """Return what Postgres gives; its own numeric is rounded to the ten digits that a numeric has here."""
+def _expected(postgres: Postgres, rows: list[tuple[float, float]]) -> list[tuple[Decimal, ...]]:
+    """Return Postgres's values; its numeric is rounded to the ten fraction digits of SinkQL's."""
     shown = ", ".join(
         each.replace("::numeric", "::numeric(38,10)") if each[3:] == "numeric" else each for each in CALLS
     )
@@ -65,7 +65,7 @@ def _judged(postgres: Postgres, rows: list[tuple[float, float]]) -> list[tuple[D
 @pytest.mark.parametrize("count", [2000, pytest.param(200_000, marks=pytest.mark.soak)])
 def test_evaluated_numerics_are_those_of_postgres(postgres: Postgres, count: int) -> None:
     rows = _rows(count)
-    judged = _judged(postgres, rows)
+    judged = _expected(postgres, rows)
     for place, call in enumerate(CALLS):
         value = evaluate.function_of(vectors.expression(call, COLUMNS), list(COLUMNS))
         assert value is not None
@@ -76,7 +76,7 @@ def test_evaluated_numerics_are_those_of_postgres(postgres: Postgres, count: int
 @pytest.mark.parametrize("count", [2000, pytest.param(200_000, marks=pytest.mark.soak)])
 def test_in_spark_numerics_are_those_of_postgres(spark: SparkSession, postgres: Postgres, count: int) -> None:
     rows = _rows(count)
-    judged = _judged(postgres, rows)
+    judged = _expected(postgres, rows)
     xs, ys = zip(*rows, strict=True)
     table = pa.table({"n": pa.array(range(len(rows))), "x": pa.array(xs), "y": pa.array(ys, pa.float32())})
     shown = [f"{spark_sql(vectors.expression(each, COLUMNS))} AS c{place}" for place, each in enumerate(CALLS)]

@@ -1,4 +1,4 @@
-"""A number that is out of range: what the hint says to cast to has room for it."""
+"""The hint of an out-of-range error names a type that is wide enough."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _value(text: str, types: dict[str, str], row: tuple[Any, ...]) -> Any:
 
 
 def _advice(text: str, types: dict[str, str], row: tuple[Any, ...], form: str) -> str | None:
-    """Return the type that the hint names; None where there is no error, or no type for it."""
+    """Return the type that the hint names; None without an error or a wider type."""
     try:
         _value(text, types, row)
     except SinkqlError as error:

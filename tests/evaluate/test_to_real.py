@@ -1,4 +1,4 @@
-"""A decimal becomes the real that is nearest to it: rounded once, and not to double precision before."""
+"""A decimal becomes the nearest real: rounded once, without double precision in between."""
 
 from __future__ import annotations
 

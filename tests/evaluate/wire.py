@@ -1,4 +1,4 @@
-"""The texts in which vectors have values ↔ the values that rows hold."""
+"""Texts of values in vectors ↔ the values that rows hold."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _READ: dict[str, Callable[[str], Any]] = {
 
 
 def value(text: Any, type_: Type) -> Any:
-    """Return the value that a text stands for; raises ValueError for one that Python's times have no room for."""
+    """Return the value of a text; raise ValueError for times outside Python's range."""
     if text is None:
         return None
     if type_.element is not None:
@@ -41,7 +41,7 @@ def value(text: Any, type_: Type) -> Any:
 
 
 def shown(value: Any) -> Any:
-    """Return what is compared with a vector's text: times as they are printed there."""
+    """Return a value as the vectors' texts show it; times are printed."""
     if isinstance(value, datetime):
         text = value.isoformat(" ").removesuffix("+00:00")
         return text.rstrip("0") if value.microsecond else text

@@ -33,7 +33,7 @@ def equal(got: Any, expected: str | None, type_: str, rule: str | None) -> bool:
         case "jsonb":
             return bool(json.loads(got) == json.loads(expected))
         case "timestamp" | "timestamptz" | "date":
-            return str(got).removeprefix("+") == _common_era(expected).removesuffix("+00")
+            return str(got).removeprefix("+") == _as_year_zero(expected).removesuffix("+00")
         case _:
             return bool(json.loads(got) == json.loads(expected)) if rule == "json" else bool(got == expected)
 
@@ -63,6 +63,6 @@ def _single(value: float) -> float:
     return float(struct.unpack("f", struct.pack("f", value))[0])
 
 
-def _common_era(text: str) -> str:
+def _as_year_zero(text: str) -> str:
     """Write the year 1 BC as the year 0, as Spark does."""
     return text.removesuffix(" BC").replace("0001-", "0000-", 1) if text.endswith(" BC") else text

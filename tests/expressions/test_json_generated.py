@@ -90,7 +90,7 @@ def _documents(count: int) -> list[str]:
     return [document(random) for _ in range(count)]
 
 
-def _judged(postgres: Postgres, texts: Sequence[str], calls: Sequence[str]) -> list[tuple[Any, ...]]:
+def _expected(postgres: Postgres, texts: Sequence[str], calls: Sequence[str]) -> list[tuple[Any, ...]]:
     shown = ", ".join(f"({each})::text" for each in calls)
     with postgres.connect() as connection:
         rows = "SELECT s, s::jsonb AS j, n FROM unnest(%s::text[]) WITH ORDINALITY AS u (s, n)"
@@ -108,7 +108,7 @@ def _text(value: Any) -> str | None:
 @pytest.mark.parametrize("count", [400, pytest.param(40_000, marks=pytest.mark.soak)])
 def test_evaluated_texts_are_those_of_postgres(postgres: Postgres, count: int) -> None:
     texts = _documents(count)
-    judged = _judged(postgres, texts, CALLS)
+    judged = _expected(postgres, texts, CALLS)
     rows = _rows(texts, [row[0] for row in judged])
     for place, call in enumerate(CALLS, 1):
         value = evaluate.function_of(vectors.expression(call, COLUMNS), list(COLUMNS))
@@ -125,7 +125,7 @@ def test_evaluated_texts_are_those_of_postgres(postgres: Postgres, count: int) -
 @pytest.mark.parametrize("count", [400, pytest.param(40_000, marks=pytest.mark.soak)])
 def test_in_spark_texts_are_those_of_postgres(spark: SparkSession, postgres: Postgres, count: int) -> None:
     texts = _documents(count)
-    judged = _judged(postgres, texts, CALLS)
+    judged = _expected(postgres, texts, CALLS)
     columns = zip(*_rows(texts, [row[0] for row in judged]), strict=True)
     table = pa.table([pa.array(each) for each in columns], names=list(COLUMNS)).cast(
         pa.schema([("s", pa.string()), ("j", pa.string()), ("n", pa.int32())])

@@ -42,7 +42,7 @@ _LATER = {*map(chr, range(0x363, 0x370)), "\u0f82", "\u0f83"}
 
 
 @pytest.fixture(scope="module")
-def judge(postgres: Postgres) -> Iterator[psycopg.Connection[Any]]:
+def oracle(postgres: Postgres) -> Iterator[psycopg.Connection[Any]]:
     """Create a database with Unicode's case mappings and the order of bytes."""
     with postgres.connect() as server:
         server.execute("DROP DATABASE IF EXISTS letters")
@@ -57,18 +57,18 @@ def _expressions() -> list[logical.Expression]:
     return [vectors.expression(each, _COLUMNS) for each in _TRIED]
 
 
-def _judged(judge: psycopg.Connection[Any], which: str) -> list[tuple[Any, ...]]:
+def _expected(oracle: psycopg.Connection[Any], which: str) -> list[tuple[Any, ...]]:
     shown = ", ".join(_TRIED)
     characters = f"generate_series(1, 1114111) AS i WHERE {which} AND i NOT BETWEEN 55296 AND 57343"
-    return judge.execute(sql.SQL(f"SELECT s, {shown} FROM (SELECT chr(i) AS s FROM {characters}) AS t")).fetchall()
+    return oracle.execute(sql.SQL(f"SELECT s, {shown} FROM (SELECT chr(i) AS s FROM {characters}) AS t")).fetchall()
 
 
 @pytest.mark.server
-def test_letters_are_those_of_postgres_here(judge: psycopg.Connection[Any]) -> None:
+def test_characters_are_those_of_postgres_here(oracle: psycopg.Connection[Any]) -> None:
     functions = [evaluate.function_of(each, list(_COLUMNS)) for each in _expressions()]
     computed = [(place, function) for place, function in enumerate(functions) if function is not None]
     assert len(computed) > 2
-    rows = _judged(judge, _SHARE)
+    rows = _expected(oracle, _SHARE)
     for place, function in computed:
         wrong = [row[0] for row in rows if letter_case.is_known_letter(row[0]) and function(row[:1]) != row[place + 1]]
         assert wrong == [], _TRIED[place]
@@ -79,8 +79,8 @@ def _java_knows(character: str) -> bool:
     return ucd_3_2_0.category(character) != "Cn" and letter_case.is_known_letter(character) and character not in _LATER
 
 
-def _hold_in_spark(judge: psycopg.Connection[Any], spark: SparkSession, which: str) -> None:
-    rows = _judged(judge, which)
+def _hold_in_spark(oracle: psycopg.Connection[Any], spark: SparkSession, which: str) -> None:
+    rows = _expected(oracle, which)
     given = spark.createDataFrame([(row[0],) for row in rows], "s string")
     found = given.selectExpr("s", *(spark_sql(each) for each in _expressions())).toArrow()
     for place, name in enumerate(_TRIED, 1):
@@ -90,12 +90,12 @@ def _hold_in_spark(judge: psycopg.Connection[Any], spark: SparkSession, which: s
 
 @pytest.mark.spark
 @pytest.mark.server
-def test_letters_are_those_of_postgres_in_spark(judge: psycopg.Connection[Any], spark: SparkSession) -> None:
-    _hold_in_spark(judge, spark, _SHARE)
+def test_characters_are_those_of_postgres_in_spark(oracle: psycopg.Connection[Any], spark: SparkSession) -> None:
+    _hold_in_spark(oracle, spark, _SHARE)
 
 
 @pytest.mark.soak
 @pytest.mark.spark
 @pytest.mark.server
-def test_all_characters_are_those_of_postgres_in_spark(judge: psycopg.Connection[Any], spark: SparkSession) -> None:
-    _hold_in_spark(judge, spark, _ALL)
+def test_all_characters_are_those_of_postgres_in_spark(oracle: psycopg.Connection[Any], spark: SparkSession) -> None:
+    _hold_in_spark(oracle, spark, _ALL)

@@ -127,17 +127,17 @@ def test_a_bad_record_under_each_policy(name: str, tmp_path: Path) -> None:
     letters: list[RowError] = []
     reader = _reader(tmp_path, case.format, "DEAD LETTER")
     assert _read(reader, ReadCounts(letters=letters.append)) == _GOOD
-    (letter,) = letters
-    assert (letter.position, letter.code, bool(letter.message)) == (f"a:{case.place}", "SQ3101", True)
+    (dead_letter,) = letters
+    assert (dead_letter.position, dead_letter.code, bool(dead_letter.message)) == (f"a:{case.place}", "SQ3101", True)
     if case.raw is None or case.correct is None:
-        assert letter.raw
+        assert dead_letter.raw
         with pytest.raises(SinkqlError) as refused:
-            list(reader.retry_dead_letters([letter]))
+            list(reader.retry_dead_letters([dead_letter]))
         assert refused.value.code == "SQ3394"
         return
-    assert letter.raw.strip() == case.raw
-    corrected = RowError("a:2", "SQ3101", "", case.correct, about=letter.about)
-    still, found = reader.retry_dead_letters([letter, corrected])
+    assert dead_letter.raw.strip() == case.raw
+    corrected = RowError("a:2", "SQ3101", "", case.correct, about=dead_letter.about)
+    still, found = reader.retry_dead_letters([dead_letter, corrected])
     assert (list(still.failures), found.failures) == ([0], {})
     assert found.batch.to_pylist() == [{"k": 2, "d": date(2024, 2, 28)}]
 

@@ -190,7 +190,7 @@ def test_byte_ranges_give_each_line_once(tmp_path: Path, monkeypatch: pytest.Mon
         assert list(range(400)) == [row["id"] for row in rows]
 
 
-def test_a_reader_made_anew_goes_on_from_its_offsets(tmp_path: Path) -> None:
+def test_a_recreated_reader_continues_from_its_offsets(tmp_path: Path) -> None:
     _put(tmp_path, "a.json", _lines(range(10)))
     first = _reader(tmp_path)
     at = first.latest(first.initial(at_end=False), Limit(4))

@@ -83,7 +83,7 @@ def test_nothing_goes_while_a_head_is_missing_or_damaged(tmp_path: Path) -> None
     assert ProcessedFilesLog(tmp_path).unneeded([head], before=time.time() + 60) == ()
 
 
-def test_a_folder_that_has_just_what_the_last_head_needs_goes_on(tmp_path: Path) -> None:
+def test_a_folder_that_has_just_what_the_last_head_needs_continues(tmp_path: Path) -> None:
     """Another host has only these files, without the previous head if it was merged."""
     heads = _appended(ProcessedFilesLog(tmp_path / "old"), 70)
     without = []

@@ -137,8 +137,8 @@ def _outcome(statement: ast.Statement, text: str, catalog: MemoryCatalog, *, ver
             planned = catalog.add(statement, {})
         case ast.CreateSinks():
             made = expand(statement, catalog)
-            trial = catalog.copy()
-            notices = [show_notice(notice, text) for each in made for notice in trial.add(each, {}).notices]
+            dry_run = catalog.copy()
+            notices = [show_notice(notice, text) for each in made for notice in dry_run.add(each, {}).notices]
             return [to_sql(each, redacted=WORDS) for each in made] + notices
         case _:
             items = InMemoryItems(catalog, lambda statement, name: {})

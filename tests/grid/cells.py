@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from expressions import vectors
 from grid import edges, values
 from grid.exceptions import AT_ONCE, BESIDE_NULL, LARGE, WIDE, documented, loud, number_of
-from grid.postgres_values import ERROR, Answer, Judge
+from grid.postgres_values import ERROR, Answer, Oracle
 from grid.templates import Template
 from sinkql import evaluate, logical
 from sinkql.errors import SinkqlError
@@ -71,26 +71,26 @@ def _outcome(function: Any, row: tuple[Any, ...]) -> Outcome:
 
 
 def compare(
-    templates: Iterable[Template], numbers: Sequence[int], judge: Judge, engine: Engine | None, *, together: int = 96
+    templates: Iterable[Template], numbers: Sequence[int], oracle: Oracle, engine: Engine | None, *, together: int = 96
 ) -> Report:
     """Compare the engines with Postgres, and with each other, on all cells."""
     report, rows, left = Report(), edges.rows(), iter(templates)
     while part := list(islice(left, together)):
         expressions = [planned(each) for each in part]
-        answers = [None if each.judge is None else judge.answers(each.judge, numbers) for each in part]
+        answers = [None if each.oracle is None else oracle.answers(each.oracle, numbers) for each in part]
         here = [evaluated(each, rows, numbers) for each in expressions]
         there: Sequence[dict[int, Outcome] | None] = [None] * len(part)
         if engine is not None:
             there = engine.outcomes(expressions, numbers)
         for template, expression, answer, mine, its in zip(part, expressions, answers, here, there, strict=True):
             report.counts["expressions"] += 1
-            at_once = answer is not None and _fails_at_once(template, answer, judge)
+            at_once = answer is not None and _fails_at_once(template, answer, oracle)
             report.counts[AT_ONCE] += at_once
             for place, number in enumerate(numbers):
                 engines = {"evaluator": mine[place]} | ({} if its is None else {"Spark": its[number]})
                 text = None if answer is None or at_once else answer[place]
                 judged = answer is not None and not at_once
-                cell = Cell(template, expression, number, rows[number], text, judge, judged)
+                cell = Cell(template, expression, number, rows[number], text, oracle, judged)
                 found = list(_differences(cell, engines, report))
                 if found:
                     shown = {name: rows[number][_NAMES.index(name)] for name in dict.fromkeys(template.places)}
@@ -108,7 +108,7 @@ class Cell:
     number: int
     row: tuple[Any, ...]
     answer: Answer
-    judge: Judge
+    oracle: Oracle
     judged: bool
 
     def here(self, part: logical.Expression) -> Outcome:
@@ -117,12 +117,12 @@ class Cell:
 
     def asked(self, part: logical.Expression) -> Answer:
         """Return Postgres's answer for a part; its SQL must not be empty."""
-        (found,) = self.judge.answers(self.text(part), [self.number])
+        (found,) = self.oracle.answers(self.text(part), [self.number])
         return found
 
     def text(self, part: logical.Expression) -> str:
         """Return the SQL of a part; empty if the part has no SQL, or if Postgres has different SQL."""
-        if self.template.judge != self.template.sql:
+        if self.template.oracle != self.template.sql:
             return ""
         found = self.template.sql[part.span.start : part.span.end]
         return found if _whole(_STRING.sub("", found)) else ""  # the span of one comparison of LIKE ANY is incomplete
@@ -147,17 +147,17 @@ class Cell:
 def _whole(text: str) -> bool:
     """Return whether all brackets are balanced."""
     depth = 0
-    for letter in text:
-        depth += (letter == "(") - (letter == ")")
+    for character in text:
+        depth += (character == "(") - (character == ")")
         if depth < 0:
             return False
     return depth == 0
 
 
-def _fails_at_once(template: Template, answer: Sequence[Answer], judge: Judge) -> bool:
+def _fails_at_once(template: Template, answer: Sequence[Answer], oracle: Oracle) -> bool:
     """Return whether Postgres fails while it plans, which is independent of the rows."""
     failed = all((each or "").startswith(ERROR) for each in answer)
-    return failed and template.judge is not None and judge.fails_at_once(template.judge)
+    return failed and template.oracle is not None and oracle.fails_at_once(template.oracle)
 
 
 def _differences(cell: Cell, engines: dict[str, Outcome], report: Report) -> Iterator[str]:

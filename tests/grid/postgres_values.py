@@ -71,7 +71,7 @@ END $$;
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
+class Oracle:
     """A database with the grid's rows in table `grid`."""
 
     connection: psycopg.Connection[Any]
@@ -110,7 +110,7 @@ class Judge:
 
 
 @contextmanager
-def judge(address: str) -> Iterator[Judge]:
+def oracle(address: str) -> Iterator[Oracle]:
     """Create the grid in a separate database with Unicode case mapping and byte order, until the block ends."""
     with psycopg.connect(address, autocommit=True) as server:
         server.execute("DROP DATABASE IF EXISTS grid")
@@ -121,7 +121,7 @@ def judge(address: str) -> Iterator[Judge]:
         connection.execute("SET timezone = 'UTC'; SET max_parallel_workers_per_gather = 0; SET jit = off;")
         connection.execute(_PREPARED)
         _fill(connection)
-        yield Judge(connection)
+        yield Oracle(connection)
 
 
 def _fill(connection: psycopg.Connection[Any]) -> None:

@@ -12,7 +12,7 @@ import pytest
 from grid import cells, edges
 from grid.engine import engine
 from grid.exceptions import AT_ONCE, DOCUMENTED
-from grid.postgres_values import Judge, judge
+from grid.postgres_values import Oracle, oracle
 from grid.templates import FOUND, Template, failing, templates
 from grid.trees import Trees
 from sinkql import logical
@@ -48,8 +48,8 @@ _SAMPLED, _INTERPRETED = 40, 1_000_000
 
 
 @pytest.fixture(scope="module")
-def judging(postgres: Postgres) -> Iterator[Judge]:
-    with judge(postgres.address()) as found:
+def judging(postgres: Postgres) -> Iterator[Oracle]:
+    with oracle(postgres.address()) as found:
         yield found
 
 
@@ -78,9 +78,9 @@ def test_the_place_of_a_subscript_ends_with_its_bracket() -> None:
 
 
 @pytest.mark.server
-def test_columns_without_a_name_have_that_of_postgres(judging: Judge) -> None:
+def test_columns_without_a_name_have_that_of_postgres(judging: Oracle) -> None:
     wrong = []
-    for template in [each for each in templates()[::_INTERPRETED_SHARE] if each.judge == each.sql]:
+    for template in [each for each in templates()[::_INTERPRETED_SHARE] if each.oracle == each.sql]:
         text = f"SELECT {template.sql} FROM grid LIMIT 0"
         found = judging.connection.execute(text.encode()).description
         assert found is not None
@@ -90,7 +90,7 @@ def test_columns_without_a_name_have_that_of_postgres(judging: Judge) -> None:
 
 
 @pytest.mark.server
-def test_evaluator_gives_what_postgres_gives(judging: Judge) -> None:
+def test_evaluator_gives_what_postgres_gives(judging: Oracle) -> None:
     report = cells.compare(templates()[1::_INTERPRETED_SHARE], _numbers(_FEW_ROWS), judging, None)
     assert report.wrong == []
     assert report.counts["evaluator: value"] > 2_000
@@ -98,7 +98,7 @@ def test_evaluator_gives_what_postgres_gives(judging: Judge) -> None:
 
 @pytest.mark.spark
 @pytest.mark.server
-def test_share_of_the_grid_is_the_same_in_spark(spark: SparkSession, judging: Judge, tmp_path: Path) -> None:
+def test_share_of_the_grid_is_the_same_in_spark(spark: SparkSession, judging: Oracle, tmp_path: Path) -> None:
     with engine(spark, tmp_path) as found:
         found_once = [each for each in templates() if each.text in FOUND]
         assert len(found_once) == len(FOUND)
@@ -111,7 +111,7 @@ def test_share_of_the_grid_is_the_same_in_spark(spark: SparkSession, judging: Ju
 @pytest.mark.soak
 @pytest.mark.spark
 @pytest.mark.server
-def test_all_of_the_grid_is_the_same_in_spark(spark: SparkSession, judging: Judge, tmp_path: Path) -> None:
+def test_all_of_the_grid_is_the_same_in_spark(spark: SparkSession, judging: Oracle, tmp_path: Path) -> None:
     with engine(spark, tmp_path) as found:
         rows = sorted({*_numbers(_SOME_ROWS), *_beside_null()})
         report = cells.compare(templates(), rows, judging, found)
@@ -120,7 +120,7 @@ def test_all_of_the_grid_is_the_same_in_spark(spark: SparkSession, judging: Judg
 
 @pytest.mark.spark
 @pytest.mark.server
-def test_null_beside_every_value_is_the_same_in_spark(spark: SparkSession, judging: Judge, tmp_path: Path) -> None:
+def test_null_beside_every_value_is_the_same_in_spark(spark: SparkSession, judging: Oracle, tmp_path: Path) -> None:
     with engine(spark, tmp_path, _INTERPRETED, 1) as found:
         report = cells.compare(templates()[3::_INTERPRETED_SHARE], _beside_null(), judging, found)
     assert report.wrong == []
@@ -129,7 +129,7 @@ def test_null_beside_every_value_is_the_same_in_spark(spark: SparkSession, judgi
 
 @pytest.mark.spark
 @pytest.mark.server
-def test_what_fails_beside_a_null_is_what_postgres_says(spark: SparkSession, judging: Judge, tmp_path: Path) -> None:
+def test_what_fails_beside_a_null_is_what_postgres_says(spark: SparkSession, judging: Oracle, tmp_path: Path) -> None:
     with engine(spark, tmp_path, _INTERPRETED, 1) as found:
         report = cells.compare(failing()[5::_FAILING_SHARE], _failing_rows(), judging, found)
     assert report.wrong == []
@@ -140,7 +140,7 @@ def test_what_fails_beside_a_null_is_what_postgres_says(spark: SparkSession, jud
 @pytest.mark.spark
 @pytest.mark.server
 def test_all_that_fails_beside_a_null_is_what_postgres_says(
-    spark: SparkSession, judging: Judge, tmp_path: Path
+    spark: SparkSession, judging: Oracle, tmp_path: Path
 ) -> None:
     with engine(spark, tmp_path, _SAMPLED) as found:
         report = cells.compare(failing(), _failing_rows(), judging, found)
@@ -149,7 +149,7 @@ def test_all_that_fails_beside_a_null_is_what_postgres_says(
 
 @pytest.mark.soak
 @pytest.mark.server
-def test_all_rows_are_the_same_in_the_evaluator(judging: Judge) -> None:
+def test_all_rows_are_the_same_in_the_evaluator(judging: Oracle) -> None:
     report = cells.compare(templates(), range(edges.ROWS), judging, None)
     assert report.wrong == []
     loud = {each.name for each in DOCUMENTED if not each.of_spark}
@@ -157,7 +157,7 @@ def test_all_rows_are_the_same_in_the_evaluator(judging: Judge) -> None:
 
 
 @pytest.mark.server
-def test_random_expressions_are_those_of_postgres(judging: Judge) -> None:
+def test_random_expressions_are_those_of_postgres(judging: Oracle) -> None:
     report = cells.compare(_trees(1, _TREES), _numbers(_FEW_ROWS // 2), judging, None)
     assert report.wrong == []
     assert report.counts[AT_ONCE] < _TREES / 20
@@ -168,7 +168,7 @@ def test_random_expressions_are_those_of_postgres(judging: Judge) -> None:
 @pytest.mark.server
 @pytest.mark.parametrize("seed", range(2, 2 + _MANY_TREES // _AT_ONCE))
 def test_many_random_expressions_are_the_same_in_spark(
-    spark: SparkSession, judging: Judge, tmp_path: Path, seed: int
+    spark: SparkSession, judging: Oracle, tmp_path: Path, seed: int
 ) -> None:
     with engine(spark, tmp_path, _SAMPLED, seed) as found:
         report = cells.compare(_trees(seed, _AT_ONCE), _numbers(_FEW_ROWS // 2), judging, found)

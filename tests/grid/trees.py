@@ -55,7 +55,7 @@ def _grammar() -> tuple[dict[str, list[Template]], list[Template]]:
     within: dict[str, list[Template]] = {}
     top: list[Template] = []
     for template in templates():
-        if template.judge is None or not template.places or template.judge != template.sql:
+        if template.oracle is None or not template.places or template.oracle != template.sql:
             continue
         try:
             type_ = planned(template).type

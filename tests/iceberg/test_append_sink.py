@@ -33,7 +33,7 @@ def test_first_claim_records_where_the_sink_starts(any_lake: Lake, name: str) ->
     assert any_lake.rows(name) == []
 
 
-def test_restart_goes_on_from_the_marker_with_a_higher_epoch(any_lake: Lake, name: str) -> None:
+def test_restart_continues_from_the_checkpoint_with_a_higher_epoch(any_lake: Lake, name: str) -> None:
     first = Sink(any_lake, name)
     first.start()
     last = first.put((1, "a")).checkpoint
@@ -49,7 +49,7 @@ def test_the_catalogs_epoch_is_a_floor(lake: Lake, name: str) -> None:
     assert Sink(lake, name).start(epoch=3).epoch == 8
 
 
-def test_a_batch_without_rows_moves_the_marker(any_lake: Lake, name: str) -> None:
+def test_a_batch_without_rows_moves_the_checkpoint(any_lake: Lake, name: str) -> None:
     sink = Sink(any_lake, name)
     sink.start()
     sink.put((1, "a"))
@@ -94,9 +94,9 @@ def test_changelog_time_survives_a_restart_on_a_slow_clock(
 def test_long_offsets_stand_in_a_file(any_lake: Lake, name: str) -> None:
     sink = Sink(any_lake, name)
     sink.start()
-    marker, task, results = sink.attempt([(1, "a")])
+    checkpoint, task, results = sink.attempt([(1, "a")])
     end = {"numbers": {"batch": 1, "files": [f"part-{number:05d}.json" for number in range(500)]}}
-    sink.writer.commit(task, results, replace(marker, commit=task.commit, start=marker.end, end=end, plan="p"))
+    sink.writer.commit(task, results, replace(checkpoint, commit=task.commit, start=checkpoint.end, end=end, plan="p"))
     head = any_lake.table(name).current_snapshot()
     assert head is not None
     assert head.summary is not None
@@ -108,9 +108,9 @@ def test_long_offsets_stand_in_a_file(any_lake: Lake, name: str) -> None:
 def test_offsets_file_that_was_changed_stops_the_sink(lake: Lake, name: str) -> None:
     sink = Sink(lake, name)
     sink.start()
-    marker, task, results = sink.attempt([(1, "a")])
+    checkpoint, task, results = sink.attempt([(1, "a")])
     end = {"numbers": {"batch": 1, "text": "x" * 3000}}
-    sink.writer.commit(task, results, replace(marker, commit=task.commit, start=marker.end, end=end, plan="p"))
+    sink.writer.commit(task, results, replace(checkpoint, commit=task.commit, start=checkpoint.end, end=end, plan="p"))
     (file,) = (lake.folder / "warehouse" / "shop" / name / "metadata").glob("*-offsets.stats")
     file.write_text(file.read_text().replace("xxx", "xyx", 1))
     with pytest.raises(SinkqlError) as caught:
@@ -121,10 +121,10 @@ def test_offsets_file_that_was_changed_stops_the_sink(lake: Lake, name: str) -> 
 def test_what_a_sink_needs_of_its_own_is_no_orphan(lake: Lake, name: str) -> None:
     sink = Sink(lake, name)
     sink.start()
-    marker, task, results = sink.attempt([(1, "a")])
+    checkpoint, task, results = sink.attempt([(1, "a")])
     sink.writer.files.store_file("seen-1", b"one")
     end = {"numbers": {"batch": 1, "text": "x" * 3000}}
-    sink.writer.commit(task, results, replace(marker, commit=task.commit, start=marker.end, end=end, plan="p"))
+    sink.writer.commit(task, results, replace(checkpoint, commit=task.commit, start=checkpoint.end, end=end, plan="p"))
     orphan = lake.folder / "warehouse" / "shop" / name / "metadata" / "somebodys.stats"
     orphan.write_text("strange")
     Maintainer(lambda: lake.table(name), random.Random(0)).remove_orphans()

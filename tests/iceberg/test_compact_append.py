@@ -252,7 +252,7 @@ def test_files_of_others_stay_as_they_are(lake: Lake, name: str) -> None:
     )
 
 
-def test_compaction_goes_on_over_batches(lake: Lake, name: str) -> None:
+def test_compaction_continues_over_batches(lake: Lake, name: str) -> None:
     sink = Sink(lake, name)
     sink.start()
     for batch in range(8):

@@ -149,7 +149,7 @@ def test_a_sink_that_lost_the_table_does_not_compact_it(
     assert lake.rows(name) == sorted(after(BATCHES).items())
 
 
-def test_restart_after_a_compaction_goes_on_with_its_index(lake: Lake, name: str) -> None:
+def test_restart_after_a_compaction_continues_with_its_index(lake: Lake, name: str) -> None:
     sink = Sink(lake, name, upsert=True)
     sink.start()
     batch = 0
@@ -159,8 +159,8 @@ def test_restart_after_a_compaction_goes_on_with_its_index(lake: Lake, name: str
         sink.writer.maintenance.maintain()
         batch += 1
     again = Sink(lake, name, upsert=True)
-    marker = again.start(epoch=2)
-    assert marker.index is not None
+    checkpoint = again.start(epoch=2)
+    assert checkpoint.index is not None
     folder = again.context.folder / "index"
     before = {path.name for path in folder.iterdir()}
     again.put((0, "last"))
@@ -187,11 +187,11 @@ def test_index_that_says_otherwise_than_the_files_compacts_nothing(
     assert told.problem
     assert replaced(lake.table(name)) == 0
     assert lake.rows(name) == sorted(after(BATCHES).items())
-    assert not made_anew(sink)
+    assert not recreated(sink)
     for batch in range(BATCHES, BATCHES + 6):
         sink.put(*churn(batch))
         sink.writer.maintenance.maintain()
-    assert made_anew(sink)
+    assert recreated(sink)
     assert replaced(lake.table(name)) >= 1
     assert lake.rows(name) == sorted(after(BATCHES + 6).items())
 
@@ -205,7 +205,7 @@ def churned(lake: Lake, name: str) -> Sink:
     return sink
 
 
-def made_anew(sink: Sink) -> list[str]:
+def recreated(sink: Sink) -> list[str]:
     """Return the runs of indexes rebuilt from the table."""
     return [path.name for path in (sink.context.folder / "index").iterdir() if path.name.startswith("base-")]
 
@@ -276,5 +276,5 @@ def test_a_commit_of_which_no_reply_came_brings_its_index(
             with pytest.raises(OSError, match="no reply"):
                 sink.put(*churn(BATCHES))
     sink.put(*churn(BATCHES))
-    assert not made_anew(sink)
+    assert not recreated(sink)
     assert lake.rows(name) == sorted(after(BATCHES + 1).items())

@@ -196,7 +196,7 @@ def test_column_replaced_by_one_of_the_same_name_redoes_the_batch(lake: Lake, na
     assert lake.rows(name) == [(1, "a")]
 
 
-def test_table_dropped_and_created_anew_stops_the_sink(any_lake: Lake, name: str) -> None:
+def test_table_dropped_and_recreated_stops_the_sink(any_lake: Lake, name: str) -> None:
     sink = Sink(any_lake, name)
     sink.start()
     attempt = sink.attempt([(1, "a")])
@@ -403,7 +403,7 @@ def test_rollback_past_all_of_the_sinks_commits_is_seen(lake: Lake, name: str) -
     assert code_of(caught) == "SQ3501"
 
 
-def test_rolled_forward_table_goes_on(lake: Lake, name: str) -> None:
+def test_rolled_forward_table_continues(lake: Lake, name: str) -> None:
     sink = Sink(lake, name)
     sink.start()
     first = sink.put((1, "a"))
@@ -415,7 +415,7 @@ def test_rolled_forward_table_goes_on(lake: Lake, name: str) -> None:
 
 
 @pytest.mark.parametrize("upsert", [False, True], ids=["append", "upsert"])
-def test_marker_is_found_when_only_a_foreign_head_is_left(any_lake: Lake, name: str, *, upsert: bool) -> None:
+def test_checkpoint_is_found_when_only_a_foreign_head_is_left(any_lake: Lake, name: str, *, upsert: bool) -> None:
     sink = Sink(any_lake, name, upsert=upsert)
     sink.start()
     last = sink.put((1, "a"), (2, "b")).checkpoint
@@ -429,7 +429,7 @@ def test_marker_is_found_when_only_a_foreign_head_is_left(any_lake: Lake, name: 
     assert any_lake.rows(name) == expected
 
 
-def test_running_sink_goes_on_when_its_history_is_expired(any_lake: Lake, name: str) -> None:
+def test_running_sink_continues_when_its_history_is_expired(any_lake: Lake, name: str) -> None:
     sink = Sink(any_lake, name, upsert=True)
     sink.start()
     sink.put((1, "a"), (2, "b"))

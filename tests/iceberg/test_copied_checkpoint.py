@@ -65,7 +65,7 @@ def _forge_property(table: Table, sink: Sink) -> None:
 
 @pytest.mark.parametrize("upsert", [False, True], ids=["append", "upsert"])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_sink_goes_on_from_its_own_marker_whatever_others_copy(
+def test_a_sink_continues_from_its_own_checkpoint_whatever_others_copy(
     lake: Lake, name: str, seed: int, *, upsert: bool
 ) -> None:
     random_ = random.Random(seed)
@@ -118,7 +118,7 @@ def test_a_sink_goes_on_from_its_own_marker_whatever_others_copy(
 
 
 @pytest.mark.parametrize("how", ["forged", "removed", "nonsense"])
-def test_nothing_but_a_strangers_marker_is_an_error_by_that_name(lake: Lake, name: str, how: str) -> None:
+def test_nothing_but_a_strangers_checkpoint_is_an_error_by_that_name(lake: Lake, name: str, how: str) -> None:
     sink = Sink(lake, name, options={"existing_rows": "keep"})
     sink.start()
     sink.put((1, "a"))

@@ -61,8 +61,10 @@ def processes() -> ForkServerContext:
 def run(processes: ForkServerContext, lake: Lake, name: str) -> Run:
     """Return a function that runs a sink to its end with the given failpoints and returns the exit code."""
 
-    def start(mode: str, faults: str) -> int:
-        process = processes.Process(target=main, args=(lake.folder, name), kwargs={"mode": mode, "faults": faults})
+    def start(mode: str, failpoints: str) -> int:
+        process = processes.Process(
+            target=main, args=(lake.folder, name), kwargs={"mode": mode, "failpoints": failpoints}
+        )
         process.start()
         (code,) = ended(process)
         assert code is not None

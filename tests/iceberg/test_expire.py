@@ -146,9 +146,11 @@ def test_long_offsets_go_with_their_snapshot(lake: Lake, name: str) -> None:
     sink = Sink(lake, name, options=KEEP_5)
     sink.start()
     for each in range(30):
-        marker, task, results = sink.attempt([(each, "a")])
+        checkpoint, task, results = sink.attempt([(each, "a")])
         end = {"numbers": {"batch": each + 1, "text": "x" * 3000}}
-        sink.writer.commit(task, results, replace(marker, commit=task.commit, start=marker.end, end=end, plan="p"))
+        sink.writer.commit(
+            task, results, replace(checkpoint, commit=task.commit, start=checkpoint.end, end=end, plan="p")
+        )
         sink.writer.maintenance.maintain()
     files = list((lake.folder / "warehouse" / NAMESPACE / name / "metadata").glob("*-offsets.stats"))
     assert 0 < len(files) <= len(lake.table(name).metadata.snapshots)

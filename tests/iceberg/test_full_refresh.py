@@ -34,15 +34,15 @@ LAYOUTS: Sequence[Mapping[str, Any]] = (
 AGAIN = PlanChange("new", {"plan": {}}, again=frozenset({"plan"}))
 
 
-def rebuild(sink: Sink, parts: Sequence[Mapping[int, str | None]], *, epoch: int = 2) -> Committed:
+def run_refresh(sink: Sink, parts: Sequence[Mapping[int, str | None]], *, epoch: int = 2) -> Committed:
     """Claim the table and commit a full refresh; later parts overwrite earlier ones."""
     sink.writer.open()
     sink.writer.claim(ClaimRequest({"numbers": {"batch": 0}}, epoch=epoch, switch=AGAIN))
-    marker = sink.writer.refresh()
+    checkpoint = sink.writer.refresh()
     results: list[WriteResult] = []
     for number, rows in enumerate(parts):
         results += sink.write(sink.full_refresh.begin_refresh(number, buckets=2), list(rows.items()))
-    return sink.full_refresh.commit_refresh(results, replace(marker, plan="new"))
+    return sink.full_refresh.commit_refresh(results, replace(checkpoint, plan="new"))
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -66,7 +66,7 @@ def test_the_table_has_just_the_new_rows_after_one_snapshot(
     new = {key: name for part in parts for key, name in part.items()}
     before = sink.lake.catalog().load_table("shop.t")
     places = _places(before)
-    done = rebuild(sink, parts)
+    done = run_refresh(sink, parts)
     after = sink.lake.catalog().load_table("shop.t")
     assert Counter(sink.lake.rows("t")) == Counter(new.items())
     assert len(after.metadata.snapshots) == len(before.metadata.snapshots) + 2  # claim and refresh
@@ -105,7 +105,7 @@ def test_rows_of_one_part_come_after_those_of_the_part_before(tmp_path: Path) ->
     sink = Sink(Lake(tmp_path), "t", upsert=True)
     sink.start()
     sink.put((1, "old"), (2, "old"), (3, "same"))
-    assert rebuild(sink, [{1: "first", 3: "same"}, {1: "second", 4: "new"}]).rows == 2
+    assert run_refresh(sink, [{1: "first", 3: "same"}, {1: "second", 4: "new"}]).rows == 2
     assert sink.lake.rows("t") == [(1, "second"), (3, "same"), (4, "new")]
 
 
@@ -123,9 +123,9 @@ def test_readers_see_the_old_rows_and_columns_until_the_one_snapshot(tmp_path: P
     wider.writer.claim(
         ClaimRequest({"numbers": {"batch": 0}}, epoch=2, switch=replace(AGAIN, follows={"plan": {"name": "title"}}))
     )
-    marker = wider.writer.refresh()
+    checkpoint = wider.writer.refresh()
     results = wider.write(wider.full_refresh.begin_refresh(0, buckets=2), [(2, "b"), (3, "c")])
-    wider.full_refresh.commit_refresh(results, replace(marker, plan="new"), look)
+    wider.full_refresh.commit_refresh(results, replace(checkpoint, plan="new"), look)
     assert seen
     assert seen == [[(1, "a"), (2, "b")]] * len(seen)
     assert sink.lake.rows("t", ("id", "title")) == [(2, "b"), (3, "c")]
@@ -144,9 +144,9 @@ def test_rows_of_others_with_one_key_are_replaced_too(tmp_path: Path) -> None:
     assert sink.writer.replaces_foreign_rows()
     switch = PlanChange("new", {NO_PLAN: {}}, again=frozenset({NO_PLAN}))
     assert sink.writer.claim(ClaimRequest({"numbers": {"batch": 0}}, epoch=1, switch=switch)).plan == NO_PLAN
-    marker = sink.writer.refresh()
+    checkpoint = sink.writer.refresh()
     results = sink.write(sink.full_refresh.begin_refresh(0, buckets=2), [(1, "x"), (3, "y")])
-    sink.full_refresh.commit_refresh(results, replace(marker, plan="new"))
+    sink.full_refresh.commit_refresh(results, replace(checkpoint, plan="new"))
     assert lake.rows("t") == [(1, "x"), (3, "y")]
     sink.put((3, "z"))
     assert lake.rows("t") == [(1, "x"), (3, "z")]
@@ -165,13 +165,13 @@ def test_another_sink_that_adds_rows_while_they_are_replaced_is_named_and_the_ne
     def begun(epoch: int) -> tuple[list[WriteResult], Checkpoint]:
         sink.writer.open()
         sink.writer.claim(ClaimRequest({"numbers": {"batch": 0}}, epoch=epoch, switch=switch))
-        marker = replace(sink.writer.refresh(), plan="new")
-        return sink.write(sink.full_refresh.begin_refresh(0, buckets=2), [(3, "y")]), marker
+        checkpoint = replace(sink.writer.refresh(), plan="new")
+        return sink.write(sink.full_refresh.begin_refresh(0, buckets=2), [(3, "y")]), checkpoint
 
-    results, marker = begun(1)
+    results, checkpoint = begun(1)
     other.put((4, "b"))
     with pytest.raises(FencedError, match="another sink has committed to table") as told:
-        sink.full_refresh.commit_refresh(results, marker)
+        sink.full_refresh.commit_refresh(results, checkpoint)
     assert (told.value.code, told.value.detail) == ("SQ5102", "The id of that sink is other.")
     assert lake.rows("t") == [(1, "a"), (4, "b")]
     sink.full_refresh.commit_refresh(*begun(2))

@@ -224,7 +224,7 @@ def test_a_vended_token_is_asked_for_again_before_its_end(tmp_path: Path, server
     assert len(server.asked()["vended"]) > before
 
 
-def test_while_no_token_comes_the_one_that_is_there_goes_on(lake: GoogleLake) -> None:
+def test_while_no_token_comes_the_one_that_is_there_continues(lake: GoogleLake) -> None:
     store = lake.store(physical.Connection("gcp", "GCP", _KEY))
     first = store.properties()
     lake.google.rule(refuse=True)

@@ -113,7 +113,7 @@ def test_a_branch_is_published(hive: HiveLake, name: str) -> None:
 
 
 @pytest.mark.soak
-def test_a_long_marker_lies_beside_the_table(hive: HiveLake, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_checkpoint_lies_beside_the_table(hive: HiveLake, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sinkql.connectors.iceberg.commit.checkpoint._INLINE_LIMIT", 10)
     folder = hive.folder / "working"
     folder.mkdir()

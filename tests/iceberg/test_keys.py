@@ -119,7 +119,7 @@ def test_a_batch_whose_keys_ran_out_is_written_again(roles: tuple[RoleLake, Rule
     assert lake.rows(name) == [(1, "a"), (2, "b")]
 
 
-def test_while_a_role_is_refused_its_keys_go_on_to_their_end(roles: tuple[RoleLake, Rule]) -> None:
+def test_while_a_role_is_refused_its_keys_continue_to_their_end(roles: tuple[RoleLake, Rule]) -> None:
     lake, _ = roles
     store = lake.store(lake.using)
     assert isinstance(store, Role)
@@ -222,7 +222,7 @@ def test_a_token_that_ran_out_or_a_catalog_that_stumbles_is_survived(
 
 
 @pytest.mark.parametrize(("status", "code"), [(401, "SQ4202"), (419, "SQ4202"), (403, "SQ4203")])
-def test_a_catalog_that_goes_on_refusing_is_one_error(
+def test_a_catalog_that_keeps_refusing_is_one_error(
     tmp_path: Path, server: Seaweed, name: str, status: int, code: str
 ) -> None:
     with proxy(server.rest) as (port, rule):

@@ -209,7 +209,7 @@ def test_nothing_goes_where_the_table_says_so(lake: Lake, name: str) -> None:
     assert {each for each in lost if not each.endswith(".metadata.json")} == set()
 
 
-def test_what_optimize_had_no_time_for_goes_on_between_batches(lake: Lake, name: str) -> None:
+def test_what_optimize_had_no_time_for_continues_between_batches(lake: Lake, name: str) -> None:
     Sink(lake, name).start()
     sink = Sink(lake, name, options={"maintenance": False})
     sink.start()

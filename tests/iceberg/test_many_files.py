@@ -36,7 +36,7 @@ def entries(lake: Lake, name: str) -> list[FileEntry]:
 
 
 @pytest.mark.parametrize("remembered", [True, False])
-def test_one_file_less_of_very_many_is_one_manifest_anew(
+def test_one_file_less_of_very_many_is_one_new_manifest(
     lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch, *, remembered: bool
 ) -> None:
     Sink(lake, name).start()

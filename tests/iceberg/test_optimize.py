@@ -124,7 +124,7 @@ def test_a_file_that_cannot_be_read_is_left_and_told_of(lake: Lake, name: str, *
     assert sorted(lake.rows(name)) == sorted(expected(upsert=upsert, batches=7))
 
 
-def test_an_index_that_is_wrong_is_made_anew(lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_index_that_is_wrong_is_recreated(lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = started(lake, name, upsert=True)
     finish, left = UpsertCompaction._finish, [True]
 

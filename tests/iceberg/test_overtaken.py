@@ -45,19 +45,19 @@ def deeds(sink: Sink, renew: Callable[[], None]) -> Iterator[None]:
         yield
     if sink.upsert:
         again = PlanChange("new", {"plan": {}}, again=frozenset({"plan"}))
-        marker = writer.claim(ClaimRequest({"numbers": {"batch": 0}}, epoch=1, switch=again, renew=renew))
+        checkpoint = writer.claim(ClaimRequest({"numbers": {"batch": 0}}, epoch=1, switch=again, renew=renew))
         writer.refresh()
         yield
         rows = [(number, "first") for number in range(3)]
         results = sink.write(sink.full_refresh.begin_refresh(0, buckets=2), rows)
-        new = replace(marker, plan="plan", start=marker.end, end={"numbers": {"batch": 3}})
+        new = replace(checkpoint, plan="plan", start=checkpoint.end, end={"numbers": {"batch": 3}})
         sink.full_refresh.commit_refresh(results, new)
     else:
-        marker = writer.refresh()
+        checkpoint = writer.refresh()
         gone = frozenset(path for path, _ in sink.data_files.rows_by_file())
         task = writer.begin(bucketing="test", buckets=2)
         rows = [(number, "first") for number in range(4)]
-        sink.data_files.replace_files(task, sink.write(task, rows), replace(marker, commit=task.commit), gone)
+        sink.data_files.replace_files(task, sink.write(task, rows), replace(checkpoint, commit=task.commit), gone)
     yield
     writer.refresh()
     writer.maintenance.optimize()
@@ -181,8 +181,8 @@ def test_a_claim_that_a_dead_run_overtook_is_tried_again_by_who_has_the_lease(
     first, dead = (Sink(lake, "t", folder=tmp_path / each) for each in ("a", "b"))
     _claim_overtaken(first, dead, monkeypatch)
     first.writer.open()
-    marker = first.writer.claim(ClaimRequest({"numbers": {"batch": 0}}, epoch=1, renew=lambda: None))
-    assert (marker.epoch, marker.end) == (3, {"numbers": {"batch": 1}})
+    checkpoint = first.writer.claim(ClaimRequest({"numbers": {"batch": 0}}, epoch=1, renew=lambda: None))
+    assert (checkpoint.epoch, checkpoint.end) == (3, {"numbers": {"batch": 1}})
     first.put((2, "first"))
     with pytest.raises(FencedError):
         dead.put((3, "dead"))

@@ -131,7 +131,7 @@ def test_compactions_stay_within_partitions(lake: Lake, upsert: bool, monkeypatc
     ("transform", "name"),
     [("identity", "gr_xF6_xDFe"), ("bucket[3]", "gr_xF6_xDFe_bucket_3"), ("truncate[1]", "gr_xF6_xDFe_trunc_1")],
 )
-def test_columns_with_letters_beyond_ascii_part_tables_for_all_readers(lake: Lake, transform: str, name: str) -> None:
+def test_columns_with_names_beyond_ascii_part_tables_for_all_readers(lake: Lake, transform: str, name: str) -> None:
     term = {"sql": "as it is written", "transform": transform, "column": "größe"}
     columns = (physical.Column("id", BIGINT, nullable=False), physical.Column("größe", TEXT))
     for number in (1, 2):  # the second one finds an existing table

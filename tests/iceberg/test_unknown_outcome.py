@@ -80,7 +80,7 @@ def test_late_request_before_the_retry_is_found(through: tuple[Lake, Rule], name
     lake, rule = through
     sink = Sink(lake, name)
     sink.start()
-    marker, task, results = sink.attempt([(1, "a")])
+    checkpoint, task, results = sink.attempt([(1, "a")])
     rule.modes = ["late"]
     # The first request arrives just before the retry.
     posted = Event()
@@ -93,7 +93,7 @@ def test_late_request_before_the_retry_is_found(through: tuple[Lake, Rule], name
         rule.between = second
 
     rule.between = first
-    committed = sink.finish((marker, task, results))
+    committed = sink.finish((checkpoint, task, results))
     assert posted.is_set()
     assert rule.late_status == [200]
     assert committed.checkpoint == sink.writer.refresh()

@@ -36,7 +36,7 @@ PROBLEM = Path("problem")
 
 def _run(order: dict[str, Any]) -> int:
     os.chdir(order["folder"])
-    os.environ.update(armed(order["faults"] or "none=fail"))
+    os.environ.update(armed(order["failpoints"] or "none=fail"))
     try:
         with Session() as session:
             job = next(each for each in session.jobs() if each.sink == order["sink"])

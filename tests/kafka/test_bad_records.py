@@ -222,11 +222,11 @@ def test_a_bad_message_of_each_format_under_each_policy(broker: Kafka, pipeline:
                 read_counts.decoded = sum(batch.num_rows for batch in reader.read(split, read_counts))
                 read_counts.settle(name)
                 assert (read_counts.rows, read_counts.decoded, read_counts.failed) == (3, 2, 1), name
-            (letter,) = letters
-            kept = (letter.position, letter.code, letter.key, letter.raw, bool(letter.message))
+            (dead_letter,) = letters
+            kept = (dead_letter.position, dead_letter.code, dead_letter.key, dead_letter.raw, bool(dead_letter.message))
             assert kept == (f"{topic}/0/1", "SQ3101", *sent[1], True), name
             right = RowError(f"{topic}/0/1", "SQ3101", "", sent[0][1] or b"", sent[0][0])
-            still, found = reader.retry_dead_letters([letter, right])
+            still, found = reader.retry_dead_letters([dead_letter, right])
             assert (len(still.failures), len(found.failures), found.batch.num_rows) == (1, 0, 1), name
 
 
@@ -275,7 +275,9 @@ def _long(number: int) -> bytes:
     return bytes([number * 2]) if number < 64 else bytes([number * 2 & 127 | 128, number * 2 >> 7])
 
 
-def test_a_sink_that_stopped_goes_on_once_its_source_leaves_such_records_out(broker: Kafka, pipeline: Pipeline) -> None:
+def test_a_sink_that_stopped_continues_once_its_source_leaves_such_records_out(
+    broker: Kafka, pipeline: Pipeline
+) -> None:
     topic = broker.topic()
     broker.send(topic, '{"id": 1}', "{")
     pipeline.source("s", "(id bigint)", topic, "FORMAT JSON")

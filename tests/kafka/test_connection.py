@@ -24,7 +24,7 @@ pytestmark = pytest.mark.server
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class Access:
     """A pipeline with the secrets that connections need."""
 
     pipeline: Pipeline
@@ -46,7 +46,7 @@ class Door:
 
 
 @pytest.fixture
-def door(broker: Kafka, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> Door:
+def access(broker: Kafka, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> Access:
     identity = broker.identity.read_text()
     texts = {
         "password": PASSWORD,
@@ -59,7 +59,7 @@ def door(broker: Kafka, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> 
         pipeline.run(f"CREATE SECRET {name} AS env_var('SINKQL_{name.upper()}');")
     pipeline.run("CREATE SECRET wrong AS 'nonsense';")
     monkeypatch.setattr(admin, "_METADATA_S", 0.2)
-    return Door(pipeline, broker)
+    return Access(pipeline, broker)
 
 
 def _sasl(mechanism: str, protocol: str, password: str = "password") -> str:
@@ -69,8 +69,8 @@ def _sasl(mechanism: str, protocol: str, password: str = "password") -> str:
     )
 
 
-def test_each_way_into_a_broker_is_open(door: Door) -> None:
-    broker, ca = door.broker, "SSL CERTIFICATE AUTHORITY SECRET ca"
+def test_each_way_into_a_broker_is_open(access: Access) -> None:
+    broker, ca = access.broker, "SSL CERTIFICATE AUTHORITY SECRET ca"
     ways = [
         f"BROKER '{broker.address}', SECURITY PROTOCOL 'PLAINTEXT'",
         f"BROKERS ('127.0.0.1:1', '{broker.address}'), SECURITY PROTOCOL 'PLAINTEXT'",
@@ -82,11 +82,11 @@ def test_each_way_into_a_broker_is_open(door: Door) -> None:
             for mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
         ),
     ]
-    assert [door.open(way) for way in ways] == [None] * len(ways)
+    assert [access.open(way) for way in ways] == [None] * len(ways)
 
 
-def test_what_is_wrong_with_a_connection_is_said(door: Door) -> None:
-    broker, ca = door.broker, "SSL CERTIFICATE AUTHORITY SECRET ca"
+def test_what_is_wrong_with_a_connection_is_said(access: Access) -> None:
+    broker, ca = access.broker, "SSL CERTIFICATE AUTHORITY SECRET ca"
     wrong = {
         f"BROKER '127.0.0.1:{free_ports(1)[0]}', SECURITY PROTOCOL 'PLAINTEXT'": "SQ4270",
         "BROKER 'no-such-host.invalid:9092', SECURITY PROTOCOL 'PLAINTEXT'": "SQ4270",
@@ -100,7 +100,7 @@ def test_what_is_wrong_with_a_connection_is_said(door: Door) -> None:
         f"BROKER '{broker.ssl_address}', SSL CERTIFICATE AUTHORITY SECRET wrong": "SQ4276",
         f"BROKER '{broker.ssl_address}', {ca}, SSL CERTIFICATE SECRET own, SSL KEY SECRET wrong": "SQ4276",
     }
-    assert {way: door.open(way) for way in wrong} == wrong
+    assert {way: access.open(way) for way in wrong} == wrong
 
 
 def _denied(topic: str, operation: Any) -> AclBinding:
@@ -115,14 +115,14 @@ def _denied(topic: str, operation: Any) -> AclBinding:
     )
 
 
-def test_a_topic_that_the_user_may_not_read_is_told(door: Door) -> None:
-    topic = door.broker.topic()
-    for done in door.broker.admin.create_acls([_denied(topic, AclOperation.DESCRIBE)]).values():
+def test_a_topic_that_the_user_may_not_read_is_told(access: Access) -> None:
+    topic = access.broker.topic()
+    for done in access.broker.admin.create_acls([_denied(topic, AclOperation.DESCRIBE)]).values():
         done.result()
-    way = f"BROKER '{door.broker.sasl_address}', {_sasl('PLAIN', 'SASL_PLAINTEXT')}"
-    door.pipeline.run(f"CREATE CONNECTION ann TO KAFKA ({way});")
+    way = f"BROKER '{access.broker.sasl_address}', {_sasl('PLAIN', 'SASL_PLAINTEXT')}"
+    access.pipeline.run(f"CREATE CONNECTION ann TO KAFKA ({way});")
     with pytest.raises(SinkqlError, match="SQ4275"):
-        door.pipeline.run(f"CREATE SOURCE s FROM KAFKA CONNECTION ann (TOPIC '{topic}') FORMAT TEXT;")
+        access.pipeline.run(f"CREATE SOURCE s FROM KAFKA CONNECTION ann (TOPIC '{topic}') FORMAT TEXT;")
 
 
 def test_a_topic_that_is_not_there_is_told_at_its_name(pipeline: Pipeline) -> None:

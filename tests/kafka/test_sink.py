@@ -226,7 +226,7 @@ def test_records_that_do_not_decode_are_in_a_topic_beside_it(
     assert refused.value.code == "SQ3394"
 
 
-def test_a_topic_of_such_records_that_was_deleted_is_made_anew(pipeline: Pipeline) -> None:
+def test_a_topic_of_such_records_that_was_deleted_is_recreated(pipeline: Pipeline) -> None:
     broker, topic = pipeline.broker, pipeline.broker.topic()
     broker.send(topic, '{"id": 1}', "[")
     pipeline.source("s", "(id bigint)", topic, "FORMAT JSON WITH (ON ERROR = DEAD LETTER)")
@@ -240,13 +240,13 @@ def test_a_topic_of_such_records_that_was_deleted_is_made_anew(pipeline: Pipelin
     assert len(committed(broker, "tidied")) == 2
 
 
-def test_a_record_that_is_as_large_as_its_topic_takes_is_a_letter(pipeline: Pipeline) -> None:
+def test_a_record_as_large_as_its_topic_takes_is_a_dead_letter(pipeline: Pipeline) -> None:
     broker, topic = pipeline.broker, pipeline.broker.topic()
     large = random.Random(1).randbytes(450_000).hex()
     broker.send(topic, large, '{"id": 1}')
     pipeline.source("s", "(id bigint)", topic, "FORMAT JSON WITH (ON ERROR = DEAD LETTER)")
     topic_sink(pipeline, "s", "large", "FORMAT JSON ENVELOPE DEBEZIUM", ", COMPRESSION TYPE = NONE")
     pipeline.drain("s")
-    (letter,) = (json.loads(each.value or b"") for each in committed(broker, "large__errors"))
-    assert bytes.fromhex(letter["raw"][2:]) == large.encode()
+    (dead_letter,) = (json.loads(each.value or b"") for each in committed(broker, "large__errors"))
+    assert bytes.fromhex(dead_letter["raw"][2:]) == large.encode()
     assert len(committed(broker, "large")) == 1

@@ -37,7 +37,7 @@ def _loop(pipeline: Pipeline, sinks: Sinks) -> BatchLoop:
     return loop_of(job, context, registry())
 
 
-def test_sink_into_a_topic_goes_on_after_changes_that_were_lost(
+def test_sink_into_a_topic_continues_after_changes_that_were_lost(
     broker: Kafka, pipeline: Pipeline, tmp_path: Path
 ) -> None:
     pipeline.run("CREATE TABLE people (id bigint PRIMARY KEY, v text);")

@@ -60,7 +60,7 @@ def _started(pipeline: Pipeline, epoch: int = 1) -> BatchLoop:
     return loop
 
 
-def test_a_topic_that_is_made_anew_is_another_one(broker: Kafka, pipeline: Pipeline) -> None:
+def test_a_topic_that_is_recreated_is_another_one(broker: Kafka, pipeline: Pipeline) -> None:
     _people(pipeline, "anew")
     pipeline.drain("people")
     broker.delete("anew")

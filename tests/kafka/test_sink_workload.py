@@ -153,10 +153,10 @@ def _play(seed: int, pipeline: Pipeline, server: subprocess.Popen[str], *, steps
         for statement in model.change():
             pipeline.run(statement)
         relation = rng.choice(_SINKS)
-        faults = (
+        failpoints = (
             f"{rng.choice(_POINTS)}#{rng.randint(1, 3)}={rng.choice(['kill', 'fail'])}" if rng.random() < 0.6 else ""
         )
-        runner.begin(relation, faults, rng.choice([3, 20, 1000]))
+        runner.begin(relation, failpoints, rng.choice([3, 20, 1000]))
         if step in restarting:
             broker.restart(rng.choice([signal.SIGKILL, signal.SIGTERM]))
         if runner.end() == 0:

@@ -48,9 +48,9 @@ def test_exposed_progress_is_that_of_the_sink_that_is_furthest_behind(broker: Ka
         return list(result.rows)
 
     def read(relation: str) -> None:
-        marker, job = pipeline.drain(relation).checkpoint, pipeline.job(relation)
-        assert marker is not None
-        pipeline.session.catalog.control.committed(job.sink_id, rows=0, size=0, offsets=marker.end, epoch=1)
+        checkpoint, job = pipeline.drain(relation).checkpoint, pipeline.job(relation)
+        assert checkpoint is not None
+        pipeline.session.catalog.control.committed(job.sink_id, rows=0, size=0, offsets=checkpoint.end, epoch=1)
 
     broker.send(topic, "a", "b", partition=0)
     assert progress() == []

@@ -219,7 +219,7 @@ def test_messages_that_go_while_a_split_is_read_are_told(broker: Kafka, pipeline
 
 
 @pytest.mark.parametrize("count", [4, pytest.param(12, marks=pytest.mark.soak)], ids=["fewer", "more"])
-def test_a_topic_made_anew_stops_the_sink(broker: Kafka, pipeline: Pipeline, count: int) -> None:
+def test_a_recreated_topic_stops_the_sink(broker: Kafka, pipeline: Pipeline, count: int) -> None:
     others = range(100, 100 + count)
     topic = broker.topic()
     broker.send(topic, *_texts(*range(5)))
@@ -258,7 +258,7 @@ class _Meanwhile:
         return found
 
 
-def test_what_is_read_while_a_topic_is_made_anew_is_not_committed(broker: Kafka, pipeline: Pipeline) -> None:
+def test_what_is_read_while_a_topic_is_recreated_is_not_committed(broker: Kafka, pipeline: Pipeline) -> None:
     topic = broker.topic()
     broker.send(topic, *_texts(*range(5)))
     _numbers(pipeline, topic)
@@ -430,7 +430,7 @@ def _breaks(*arguments: object) -> None:
     raise OSError("the catalog is gone")
 
 
-def test_a_topic_is_another_one_after_letters_were_committed(
+def test_a_topic_is_another_one_after_dead_letters_were_committed(
     broker: Kafka, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = broker.topic()

@@ -41,10 +41,10 @@ class Runner:
     process: subprocess.Popen[str]
     epoch: int = 1
 
-    def begin(self, relation: str, faults: str, rows: int) -> None:
+    def begin(self, relation: str, failpoints: str, rows: int) -> None:
         self.epoch += 1
         sink = f"materialize.public.{relation}_sink"
-        order = {"folder": str(self.folder), "sink": sink, "faults": faults, "rows": rows, "epoch": self.epoch}
+        order = {"folder": str(self.folder), "sink": sink, "failpoints": failpoints, "rows": rows, "epoch": self.epoch}
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(order) + "\n")
         self.process.stdin.flush()
@@ -61,8 +61,8 @@ class Runner:
         path = self.folder / PROBLEM
         return path.read_text() if path.exists() else "nothing"
 
-    def run(self, relation: str, faults: str = "", rows: int = 5_000_000) -> int:
-        self.begin(relation, faults, rows)
+    def run(self, relation: str, failpoints: str = "", rows: int = 5_000_000) -> int:
+        self.begin(relation, failpoints, rows)
         return self.end()
 
     def finish(self, relation: str) -> None:
@@ -151,8 +151,8 @@ def _at(pipeline: Pipeline) -> dict[str, int]:
     """Return the offsets in the table's checkpoint."""
     loop = pipeline.loop("s")
     loop.writer.open()
-    marker = loop.writer.load_checkpoint()
-    found: dict[str, int] = {} if marker is None else dict(marker.end["materialize.public.s"]["partitions"])
+    checkpoint = loop.writer.load_checkpoint()
+    found: dict[str, int] = {} if checkpoint is None else dict(checkpoint.end["materialize.public.s"]["partitions"])
     return found
 
 
@@ -198,10 +198,10 @@ class Play:
         """Send messages and start the sink, which may die."""
         rng = self.rng
         self.work.produce()
-        faults = (
+        failpoints = (
             f"{rng.choice(_POINTS)}#{rng.randint(1, 3)}={rng.choice(['kill', 'fail'])}" if rng.random() < 0.5 else ""
         )
-        self.runner.begin("s", faults, rng.choice([20, 60, 1000]))
+        self.runner.begin("s", failpoints, rng.choice([20, 60, 1000]))
 
     def check(self) -> None:
         """Assert that the table matches its topic."""

@@ -130,7 +130,7 @@ def test_statement_that_only_resembles_one_of_a_secret_stays_readable(text: str)
 
 
 @pytest.mark.parametrize("label", ["_", "__", '"_ _"'])
-def test_a_label_without_a_letter_hides_nothing(label: str) -> None:
+def test_a_label_without_a_word_hides_nothing(label: str) -> None:
     script = f"CREATE CONNECTION c TO AWS ({label} 'x' y);"
     assert len(mask(script, WORDS).text) == len(script)
 

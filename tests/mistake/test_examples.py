@@ -156,7 +156,7 @@ def test_hints_lead_to_what_was_meant(session: Session, postgres: Postgres) -> N
     judged, wrong = {"both": 0, "one": 0}, []
     with _server(postgres) as server:
         for example in _examples():
-            meant, right = _judged(server, example.wrong), _judged(server, example.right)
+            meant, right = _expected(server, example.wrong), _expected(server, example.right)
             rows = _rows(session, example.right) if "mz_now" not in example.right else None
             ours = None if rows is None else _table(rows)
             if right is None:
@@ -186,7 +186,7 @@ def _server(postgres: Postgres) -> Iterator[psycopg.Connection[Any]]:
             server.execute("DROP SCHEMA examples CASCADE")
 
 
-def _judged(server: psycopg.Connection[Any], query: str) -> list[tuple[str, ...]] | None:
+def _expected(server: psycopg.Connection[Any], query: str) -> list[tuple[str, ...]] | None:
     try:
         return _table(server.execute(query).fetchall())
     except psycopg.Error:

@@ -90,7 +90,11 @@ def test_rewrites_of_queries_give_what_was_meant(postgres: Postgres, tmp_path_fa
             if form.right is None or form.right.startswith(_STATEMENTS):
                 continue
             ours = _of(session, form.right)
-            found = [_judged(duck, form, judged), _judged(server, form, judged), None if ours is None else _table(ours)]
+            found = [
+                _expected(duck, form, judged),
+                _expected(server, form, judged),
+                None if ours is None else _table(ours),
+            ]
             if len({tuple(each) for each in found if each is not None}) > 1:
                 wrong.append((form.wrong, form.right, found))
     assert not wrong
@@ -98,7 +102,7 @@ def test_rewrites_of_queries_give_what_was_meant(postgres: Postgres, tmp_path_fa
     assert sum(judged.values()) >= 35, judged
 
 
-def _judged(server: Any, form: Form, judged: dict[str, int]) -> list[tuple[str, ...]] | None:
+def _expected(server: Any, form: Form, judged: dict[str, int]) -> list[tuple[str, ...]] | None:
     """Return the rows of a form in DuckDB, or of its rewrite in Postgres; None if the server does not support it."""
     duck = isinstance(server, duckdb.DuckDBPyConnection)
     text = form.wrong if duck else form.right

@@ -68,7 +68,7 @@ def _taken_over(first: MariaDb, second: MariaDb) -> None:
     second.run("STOP SLAVE", "RESET SLAVE ALL")
 
 
-def test_sinks_go_on_at_a_replica_that_has_all(
+def test_sinks_continue_at_a_replica_that_has_all(
     servers: tuple[MariaDb, MariaDb], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = servers

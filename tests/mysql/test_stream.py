@@ -232,7 +232,7 @@ def test_a_prepared_transaction_comes_when_it_is_committed(
         assert _changes(_events(again)) == [(1, 1, "a"), (1, 3, "c")]
 
 
-def test_a_prepared_transaction_comes_however_often_the_log_is_read_anew_before_its_end(
+def test_a_prepared_transaction_comes_however_often_the_log_is_read_again_before_its_end(
     server: MariaDb, table: CapturedTable, database: str
 ) -> None:
     with stream_of(server) as stream:
@@ -373,7 +373,7 @@ _BESIDE = (
 
 
 @pytest.mark.parametrize(("statement", "problem", "lost"), _PROBLEMS, ids=range(len(_PROBLEMS)))
-def test_what_no_sink_can_go_on_with_is_told(
+def test_an_error_says_what_no_sink_can_continue_with(
     server: MariaDb, stream: MySqlStream, database: str, tmp_path: Path, statement: str, problem: str, lost: bool
 ) -> None:
     (tmp_path / "file").write_text("7\tseven\n")

@@ -65,10 +65,10 @@ VIEWS = {"group": view, "join": join}
 
 
 def main(folder: Path, name: str) -> None:
-    marker = folder / "marker.json"
+    checkpoint = folder / "marker.json"
     pipeline = Pipeline(folder, VIEWS[name]())
     done: dict[str, Any] = (
-        json.loads(marker.read_text()) if marker.exists() else {"tables": [], "manifests": pipeline.manifests}
+        json.loads(checkpoint.read_text()) if checkpoint.exists() else {"tables": [], "manifests": pipeline.manifests}
     )
     pipeline.manifests = list(done["manifests"])
     tables = done["tables"]
@@ -81,7 +81,7 @@ def main(folder: Path, name: str) -> None:
         tables.append(sorted(map(list, rows), key=repr))
         draft = folder / "marker.draft"
         draft.write_text(json.dumps({"tables": tables, "manifests": pipeline.manifests}))
-        draft.replace(marker)
+        draft.replace(checkpoint)
         state.sweep(StateDirectory(folder), set(pipeline.manifests[-2:]), epoch=1)
 
 

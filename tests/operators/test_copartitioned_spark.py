@@ -206,11 +206,11 @@ def test_what_comes_and_goes_at_once_is_left_out_in_parts_as_in_one(
     total: Counter[tuple[Any, ...]] = Counter()
     for *row, diff in rows:
         total[tuple(row)] += diff
-    netting = Consolidation(("g", "h"), (TEXT, BIGINT), StateDirectory(tmp_path))
+    consolidation = Consolidation(("g", "h"), (TEXT, BIGINT), StateDirectory(tmp_path))
     for most in (1 << 20, 1):
         monkeypatch.setattr("sinkql.storage.spill.MOST", most)
         monkeypatch.setattr("sinkql.storage.spill.PART", 300)
-        found = [tuple(row.values()) for batch in netting(iter(batches)) for row in batch.to_pylist()]
+        found = [tuple(row.values()) for batch in consolidation(iter(batches)) for row in batch.to_pylist()]
         assert len(found) == len({row[:3] for row in found})
         assert {row[:3]: row[3] for row in found} == {row: diff for row, diff in total.items() if diff}
 

@@ -272,7 +272,7 @@ def test_a_join_that_would_give_false_rows_is_refused(why: str, case: Case) -> N
         stateful(case.view)
 
 
-def test_the_latest_rows_are_kept_by_their_key_alone_and_without_holes() -> None:
+def test_the_latest_rows_are_kept_by_their_key_alone_and_without_unchanged_values() -> None:
     view = CASES["inner with the latest"].view
     read = view.right.input
     assert isinstance(read, physical.Read)

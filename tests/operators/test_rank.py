@@ -204,7 +204,7 @@ def test_only_what_shows_is_told_of(tmp_path: Path) -> None:
 
 def test_rows_behind_many_that_go_are_the_first(tmp_path: Path) -> None:
     pipeline = Pipeline(tmp_path, pairs(last=2))
-    rows = [(1, letter) for letter in "abcdefghijklmnop"]
+    rows = [(1, character) for character in "abcdefghijklmnop"]
     pipeline.batch(e=[(row, 1) for row in rows])
     for gone in (rows[:5], rows[5:12]):
         pipeline.batch(e=[(row, -1) for row in gone])

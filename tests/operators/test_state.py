@@ -54,16 +54,16 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return found
 
 
-def run_child(folder: Path, name: str, faults: str) -> int:
+def run_child(folder: Path, name: str, failpoints: str) -> int:
     child = Path(__file__).with_name("crash_child.py")
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(child.parents[1]), *sys.path])} | armed(faults)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(child.parents[1]), *sys.path])} | armed(failpoints)
     return subprocess.run(
         [sys.executable, str(child), str(folder), name], env=environment, timeout=PATIENCE_S, check=False
     ).returncode
 
 
 @pytest.mark.parametrize(("name", "point", "number"), KILLS)
-def test_killed_run_goes_on_from_the_marker_with_the_same_results(
+def test_killed_run_continues_from_the_checkpoint_with_the_same_results(
     name: str, point: str, number: int, tmp_path: Path, undisturbed: Any
 ) -> None:
     assert run_child(tmp_path, name, f"{point}#{number}=kill") < 0

@@ -1,4 +1,4 @@
-"""Two processes that collect the tests → the same tests: workers that found others would run none."""
+"""Two processes collect the same tests: parallel workers with different tests would run none."""
 
 from __future__ import annotations
 

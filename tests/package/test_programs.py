@@ -1,4 +1,4 @@
-"""What `make test` says and does on machines that lack programs that tests need."""
+"""`make test` on machines without programs that tests need: its messages, and what gets installed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ done
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Return a folder that is all of PATH, and has all programs that tests need but tmux."""
+    """Return the only folder of PATH, with all programs that tests need except tmux."""
     for name in programs.PACKAGES:
         if name != "tmux":
             _program(tmp_path, name, "")
@@ -58,7 +58,7 @@ def test_another_system_is_told_the_command(path: Path, manager: str, expected: 
 
 @pytest.fixture
 def rights(path: Path) -> None:
-    """Let whoever runs this have the rights of root."""
+    """Add a `sudo` that grants everything, so that any user can install packages."""
     _program(path, "sudo", 'shift; "$@"')
     _program(path, "true", "")
 

@@ -1,4 +1,4 @@
-"""The built wheel, and what importing the package costs."""
+"""The built wheel, and the cost of importing the package."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Return an environment in which Python finds the wheel's content, and not the checkout's."""
+    """Return an environment in which Python imports the wheel's content instead of the checkout's."""
     folder = tmp_path_factory.mktemp("installed")
     options = ["--quiet", "--no-deps", "--no-compile", "--target", str(folder)]
     subprocess.run([sys.executable, "-m", "pip", "install", *options, str(wheel)], check=True, timeout=PATIENCE_S)

@@ -1,4 +1,4 @@
-"""AWS connections as object stores: properties, and what never shows."""
+"""AWS connections as object stores: their properties, which never show a secret."""
 
 from sinkql.connector_api.options import reveal, secret_data
 from sinkql.connector_api.registry import discover

@@ -1,4 +1,4 @@
-"""A row shows at a time if the comparison with mz_now() is true then, to the microsecond, whatever its type."""
+"""A row is visible while its comparison with mz_now() is true, to the microsecond, for every type."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ def test_rows_that_overwrite_each_other_show_as_they_are_last(holes: bool) -> No
         assert seen(50) == ([], 0)
 
 
-def test_the_time_of_a_pipeline_goes_on() -> None:
+def test_the_time_of_a_pipeline_continues() -> None:
     with loads("CREATE TABLE t (id integer NOT NULL, a timestamp); CREATE VIEW v AS SELECT id FROM t;") as pipeline:
         pipeline.set_time("2024-01-01 00:00:01+01")
         pipeline.commit()

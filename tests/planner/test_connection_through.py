@@ -1,4 +1,4 @@
-"""A catalog connection that goes through an AWS connection: what a job carries of both."""
+"""A catalog connection through an AWS connection: a job carries both."""
 
 from __future__ import annotations
 

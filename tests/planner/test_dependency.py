@@ -1,4 +1,4 @@
-"""Keys of groups: the columns that say the others, also where a join has made many rows of one."""
+"""Keys of groups: the columns that determine the rest, even after a join has multiplied the rows."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ _TABLES = vectors.Tables({
         ("SELECT c.id, o.c_id, count(*) AS n FROM c, o WHERE c.id = o.c_id GROUP BY 1, 2", ["id", "c_id"]),
         ("SELECT at, c_id, count(*) FROM o WHERE at = date '2024-01-01' GROUP BY at, c_id", ["c_id"]),
         ("SELECT c.id, c.name, string_agg(o.oid::text, ',') FROM c, o GROUP BY c.id, c.name", ["id"]),
-        # nothing says so
+        # no dependency is known
         ("SELECT c.city, c.name, count(*) FROM c JOIN o ON o.c_id = c.id GROUP BY c.city, c.name", ["city name"]),
         ("SELECT k, v, count(*) FROM loose GROUP BY k, v", ["k v"]),
-        # a customer of NULLs is not one without a match
+        # a matching row of NULLs differs from a missing match
         ("SELECT l.k, l.v, count(*) FROM o LEFT JOIN (SELECT k, min(v) AS v FROM loose GROUP BY k) AS l ON c_id < l.k "
          "GROUP BY l.k, l.v", ["k v"]),
-        # the order decides whether a customer is there
+        # the condition on the order decides whether the name is NULL
         ("SELECT o.c_id, c.name, count(*) FROM o LEFT JOIN c ON o.c_id = c.id AND o.amount > 5 GROUP BY o.c_id, c.name",
          ["c_id name"]),
-        # 0.0 equals -0.0, of which an expression may make two values
+        # 0.0 equals -0.0, but an expression may distinguish them
         ("SELECT x, x * 2 AS y, count(*) FROM c GROUP BY x, x * 2", ["x y"]),
     ],
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""EXPLAIN shows an expression as SQL that means the same: planned again it is the same tree."""
+"""EXPLAIN shows an expression as SQL with the same meaning: planned again, it gives the same tree."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sinkql.logical.type import parse_type
 
 
 def _expressions(relation: logical.Relation) -> Iterator[tuple[logical.Expression, tuple[logical.Column, ...]]]:
-    """Yield the expressions over a relation's columns that a user can write, each with the columns."""
+    """Yield the expressions of a relation that a user can write, each with the columns of its inputs."""
     below = logical.inputs_of(relation)
     given = (column for each in below for column in each.shape.columns)
     columns = tuple(replace(each, name=_plain(each.name)) for each in given)
@@ -29,7 +29,7 @@ def _expressions(relation: logical.Relation) -> Iterator[tuple[logical.Expressio
 
 
 def _plain(name: str) -> str:
-    """Return a name that a user can write: those that SinkQL gives begin with $."""
+    """Return a name that a user can write; generated names begin with $."""
     return name.replace("$", "own_")
 
 
@@ -40,7 +40,7 @@ def _renamed(expression: logical.Expression) -> logical.Expression:
 
 
 def _written(expression: logical.Expression) -> bool:
-    """Tell whether all of it is what users write: what aggregates are computed of, and subqueries give, is not."""
+    """Return whether users write all of it, that is, no part comes from an aggregate or a subquery."""
     return not any(map(_own, walk(expression)))
 
 
@@ -97,7 +97,7 @@ def _planned(text: str, columns: tuple[logical.Column, ...]) -> logical.Expressi
         return error
 
 
-allow_deep_trees()  # as the first query does, which hypothesis would take for a test that changes Python
+allow_deep_trees()  # as the first query does, but before hypothesis checks that tests do not change Python
 _COLUMNS = {
     "a": "integer", "b": "integer", "k": "bigint", "n": "numeric(38,10)", "f": "double precision", "s": "text",
     "p": "boolean", "x": "timestamp", "d": "date", "j": "jsonb", "At": "text", "l": "integer[]", "m": "integer list",
@@ -112,7 +112,7 @@ _LEAVES = {
     "span": ("i", "(x - x)", "INTERVAL '1 day'", "INTERVAL '-1 month 01:02:03.5'"),
     "truth": ("p", "true", "(d > '2024-01-01')", "(x - x < INTERVAL '1 day')", "(j ? 'k')"),
 }
-# `{whole}` and the like stand for an expression of that kind; everything is in brackets
+# `{whole}` and the like stand for an expression of that kind; all expressions are in brackets
 _NODES = {
     "whole": (
         "({whole} + {whole})", "({whole} - {whole})", "({whole} * {whole})", "({whole} / {whole})",
@@ -153,6 +153,6 @@ def _texts(draw: st.DrawFn, kind: str = "whole", depth: int = 4) -> str:
 def test_an_expression_needs_no_more_brackets_than_it_is_shown_with(text: str) -> None:
     columns = tuple(logical.Column(name, parse_type(type_)) for name, type_ in _COLUMNS.items())
     expression = _planned(text, columns)
-    assume(not isinstance(expression, SinkqlError))  # such as a number compared with what it cannot be
+    assume(not isinstance(expression, SinkqlError))  # for example, operands that cannot be compared
     assert not isinstance(expression, SinkqlError)
     assert _planned(sql(expression), columns) == expression, sql(expression)

@@ -1,4 +1,4 @@
-"""Trees of plans → text, and graphs."""
+"""Trees of plans as text, and as graphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan's identity: pinned by a file of plans and their hashes, and free of everything but meaning."""
+"""A plan's identity depends only on its meaning; a file pins plans and their hashes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _keep(catalog: MemoryCatalog, text: str) -> None:
 
 
 def _job(catalog: MemoryCatalog, text: str) -> physical.Job:
-    """Return the job of a sink, or of a query that is a view with a sink into a log of its changes."""
+    """Return the job of a CREATE SINK, or of a new sink that appends the changes of a query."""
     if not text.lstrip().upper().startswith("CREATE SINK"):
         name = f"v{len(catalog.names('MATERIALIZED VIEW'))}"
         _keep(catalog, f"CREATE MATERIALIZED VIEW {name} AS {text}")
@@ -81,7 +81,7 @@ def test_pinned_plans_keep_their_identity(request: pytest.FixtureRequest) -> Non
         _PLANS.write_text(actual, "utf-8")
     elif expected != actual:
         shown = difflib.unified_diff(expected.splitlines(), actual.splitlines(), "pinned", "planned", lineterm="")
-        pytest.fail("plans are others than they were: sinks would stop at their tables\n" + "\n".join(shown))
+        pytest.fail("plans have changed their identity: sinks would stop at their tables\n" + "\n".join(shown))
 
 
 def test_pinned_plans_are_many_and_different() -> None:
@@ -107,11 +107,11 @@ def test_pinned_plans_take_in_every_operator_and_every_kind_of_expression() -> N
     assert seen == operators | {logical.Reference, logical.Literal, logical.Cast, logical.Case, logical.Call}
 
 
-# --- what is no part of it --------------------------------------------------------------------------------------
+# --- spelling and meaning ---------------------------------------------------------------------------------------
 
 
 def _otherwise(spelling: Spelling) -> Callable[[logical.Call], Form]:
-    """Return a form that gives the same in other words: everything in brackets, and a choice that is none."""
+    """Return an equivalent form with different SQL: everything in brackets, in an IF that is always true."""
 
     def form(call: logical.Call) -> Form:
         found = spelling if isinstance(spelling, Form | Infix) else spelling(call)
@@ -125,7 +125,7 @@ def _otherwise(spelling: Spelling) -> Callable[[logical.Call], Form]:
 
 
 def _jobs_of_vectors(chosen: Sequence[dict[str, Any]]) -> dict[str, physical.Job]:
-    """Return the job of each of some vectors' plans, over its own source."""
+    """Return the job of each vector's plan, over a separate source."""
     found = {}
     catalog = _catalog(_CONNECTION)
     for vector in chosen:
@@ -149,8 +149,8 @@ def test_another_spelling_of_every_function_is_the_same_plan(part: int, monkeypa
     monkeypatch.setattr(lowering, "FORMS", {id_: _otherwise(spelling) for id_, spelling in lowering.FORMS.items()})
     after = _jobs_of_vectors(chosen)
     assert {id_: job.plan for id_, job in before.items()} == {id_: job.plan for id_, job in after.items()}
-    spelled_anew = [id_ for id_, job in after.items() if _texts(job) != texts[id_]]
-    assert len(spelled_anew) > 110  # all that call anything
+    respelled = [id_ for id_, job in after.items() if _texts(job) != texts[id_]]
+    assert len(respelled) > 110  # all vectors that call a function
 
 
 def _texts(job: physical.Job) -> list[str]:

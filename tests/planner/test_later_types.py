@@ -1,4 +1,4 @@
-"""The types that the dialect has and columns cannot have yet: one error, with a type that can be used instead."""
+"""Types of the dialect that columns cannot have yet give one error, which names a type to use instead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a sink's job is made of."""
+"""The contents of a sink's job."""
 
 from __future__ import annotations
 
@@ -130,4 +130,4 @@ def test_pace_and_start_are_typed_and_none_of_the_writers_options() -> None:
         assert expected == (each.commit_interval, each.max_rows_per_commit, each.snapshot)
     assert not {"commit_interval", "max_rows_per_commit", "snapshot"} & job.write.options.keys()
     [plain] = compile_sql(_VIEWS_ON_VIEWS).jobs
-    assert plain.plan == job.plan, "the pace decides no rows"
+    assert plain.plan == job.plan, "the pace changed the plan"

@@ -1,4 +1,4 @@
-"""The hint for an operator that types do not have, followed, gives an expression that plans."""
+"""An expression that follows the hint for an unsupported operator plans."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _error(text: str, types: dict[str, str]) -> SinkqlError | None:
 
 
 def _followed(text: str, types: dict[str, str], hint: str) -> str | None:
-    """Return the expression as the hint says to write it; None for one that says something else."""
+    """Return the expression rewritten as the hint says; None for a hint of a different form."""
     columns = r"\b[xy]\b"
     if cast := re.fullmatch(r"Cast the operands, as in value(::\w+)\.", hint):
         return re.sub(columns, rf"\g<0>{cast[1]}", text)

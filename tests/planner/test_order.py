@@ -1,4 +1,4 @@
-"""Orders of items: each after what it uses, and otherwise as they stand."""
+"""The order of items: each after the items that it uses, otherwise unchanged."""
 
 from __future__ import annotations
 

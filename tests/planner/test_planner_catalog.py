@@ -1,4 +1,4 @@
-"""The catalog in memory: what is stored plans again, alike and offline, and nothing half-right is kept."""
+"""The catalog in memory: stored items plan again, alike and offline, and a failed statement leaves no changes."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Hints for types of other systems name what is here."""
+"""Hints for types of other systems name SinkQL's types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Full names: joined and taken apart, resolved."""
+"""Full names: joined, split and resolved."""
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +17,7 @@ def name(*parts: str) -> ast.Name:
 
 
 def catalog() -> MemoryCatalog:
-    """Make a catalog with an item b in schemas public and s, c in s and t, and d in another database."""
+    """Return a catalog with an item b in schemas public and s, c in s and t, and d in a second database."""
     found = MemoryCatalog(discover())
     found.add(ast.CreateSchema(name("s")), {})
     found.add(ast.CreateSchema(name("materialize", "t")), {})

@@ -1,4 +1,4 @@
-"""Intervals as options spell them."""
+"""Intervals as values of options."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""The schema registry of a format, and what DOC ON names, have full names in the catalog, and follow a new name."""
+"""The schema registry of a format and the names in DOC ON are stored as full names, and follow a rename."""
 
 from __future__ import annotations
 

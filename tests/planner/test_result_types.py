@@ -1,4 +1,4 @@
-"""The type of a call's result where Postgres has a rule of its own; the types are what its pg_typeof says."""
+"""Result types of calls with a special rule in Postgres, as its pg_typeof reports them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the planner knows of views' rows without a word: keys, NULL, whether rows only come, how joins are done."""
+"""The planner derives properties of views: keys, NULLs, append-only changes, and how joins run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NUMBERED = "(SELECT g, x, {}() OVER (PARTITION BY g ORDER BY x, y, r) AS n FROM
 
 @dataclass(frozen=True)
 class Known:
-    """A query and what is known: keys, columns that may be NULL if it matters, the change, its joins by inputs."""
+    """A query and its derived properties: keys, nullable columns if they matter, the change, and joins by inputs."""
 
     sql: str
     keys: tuple[str, ...] = ()
@@ -98,7 +98,7 @@ _CASES = {
         "SELECT a.id, u.id AS v FROM a, u WHERE (a.g = u.id) OR (a.g = u.id AND u.x > 1)", ("id",),
         joins="(a inner u)",
     ),
-    # outer joins that are none
+    # outer joins that become inner, left or right joins
     "a left join that is inner": Known(
         "SELECT a.id, u.x FROM a LEFT JOIN u ON a.g = u.id WHERE u.x = 1", ("id",), joins="(a inner u)"
     ),
@@ -136,7 +136,7 @@ _CASES = {
     "a number in a partition": Known(f"SELECT g, x, n FROM {_NUMBERED.format('row_number')} p", ("g n",)),
     "a rank in a partition": Known(f"SELECT g, x, n FROM {_NUMBERED.format('rank')} p"),
     "one of each": Known("SELECT DISTINCT ON (g) g, x FROM b ORDER BY g, x", ("g",)),
-    # others
+    # aggregates and other relations
     "an aggregate of all rows": Known("SELECT max(g) AS m, count(*) AS n FROM c", ("",), nullable="m"),
     "what is computed of an aggregate of all rows": Known("SELECT max(g) + 1 AS m FROM c", ("",), nullable="m"),
     "an aggregate by group": Known("SELECT x, max(g) AS m FROM c GROUP BY x", ("x",), nullable="x"),

@@ -1,4 +1,4 @@
-"""Strings inside queries: as the lexer reads them elsewhere, and as Postgres does."""
+"""Strings inside queries are read as in other statements, and as Postgres reads them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The words of a connector stand in its folder alone."""
+"""Keywords of a connector occur only in its folder."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ _PACKAGE = Path(sinkql.__file__).parent
 _GRAMMAR = _PACKAGE.parent / "grammar"
 _LANGUAGE = {"KEY", "LOAD GENERATOR", "TABLE", "VALUE"}
 _ELSEWHERE = {
-    # what a message or a form shows as an example, and system relations that other systems have too
+    # examples in messages or forms, and system relations that other systems also have
     "parser/hint/syntax_error.py",
     "catalog/system/mz_internal.py",
     "catalog/system/properties.py",
-    # logs of captured sources, which are in S3 for connectors that do not know each other
+    # logs of captured sources, which independent connectors store in S3
     "connector_api/source_options.py",
 }
 
 
 def _words() -> set[str]:
     registry = discover()
-    later = (name for role, name in registry.later if role != "FORMAT")  # some formats have a syntax of their own
+    later = (name for role, name in registry.later if role != "FORMAT")  # some formats have a special syntax
     kinds = {*registry.connections, *registry.sources, *registry.sinks, *later}
     return {kind.removeprefix("LOAD GENERATOR ") for kind in kinds} - _LANGUAGE
 
 
 def _texts(tree: ast.AST) -> Iterator[str]:
-    """Yield the texts of a module that are whole words: not those of messages, which name what they show."""
+    """Yield the strings of a module; a keyword within a message is not a whole string."""
     yield from (each.value for each in ast.walk(tree) if isinstance(each, ast.Constant) and isinstance(each.value, str))
 
 

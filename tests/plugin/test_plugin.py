@@ -1,4 +1,4 @@
-"""A connector of another package, installed into an environment of its own: no file of SinkQL knows its words."""
+"""A connector of a separate package, installed into a new environment: no file of SinkQL has its keywords."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ print(may_be_kept("CREATE CONNECTION c TO LEDGER (API KEY = 'x');", session.cata
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the interpreter of an environment with the wheels of SinkQL and of the plugin."""
+    """Return the interpreter of a new environment with the wheels of SinkQL and of the plugin."""
     folder = tmp_path_factory.mktemp("environment")
     for project in (_ROOT, _ROOT / "examples" / "plugin"):
         build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(project)]
@@ -56,7 +56,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = folder / "venv" / "bin" / "python"
     install = [sys.executable, "-m", "pip", "--python", str(found), "install", "--no-deps", "--no-index", "--quiet"]
     subprocess.run([*install, *map(str, folder.glob("*.whl"))], check=True, capture_output=True, timeout=PATIENCE_S)
-    # what SinkQL depends on is taken from here; wheels come first
+    # dependencies come from this environment, but the wheels take precedence
     (packages,) = (folder / "venv" / "lib").glob("python*/site-packages")
     others = [path for path in sys.path if path.endswith("site-packages")]
     (packages / "dependencies.pth").write_text("\n".join(others))
@@ -64,7 +64,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Project:
-    """A folder with a ledger, and what the plugin's environment does in it."""
+    """A folder with a ledger, and commands of the plugin's environment in it."""
 
     def __init__(self, folder: Path, python: Path) -> None:
         self.folder, self._python = folder, python
@@ -76,9 +76,11 @@ class Project:
         text = "".join(f"entry {number}\n" for number in range(1, lines + 1))
         (self.folder / "ledger" / "entries.txt").write_text(text)
 
-    def python(self, *arguments: str, faults: str = "", folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+    def python(
+        self, *arguments: str, failpoints: str = "", folder: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        environment |= armed(faults) if faults else {}
+        environment |= armed(failpoints) if failpoints else {}
         command = [str(self._python), *arguments]
         return subprocess.run(
             command,
@@ -90,14 +92,16 @@ class Project:
             check=False,
         )
 
-    def sinkql(self, *arguments: str, faults: str = "", folder: Path | None = None) -> subprocess.CompletedProcess[str]:
-        return self.python("-m", "sinkql", *arguments, faults=faults, folder=folder)
+    def sinkql(
+        self, *arguments: str, failpoints: str = "", folder: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        return self.python("-m", "sinkql", *arguments, failpoints=failpoints, folder=folder)
 
     def run(self, statement: str) -> subprocess.CompletedProcess[str]:
         return self.sinkql("shell", "-c", statement)
 
     def copied(self) -> list[tuple[int, str]]:
-        """Return the rows in the sink's book, read without SinkQL."""
+        """Return the rows of the sink's book, read without SinkQL."""
         commits = sorted((self.folder / "ledger" / "copy").glob("*.jsonl"))
         rows = [json.loads(line) for commit in commits for line in commit.read_text().splitlines()[1:]]
         return [(row["line"], row["entry"]) for row in rows]
@@ -203,7 +207,7 @@ def test_a_catalog_without_its_plugin_shows_no_secret(project: Project) -> None:
 @pytest.mark.soak
 @pytest.mark.slow
 def test_a_plugin_killed_before_its_commit_has_each_row_once(project: Project) -> None:
-    killed = project.sinkql("exec", "setup.sql", "--once", faults="ledger-commit#2=kill")
+    killed = project.sinkql("exec", "setup.sql", "--once", failpoints="ledger-commit#2=kill")
     assert killed.returncode != 0
     assert project.copied() == _expected(2)
 

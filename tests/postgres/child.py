@@ -31,7 +31,7 @@ _PACE = replace(QUICK, chunk_bytes=20_000)
 
 def _run(order: dict[str, Any]) -> int:
     patch = pytest.MonkeyPatch()  # never undone: this process does nothing else
-    os.environ.update(armed(order["faults"] or "none=fail"))
+    os.environ.update(armed(order["failpoints"] or "none=fail"))
     sinks, source = pickle.loads(base64.b64decode(order["sinks"]))
     if order["role"] == "sink":
         return _sink(sinks, order["name"])

@@ -62,7 +62,7 @@ def no_later_high(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Publisher, "_complete", lambda self, table, rows, ids: (complete(self, table, rows, ids)[0], None))
 
 
-def no_lacking(patch: pytest.MonkeyPatch) -> None:
+def no_missing_keys(patch: pytest.MonkeyPatch) -> None:
     """Forget the rows that the server no longer had."""
     patch.setattr(MissingKeys, "add", lambda self, table, rows, until: None)
 
@@ -92,7 +92,7 @@ def no_beginning(patch: pytest.MonkeyPatch) -> None:
 MUTANTS: dict[str, Mutant] = {
     each.__name__: each
     for each in (
-        no_hold, no_visibility_test, no_visible_end, no_read_through, no_wait, no_later_high, no_lacking, no_reach,
+        no_hold, no_visibility_test, no_visible_end, no_read_through, no_wait, no_later_high, no_missing_keys, no_reach,
         no_beginning,
     )
 }  # fmt: skip

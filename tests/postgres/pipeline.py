@@ -18,8 +18,8 @@ from support.running import loop_of
 @contextmanager
 def capturing(session: Session) -> Iterator[None]:
     """Capture all sources that sinks read until the block ends."""
-    roster = CatalogWorkload(session.catalog, every_seconds=0.0)
-    with captures_running(CatalogCaptureDirectory(session.catalog, roster, session.access.secret)):
+    workload = CatalogWorkload(session.catalog, every_seconds=0.0)
+    with captures_running(CatalogCaptureDirectory(session.catalog, workload, session.access.secret)):
         yield
 
 

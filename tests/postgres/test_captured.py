@@ -150,8 +150,10 @@ def test_changes_that_the_server_lost_are_skipped(
             with pytest.raises(SinkqlError, match=r"SQ3701.*\n?.*\n?.*ALTER SOURCE … SKIP"):
                 run_once(session)
             assert [each.code for each in session.execute("ALTER SOURCE s SKIP;")[0].notices] == ["SQ2353"]
-            desk = CatalogCaptureDirectory(session.catalog, CatalogWorkload(session.catalog), session.access.secret)
-            notes, deadline = desk.folder(desk.captures()[0]).messages, Deadline()
+            capture_directory = CatalogCaptureDirectory(
+                session.catalog, CatalogWorkload(session.catalog), session.access.secret
+            )
+            notes, deadline = capture_directory.folder(capture_directory.captures()[0]).messages, Deadline()
             while not messages.latest_epoch(notes).begin:
                 deadline.check("another slot")
             run_once(session)
@@ -169,8 +171,10 @@ def test_rows_are_computed_again_if_both_log_and_state_are_lost(
         session.execute(_SQL.format(folder=tmp_path, port=info.port, database=info.dbname))
         with capturing(session):
             run_once(session)
-            desk = CatalogCaptureDirectory(session.catalog, CatalogWorkload(session.catalog), session.access.secret)
-            folder = desk.folder(desk.captures()[0])
+            capture_directory = CatalogCaptureDirectory(
+                session.catalog, CatalogWorkload(session.catalog), session.access.secret
+            )
+            folder = capture_directory.folder(capture_directory.captures()[0])
         discard(folder)
         (job,) = session.jobs()
         lost = list(session.context(job).folder.glob("state*"))
@@ -340,7 +344,7 @@ def _write(where: str, stopping: threading.Event, wait: float) -> None:
             connection.execute("INSERT INTO odd VALUES (%s)", (turn,))
 
 
-def test_another_host_goes_on_at_once_where_one_died(
+def test_another_host_continues_at_once_where_one_died(
     tmp_path: Path,
     postgres: Postgres,
     database: psycopg.Connection[tuple[Any, ...]],
@@ -360,8 +364,10 @@ def test_another_host_goes_on_at_once_where_one_died(
             session.execute(text.replace("EXPOSE PROGRESS AS p;", f"EXPOSE PROGRESS AS p WITH ({where});"))
             with capturing(session):
                 run_once(session)
-            desk = CatalogCaptureDirectory(session.catalog, CatalogWorkload(session.catalog), session.access.secret)
-            store = desk.folder(desk.captures()[0]).store
+            capture_directory = CatalogCaptureDirectory(
+                session.catalog, CatalogWorkload(session.catalog), session.access.secret
+            )
+            store = capture_directory.folder(capture_directory.captures()[0]).store
             assert isinstance(store, ObjectLogStore)
             head, _ = store._objects.get(store._head_key) or (b"", "")
             late = json.dumps({**json.loads(head), "until": time.time() + 1000})  # as if the holder had not released it
@@ -399,8 +405,10 @@ def test_log_may_be_in_a_bucket(
             run_once(session)
             expected = database.execute("SELECT id, name FROM orders ORDER BY id").fetchall()
             assert duckdb_folder(tmp_path / "lake" / "n" / "a") == expected
-        desk = CatalogCaptureDirectory(session.catalog, CatalogWorkload(session.catalog), session.access.secret)
-        log = desk.folder(desk.captures()[0])
+        capture_directory = CatalogCaptureDirectory(
+            session.catalog, CatalogWorkload(session.catalog), session.access.secret
+        )
+        log = capture_directory.folder(capture_directory.captures()[0])
         assert len(log.numbers()) > 2
         assert not (log.folder / "log").exists()
         # the stored state of the publication moves to another host with the log

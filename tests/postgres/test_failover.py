@@ -84,7 +84,7 @@ def session(tmp_path: Path, pair: _Pair, monkeypatch: pytest.MonkeyPatch) -> Ite
         yield session
 
 
-def test_sinks_go_on_with_a_slot_that_the_standby_has(session: Session, pair: _Pair) -> None:
+def test_sinks_continue_with_a_slot_that_the_standby_has(session: Session, pair: _Pair) -> None:
     with capturing(session):
         _sync(session, pair)
         pair.primary.execute("UPDATE t SET v = 1 WHERE id < 5; DELETE FROM t WHERE id = 6")
@@ -154,8 +154,10 @@ def _stopped(session: Session) -> SinkqlError:
 def _skip(session: Session) -> None:
     """Accept the loss, and run the full refresh of the sink."""
     assert [each.code for each in session.execute("ALTER SOURCE s SKIP;")[0].notices] == ["SQ2353"]
-    desk = CatalogCaptureDirectory(session.catalog, CatalogWorkload(session.catalog), session.access.secret)
-    notes = desk.folder(desk.captures()[0]).messages
+    capture_directory = CatalogCaptureDirectory(
+        session.catalog, CatalogWorkload(session.catalog), session.access.secret
+    )
+    notes = capture_directory.folder(capture_directory.captures()[0]).messages
     _wait(lambda: messages.latest_epoch(notes).begin)
     run_once(session)
 

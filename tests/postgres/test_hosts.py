@@ -75,8 +75,10 @@ def _hosts(server: Postgres, folder: Path) -> Iterator[tuple[Session, Session]]:
 
 
 def _log(session: Session) -> LogDirectory:
-    desk = CatalogCaptureDirectory(session.catalog, CatalogWorkload(session.catalog), session.access.secret)
-    return desk.folder(desk.captures()[0])
+    capture_directory = CatalogCaptureDirectory(
+        session.catalog, CatalogWorkload(session.catalog), session.access.secret
+    )
+    return capture_directory.folder(capture_directory.captures()[0])
 
 
 def _rows(folder: Path, name: str) -> list[tuple[Any, ...]]:

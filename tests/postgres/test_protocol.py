@@ -272,7 +272,7 @@ def _later_high(stepped: Stepped) -> None:
     stepped.check("a")
 
 
-def _lacking(stepped: Stepped) -> None:
+def _missing_keys(stepped: Stepped) -> None:
     """If a row has changed its key before its value was read, the value is read under the new key."""
     _begin_with_one_chunk(stepped)
     stepped.run("UPDATE t SET id = 0 WHERE id = 4")
@@ -301,7 +301,7 @@ _PARTS = {
     "no_read_through": _read_through,
     "no_wait": _wait,
     "no_later_high": _later_high,
-    "no_lacking": _lacking,
+    "no_missing_keys": _missing_keys,
 }
 
 
@@ -358,7 +358,7 @@ def test_a_snapshot_ends_though_keys_change_all_the_time(stepped: Callable[[], S
 
 def test_what_was_found_late_is_known_to_the_next_capture(stepped: Callable[[], Stepped]) -> None:
     found = stepped()
-    _lacking(found)
+    _missing_keys(found)
     before = {number: each.high for number, each in found.session.snapshots.generations.items()}
     found.end()
     found.begin()

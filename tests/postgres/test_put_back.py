@@ -86,7 +86,7 @@ def test_server_that_is_put_back_is_told_until_the_loss_is_accepted(server: Post
     assert _read(server, notes, start)[1] == [5000]
 
 
-def test_server_that_crashed_goes_on(server: Postgres) -> None:
+def test_server_that_crashed_continues(server: Postgres) -> None:
     """A crash may move the slot back: changes that were read arrive again, and are recognized."""
     notes = MemoryNotes()
     first = _reading(server, notes)
@@ -104,7 +104,7 @@ def test_server_that_crashed_goes_on(server: Postgres) -> None:
     assert _read(server, notes, end)[1] == [10, 11, 12]
 
 
-def test_where_nothing_follows_what_comes_again_the_reader_goes_on(server: Postgres) -> None:
+def test_where_nothing_follows_what_comes_again_the_reader_continues(server: Postgres) -> None:
     """The stream keeps table descriptions from a transaction that it has read; they begin no unfinished transaction."""
     notes = MemoryNotes()
     first = _reading(server, notes)

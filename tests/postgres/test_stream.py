@@ -56,7 +56,7 @@ def test_rows_of_a_table_without_a_key_come_and_go_whole(postgres: Postgres, pos
         assert found == [(1, 6400, 1), (1, 1, 1), (1, 6400, -1), (2, 6400, 1), (1, 1, -1)]
 
 
-def test_values_that_are_not_sent_are_holes_of_the_key_that_the_row_had(
+def test_values_that_are_not_sent_are_unchanged_values_of_the_key_that_the_row_had(
     postgres: Postgres, postgres_database: str, run: Run
 ) -> None:
     run("CREATE TABLE t (id int PRIMARY KEY, v int, long text); CREATE PUBLICATION p FOR TABLE t")
@@ -213,7 +213,7 @@ def test_columns_that_go_are_told_in_their_place(postgres: Postgres, postgres_da
         ]  # fmt: skip
 
 
-def test_a_table_that_is_made_anew_is_not_the_same(postgres: Postgres, postgres_database: str, run: Run) -> None:
+def test_a_table_that_is_recreated_is_not_the_same(postgres: Postgres, postgres_database: str, run: Run) -> None:
     run("CREATE TABLE t (id int PRIMARY KEY); CREATE PUBLICATION p FOR ALL TABLES")
     with reading(postgres, postgres_database) as stream:
         run("INSERT INTO t VALUES (1)")

@@ -100,7 +100,7 @@ def _transaction(rng: random.Random, size: int) -> str:
     found = []
     for number in range(size):
         a, other, b = rng.randrange(6), rng.randrange(6), rng.choice("xy")
-        body, note = (f"'{letter * rng.choice([10, 4000, 9000])}'" for letter in (rng.choice("pqr"), "n"))
+        body, note = (f"'{character * rng.choice([10, 4000, 9000])}'" for character in (rng.choice("pqr"), "n"))
         found.append(
             rng.choice(
                 [

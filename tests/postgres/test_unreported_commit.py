@@ -87,7 +87,7 @@ def pipeline(tmp_path: Path, postgres: Postgres, postgres_database: str) -> Iter
     forget(login(postgres, postgres_database), source, failure)
 
 
-def test_a_sink_between_changes_that_the_next_log_has_in_one_entry_goes_on(pipeline: Pipeline) -> None:
+def test_a_sink_between_changes_that_the_next_log_has_in_one_entry_continues(pipeline: Pipeline) -> None:
     with pipeline.captured():
         once(pipeline.sinks)
         pipeline.change("UPDATE t SET v = 1 WHERE id = 1")

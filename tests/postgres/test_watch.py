@@ -227,7 +227,7 @@ _ANEW = {
 
 
 @pytest.mark.parametrize("what", _ANEW)
-def test_values_that_are_written_anew_without_a_change_are_told(
+def test_values_that_are_written_again_without_a_change_are_told(
     postgres: Postgres, postgres_database: str, run: Run, what: str
 ) -> None:
     before, altered, said = _ANEW[what]

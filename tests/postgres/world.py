@@ -200,7 +200,7 @@ class World:
         """Return the file with unexpected errors of processes."""
         return self.sinks.folder / "failed.log"
 
-    def start(self, role: str, name: str = "", *, faults: str = "") -> int:
+    def start(self, role: str, name: str = "", *, failpoints: str = "") -> int:
         """Start a process, and return its id."""
         pid: int = self.children.order(
             do="start",
@@ -210,7 +210,7 @@ class World:
             port=self.server.port,
             database=self.database,
             epoch=self.epoch,
-            faults=faults,
+            failpoints=failpoints,
             mutants=self.mutants,
             counts=str(self.sinks.folder / "counts"),
             log=str(self.log),
@@ -237,12 +237,12 @@ class World:
                 discard(self.sinks.directory)
                 self.happened["logs lost"] += 1
             self.epoch += 1
-            self.capture = self.start("capture", faults=self._rule(CAPTURE_POINTS))
+            self.capture = self.start("capture", failpoints=self._rule(CAPTURE_POINTS))
         for name in self.sinks.names:
             if name in self.running and self._ended(self.running[name]):
                 del self.running[name]
             if name not in self.running and self.dice.random() < 0.1:
-                self.running[name] = self.start("sink", name, faults=self._rule(SINK_POINTS))
+                self.running[name] = self.start("sink", name, failpoints=self._rule(SINK_POINTS))
 
     def _ended(self, pid: int) -> bool:
         status = self.children.order(do="poll", pid=pid)

@@ -1,7 +1,7 @@
 """Print the phrases that SinkQL's English avoids: `cd tests; python -m prose.count ../sinkql/table`, file or folder.
 
-With `--totals`, print how often each phrase occurs in 10,000 words of each kind of text instead; with `--names`, the
-names of the code that have words which the glossary drops.
+With `--totals`, print how often each phrase occurs in 10,000 words of each kind of text instead. With `--names`, print
+the names of the code that contain words which the glossary drops.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def rates(found: Iterable[Text]) -> dict[str, dict[str, float]]:
 
 
 def main(arguments: list[str]) -> None:
-    """Print the places of phrases, or their rates."""
+    """Print the places of phrases, their rates, or the dropped names."""
     totals = "--totals" in arguments
     roots = [Path(argument).resolve() for argument in arguments if not argument.startswith("-")]
     found = list(texts(*roots) if roots else house())

@@ -1,6 +1,6 @@
-"""Words that names of the code do not have: the glossary has a term for the idea, or they name nothing.
+"""Words that names of the code avoid: the glossary has another term for the idea, or they name nothing.
 
-Only where a name is bound counts: definitions, parameters, fields, and what is assigned or looped over.
+Only names at their binding count: definitions, parameters, fields, and targets of assignments and loops.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ DROPPED = {
     "trial": "dry run", "vocabulary": "keywords", "wished": "desired", "wishes": "desired state",
     "rebuild": "state recovery, full refresh", "rebuilding": "state recovery, full refresh",
 }  # fmt: skip
-"""Words of ideas that the glossary names otherwise."""
+"""Dropped words, with the glossary's term for the idea."""
 NO_NOUNS = ("each", "found", "given", "said", "told", "made", "known", "own", "gone", "kept", "taken", "got", "came")
-"""Words that name nothing, as whole names."""
+"""Words that name nothing if they are the whole name."""
 ALLOWED = {
     ("letters", "letters"),  # a key of jobs and the suffix of a table
     ("draft", "draft"),  # an option
@@ -34,15 +34,15 @@ ALLOWED = {
     ("holes", "holes"),  # a field of jobs
     ("anew", "anew"),  # a field of kinds of sinks
 }
-"""Words with the names that keep them: what is stored keeps its form."""
+"""Dropped words and the names that keep them, because stored names do not change."""
 TERMS = re.compile(r"dead_?letters?", re.IGNORECASE)
-"""Terms of the glossary with such a word inside."""
+"""Terms of the glossary that contain a dropped word."""
 ORDINARY = {
     "letter": ("evaluate", "logical", "lowering/spark", "parser", "planner/syntax"),
     "letters": ("evaluate", "logical", "lowering/spark", "parser", "planner/syntax"),
     "era": ("evaluate", "logical", "lowering/spark"),
 }
-"""Words with the rooms where they have their ordinary meaning: letters of the alphabet, years before Christ."""
+"""Dropped words, and folders where they have their ordinary meaning: characters, and years before Christ."""
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
 
 
@@ -61,7 +61,7 @@ def bound_names(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def dropped_names(root: Path) -> Iterator[tuple[Path, int, str, str]]:
-    """Yield the names that have words of no use: file, line, name and word."""
+    """Yield the names with dropped words: file, line, name and word."""
     for path in sorted(root.rglob("*.py")):
         for line, name in bound_names(path):
             if name.strip("_") in NO_NOUNS:
@@ -76,5 +76,5 @@ def dropped_names(root: Path) -> Iterator[tuple[Path, int, str, str]]:
 
 
 def counts(root: Path) -> Counter[str]:
-    """Return how many names have each word."""
+    """Return the number of names with each dropped word."""
     return Counter(word for *_, word in dropped_names(root))

@@ -1,6 +1,6 @@
 """Phrases that SinkQL's English avoids: how often each may occur in 10,000 words, and what to write instead.
 
-The figures are a little above what well-edited libraries have. They are a ceiling, not the goal.
+The limits are a little above the rates of well-edited libraries. They are a ceiling, not the goal.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from prose.texts import KINDS, Text
 
 @dataclass(frozen=True)
 class Phrase:
-    """A phrase with its limit in 10,000 words."""
+    """A phrase and its limit in 10,000 words."""
 
     name: str
     pattern: re.Pattern[str]
@@ -21,7 +21,7 @@ class Phrase:
     instead: str
     kinds: tuple[str, ...]
     ordinary: tuple[str, ...] = ()
-    """Folders where the word has its ordinary meaning, and is not counted."""
+    """Folders where the phrase has its ordinary meaning and does not count."""
 
     def is_counted(self, text: Text) -> bool:
         """Return whether the phrase counts in a text."""
@@ -33,12 +33,12 @@ def _phrase(name: str, pattern: str, limit: float, instead: str, ordinary: tuple
 
 
 def _verb(name: str, limit: float, instead: str) -> Phrase:
-    """Return the phrase of a docstring that begins with a verb."""
+    """Return the phrase for docstrings that begin with a verb."""
     return Phrase(f"{name} …", re.compile(rf"\A{name}\b"), limit, instead, ("docstrings",))
 
 
 _OF_TEXT = ("sinkql/evaluate", "sinkql/logical", "sinkql/lowering", "sinkql/parser", "docs/functions", "docs/errors")
-"""Folders that are about texts and their letters."""
+"""Folders about characters of texts."""
 PHRASES = (
     _phrase("what is", r"\bwhat (?:is|are|was|were|has|have)\b", 2, "name the thing: a noun of the glossary"),
     _phrase("what it", r"\bwhat (?:it|there)\b", 1, "name the thing: a noun of the glossary"),
@@ -82,7 +82,7 @@ PHRASES = (
     _phrase("the other", r"\bthe (?:others?|former)\b", 3, "repeat the noun"),
     _phrase("it is … that", r"\bit is [^.\n]{1,30} (?:that|who)\b", 0, "subject, verb, object"),
     _phrase("who", r"(?:\A|(?<=[,.;:\n] ))who\b", 0.5, "name the process, reader or user"),
-    # words that mean little to a stranger, for which the glossary has a term
+    # private words: the glossary has a term for the idea
     _phrase(
         "letters", r"\b(?<!dead[ -])letters?\b(?! case|,? digits| and digits)", 0.5, "dead letter; character", _OF_TEXT
     ),

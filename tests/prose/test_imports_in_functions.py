@@ -1,4 +1,4 @@
-"""Imports inside functions: only of modules that the file does not load anyway."""
+"""Functions import only modules that their file does not load anyway."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _imports_of(module: str) -> tuple[tuple[bool, int, str], ...]:
 
 @cache
 def _loaded_with(module: str) -> frozenset[str]:
-    """Return the modules that an import of this one loads: its package, and what it and they import at their top."""
+    """Return the modules that an import of this one loads: its packages and, transitively, all top-level imports."""
     loaded: set[str] = set()
     waiting = [module]
     while waiting:

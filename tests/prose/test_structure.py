@@ -1,4 +1,4 @@
-"""The shape of the code as a reader meets it: package docstrings list their modules, classes are small, rooms too."""
+"""The structure of the code: package docstrings list the modules; packages have few modules; classes are small."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def _parts(folder: Path) -> set[str]:
 
 
 def _left() -> dict[str, list[str]]:
-    """Return what is not yet so: packages and classes, which only become fewer."""
+    """Return the packages and classes that do not comply yet. The lists only become shorter."""
     left: dict[str, list[str]] = tomllib.loads(Path(__file__).with_name("structure.toml").read_text())
     return left
 
 
 def test_a_package_lists_its_modules() -> None:
-    """In the order of control flow, a sentence each."""
+    """The docstring has one sentence for each module, in the order of control flow."""
     wrong = {}
     for folder in _packages():
         listed = _ENTRY.findall(ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or "")
@@ -47,7 +47,7 @@ def test_a_room_has_few_modules() -> None:
 
 
 def test_a_large_class_says_why() -> None:
-    """One with more lines or fields has a sentence in its docstring that begins with "Large: "."""
+    """The docstring of a class with more lines or fields has a sentence that begins with "Large: "."""
     large = {}
     for path in sorted(_PACKAGE.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -59,7 +59,7 @@ def test_a_large_class_says_why() -> None:
 
 
 def _fields(node: ast.ClassDef) -> set[str]:
-    """Return the names of an object's fields: those of the class, and those that methods assign."""
+    """Return the names of an object's fields: fields of the class, and attributes that methods assign."""
     fields = {
         part.target.id for part in node.body if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name)
     }

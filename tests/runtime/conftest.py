@@ -12,7 +12,7 @@ from pyspark import SparkContext
 from sinkql.connector_api.registry import discover
 from sinkql.runtime.process.application import RunSpec, _Spark
 from sinkql.runtime.spark.session import SparkStart
-from support.running import FixedRoster, MemoryControl, contexts, counter, job
+from support.running import FixedWorkload, MemoryControl, contexts, counter, job
 
 SparkOfNoProcess = Callable[[str], _Spark]
 """Return the Spark of a cluster with the given master."""
@@ -26,7 +26,7 @@ def spark_of_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spar
     def of(master: str) -> _Spark:
         each = job(counter(up_to=5), tmp_path, master=master)
         workload = RunSpec(
-            FixedRoster([each]), lambda one: contexts(tmp_path, one), discover(), MemoryControl(), lambda _: None,
+            FixedWorkload([each]), lambda one: contexts(tmp_path, one), discover(), MemoryControl(), lambda _: None,
             once=False, takeover=False,
         )  # fmt: skip
         return _Spark(each, workload, threading.Event())

@@ -20,10 +20,10 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 def test_blocks_that_come_and_go_are_taken_from_the_system_once() -> None:
     once = (10 << 20) // 4096
-    assert _faults(kept=True) < 2 * once
-    assert _faults(kept=False) > 5 * once
+    assert _failpoints(kept=True) < 2 * once
+    assert _failpoints(kept=False) > 5 * once
 
 
-def _faults(*, kept: bool) -> int:
+def _failpoints(*, kept: bool) -> int:
     command = [sys.executable, "-c", _PROGRAM.format(kept=kept)]
     return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)

@@ -69,7 +69,7 @@ def test_batches_up_to_the_target_are_in_the_table(tmp_path: Path) -> None:
     assert [(number,) for number in range(1, 26)] == rows(tmp_path)
 
 
-def test_a_second_start_goes_on_where_the_first_stopped(tmp_path: Path) -> None:
+def test_a_second_start_continues_where_the_first_stopped(tmp_path: Path) -> None:
     run_once(job(counter(up_to=25), tmp_path), tmp_path)
     longer = job(counter(up_to=40), tmp_path)
     loop = open_loop(longer, tmp_path)
@@ -123,7 +123,7 @@ def test_compactions_are_told_and_a_sink_that_is_to_stop_begins_none(
     assert [(number,) for number in range(1, 26)] == rows(tmp_path)
 
 
-def test_compaction_that_fails_is_told_and_the_sink_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compaction_that_fails_is_told_and_the_sink_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compact_eagerly(monkeypatch)
     for name, value in armed("compaction-read=fail").items():
         monkeypatch.setenv(name, value)
@@ -137,7 +137,7 @@ def test_compaction_that_fails_is_told_and_the_sink_goes_on(tmp_path: Path, monk
 
 
 @pytest.mark.parametrize("how", ["torn", "gone"])
-def test_an_index_that_is_lost_between_batches_is_made_anew(tmp_path: Path, how: str) -> None:
+def test_an_index_that_is_lost_between_batches_is_recreated(tmp_path: Path, how: str) -> None:
     loop = open_loop(job(counter(up_to=20, cardinality=5), tmp_path, key=("counter",), max_rows=10), tmp_path)
     told: list[Event] = []
 
@@ -154,10 +154,10 @@ def test_an_index_that_is_lost_between_batches_is_made_anew(tmp_path: Path, how:
     loop.report.progress = damage
     loop.start(epoch=1, once=True)
     drain(loop)
-    committed, rebuilding, *others = told
+    committed, recovering, *others = told
     assert isinstance(committed, SinkCommitted)
-    assert isinstance(rebuilding, SinkRecovering)
-    assert rebuilding.lost.code == "SQ3411"
+    assert isinstance(recovering, SinkRecovering)
+    assert recovering.lost.code == "SQ3411"
     assert {type(each) for each in others} == {SinkCommitted}
     assert rows(tmp_path) == [(number,) for number in range(16, 21)]
 
@@ -282,7 +282,7 @@ def _full() -> Checkpoint:
 
 
 @pytest.mark.parametrize("trouble", ["file", "damage", "disk", "table"])
-def test_a_sink_whose_files_cannot_be_written_again_goes_on(
+def test_a_sink_whose_files_cannot_be_written_again_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: str
 ) -> None:
     monkeypatch.setattr("sinkql.connectors.iceberg.commit.checkpoint._INLINE_LIMIT", 10)

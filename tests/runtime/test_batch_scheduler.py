@@ -14,7 +14,7 @@ from sinkql.connector_api.stream import JobOffsets, Limit, Offsets
 from sinkql.runtime.batch import scheduler
 from sinkql.runtime.batch.pacing import Pacer, PacingOrders
 from sinkql.runtime.batch.scheduler import BatchScheduler, ScheduledSink
-from support.batch_worker import ThreadLane
+from support.batch_worker import ThreadWorker
 from support.patience import PATIENCE_S, Deadline, joined, source_of
 
 _LOOK_S = 0.01
@@ -59,7 +59,7 @@ class _Sink:
             self.changed.notify_all()
         return {"s": {"at": batch[1] + self.further}}
 
-    def seat(self, *, interval_ms: int = 5) -> ScheduledSink:
+    def scheduled(self, *, interval_ms: int = 5) -> ScheduledSink:
         orders = PacingOrders({"s": {"at": 0}}, timedelta(milliseconds=interval_ms), 100)
         return ScheduledSink(Pacer({"s": self}), orders, self.process, threading.Event())
 
@@ -75,22 +75,22 @@ class _Sink:
 
 
 @contextmanager
-def _conductor(
-    lanes: list[ThreadLane],
+def _scheduler(
+    workers: list[ThreadWorker],
     *,
     most: int = 1,
     round_seconds: float = PATIENCE_S,
     tend_seconds: float = PATIENCE_S,
     slow_seconds: float = PATIENCE_S,
 ) -> Iterator[BatchScheduler]:
-    def open_lane(round_: Callable[[], None]) -> ThreadLane:
-        lanes.append(ThreadLane(round_))
-        return lanes[-1]
+    def open_worker(round_: Callable[[], None]) -> ThreadWorker:
+        workers.append(ThreadWorker(round_))
+        return workers[-1]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scheduler, "_CHECK_SECONDS", tend_seconds)
         patch.setattr(scheduler, "_SLOW_SECONDS", slow_seconds)
-        found = BatchScheduler(open_lane, most, round_seconds=round_seconds)
+        found = BatchScheduler(open_worker, most, round_seconds=round_seconds)
         try:
             yield found
         finally:
@@ -98,70 +98,70 @@ def _conductor(
 
 
 def test_each_batch_begins_where_the_one_before_ended_and_one_call_is_for_many() -> None:
-    lanes: list[ThreadLane] = []
+    workers: list[ThreadWorker] = []
     sinks = [_Sink() for _ in range(20)]
-    with _conductor(lanes) as found:
+    with _scheduler(workers) as found:
         for sink in sinks:
-            found.add(sink.seat())
+            found.add(sink.scheduled())
         for sink in sinks:
             sink.has(5)
     for sink in sinks:
         assert [(at, at + 1) for at in range(len(sink.batches))] == sink.batches
-    (lane,) = lanes
-    assert lane.calls == 1
+    (worker,) = workers
+    assert worker.calls == 1
 
 
-def test_no_thread_but_the_conductors_asks_how_lanes_are() -> None:
-    lanes: list[ThreadLane] = []
-    with _conductor(lanes) as found:
-        found.add(_Sink().seat())
-        (lane,) = lanes
+def test_no_thread_but_the_schedulers_asks_how_workers_are() -> None:
+    workers: list[ThreadWorker] = []
+    with _scheduler(workers) as found:
+        found.add(_Sink().scheduled())
+        (worker,) = workers
         for _ in range(20):
-            thread = threading.Thread(target=found.add, args=(_Sink().seat(),), daemon=True)
+            thread = threading.Thread(target=found.add, args=(_Sink().scheduled(),), daemon=True)
             thread.start()
             joined(thread)
-        assert {thread.name for thread in lane.asked} == {"scheduler"}
-        lane.broken = OSError("Java has ended")
+        assert {thread.name for thread in worker.asked} == {"scheduler"}
+        worker.broken = OSError("Java has ended")
         late = _Sink()
-        found.add(late.seat())  # the worker that ended does not count
+        found.add(late.scheduled())  # the worker that ended does not count
         late.has(1)
-    assert len(lanes) == 2
+    assert len(workers) == 2
 
 
 def test_a_batch_that_went_on_further_is_followed_by_what_comes_after_it() -> None:
     sink = _Sink(further=3)
-    with _conductor([]) as found:
-        found.add(sink.seat())
+    with _scheduler([]) as found:
+        found.add(sink.scheduled())
         sink.has(3)
     assert sink.batches[:3] == [(0, 4), (4, 8), (8, 12)]
 
 
 def test_a_round_that_is_over_is_followed_by_another() -> None:
-    lanes: list[ThreadLane] = []
+    workers: list[ThreadWorker] = []
     sink = _Sink()
-    with _conductor(lanes, round_seconds=0.02) as found:
-        found.add(sink.seat())
+    with _scheduler(workers, round_seconds=0.02) as found:
+        found.add(sink.scheduled())
         sink.has(10)
-    assert lanes[0].calls > 1
+    assert workers[0].calls > 1
 
 
-def test_a_lane_is_left_until_its_sink_is_due_or_others_wait_for_one() -> None:
+def test_a_worker_is_left_until_its_sink_is_due_or_others_wait_for_one() -> None:
     sink, other = _Sink(slow=threading.Event()), _Sink()
-    seat = sink.seat(interval_ms=1_800_000)
-    seat.pacer.cut = True  # it is due immediately
-    with _conductor([]) as found:
-        found.add(seat)
+    scheduled = sink.scheduled(interval_ms=1_800_000)
+    scheduled.pacer.cut = True  # it is due immediately
+    with _scheduler([]) as found:
+        found.add(scheduled)
         sink.tries(1)
-        assert 0 < found.idle_seconds(seat) <= 1_800
-        seat.pacer.cut = True
-        assert found.idle_seconds(seat) == 0
-        seat.pacer.cut = False
-        assert found.idle_seconds(seat) > 0
-        waiting = other.seat()
+        assert 0 < found.idle_seconds(scheduled) <= 1_800
+        scheduled.pacer.cut = True
+        assert found.idle_seconds(scheduled) == 0
+        scheduled.pacer.cut = False
+        assert found.idle_seconds(scheduled) > 0
+        waiting = other.scheduled()
         found.add(waiting)
         assert other.looked.wait(PATIENCE_S)
         _until(found, lambda: waiting._state == "ready")
-        assert found.idle_seconds(seat) == 0
+        assert found.idle_seconds(scheduled) == 0
         assert sink.slow is not None
         sink.slow.set()
         other.has(1)
@@ -196,31 +196,31 @@ class _BacklogSink(_Sink):
         return super().process(start, end, more)
 
     def backlog(self) -> ScheduledSink:
-        seat = self.seat(interval_ms=1_800_000)
-        seat.pacer.cut = True  # it is due immediately
-        return seat
+        scheduled = self.scheduled(interval_ms=1_800_000)
+        scheduled.pacer.cut = True  # it is due immediately
+        return scheduled
 
 
 @pytest.mark.parametrize(("ahead_seconds", "calls"), [(3600.0, 2), (60.0, 1)])
-def test_a_lane_is_called_before_more_is_due_after_a_round_of_several_batches(
+def test_a_worker_is_called_before_more_is_due_after_a_round_of_several_batches(
     ahead_seconds: float, calls: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scheduler, "_AHEAD_SECONDS", ahead_seconds)
-    lanes: list[ThreadLane] = []
+    workers: list[ThreadWorker] = []
     sink = _BacklogSink()
     sink.may.set()
-    with _conductor(lanes, round_seconds=61) as found:
+    with _scheduler(workers, round_seconds=61) as found:
         found.add(sink.backlog())
         sink.has(4)
-        lanes[0].played(calls)
-    assert [lane.calls for lane in lanes] == [calls]
+        workers[0].played(calls)
+    assert [worker.calls for worker in workers] == [calls]
 
 
-def test_another_lane_is_there_before_a_round_of_several_batches_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_worker_is_there_before_a_round_of_several_batches_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduler, "_AHEAD_SECONDS", 3600.0)
-    lanes: list[ThreadLane] = []
+    workers: list[ThreadWorker] = []
     sink = _BacklogSink()
-    with _conductor(lanes, most=2) as found:
+    with _scheduler(workers, most=2) as found:
         found.add(sink.backlog())
         _until(
             found,
@@ -230,161 +230,161 @@ def test_another_lane_is_there_before_a_round_of_several_batches_is_over(monkeyp
         )
         sink.may.set()
         sink.has(4)
-    assert len(lanes) == 2
+    assert len(workers) == 2
 
 
-def test_no_lane_is_called_where_nothing_is_new() -> None:
-    lanes: list[ThreadLane] = []
+def test_no_worker_is_called_where_nothing_is_new() -> None:
+    workers: list[ThreadWorker] = []
     sink, other = _Sink(size=0), _Sink(size=1)
-    with _conductor(lanes, round_seconds=0.01) as found:
-        found.add(sink.seat())
-        found.add(other.seat())
+    with _scheduler(workers, round_seconds=0.01) as found:
+        found.add(sink.scheduled())
+        found.add(other.scheduled())
         other.has(1)
         for each in (sink, other):
             each.looked.clear()
             assert each.looked.wait(PATIENCE_S)
     assert (sink.batches, other.batches) == ([], [(0, 1)])
-    assert lanes[0].calls == 1
+    assert workers[0].calls == 1
 
 
 def test_a_source_that_does_not_answer_delays_no_other_sink_and_is_left() -> None:
-    lanes: list[ThreadLane] = []
+    workers: list[ThreadWorker] = []
     hung, fine = _Sink(gate=threading.Event()), _Sink()
     assert hung.gate is not None
-    with _conductor(lanes) as found:
-        seat = hung.seat()
-        found.add(seat)
+    with _scheduler(workers) as found:
+        scheduled = hung.scheduled()
+        found.add(scheduled)
         assert hung.looked.wait(PATIENCE_S)
-        found.add(fine.seat())
+        found.add(fine.scheduled())
         fine.has(5)
-        assert seat.error is None
-        found.remove(seat)
+        assert scheduled.error is None
+        found.remove(scheduled)
         hung.gate.set()
         fine.has(len(fine.batches) + 5)
     assert hung.batches == []
 
 
-def test_a_sink_that_fails_for_ever_holds_no_lane_and_tries_the_same_batch_again() -> None:
+def test_a_sink_that_fails_for_ever_holds_no_worker_and_tries_the_same_batch_again() -> None:
     failing, fine = _Sink(fails=True), _Sink()
-    with _conductor([]) as found:
-        seat = failing.seat()
-        found.add(seat)
+    with _scheduler([]) as found:
+        scheduled = failing.scheduled()
+        found.add(scheduled)
         failing.tries(3)
-        found.add(fine.seat())
+        found.add(fine.scheduled())
         fine.has(5)
         failing.fails = False
         failing.has(2)
-        assert seat.error is None
+        assert scheduled.error is None
     assert failing.batches[:2] == [(0, 1), (1, 2)]
     assert set(failing.tried) == set(failing.batches)
     assert failing.looks <= 2 * (len(failing.batches) + 2), "a retry looked for new data"
 
 
-def test_a_slow_sink_holds_one_lane_and_no_more_are_opened_than_may_be() -> None:
-    lanes: list[ThreadLane] = []
+def test_a_slow_sink_holds_one_worker_and_no_more_are_opened_than_may_be() -> None:
+    workers: list[ThreadWorker] = []
     opened = threading.Event()
     slow, others = _Sink(slow=opened), [_Sink() for _ in range(4)]
-    with _conductor(lanes, most=2) as found:
-        found.add(slow.seat())
+    with _scheduler(workers, most=2) as found:
+        found.add(slow.scheduled())
         slow.tries(1)
         for sink in others:
-            found.add(sink.seat())
+            found.add(sink.scheduled())
         for sink in others:
             sink.has(3)
         assert slow.batches == []
         opened.set()
         slow.has(2)
-    assert len(lanes) == 2
+    assert len(workers) == 2
 
 
-def test_batches_that_take_long_leave_the_others_as_many_lanes() -> None:
-    lanes: list[ThreadLane] = []
+def test_batches_that_take_long_leave_the_others_as_many_workers() -> None:
+    workers: list[ThreadWorker] = []
     opened = threading.Event()
     slow, fine = [_Sink(slow=opened) for _ in range(3)], _Sink()
-    with _conductor(lanes, most=1, tend_seconds=0.01, slow_seconds=0.01) as found:
+    with _scheduler(workers, most=1, tend_seconds=0.01, slow_seconds=0.01) as found:
         for sink in slow:
-            found.add(sink.seat())
+            found.add(sink.scheduled())
         for sink in slow:
             sink.tries(1)
-        found.add(fine.seat())
+        found.add(fine.scheduled())
         fine.has(3)
         assert [sink.batches for sink in slow] == [[], [], []]
-        assert len(lanes) == 4
+        assert len(workers) == 4
         opened.set()
 
 
 def test_leaving_waits_for_the_batch_that_runs_and_none_begins_after_it() -> None:
     opened = threading.Event()
     sink, other = _Sink(slow=opened), _Sink()
-    with _conductor([]) as found:
-        seat = sink.seat()
-        found.add(seat)
+    with _scheduler([]) as found:
+        scheduled = sink.scheduled()
+        found.add(scheduled)
         sink.tries(1)
-        leaving = threading.Thread(target=found.remove, args=(seat,), daemon=True)
+        leaving = threading.Thread(target=found.remove, args=(scheduled,), daemon=True)
         leaving.start()
         leaving.join(0.05)
         assert leaving.is_alive()
         opened.set()
         joined(leaving)
         assert sink.batches == [(0, 1)]
-        found.add(other.seat())
+        found.add(other.scheduled())
         other.has(5)
     assert sink.tried == [(0, 1)]
 
 
-def test_what_a_batch_raises_ends_its_seat_alone() -> None:
+def test_what_a_batch_raises_ends_its_sink_alone() -> None:
     error = ValueError("not a number")
     broken, fine = _Sink(error=error), _Sink()
-    with _conductor([]) as found:
-        seat = broken.seat()
-        found.add(fine.seat())
-        found.add(seat)
-        assert seat.wake.wait(PATIENCE_S)
-        assert seat.error is error
-        found.remove(seat)
+    with _scheduler([]) as found:
+        scheduled = broken.scheduled()
+        found.add(fine.scheduled())
+        found.add(scheduled)
+        assert scheduled.wake.wait(PATIENCE_S)
+        assert scheduled.error is error
+        found.remove(scheduled)
         fine.has(len(fine.batches) + 5)
     assert len(broken.tried) == 1
 
 
 def test_another_interval_holds_at_once() -> None:
     sink = _Sink()
-    with _conductor([]) as found:
-        seat = sink.seat(interval_ms=round(PATIENCE_S * 1000))
-        found.add(seat)
+    with _scheduler([]) as found:
+        scheduled = sink.scheduled(interval_ms=round(PATIENCE_S * 1000))
+        found.add(scheduled)
         assert sink.looks == 0
-        found.reschedule(seat, PacingOrders({"s": {"at": 0}}, timedelta(milliseconds=1), 100))
+        found.reschedule(scheduled, PacingOrders({"s": {"at": 0}}, timedelta(milliseconds=1), 100))
         sink.has(3)
 
 
-def test_sinks_hear_of_a_lane_that_failed_and_may_come_back() -> None:
-    lanes: list[ThreadLane] = []
+def test_sinks_hear_of_a_worker_that_failed_and_may_come_back() -> None:
+    workers: list[ThreadWorker] = []
     sink = _Sink(size=1)
-    with _conductor(lanes, tend_seconds=0.01, round_seconds=0.01) as found:
-        seat = sink.seat()
-        found.add(seat)
+    with _scheduler(workers, tend_seconds=0.01, round_seconds=0.01) as found:
+        scheduled = sink.scheduled()
+        found.add(scheduled)
         sink.has(1)
-        lanes[0].broken = error = RuntimeError("Java ended")
-        assert seat.wake.wait(PATIENCE_S)
-        assert seat.error is error
-        again = sink.seat()
+        workers[0].broken = error = RuntimeError("Java ended")
+        assert scheduled.wake.wait(PATIENCE_S)
+        assert scheduled.error is error
+        again = sink.scheduled()
         found.add(again)
         sink.has(2)
         assert again.error is None
-    assert len(lanes) == 2
+    assert len(workers) == 2
 
 
-def test_a_lane_without_room_for_a_call_has_failed_and_is_stopped() -> None:
-    lanes: list[ThreadLane] = []
+def test_a_worker_without_room_for_a_call_has_failed_and_is_stopped() -> None:
+    workers: list[ThreadWorker] = []
     sink = _Sink(gate=threading.Event())
     assert sink.gate is not None
-    with _conductor(lanes) as found:
-        seat = sink.seat()
-        found.add(seat)
-        lanes[0].broken = RuntimeError("unasked")
+    with _scheduler(workers) as found:
+        scheduled = sink.scheduled()
+        found.add(scheduled)
+        workers[0].broken = RuntimeError("unasked")
         sink.gate.set()
-        assert seat.wake.wait(PATIENCE_S)
-        assert str(seat.error) == "no room for a tick"
-        assert lanes[0].ended.wait(PATIENCE_S)
+        assert scheduled.wake.wait(PATIENCE_S)
+        assert str(scheduled.error) == "no room for a tick"
+        assert workers[0].ended.wait(PATIENCE_S)
 
 
 class _ToldLock:
@@ -403,14 +403,14 @@ class _ToldLock:
         self._lock.release()
 
 
-def test_a_lane_that_a_sink_opens_meanwhile_is_not_opened_twice() -> None:
-    lanes: list[ThreadLane] = []
+def test_a_worker_that_a_sink_opens_meanwhile_is_not_opened_twice() -> None:
+    workers: list[ThreadWorker] = []
     released, opening = threading.Event(), _ToldLock()
     runs, comes = _Sink(slow=released), _Sink()
-    with _conductor(lanes) as found, pytest.MonkeyPatch.context() as patch:
-        found.add(runs.seat())
+    with _scheduler(workers) as found, pytest.MonkeyPatch.context() as patch:
+        found.add(runs.scheduled())
         runs.tries(1)
-        lanes[0].broken = RuntimeError("Java ended")
+        workers[0].broken = RuntimeError("Java ended")
         open_worker = found._pool._open_worker
 
         def opened_late(round_: Callable[[], None]) -> scheduler.Worker:
@@ -420,60 +420,60 @@ def test_a_lane_that_a_sink_opens_meanwhile_is_not_opened_twice() -> None:
 
         patch.setattr(found, "_opening", opening)
         patch.setattr(found._pool, "_open_worker", opened_late)
-        found.add(comes.seat())
+        found.add(comes.scheduled())
         runs.has(3)
         comes.has(3)
-    assert len(lanes) == 2
+    assert len(workers) == 2
 
 
 def test_what_nobody_foresaw_is_told_and_others_may_come(monkeypatch: pytest.MonkeyPatch) -> None:
     sink, other = _Sink(), _Sink()
     error = RuntimeError("can't start new thread")
 
-    def look(found: BatchScheduler, seat: ScheduledSink) -> None:
+    def look(found: BatchScheduler, scheduled: ScheduledSink) -> None:
         raise error
 
-    with _conductor([]) as found, monkeypatch.context() as patch:
+    with _scheduler([]) as found, monkeypatch.context() as patch:
         patch.setattr(BatchScheduler, "_look", look)
-        seat = sink.seat()
-        found.add(seat)
-        assert seat.wake.wait(PATIENCE_S)
-        assert seat.error is error
+        scheduled = sink.scheduled()
+        found.add(scheduled)
+        assert scheduled.wake.wait(PATIENCE_S)
+        assert scheduled.error is error
         patch.undo()
-        found.add(other.seat())
+        found.add(other.scheduled())
         other.has(3)
     assert sink.tried == []
 
 
-def test_a_worn_lane_makes_place_for_another_where_there_is_always_something_to_run() -> None:
-    lanes: list[ThreadLane] = []
+def test_a_worn_worker_makes_place_for_another_where_there_is_always_something_to_run() -> None:
+    workers: list[ThreadWorker] = []
     sinks = [_Sink() for _ in range(5)]
-    with _conductor(lanes, round_seconds=0.02) as found:
+    with _scheduler(workers, round_seconds=0.02) as found:
         for sink in sinks:
-            found.add(sink.seat(interval_ms=0))
+            found.add(sink.scheduled(interval_ms=0))
         sinks[0].has(3)
-        lanes[0].is_worn = True
-        assert lanes[0].ended.wait(PATIENCE_S)
+        workers[0].is_worn = True
+        assert workers[0].ended.wait(PATIENCE_S)
         for sink in sinks:
             sink.has(len(sink.batches) + 3)
-    assert len(lanes) == 2
+    assert len(workers) == 2
     for sink in sinks:
         assert sink.batches == [(at, at + 1) for at in range(len(sink.batches))]
 
 
-def test_a_worn_lane_makes_place_for_another() -> None:
-    lanes: list[ThreadLane] = []
+def test_a_worn_worker_makes_place_for_another() -> None:
+    workers: list[ThreadWorker] = []
     sink = _Sink(size=1)
-    with _conductor(lanes, tend_seconds=0.01, round_seconds=0.01) as found:
-        found.add(sink.seat())
+    with _scheduler(workers, tend_seconds=0.01, round_seconds=0.01) as found:
+        found.add(sink.scheduled())
         sink.has(1)
-        lanes[0].is_worn = True
+        workers[0].is_worn = True
         sink.size = 3
         sink.has(3)
-        while not lanes[0].stopped:
+        while not workers[0].stopped:
             sink.size += 1
             sink.has(sink.size)
         sink.size += 1
         sink.has(sink.size)
-    assert len(lanes) == 2
+    assert len(workers) == 2
     assert sink.batches == [(at, at + 1) for at in range(sink.size)]

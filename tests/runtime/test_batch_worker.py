@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-def test_a_lane_runs_a_round_a_call_and_keeps_no_tick(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_worker_runs_a_round_a_call_and_keeps_no_tick(spark: SparkSession, tmp_path: Path) -> None:
     from sinkql.runtime.spark.batch_worker import SparkWorker
 
     played = threading.Semaphore(0)
@@ -36,7 +36,7 @@ def test_a_lane_runs_a_round_a_call_and_keeps_no_tick(spark: SparkSession, tmp_p
     assert str(worker.failure()) == "the query ended"
 
 
-def test_a_lane_whose_round_fails_says_why(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_worker_whose_round_fails_says_why(spark: SparkSession, tmp_path: Path) -> None:
     from sinkql.runtime.spark.batch_worker import SparkWorker
 
     def play() -> None:
@@ -50,7 +50,7 @@ def test_a_lane_whose_round_fails_says_why(spark: SparkSession, tmp_path: Path) 
     assert "no round" in str(failure)
 
 
-def test_a_lane_without_room_names_its_folder(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_worker_without_room_names_its_folder(spark: SparkSession, tmp_path: Path) -> None:
     from sinkql.runtime.spark.batch_worker import SparkWorker
 
     def play() -> None:
@@ -65,7 +65,7 @@ def test_a_lane_without_room_names_its_folder(spark: SparkSession, tmp_path: Pat
     assert (told.code, told.message) == ("SQ4306", f'no space left on device for file "{tmp_path / "worker"}"')
 
 
-def test_a_lane_may_be_stopped_while_its_round_ends(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_worker_may_be_stopped_while_its_round_ends(spark: SparkSession, tmp_path: Path) -> None:
     from sinkql.runtime.spark.batch_worker import SparkWorker
 
     begun, ended = threading.Event(), threading.Event()

@@ -24,16 +24,16 @@ from sinkql.runtime.process.application import RunSpec
 from sinkql.runtime.process.child import Child
 from sinkql.runtime.sink.host import SinkOutcome
 from support.patience import PATIENCE_S, Deadline, joined
-from support.running import FixedRoster, MemoryControl, contexts, counter, job
+from support.running import FixedWorkload, MemoryControl, contexts, counter, job
 
 _LONG = SparkStarting("x" * (1 << 20))
 """An event that does not fit into a pipe's buffer."""
 
 
 def _workload(folder: Path, *clusters: str, progress: Callable[[Event], None] = lambda _: None) -> RunSpec:
-    roster = FixedRoster([job(counter(up_to=5), folder, table=name, cluster=name) for name in clusters])
+    workload = FixedWorkload([job(counter(up_to=5), folder, table=name, cluster=name) for name in clusters])
     return RunSpec(
-        roster, lambda one: contexts(folder, one), discover(), MemoryControl(), progress, once=True, takeover=False
+        workload, lambda one: contexts(folder, one), discover(), MemoryControl(), progress, once=True, takeover=False
     )
 
 
@@ -199,7 +199,7 @@ def test_a_run_that_fails_here_ends_its_children(tmp_path: Path, monkeypatch: py
     assert [each.process.exitcode for each in children] == [0, 0]
 
 
-class _Desk:
+class _Captures:
     """Captures with one source; the process that starts capturing it is killed."""
 
     def __init__(self) -> None:
@@ -220,7 +220,7 @@ def test_a_run_whose_sources_nobody_captures_any_more_ends(tmp_path: Path, monke
 
     monkeypatch.setattr(child, "run_application", stopped)
     monkeypatch.setattr(supervisor, "run_application", stopped)
-    workload = replace(_workload(tmp_path, "one", "two"), captures=cast(Any, _Desk()))
+    workload = replace(_workload(tmp_path, "one", "two"), captures=cast(Any, _Captures()))
     outcomes = supervisor.run_until_done(workload)
     assert [(each.ending, each.error and each.error.code) for each in outcomes] == [("failed", "SQ4004")] * 2
 
@@ -240,17 +240,19 @@ class _Later:
 
 
 def test_source_that_a_sink_reads_while_it_runs_is_captured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk = _Later(tmp_path)
+    capture_directory = _Later(tmp_path)
 
     def altered(cluster: str, workload: RunSpec, stopping: threading.Event) -> list[SinkOutcome]:
-        desk.from_now.touch()
+        capture_directory.from_now.touch()
         deadline = Deadline()
-        while not desk.found.exists():
+        while not capture_directory.found.exists():
             deadline.check("the capture process")
         return [SinkOutcome(each.job.sink, "stopped") for each in workload.workload.now()]
 
     monkeypatch.setattr(supervisor, "run_application", altered)
-    outcomes = supervisor.run_until_done(replace(_workload(tmp_path, "one"), captures=cast(Any, desk), once=False))
+    outcomes = supervisor.run_until_done(
+        replace(_workload(tmp_path, "one"), captures=cast(Any, capture_directory), once=False)
+    )
     assert [(each.ending, each.error) for each in outcomes] == [("stopped", None)]
 
 
@@ -269,7 +271,7 @@ def test_the_first_cluster_elsewhere_is_the_one_that_was_submitted(
 ) -> None:
     masters = {"near": "local[1]", "far": "spark://far:7077", "farther": "yarn"}
     jobs = [job(counter(), tmp_path, table=name, cluster=name, master=master) for name, master in masters.items()]
-    works = FixedRoster(jobs).now()
+    works = FixedWorkload(jobs).now()
     assert supervisor._submitted(works) is None
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
     assert (supervisor._submitted(works), supervisor._submitted(works[:1])) == ("far", None)

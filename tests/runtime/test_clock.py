@@ -95,7 +95,7 @@ def test_a_row_goes_on_time_though_no_data_comes_and_nothing_due_commits_nothing
     assert later(sink, 10_000).run() == 0
 
 
-def test_a_start_goes_on_at_the_time_of_the_last_commit(tmp_path: Path) -> None:
+def test_a_start_continues_at_the_time_of_the_last_commit(tmp_path: Path) -> None:
     sink = Timed(tmp_path)
     sink.start()
     sink.run()
@@ -159,7 +159,7 @@ def test_a_clock_that_is_a_minute_behind_is_waited_for(tmp_path: Path) -> None:
         sink.loop.commit_batch(sink.loop.checkpoint.end, {**sink.loop.checkpoint.end, CLOCK: {"at": START + 1000}})
 
 
-def test_lost_state_is_made_again_for_the_time_of_the_marker(tmp_path: Path) -> None:
+def test_lost_state_is_made_again_for_the_time_of_the_checkpoint(tmp_path: Path) -> None:
     sink = Timed(tmp_path)
     sink.start()
     sink.run()

@@ -25,7 +25,9 @@ def test_a_file_is_replaced_whole_and_nothing_else_stays(tmp_path: Path) -> None
     assert (path.read_bytes(), os.listdir(path.parent)) == (b"second", ["file"])
 
 
-def test_a_write_that_fails_leaves_the_old_file_and_no_draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_that_fails_leaves_the_old_file_and_no_unfinished_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "file"
     storage_files.write_atomic(path, b"old")
 

@@ -197,7 +197,7 @@ def test_who_waits_for_the_first_executor_learns_that_the_master_does_not_know_t
 
 
 @pytest.mark.parametrize(("applications", "status"), [(("another", "own"), "ALIVE"), ((), "RECOVERING")])
-def test_an_application_that_a_master_knows_or_may_know_goes_on(applications: tuple[str, ...], status: str) -> None:
+def test_an_application_that_a_master_knows_or_may_know_continues(applications: tuple[str, ...], status: str) -> None:
     cluster, ended = Cluster(applications=applications, status=status, jobs=(7,)), threading.Event()
     executors = _executors(cluster, end=ended.set)
     assert cluster.cancelled.wait(PATIENCE_S)

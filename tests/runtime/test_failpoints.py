@@ -41,7 +41,7 @@ def test_a_file_that_does_not_repeat_the_rules_arms_nothing(
     failpoint.point("here")
 
 
-def test_rules_that_a_file_says_change_with_it_and_count_passes_anew(
+def test_rules_that_a_file_says_change_with_it_and_count_passes_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     path = tmp_path / "rules"

@@ -24,7 +24,7 @@ from sinkql.runtime.sink import incarnation
 from sinkql.runtime.sink.host import SharedSpark, SinkHost, SinkOutcome
 from sinkql.runtime.sink.runner import SinkRunner
 from support.patience import PATIENCE_S
-from support.running import FixedRoster, MemoryControl, contexts, counter, job, rows
+from support.running import FixedWorkload, MemoryControl, contexts, counter, job, rows
 
 
 @dataclass
@@ -89,18 +89,16 @@ class _Run:
     raised: list[Exception] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        roster = FixedRoster([job(self.body, self.folder)])
+        workload = FixedWorkload([job(self.body, self.folder)])
         host = SinkHost(
-            SharedSpark(_no_spark, 2, self.folder), discover(), self.control, lambda _: None, roster,
+            SharedSpark(_no_spark, 2, self.folder), discover(), self.control, lambda _: None, workload,
             lambda each: contexts(self.folder, each), once=False, stopping=self.stopping,
         )  # fmt: skip
-        (work,) = roster.now()
+        (work,) = workload.now()
         self.runner = SinkRunner(host, work)
         self.runner.batches.ran = True
-        workload = RunSpec(
-            roster, host.contexts, host.registry, host.control, host.progress, once=False, takeover=False
-        )
-        self.application = _Application(workload, self.stopping, cast(Any, None), [work])
+        spec = RunSpec(workload, host.contexts, host.registry, host.control, host.progress, once=False, takeover=False)
+        self.application = _Application(spec, self.stopping, cast(Any, None), [work])
         self.application.running[self.runner.sink_id] = (self.runner, cast(Any, None))
 
     def claim(self, epoch: int = 1) -> BatchLoop:

@@ -24,9 +24,9 @@ from sinkql.runtime.local.engine import LocalEngine
 from sinkql.runtime.sink import control, incarnation, retry
 from sinkql.runtime.sink.host import SharedSpark, SinkHost, SinkOutcome
 from sinkql.runtime.sink.runner import SinkRunner
-from support.batch_worker import ThreadLane
+from support.batch_worker import ThreadWorker
 from support.patience import PATIENCE_S, joined
-from support.running import FixedRoster, MemoryControl, contexts, counter, job, rows
+from support.running import FixedWorkload, MemoryControl, contexts, counter, job, rows
 
 
 @dataclass
@@ -52,7 +52,7 @@ class _Sinks:
     control: MemoryControl = field(default_factory=MemoryControl)
     counts: Counter[tuple[str, type[Event]]] = field(default_factory=Counter)
     outcomes: list[SinkOutcome] = field(default_factory=list)
-    lanes: list[ThreadLane] = field(default_factory=list)
+    workers: list[ThreadWorker] = field(default_factory=list)
     runs: list[SinkRunner] = field(default_factory=list)
     told: threading.Condition = field(default_factory=threading.Condition)
 
@@ -67,22 +67,22 @@ class _Sinks:
             wanted = self.counts[table, kind] + times
             assert self.told.wait_for(lambda: self.counts[table, kind] >= wanted, PATIENCE_S)
 
-    def lane(self, round_: Callable[[], None]) -> ThreadLane:
-        self.lanes.append(ThreadLane(round_))
-        return self.lanes[-1]
+    def worker(self, round_: Callable[[], None]) -> ThreadWorker:
+        self.workers.append(ThreadWorker(round_))
+        return self.workers[-1]
 
 
 @contextmanager
 def _running(sinks: _Sinks) -> Iterator[None]:
     """Run the sinks until they end; stop the remaining ones at the end of the block."""
-    roster = FixedRoster(sinks.jobs)
+    workload = FixedWorkload(sinks.jobs)
     stopping = threading.Event()
     host = SinkHost(
-        SharedSpark(object, 2, sinks.folder), discover(), sinks.control, sinks.tell, roster,
+        SharedSpark(object, 2, sinks.folder), discover(), sinks.control, sinks.tell, workload,
         lambda each: contexts(sinks.folder, each), once=False, stopping=stopping,
     )  # fmt: skip
-    host.scheduler = BatchScheduler(sinks.lane, 1)
-    runs = sinks.runs = [SinkRunner(host, work) for work in roster.now()]
+    host.scheduler = BatchScheduler(sinks.worker, 1)
+    runs = sinks.runs = [SinkRunner(host, work) for work in workload.now()]
     threads = [threading.Thread(target=lambda run=run: sinks.outcomes.append(run.run()), daemon=True) for run in runs]
     for thread in threads:
         thread.start()
@@ -116,7 +116,7 @@ def _whole(folder: Path, table: str) -> int:
     return len(found)
 
 
-def test_a_sink_that_fails_for_ever_delays_no_other_and_goes_on_once_it_can(sinks: _Sinks) -> None:
+def test_a_sink_that_fails_for_ever_delays_no_other_and_continues_once_it_can(sinks: _Sinks) -> None:
     sinks.engine.failing.add("a")
     with _running(sinks):
         sinks.waits("a", SinkStalled, 3)
@@ -126,7 +126,7 @@ def test_a_sink_that_fails_for_ever_delays_no_other_and_goes_on_once_it_can(sink
         sinks.engine.failing.clear()
         sinks.waits("a", SinkCommitted, 2)
     assert (sinks.counts["a", SinkStarted], sinks.counts["b", SinkStarted]) == (1, 1)
-    assert len(sinks.lanes) == 1
+    assert len(sinks.workers) == 1
     assert min(_whole(sinks.folder, table) for table in "ab") > 0
     assert [outcome.ending for outcome in sinks.outcomes] == ["stopped", "stopped"]
 
@@ -143,7 +143,7 @@ def test_a_sink_that_stalls_is_not_compacted_meanwhile(sinks: _Sinks) -> None:
     assert sinks.control.begun[0] == 1
 
 
-def test_a_sink_whose_table_is_being_compacted_waits_in_no_lane(sinks: _Sinks) -> None:
+def test_a_sink_whose_table_is_being_compacted_waits_in_no_worker(sinks: _Sinks) -> None:
     with _running(sinks):
         sinks.waits("a", SinkCommitted)
         with sinks.runs[0].batches.lock:  # as OPTIMIZE SINK holds it
@@ -178,13 +178,13 @@ def test_another_interval_and_another_limit_hold_without_a_new_start(sinks: _Sin
     assert max(commit["rows"] for commit in sinks.control.commits if commit["sink"] == "id-a") == 1
 
 
-def test_sinks_go_on_in_another_lane_where_one_ended(sinks: _Sinks) -> None:
+def test_sinks_continue_in_another_worker_where_one_ended(sinks: _Sinks) -> None:
     with _running(sinks):
         for table in "ab":
             sinks.waits(table, SinkCommitted)
-        sinks.lanes[0].broken = RuntimeError("Java ended")
+        sinks.workers[0].broken = RuntimeError("Java ended")
         for table in "ab":
             sinks.waits(table, SinkCommitted, 10)
-    assert len(sinks.lanes) == 2
+    assert len(sinks.workers) == 2
     assert sum(sinks.counts[table, SinkStarted] for table in "ab") > 2, "no sink was started again"
     assert min(_whole(sinks.folder, table) for table in "ab") > 0

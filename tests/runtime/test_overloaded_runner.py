@@ -18,7 +18,7 @@ from sinkql.runtime.sink.host import SharedSpark, SinkHost, SinkOutcome
 from sinkql.runtime.sink.runner import SinkRunner
 from sinkql.runtime.spark.session import CancelledError
 from support.patience import PATIENCE_S
-from support.running import FixedRoster, MemoryControl, contexts, counter, job
+from support.running import FixedWorkload, MemoryControl, contexts, counter, job
 
 _LATE = "Python worker failed to connect back."
 
@@ -51,12 +51,12 @@ def _run(
 ) -> tuple[SinkOutcome, list[Event]]:
     events: list[Event] = []
     each = job(counter(up_to=5), folder)
-    roster = FixedRoster([each])
+    workload = FixedWorkload([each])
     host = SinkHost(
-        SharedSpark(session, 2, folder, death=death), discover(), control, events.append, roster,
+        SharedSpark(session, 2, folder, death=death), discover(), control, events.append, workload,
         lambda one: contexts(folder, one), once=once,
     )  # fmt: skip
-    (work,) = roster.now()
+    (work,) = workload.now()
     return SinkRunner(host, work).run(), events
 
 

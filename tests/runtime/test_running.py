@@ -29,7 +29,7 @@ from sinkql.runtime.sink.workload import Workload
 from support.command import ONLY_LATE
 from support.patience import PATIENCE_S, joined
 from support.readers import duckdb_folder
-from support.running import FixedRoster, MemoryControl, contexts, counter, csv_files, job, output, rows
+from support.running import FixedWorkload, MemoryControl, contexts, counter, csv_files, job, output, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,22 +51,22 @@ def run_sinks(
     once: bool = True,
     takeover: bool = False,
     tell: Callable[[Event], None] = lambda event: None,
-    roster: Workload | None = None,
+    workload: Workload | None = None,
 ) -> list[SinkOutcome]:
     from sinkql.runtime.sink.host import SharedSpark, SinkHost
     from sinkql.runtime.sink.runner import SinkRunner
 
-    roster = roster or FixedRoster(jobs)
+    workload = workload or FixedWorkload(jobs)
     host = SinkHost(
         SharedSpark(lambda: spark, 2, folder / f"lanes-{uuid4().hex}", most_workers=2),
         discover(),
         control or MemoryControl(),
         tell,
-        roster,
+        workload,
         lambda each: contexts(folder, each),
         once=once,
     )
-    runs = [SinkRunner(host, work, takeover=takeover) for work in roster.now()]
+    runs = [SinkRunner(host, work, takeover=takeover) for work in workload.now()]
     try:
         with ThreadPoolExecutor(len(runs)) as threads:
             return list(threads.map(lambda each: each.run(), runs))
@@ -267,7 +267,7 @@ def test_an_error_in_a_task_comes_back_as_itself(spark: SparkSession, tmp_path: 
     assert rows(tmp_path) == []
 
 
-def test_a_sink_stops_when_it_is_told_and_goes_on_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_sink_stops_when_it_is_told_and_continues_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
     control = MemoryControl()
     each = job(counter(rows_per_second=100_000), tmp_path)
 

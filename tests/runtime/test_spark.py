@@ -97,11 +97,11 @@ def test_a_java_of_the_path_may_be_a_script_that_finds_one(bare: Path, monkeypat
 def test_a_java_without_the_module_that_spark_names_is_started_without_it(
     bare: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole, lacking = _java(bare / "whole", 'echo "$@"'), _java(bare / "lacking", 'printf "%s|" "$@"')
+    whole, incomplete = _java(bare / "whole", 'echo "$@"'), _java(bare / "lacking", 'printf "%s|" "$@"')
     (whole / "release").write_text('JAVA_VERSION="17"\nMODULES="java.base jdk.incubator.vector"\n')
-    (lacking / "release").write_text('MODULES="java.base"\n')
+    (incomplete / "release").write_text('MODULES="java.base"\n')
     assert Java("java", whole).environment == {"JAVA_HOME": str(whole)}
-    environment = Java("java", lacking).environment
+    environment = Java("java", incomplete).environment
     program = Path(environment["JAVA_HOME"]) / "bin" / "java"
     options = ["-Da=b c", "", "--add-modules=jdk.incubator.vector", "-cp", "x/*", "--add-modules=ALL-SYSTEM"]
     shown = subprocess.run([program, *options], env=environment, capture_output=True, text=True, check=True).stdout

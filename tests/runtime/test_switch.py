@@ -22,7 +22,7 @@ from sinkql.runtime.sink.host import SharedSpark, SinkHost, SinkOutcome
 from sinkql.runtime.sink.runner import SinkRunner
 from sinkql.runtime.sink.workload import SinkAssignment
 from support.lake import Lake, Sink
-from support.running import FixedRoster, MemoryControl, contexts, counter, csv_files, drain, job, output, rows
+from support.running import FixedWorkload, MemoryControl, contexts, counter, csv_files, drain, job, output, rows
 
 
 def _read(folder: Path, name: str) -> physical.Read:
@@ -48,7 +48,7 @@ def _run(each: physical.Job, folder: Path, *, epoch: int) -> None:
     drain(loop)
 
 
-def test_shared_sources_go_on_and_new_ones_begin_at_their_end(tmp_path: Path) -> None:
+def test_shared_sources_continue_and_new_ones_begin_at_their_end(tmp_path: Path) -> None:
     before = _job(tmp_path, "a")
     after = _job(tmp_path, "a", "b", follows=(before.plan,))
     _put(tmp_path, "a", 1, 2)
@@ -116,7 +116,7 @@ def _anew(folder: Path) -> tuple[physical.Job, physical.Job]:
     return before, msgspec.structs.replace(job(few, folder, key=("id",)), follows=earlier)
 
 
-def test_rows_come_anew_only_of_sources_that_still_have_all_that_was_read(tmp_path: Path) -> None:
+def test_rows_come_again_only_of_sources_that_still_have_all_that_was_read(tmp_path: Path) -> None:
     before, after = _anew(tmp_path)
     _put(tmp_path, "a", 1, 2)
     _run(before, tmp_path, epoch=1)
@@ -132,7 +132,7 @@ def test_rows_come_anew_only_of_sources_that_still_have_all_that_was_read(tmp_pa
     assert rows(tmp_path) == [(2,), (3,)]
 
 
-def test_rows_of_files_that_were_copied_since_come_anew_too(tmp_path: Path) -> None:
+def test_rows_of_files_that_were_copied_since_come_again_too(tmp_path: Path) -> None:
     before, after = _anew(tmp_path)
     _put(tmp_path, "a", 1)
     _put(tmp_path, "a", 2)
@@ -169,21 +169,21 @@ def test_a_sink_that_computes_its_rows_again_stops_when_it_is_told(
     before, after = _anew(tmp_path)
     _put(tmp_path, "a", 1, 2)
     _run(before, tmp_path, epoch=1)
-    control, roster = MemoryControl(), FixedRoster([after])
+    control, workload = MemoryControl(), FixedWorkload([after])
 
     def session() -> Any:
         control.wanted[after.sink_id] = wish
 
     host = SinkHost(
-        SharedSpark(session, 2, tmp_path), discover(), control, silent, roster,
+        SharedSpark(session, 2, tmp_path), discover(), control, silent, workload,
         lambda each: contexts(tmp_path, each), once=False,
     )  # fmt: skip
-    assert SinkRunner(host, roster.now()[0]).run() == SinkOutcome(after.sink, wish)
+    assert SinkRunner(host, workload.now()[0]).run() == SinkOutcome(after.sink, wish)
     assert control.statuses[-1] == (after.sink_id, wish, None)
     assert rows(tmp_path) == [(1,), (2,)]
 
 
-def test_a_sink_that_is_renamed_goes_on_computing_its_rows_again(
+def test_a_sink_that_is_renamed_continues_computing_its_rows_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, after = _anew(tmp_path)
@@ -191,21 +191,23 @@ def test_a_sink_that_is_renamed_goes_on_computing_its_rows_again(
     _run(before, tmp_path, epoch=1)
     begun = []
 
-    def rebuild(loop: BatchLoop, between: Callable[[str, int], None]) -> None:
+    def full_refresh(loop: BatchLoop, between: Callable[[str, int], None]) -> None:
         begun.append(loop.job.sink)
-        roster.jobs = [msgspec.structs.replace(after, sink="renamed")]
+        workload.jobs = [msgspec.structs.replace(after, sink="renamed")]
         between("reading", 0)
         raise SinkqlError("SQ3415", "begun and not interrupted")
 
-    monkeypatch.setattr(BatchLoop, "full_refresh", rebuild)
-    roster: Any = SimpleNamespace(jobs=[after], assignment=lambda sink_id: FixedRoster(roster.jobs).assignment(sink_id))
+    monkeypatch.setattr(BatchLoop, "full_refresh", full_refresh)
+    workload: Any = SimpleNamespace(
+        jobs=[after], assignment=lambda sink_id: FixedWorkload(workload.jobs).assignment(sink_id)
+    )
     session: Any = SimpleNamespace  # Spark is not used
     host = SinkHost(
         SharedSpark(session, 2, tmp_path),
         discover(),
         MemoryControl(),
         silent,
-        roster,
+        workload,
         lambda each: contexts(tmp_path, each),
         once=False,
     )
@@ -213,15 +215,15 @@ def test_a_sink_that_is_renamed_goes_on_computing_its_rows_again(
     assert begun == [after.sink]
 
 
-def test_a_switch_goes_on_from_what_the_table_says_at_the_claim(tmp_path: Path) -> None:
+def test_a_switch_continues_from_what_the_table_says_at_the_claim(tmp_path: Path) -> None:
     sink = Sink(Lake(tmp_path), "t")
     stale = sink.start().end
     sink.put((1, "a"))
     begin = {**stale, "new": {"batch": 7}}
-    marker = sink.writer.claim(ClaimRequest(begin, epoch=2, switch=PlanChange("other", {"plan": {}})))
-    assert (marker.plan, marker.end) == ("other", {"numbers": {"batch": 1}, "new": {"batch": 7}})
+    checkpoint = sink.writer.claim(ClaimRequest(begin, epoch=2, switch=PlanChange("other", {"plan": {}})))
+    assert (checkpoint.plan, checkpoint.end) == ("other", {"numbers": {"batch": 1}, "new": {"batch": 7}})
     again = sink.writer.claim(ClaimRequest(begin, epoch=3, switch=PlanChange("third", {"plan": {}})))
-    assert (again.plan, again.end) == ("other", marker.end)
+    assert (again.plan, again.end) == ("other", checkpoint.end)
 
 
 def test_rows_of_others_go_also_where_a_sink_changes_before_its_first_batch(tmp_path: Path) -> None:

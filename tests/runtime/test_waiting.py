@@ -14,7 +14,7 @@ from sinkql.errors import SinkqlError
 from sinkql.runtime.sink import wait_for_views
 from sinkql.runtime.sink.host import EndedSinks, SinkHost
 from sinkql.runtime.sink.wait_for_views import wait_for_views as await_views
-from support.running import COUNTER, FixedRoster, MemoryControl, contexts, counter, job
+from support.running import COUNTER, FixedWorkload, MemoryControl, contexts, counter, job
 
 
 def _jobs(folder: Path) -> tuple[physical.Job, physical.Job]:
@@ -26,7 +26,7 @@ def _jobs(folder: Path) -> tuple[physical.Job, physical.Job]:
 
 def _host(folder: Path, *jobs: physical.Job, **more: Any) -> SinkHost:
     control = MemoryControl()
-    given = {"control": control, "workload": FixedRoster(jobs), "registry": discover(), "ended": EndedSinks()}
+    given = {"control": control, "workload": FixedWorkload(jobs), "registry": discover(), "ended": EndedSinks()}
     given |= {"contexts": lambda each: contexts(folder, each), **more}
     return cast("SinkHost", SimpleNamespace(**given))
 

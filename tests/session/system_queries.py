@@ -159,9 +159,9 @@ class _Queries:
     def _made(self, depth: int, forms: Sequence[str]) -> str:
         makers: dict[str, Callable[[int], str]] = {"{t}": self.text, "{w}": self.whole, "{b}": self.boolean}
         found = self._random.choice(forms)
-        for hole, make in makers.items():
-            while hole in found:
-                found = found.replace(hole, make(depth - 1), 1)
+        for placeholder, make in makers.items():
+            while placeholder in found:
+                found = found.replace(placeholder, make(depth - 1), 1)
         return found
 
 

@@ -33,9 +33,9 @@ def piped(session: Session) -> Session:
 
 def _following(session: Session, sink: str) -> WorkloadFollower:
     (job,) = session.jobs([sink])
-    roster = CatalogWorkload(session.catalog, [job], every_seconds=0)
-    (work,) = roster.now()
-    return WorkloadFollower(roster, work, work.job.cluster, once=False)
+    workload = CatalogWorkload(session.catalog, [job], every_seconds=0)
+    (work,) = workload.now()
+    return WorkloadFollower(workload, work, work.job.cluster, once=False)
 
 
 def _create_sql(session: Session) -> str:
@@ -114,16 +114,16 @@ def test_a_sink_from_another_relation_follows_its_earlier_plans(piped: Session) 
 
 
 def test_sinks_that_users_stopped_are_not_to_run(piped: Session) -> None:
-    roster = CatalogWorkload(piped.catalog, every_seconds=0)
-    assert [work.job.sink for work in roster.now()] == [NAME]
+    workload = CatalogWorkload(piped.catalog, every_seconds=0)
+    assert [work.job.sink for work in workload.now()] == [NAME]
     piped.stop(NAME)
-    assert roster.now() == []
+    assert workload.now() == []
     piped.start(NAME)
-    first = roster.now()
+    first = workload.now()
     piped.start(NAME)
-    assert first != roster.now()  # a second start is a new request, so that failed sinks are retried
+    assert first != workload.now()  # a second start is a new request, so that failed sinks are retried
     piped.execute("DROP SINK user_activity_iceberg;")
-    assert roster.now() == []
+    assert workload.now() == []
 
 
 # --- the outside ------------------------------------------------------------------------------------------------------

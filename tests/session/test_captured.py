@@ -67,27 +67,27 @@ def session(tmp_path: Path, forgotten: list[str]) -> Iterator[Session]:
         yield opened
 
 
-def _desk(session: Session) -> CatalogCaptureDirectory:
+def _capture_directory(session: Session) -> CatalogCaptureDirectory:
     return CatalogCaptureDirectory(
         session.catalog, CatalogWorkload(session.catalog, every_seconds=0.0), session.access.secret
     )
 
 
 def test_source_is_captured_for_all_its_sinks_while_one_is_to_run(session: Session) -> None:
-    desk = _desk(session)
+    capture_directory = _capture_directory(session)
     session.stop("a")
-    (capturing,) = desk.captures()
-    host = desk.host(capturing.source)
+    (capturing,) = capture_directory.captures()
+    host = capture_directory.host(capturing.source)
     assert [each.table.id for each in host.subscribed_sinks()] == ["t", "t"]
     session.stop("b")
-    assert not desk.captures()
+    assert not capture_directory.captures()
     assert len(host.subscribed_sinks()) == 2
 
 
 def test_lease_is_one_captures_alone_and_its_status_is_the_sources(session: Session) -> None:
-    desk = _desk(session)
-    source = desk.captures()[0].source
-    first, second = desk.host(source), desk.host(source)
+    capture_directory = _capture_directory(session)
+    source = capture_directory.captures()[0].source
+    first, second = capture_directory.host(source), capture_directory.host(source)
     assert (first.acquire(), second.acquire()) == (1, None)
     first.report(CaptureProgress("stalled", SinkqlError("SQ3431", "no answer"), {"log_bytes": 5}))
     query = "SELECT status, error FROM mz_internal.mz_source_statuses WHERE name = 's'"
@@ -98,8 +98,8 @@ def test_lease_is_one_captures_alone_and_its_status_is_the_sources(session: Sess
 
 
 def test_each_sink_is_as_far_behind_as_its_source_s_capture_says(session: Session) -> None:
-    desk = _desk(session)
-    host = desk.host(desk.captures()[0].source)
+    capture_directory = _capture_directory(session)
+    host = capture_directory.host(capture_directory.captures()[0].source)
     assert host.acquire() == 1
     ids = {name: session.jobs([name])[0].sink_id for name in ("a", "b")}
     far = {ids["a"]: 5 << 20, ids["b"]: (1 << 20) + 17}
@@ -119,11 +119,11 @@ def test_each_sink_is_as_far_behind_as_its_source_s_capture_says(session: Sessio
 
 
 def test_capture_is_a_process_that_comes_again_and_ends_with_the_last_sink(session: Session) -> None:
-    desk = _desk(session)
-    source = desk.captures()[0].source
+    capture_directory = _capture_directory(session)
+    source = capture_directory.captures()[0].source
     control = session.catalog.control
-    log = desk.folder(desk.captures()[0])
-    with captures_running(desk):
+    log = capture_directory.folder(capture_directory.captures()[0])
+    with captures_running(capture_directory):
         deadline = Deadline()
         pids = set()
         for _ in range(2):
@@ -137,7 +137,7 @@ def test_capture_is_a_process_that_comes_again_and_ends_with_the_last_sink(sessi
     assert os.getpid() not in pids
 
 
-def test_captures_go_on_after_a_failure_that_nobody_foresaw(
+def test_captures_continue_after_a_failure_that_nobody_foresaw(
     session: Session, capfd: pytest.CaptureFixture[str]
 ) -> None:
     class Broken(CatalogCaptureDirectory):
@@ -147,10 +147,16 @@ def test_captures_go_on_after_a_failure_that_nobody_foresaw(
             return super().captures()
 
     broken = multiprocessing.get_context("fork").Event()
-    desk = Broken(session.catalog, CatalogWorkload(session.catalog, every_seconds=0.0), session.access.secret)
-    source = desk.captures()[0].source
-    control, log, deadline = session.catalog.control, desk.folder(desk.captures()[0]), Deadline()
-    with captures_running(desk):
+    capture_directory = Broken(
+        session.catalog, CatalogWorkload(session.catalog, every_seconds=0.0), session.access.secret
+    )
+    source = capture_directory.captures()[0].source
+    control, log, deadline = (
+        session.catalog.control,
+        capture_directory.folder(capture_directory.captures()[0]),
+        Deadline(),
+    )
+    with captures_running(capture_directory):
         while (holder := control.holder(source.id)) is None or not log.numbers():
             deadline.check("a capture")
         broken.set()
@@ -165,10 +171,14 @@ def test_captures_go_on_after_a_failure_that_nobody_foresaw(
 
 
 def test_process_that_keeps_captures_comes_again(session: Session) -> None:
-    desk = _desk(session)
-    source = desk.captures()[0].source
-    control, log, deadline = session.catalog.control, desk.folder(desk.captures()[0]), Deadline()
-    with captures_running(desk) as captures:
+    capture_directory = _capture_directory(session)
+    source = capture_directory.captures()[0].source
+    control, log, deadline = (
+        session.catalog.control,
+        capture_directory.folder(capture_directory.captures()[0]),
+        Deadline(),
+    )
+    with captures_running(capture_directory) as captures:
         while (holder := control.holder(source.id)) is None or not log.numbers():
             deadline.check("a capture")
         keeper = captures._keeper
@@ -180,8 +190,8 @@ def test_process_that_keeps_captures_comes_again(session: Session) -> None:
 
 
 def test_loss_that_a_capture_reports_is_skipped_and_no_other(session: Session) -> None:
-    (capturing,) = _desk(session).captures()
-    notes = _desk(session).folder(capturing).messages
+    (capturing,) = _capture_directory(session).captures()
+    notes = _capture_directory(session).folder(capturing).messages
     assert [each.code for each in session.execute("ALTER SOURCE s SKIP;")[0].notices] == ["SQ2354"]
     messages.send(
         notes,
@@ -205,8 +215,8 @@ def test_loss_that_a_capture_reports_is_skipped_and_no_other(session: Session) -
 
 
 def test_loss_that_a_sink_reports_is_skipped_for_it_alone(session: Session) -> None:
-    (capturing,) = _desk(session).captures()
-    notes = _desk(session).folder(capturing).messages
+    (capturing,) = _capture_directory(session).captures()
+    notes = _capture_directory(session).folder(capturing).messages
     job = next(each for each in session.jobs() if each.sink.endswith(".a"))
     session.catalog.control.status(job.sink_id, "failed", error="SQ3434: it is gone")
     session.stop("a")
@@ -218,8 +228,8 @@ def test_loss_that_a_sink_reports_is_skipped_for_it_alone(session: Session) -> N
 
 
 def test_dropped_source_leaves_nothing(session: Session, forgotten: list[str]) -> None:
-    desk = _desk(session)
-    log = desk.folder(desk.captures()[0])
+    capture_directory = _capture_directory(session)
+    log = capture_directory.folder(capture_directory.captures()[0])
     log.folder.mkdir(parents=True)
     session.execute("DROP SOURCE s CASCADE;")
     assert forgotten == ["materialize.public.s"]

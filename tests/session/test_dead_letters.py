@@ -59,7 +59,7 @@ def _kept(folder: Path) -> list[bytes]:
 
 
 @pytest.mark.parametrize("running", [False, True])
-def test_a_table_that_was_dropped_is_made_anew(session: Session, tmp_path: Path, running: bool) -> None:
+def test_a_table_that_was_dropped_is_recreated(session: Session, tmp_path: Path, running: bool) -> None:
     _add(tmp_path, "a")
     loop = _started(session)
     _commit(loop)

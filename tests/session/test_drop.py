@@ -43,7 +43,7 @@ def _statement() -> ast.Drop:
     return statement
 
 
-def _open_journal(session: Session) -> int:
+def _open_request_log(session: Session) -> int:
     with session.catalog.database.read() as connection:
         return int(connection.scalar("SELECT count(*) FROM journal WHERE done_at IS NULL"))
 
@@ -72,7 +72,7 @@ def test_dropped_sink_leaves_no_state_folder(piped: Session) -> None:
     folder = sink_folder(piped.catalog, sink_id(piped))
     piped.execute(_DROP)
     assert not folder.exists()
-    assert _open_journal(piped) == 0
+    assert _open_request_log(piped) == 0
 
 
 def test_drop_of_a_running_sink_waits_for_its_runner(piped: Session) -> None:
@@ -96,7 +96,7 @@ def test_drop_that_waits_too_long_leaves_the_sink_as_it_was(piped: Session) -> N
     control.acquire(sink, owner="runner", takeover=False)
     with pytest.raises(SinkqlError) as raised:
         drop(plan_drop(_statement(), piped.catalog), piped.catalog, wait_seconds=0)
-    assert (raised.value.code, control.desired(sink), _open_journal(piped)) == ("SQ5204", "stopped", 0)
+    assert (raised.value.code, control.desired(sink), _open_request_log(piped)) == ("SQ5204", "stopped", 0)
     assert f"(pid {os.getpid()} on " in raised.value.message
     control.renew(sink, owner="runner")
 
@@ -114,10 +114,10 @@ def test_drop_of_a_killed_process_is_finished_by_the_next(piped: Session, folder
     child.start()
     assert ended(child) == [-signal.SIGKILL]
     assert state.exists()
-    assert _open_journal(piped) == 1
+    assert _open_request_log(piped) == 1
     again = Session()
     assert again.sinks() == ()
-    assert _open_journal(again) == 0
+    assert _open_request_log(again) == 0
     assert not state.exists()
 
 
@@ -154,7 +154,7 @@ def test_unfinished_drop_of_what_others_came_to_use_is_given_up(session: Session
     session.execute("CREATE VIEW v AS SELECT a FROM t")
     again = Session()
     assert again.execute("SELECT * FROM v")[0].rows == ((1,),)
-    assert _open_journal(again) == 0
+    assert _open_request_log(again) == 0
 
 
 def test_unfinished_drop_goes_by_ids_whatever_has_the_name_now(session: Session) -> None:
@@ -164,7 +164,7 @@ def test_unfinished_drop_goes_by_ids_whatever_has_the_name_now(session: Session)
     again = Session()
     assert again.execute("SHOW TABLES")[0].rows == (("t", ""),)
     assert again.execute("SELECT * FROM t")[0].rows == ((5,),)
-    assert _open_journal(again) == 0
+    assert _open_request_log(again) == 0
 
 
 def _disown(session: Session) -> None:

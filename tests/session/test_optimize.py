@@ -240,9 +240,9 @@ def test_a_catalog_that_is_locked_ends_no_sink(session: Session, tmp_path: Path)
     assert (done.files_before, done.files_after) == (before[0] + before[1], files(tmp_path)[0])
 
 
-@pytest.mark.parametrize("wished", ["running", "dropped"])
+@pytest.mark.parametrize("desired_state", ["running", "dropped"])
 def test_the_lease_is_held_however_long_a_step_takes(
-    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wished: Any
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, desired_state: Any
 ) -> None:
     put(tmp_path, "a")
     sink_id, control = run(session).job.sink_id, session.catalog.control
@@ -260,9 +260,9 @@ def test_the_lease_is_held_however_long_a_step_takes(
         return found
 
     def long_step(self: IcebergWriter) -> Any:
-        control.set_desired(sink_id, wished)
+        control.set_desired(sink_id, desired_state)
         assert renewed.wait(PATIENCE_S)
-        for _ in range(2 if wished == "dropped" else 0):  # two looks: the first one has been handled
+        for _ in range(2 if desired_state == "dropped" else 0):  # two looks: the first one has been handled
             assert seen.acquire(timeout=PATIENCE_S)
         return refresh(self)
 
@@ -270,7 +270,7 @@ def test_the_lease_is_held_however_long_a_step_takes(
     monkeypatch.setattr(Control, "renew", renewing)
     monkeypatch.setattr(Control, "desired", looking)
     monkeypatch.setattr(IcebergWriter, "refresh", long_step)
-    if wished == "running":
+    if desired_state == "running":
         session.execute("OPTIMIZE SINK s")
         assert files(tmp_path)[0] < before[0]
     else:

@@ -88,7 +88,7 @@ def test_comments_and_owners_follow_their_items(session: Session) -> None:
     assert session.execute(query)[0].rows == ()
 
 
-def test_sink_goes_on_with_a_new_query_of_its_view(session: Session) -> None:
+def test_sink_continues_with_a_new_query_of_its_view(session: Session) -> None:
     session.execute(PIPELINE + "CREATE MATERIALIZED VIEW v AS SELECT counter FROM n; ")
     session.execute(
         "CREATE SINK s FROM v INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'a', TABLE = 'b') ENVELOPE NONE"

@@ -30,7 +30,7 @@ CREATE SINK daily_sink FROM daily
 
 @pytest.fixture(scope="session")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with a catalog of the items, to be copied."""
+    """Return a folder with a catalog of the items, for copying."""
     folder = tmp_path_factory.mktemp("prepared")
     (folder / "orders").mkdir()
     with pytest.MonkeyPatch.context() as patch:
@@ -48,7 +48,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def session(folder: Path, prepared: Path) -> Iterator[Session]:
-    """Open a catalog with the items."""
+    """Open a copy of the catalog with the items."""
     shutil.copytree(prepared, folder, dirs_exist_ok=True)
     with Session() as session:
         yield session
@@ -64,7 +64,7 @@ def terminal(folder: Path) -> Iterator[Terminal]:
 
 @pytest.fixture
 def shell(session: Session, terminal: Terminal) -> Terminal:
-    """Return a terminal in which the shell asks for input."""
+    """Return a terminal in which the shell waits for input."""
     need("less")
     terminal.start("shell", environment={"PAGER": "less -S", "EDITOR": "sed -i s/one/two/"})
     terminal.wait_for("^sinkql=>")

@@ -1,4 +1,4 @@
-"""What the shell tells of the process that runs the sinks: a stand-in says what `sinkql up` says."""
+"""The shell's messages about the process that runs the sinks; a fake process prints the events of `sinkql up`."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_nothing_is_left_when_the_terminal_goes_away(signal_name: str) -> None:
         "import os, signal, sys\n"
         "from sinkql.shell.terminal import _ending\n"
         "class Stub:\n"
-        "    def stop(self): os.write(1, b'asked to stop\\n')\n"  # a signal may come in the middle of a print
+        "    def stop(self): os.write(1, b'asked to stop\\n')\n"  # a signal may interrupt a print
         "with _ending(Stub()):\n"
         "    os.write(1, b'ready\\n')\n"
         "    signal.pause()\n"

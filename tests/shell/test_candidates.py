@@ -1,4 +1,4 @@
-"""What the grammar lets stand at the cursor."""
+"""The words that the grammar allows at the cursor."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def test_each_keyword_that_stands_there_is_one_that_may(example: str) -> None:
 
 @pytest.mark.parametrize("start", ["", "DROP ", "SHOW ", "EXPLAIN ", "CREATE ", "CREATE SINK s FROM o ", _SINK])
 def test_each_keyword_that_may_stand_there_is_taken(start: str) -> None:
-    for keywords in _at_end(start) - {"SELECT", "VALUES", "WITH"}:  # what follows these is read later
-        # nothing else is missing up to there: the error is behind the keywords
+    for keywords in _at_end(start) - {"SELECT", "VALUES", "WITH"}:  # the parser reads the queries after these later
+        # the text is complete up to the keywords, so the error comes after them
         text = f"{start}{keywords} ?"
         with pytest.raises(SinkqlError) as raised:
             parse(text)

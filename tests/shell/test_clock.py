@@ -1,4 +1,4 @@
-"""The clock of a statement that takes its time."""
+"""The clock of a slow statement."""
 
 from __future__ import annotations
 

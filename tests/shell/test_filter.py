@@ -20,7 +20,7 @@ from support.keywords import WORDS
 
 
 class Filtered:
-    """Run texts through the shell, in this process."""
+    """Runs texts through the shell, in this process."""
 
     def __init__(self, session: Session, capture: pytest.CaptureFixture[str]) -> None:
         self._session, self._capture = session, capture

@@ -1,4 +1,4 @@
-"""What \\h says is true: examples parse, and every statement of the grammar is there."""
+"""The help of \\h is correct: examples parse, and every statement of the grammar has help."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The menu of the line editor: what it offers at a place, from the grammar, the catalog and the working folder."""
+"""The menu of the line editor: its entries at the cursor, from the grammar, the catalog and the working folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sinkql.shell.setting import Settings
 
 
 def _menu(session: Session, text: str) -> dict[str, str]:
-    """Return what is offered behind a text, each with what the menu says of it."""
+    """Return the menu's entries after a text, with their descriptions."""
     completer = SqlCompleter(session, Settings(), BY_NAME)
     found = completer.get_completions(Document(text, len(text)), CompleteEvent(completion_requested=True))
     return {each.text: each.display_meta_text for each in found}
@@ -25,7 +25,7 @@ def test_columns_of_all_relations_are_offered_before_the_query_says_which_it_rea
     found = _menu(session, "SELECT ")
     assert found["placed_at"] == "timestamp of orders"
     assert found["day"] == "timestamp of daily"
-    assert _menu(session, "SELECT cus") == {"customer": "bigint of daily"}  # once, as both relations have it
+    assert _menu(session, "SELECT cus") == {"customer": "bigint of daily"}  # once, although both relations have it
     assert set(_menu(session, "SELECT orders.")) == {"id", "customer", "placed_at"}
     assert "day" not in _menu(session, "SELECT  FROM orders WHERE ")
 

@@ -1,4 +1,4 @@
-"""Numbers with a scale are shown by their digits, in tables, CSV and JSON."""
+"""Numbers with a scale are printed without an exponent, in tables, CSV and JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Control characters of data, names and messages: a terminal gets none of them."""
+"""A terminal receives no control characters from data, names or messages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TURNS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
 
 
 def _obeyed(shown: str) -> set[str]:
-    """Return what a terminal would not show but do, and what turns the order of letters."""
+    """Return the characters that control a terminal or change the direction of text."""
     bad = {each for each in shown if unicodedata.category(each) in ("Cc", "Cs", "Zl", "Zp")} - {"\n", "\t"}
     return bad | {each for each in shown if unicodedata.bidirectional(each) in _TURNS}
 

@@ -1,4 +1,4 @@
-"""The page on the shell tells of every command."""
+"""The page on the shell documents every command."""
 
 from __future__ import annotations
 

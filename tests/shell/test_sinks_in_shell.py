@@ -1,4 +1,4 @@
-"""A sink from nothing in the shell: created, told of, looked at, and left."""
+"""The life of a sink in the shell: it is created, reported, listed, stopped and started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was typed, split into statements and commands; when Enter hands it in."""
+"""Input is split into statements and commands, and Enter submits it once it is complete."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_what_is_finished_is_handed_in(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["SELECT 1", "SELECT ';", 'SELECT ";', "SELECT 1; /* ;", "SELECT $$ ;", "SELECT 1; x"])
-def test_what_is_open_goes_on_in_the_next_line(text: str) -> None:
+def test_what_is_open_continues_in_the_next_line(text: str) -> None:
     assert not finished(text)
 
 

@@ -18,11 +18,11 @@ _HISTORY = Path(".sinkql") / "history"
 
 
 def _text(screen: str) -> str:
-    """Return the screen without empty lines and blanks at the lines' ends."""
+    """Return the screen without empty lines and trailing blanks."""
     return "\n".join(line.rstrip() for line in screen.splitlines() if line.strip())
 
 
-def test_a_statement_goes_on_until_its_semicolon_and_the_prompt_tells_what_is_open(shell: Terminal) -> None:
+def test_a_statement_continues_until_its_semicolon_and_the_prompt_tells_what_is_open(shell: Terminal) -> None:
     for line in ("SELECT 'it;", "is' AS a, (", "2) AS b"):
         shell.enter(line)
     shell.enter(";")
@@ -60,7 +60,7 @@ def test_the_menu_offers_what_may_stand_there_and_tab_takes_it(shell: Terminal) 
     shell.wait_for("FROM orders")
     shell.keys("Tab")
     shell.wait_for("FROM daily")
-    shell.keys("Enter")  # takes the choice, and does not end the line
+    shell.keys("Enter")  # accepts the choice, and does not end the line
     shell.type(" INTO ICEBERG CATALOG CONNECTION lake (TAB")
     shell.wait_for("TABLE = +text, required")
     shell.keys("Tab")
@@ -194,7 +194,7 @@ def test_an_unknown_command_is_told_the_nearest(shell: Terminal) -> None:
 def test_a_failure_that_ctrl_c_caused_is_ctrl_c() -> None:
     failure = OSError()
     assert not _interrupted(failure)
-    failure.__context__ = KeyboardInterrupt()  # as of a client that closes what was cut off
+    failure.__context__ = KeyboardInterrupt()  # as raised by a client that closes an interrupted connection
     assert _interrupted(failure)
 
 

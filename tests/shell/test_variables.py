@@ -1,4 +1,4 @@
-"""Variables in SQL: where they are put in, and where an error's place is in the user's text."""
+"""Variables in SQL: their substitution, and the position of an error in the user's text."""
 
 from __future__ import annotations
 

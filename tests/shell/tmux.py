@@ -17,7 +17,7 @@ _BETWEEN_LOOKS_S = 0.05
 
 
 class Terminal:
-    """Hold a terminal of its own tmux server; `folder` is where its command runs and its socket lies."""
+    """A terminal of a separate tmux server; `folder` has its socket and is the working folder of its command."""
 
     def __init__(self, folder: Path, *, columns: int = 100, lines: int = 30) -> None:
         self._socket = folder / "tmux"
@@ -28,7 +28,7 @@ class Terminal:
         """Start `sinkql` with these arguments."""
         columns, lines = self._size
         command = shlex.join([sys.executable, "-m", "sinkql", *arguments])
-        # what it printed last stays on the screen, and its exit code with it
+        # the last output and the exit code stay on the screen
         script = f"trap : INT; {command}; echo exit=$?; exec cat"
         given = {"TERM": "screen-256color", "HOME": str(self._folder), "LESS": "", **(environment or {})}
         variables = [each for name, value in given.items() for each in ("-e", f"{name}={value}")]
@@ -38,29 +38,29 @@ class Terminal:
         )  # fmt: skip
 
     def keys(self, *keys: str) -> None:
-        """Press keys by their names, such as Enter, C-c or M-Enter."""
+        """Press keys by their names, for example Enter, C-c or M-Enter."""
         self._tmux("send-keys", "-t", "0", *keys)
 
     def type(self, text: str) -> None:
-        """Type a text as it is."""
-        # a semicolon at the end would end the command of tmux
+        """Type a text literally."""
+        # tmux would read a semicolon at the end as the end of its command
         self._tmux("send-keys", "-t", "0", "-l", f"{text[:-1]}\\;" if text.endswith(";") else text)
 
     def enter(self, text: str) -> None:
-        """Type a text and press Enter, once the text is on the screen whole."""
+        """Type a text and press Enter."""
         self.type(text)
         self.keys("Enter")
 
     def screen(self, *, colours: bool = False) -> str:
-        """Return what is on the screen now, and what has left it at the top."""
+        """Return the screen, with the lines that scrolled off its top."""
         return self._tmux("capture-pane", "-p", "-S", "-500", "-t", "0", *(("-e",) if colours else ()))
 
     def visible(self, *, colours: bool = False) -> str:
-        """Return what is on the screen now."""
+        """Return the screen."""
         return self._tmux("capture-pane", "-p", "-t", "0", *(("-e",) if colours else ()))
 
     def wait_for(self, pattern: str, *, times: int = 1) -> str:
-        """Return the screen once the pattern is on it so many times; fails if it does not come."""
+        """Return the screen once the pattern matches `times` times; fail if it does not in time."""
         until = time.monotonic() + PATIENCE_S
         while True:
             screen = self.screen()
@@ -71,7 +71,7 @@ class Terminal:
             time.sleep(_BETWEEN_LOOKS_S)
 
     def close(self) -> None:
-        """End the terminal and what runs in it."""
+        """End the terminal and its processes."""
         subprocess.run(
             ["tmux", "-S", str(self._socket), "kill-server"], capture_output=True, timeout=PATIENCE_S, check=False
         )

@@ -1,4 +1,4 @@
-"""A real S3, for all tests of state that is kept there."""
+"""A real S3 for all tests that store state in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sink, an aggregate and a join in a cluster with STATE, run on one host after the other."""
+"""A sink, an aggregate and a join in a cluster with STATE, run on several hosts in turn."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _COLUMNS = {"latest": "k, id, v", "sums": "k, n, v::bigint, most", "joined": "id
 
 @dataclass
 class Pipeline:
-    """Hold the catalog, which goes from host to host, and what came so far; `events` are those of the last run."""
+    """The catalog, which moves from host to host, and all input rows; `events` are from the last run."""
 
     folder: Path
     session: Session
@@ -71,7 +71,7 @@ class Pipeline:
     """Whether the engine runs tasks on other machines."""
 
     def put(self, count: int) -> None:
-        """Have files come with new events, and with names until all are there."""
+        """Write a file of new events, and a file of names until all names are written."""
         number = len(list((self.folder / "events").iterdir()))
         first = len(self.rows)
         new = [
@@ -85,11 +85,11 @@ class Pipeline:
             _write(self.folder / "names" / f"{number:04}.json", names)
 
     def job(self, name: str) -> physical.Job:
-        """Return the job of a sink, or of a view that has one."""
+        """Return the job of a sink, or of a view with a job."""
         return next(job for job in self.session.jobs([name]) if job.sink == f"materialize.public.{name}")
 
     def run(self, sink: str, *, batches: bool = True) -> BatchLoop:
-        """Start a sink, and commit what there is."""
+        """Start a sink and, with `batches`, commit all available data."""
         job = self.job(sink)
         self.epochs += 1
         self.events.clear()
@@ -104,7 +104,7 @@ class Pipeline:
         return loop
 
     def move(self) -> None:
-        """Go to another host: nothing of what sinks keep here is there."""
+        """Move to a new host, without the local files of sinks."""
         shutil.rmtree(self.folder / "sinks", ignore_errors=True)
 
     def local(self, sink: str) -> Path:
@@ -113,17 +113,17 @@ class Pipeline:
         return self.session.context(job).folder
 
     def store(self, sink: str) -> StateStore:
-        """Return what keeps a sink's state elsewhere."""
+        """Return the state store of a sink."""
         job = self.job(sink)
         assert job.state is not None
         return open_state_store(job.state, job.sink_id, self.session.context(job).store)
 
     def kept(self, sink: str) -> set[str]:
-        """Return the names of the files that are kept of a sink elsewhere."""
+        """Return the names of a sink's files in the state store."""
         return {name for name, _ in self.store(sink).list("")}
 
     def check(self, sink: str) -> None:
-        """Have an independent reader find in a table what DuckDB makes of all that came."""
+        """Check that an independent reader finds the rows that DuckDB computes from all input."""
         with duckdb.connect() as connection:
             for name, rows in (("events", self.rows), ("names", self.names)):
                 connection.register(name, pa.Table.from_pylist(rows))
@@ -135,9 +135,9 @@ class Pipeline:
 def pipeline(
     folder: Path, state: str | None, *, endpoint: str = "", secret: str = "", own: bool = False
 ) -> Iterator[Pipeline]:
-    """Give a pipeline in a folder whose state is kept where `state` says, if anywhere.
+    """Yield a pipeline in a folder, with its state in `state`, or without STATE if None.
 
-    With `own`, the view `summed` is a job of its own.
+    With `own`, the view `summed` has a separate job.
     """
     for name in ("events", "names"):
         (folder / name).mkdir()

@@ -1,4 +1,4 @@
-"""BUCKETS: a sink that is to be in another number of parts computes its rows again, once, and its table stays right."""
+"""BUCKETS: a sink with a new number of buckets recomputes its rows once, and its table stays right."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.running import drain
 
 
 def _run(moving: Pipeline, sink: str) -> tuple[bool, int | None]:
-    """Run a sink as a process does; tell whether all rows came anew, and in how many buckets its state is."""
+    """Run a sink; return whether it needed a full refresh, and the number of buckets of its state."""
     (job,) = moving.session.jobs([sink])
     moving.engine = LocalEngine(job.buckets or 2)
     loop = moving.run(sink, batches=False)

@@ -1,4 +1,4 @@
-"""Processes with Spark, on one host after the other: state that is in S3 goes with the catalog."""
+"""Processes with Spark on two hosts in turn: with the catalog, the second one has the state in S3."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CREATE SINK s IN CLUSTER main FROM counts INTO ICEBERG CATALOG CONNECTION lake (
 
 
 @pytest.mark.soak
-def test_a_sink_in_spark_goes_on_on_another_host(server: Seaweed, tmp_path: Path) -> None:
+def test_a_sink_in_spark_continues_on_another_host(server: Seaweed, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     script = _PIPELINE.format(secret=SECRET, endpoint=server.storage["s3.endpoint"], folder=tmp_path)
     (tmp_path / "pipeline.sql").write_text(script)

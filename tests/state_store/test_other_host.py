@@ -1,4 +1,4 @@
-"""Sinks of a cluster with STATE go on on another host: their state is fetched from there, and nothing is made again."""
+"""Sinks of a cluster with STATE continue on a different host: they fetch their state and recompute nothing."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def moving(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pipeline]
 
 @pytest.fixture
 def behind(server: Seaweed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Pipeline, Rule]]:
-    """Give a pipeline whose S3 a test can make slow, or not answer."""
+    """Yield a pipeline, and a rule that makes its S3 slow or silent."""
     monkeypatch.setattr(s3, "_TRIES", 1)
     with (
         proxy(server.s3) as (port, rule),
@@ -55,13 +55,13 @@ def behind(server: Seaweed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.fixture
-def no_rebuild(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Return what lets no index be made from its table any more."""
+def no_index_build(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Return a function after whose call no index can be rebuilt from its table."""
 
-    def rebuild(*given: object, **named: object) -> None:
-        raise AssertionError("the index is made again")
+    def fail_build(*given: object, **named: object) -> None:
+        raise AssertionError("an index was rebuilt from its table")
 
-    return lambda: monkeypatch.setattr(table_index, "build_index", rebuild)
+    return lambda: monkeypatch.setattr(table_index, "build_index", fail_build)
 
 
 def _rebuilt(moving: Pipeline) -> bool:
@@ -69,8 +69,8 @@ def _rebuilt(moving: Pipeline) -> bool:
 
 
 @pytest.mark.parametrize("sink", SINKS)
-def test_a_sink_goes_on_on_another_host_with_the_state_that_it_had(
-    moving: Pipeline, sink: str, no_rebuild: Callable[[], None]
+def test_a_sink_continues_on_another_host_with_the_state_that_it_had(
+    moving: Pipeline, sink: str, no_index_build: Callable[[], None]
 ) -> None:
     for number in range(4):
         moving.put(60)
@@ -81,11 +81,11 @@ def test_a_sink_goes_on_on_another_host_with_the_state_that_it_had(
             fetched = sum(each["fetched"] for each in loop.report.metrics.now["arrangements"].values())
             assert (fetched > 0) == (number > 0)
         moving.move()
-        no_rebuild()
+        no_index_build()
 
 
 @pytest.mark.parametrize("point", ["state-put#3", "state-kept", "index-kept", "commit-request", "committed"])
-def test_what_ended_between_its_state_and_its_commit_goes_on_elsewhere(
+def test_what_ended_between_its_state_and_its_commit_continues_elsewhere(
     point: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name, _, count = point.partition("#")
@@ -120,9 +120,9 @@ def test_sweeping_on_another_host_leaves_what_the_last_two_markers_reach(
     loop = moving.run("joined")
     home = loop.state.directory
     live = {"table.uuid"}
-    for marker in (before, loop.checkpoint):
-        assert marker.state is not None
-        live |= {manifest.file(marker.state), *manifest.files(manifest.load(home.folder, marker.state))}
+    for checkpoint in (before, loop.checkpoint):
+        assert checkpoint.state is not None
+        live |= {manifest.file(checkpoint.state), *manifest.files(manifest.load(home.folder, checkpoint.state))}
     assert live == {name for name in moving.kept("joined") if not name.startswith("index/")}
     moving.move()
     moving.put(50)
@@ -143,7 +143,7 @@ def test_a_sink_that_starts_for_each_batch_sweeps_as_well(tmp_path: Path, monkey
             moving.put(20)
             moving.run("sums")
             counts.append(len(moving.kept("sums")))
-            for folder in ("sinks", "elsewhere"):  # what an earlier run made of an index stays for an hour
+            for folder in ("sinks", "elsewhere"):  # index files of earlier runs stay for an hour
                 for path in (tmp_path / folder).glob("*/index/*"):
                     os.utime(path, (0, 0))
         moving.check("sums")
@@ -245,7 +245,7 @@ def test_state_that_is_nowhere_is_made_of_the_sources_again(moving: Pipeline) ->
     assert not _rebuilt(moving)
 
 
-def test_a_sink_whose_store_does_not_answer_for_a_while_goes_on(behind: tuple[Pipeline, Rule]) -> None:
+def test_a_sink_whose_store_does_not_answer_for_a_while_continues(behind: tuple[Pipeline, Rule]) -> None:
     moving, rule = behind
     moving.put(60)
     loop = moving.run("sums")
@@ -284,7 +284,7 @@ def test_a_store_that_answers_slowly_is_asked_for_several_files_at_once(behind: 
     loop = moving.run("joined", batches=False)
     rule.slow = 0.3
     drain(loop)
-    assert rule.most_waiting > 4, "runs and the manifest are put at once"
+    assert rule.most_waiting > 4, "the runs and the manifest were not uploaded in parallel"
     moving.check("joined")
     moving.move()
     rule.most_waiting = 0
@@ -304,14 +304,14 @@ def test_a_commit_makes_its_requests_in_two_waves(behind: tuple[Pipeline, Rule])
     first = _asked(loop, rule)
     moving.put(10)
     later = _asked(loop, rule)
-    assert first - later == 2, "what is there is listed once, of the state and of the index"
-    # a run of each of two buckets, and a manifest; the same of the index
+    assert first - later == 2, "the first commit did not list the state and the index once each"
+    # a run for each of two buckets, and a manifest; the same for the index
     assert later <= 6
     moving.check("sums")
 
 
 def _asked(loop: BatchLoop, rule: Rule) -> int:
-    """Return how many requests the commit of what is there takes."""
+    """Return the number of requests of a commit of all available data."""
     loop.targets = {name: reader.target(loop.checkpoint.end[name]) for name, reader in loop.readers.items()}
     rule.paths.clear()
     assert drain(loop) == 1

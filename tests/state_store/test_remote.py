@@ -1,4 +1,4 @@
-"""Tasks on machines that see no folder of this one fetch what they need, and put what they write, wherever they run."""
+"""Tasks on machines without access to the driver's folders fetch and upload their files, wherever they run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Task = TypeVar("Task")
 
 
 class Elsewhere(LocalEngine):
-    """Have each task come to one of two machines, by chance; they keep what they fetched until they are lost."""
+    """Runs each task on one of two machines, at random. A machine keeps fetched files until it is lost."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class Elsewhere(LocalEngine):
             return super().sent(task)
 
     def lose(self) -> None:
-        """Have another machine in the place of one of them."""
+        """Replace one of the machines with a new one."""
         place = self.chance.randrange(2)
         shutil.rmtree(self.machines[place], ignore_errors=True)
         self.machines[place] = self.folder / f"m{next(self.numbers)}"
@@ -88,7 +88,7 @@ def test_the_driver_has_no_runs_of_tasks(remote: tuple[Pipeline, Elsewhere], sin
         moving.put(40)
         loop = moving.run(sink)
     here = _runs(loop.folder)
-    assert {name for name in here if not name.startswith("base-")} == set()  # an index of an empty table is made here
+    assert {name for name in here if not name.startswith("base-")} == set()  # the driver indexes an empty table
     assert _runs(engine.folder)
     kept = moving.kept(sink)
     if loop.checkpoint.state is not None:
@@ -116,7 +116,7 @@ def test_what_tasks_fetched_is_told(remote: tuple[Pipeline, Elsewhere]) -> None:
 @pytest.mark.parametrize("damaged", [False, True])
 @pytest.mark.parametrize("suffix", [".run", ".index", ".arrow"])
 def test_what_the_store_lost_is_made_again(tmp_path: Path, suffix: str, *, damaged: bool, moved: bool) -> None:
-    """Machines of tasks have none of it, and the driver neither where it moves."""
+    """No task machine has a copy and, after a move, neither has the driver."""
     engine = Elsewhere(tmp_path / "executors", 1)
     with pipeline(tmp_path, str(tmp_path / "elsewhere")) as moving:
         moving.engine, moving.remote = engine, True
@@ -133,7 +133,7 @@ def test_what_the_store_lost_is_made_again(tmp_path: Path, suffix: str, *, damag
             shutil.rmtree(machine, ignore_errors=True)
         if moved:
             moving.move()
-        if moved and not damaged and suffix == ".arrow":  # it is known before a task misses it
+        if moved and not damaged and suffix == ".arrow":  # the driver notices before a task does
             assert moving.run("sums", batches=False).next_temporal_change == 0
         for _ in range(2):
             moving.put(40)
@@ -143,7 +143,7 @@ def test_what_the_store_lost_is_made_again(tmp_path: Path, suffix: str, *, damag
 
 @pytest.mark.parametrize("suffix", [".run", ".index", ".arrow"])
 def test_what_machines_have_of_it_is_cut_off(remote: tuple[Pipeline, Elsewhere], suffix: str) -> None:
-    """The store has it whole, so nothing is made anew."""
+    """The store has the whole file, so no state is recovered."""
     moving, engine = remote
     engine.machines = engine.machines[:1] * 2
     for _ in range(3):
@@ -154,7 +154,7 @@ def test_what_machines_have_of_it_is_cut_off(remote: tuple[Pipeline, Elsewhere],
             path.unlink()
             path.write_bytes(data[: len(data) // 2])
             path.chmod(mode)
-        for opened in (index.open_index, index._cached_layer, open_run):  # by processes that have ended since
+        for opened in (index.open_index, index._cached_layer, open_run):  # their processes have ended since then
             opened.cache_clear()
     moving.check("sums")
     assert not any(isinstance(each, SinkRecovering) for each in moving.events)
@@ -173,7 +173,7 @@ def test_a_machine_forgets_what_no_task_uses(
     paths = [path for path in root.rglob("*") if path.is_file()]
     used = [path for path in paths if path.suffix == ".arrow"][:2]
     assert 0 < len(used) < len(paths)
-    for path in paths:  # a day ago, or some minutes
+    for path in paths:  # a day ago, or some minutes ago
         os.utime(path, (time.time() - (1000 if crowded else 86400),) * 2)
     for path in used:
         os.utime(path)
@@ -206,7 +206,7 @@ def test_a_view_that_is_a_job_runs_there_too(tmp_path: Path, seed: int) -> None:
 
 
 class Losing(Elsewhere):
-    """Have the store lose, or damage, the runs of a view just before a task comes to a machine that has none."""
+    """Loses or damages the runs of a view in the store, just before a task starts on a machine without copies."""
 
     damages = False
     loses = False

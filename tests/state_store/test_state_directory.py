@@ -1,4 +1,4 @@
-"""What a folder and a bucket do as the home of state: the same, whatever is put, fetched, lost and swept."""
+"""A folder and a bucket behave alike as stores of state: uploads, fetches, losses and sweeps."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_what_is_kept_is_brought_to_another_folder(store: StateStore, tmp_path: 
     (there.folder / names[4]).write_bytes(b"")
     assert there.fetch(sizes) == []
     assert (there.folder / names[4]).read_bytes() == bytes([5]) * 5
-    assert not list(there.folder.rglob(".*")), "no draft is left"
+    assert not list(there.folder.rglob(".*")), "a draft is left"
 
 
 def test_a_name_is_given_once(store: StateStore, tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_a_note_is_known_on_every_host(store: StateStore, tmp_path: Path) -> Non
 
 
 def test_a_note_that_no_store_took_is_none(tmp_path: Path) -> None:
-    """Who finds it in the folder takes it for known on every host."""
+    """A value in the folder counts as stored, and so as known to every host."""
     here, there = (StateDirectory(tmp_path / name, FolderStateStore(tmp_path / "store")) for name in ("here", "there"))
     (tmp_path / "store").write_bytes(b"in the way")
     with pytest.raises(OSError, match="store"):
@@ -94,7 +94,7 @@ def test_a_note_that_no_store_took_is_none(tmp_path: Path) -> None:
     assert here.read_small("claimed") is None
     here.write_small("claimed", b"it")
     assert there.read_small("claimed") == b"it"
-    assert not list(tmp_path.rglob(".*")), "no draft is left"
+    assert not list(tmp_path.rglob(".*")), "a draft is left"
 
 
 def test_a_file_of_several_parts_comes_back(server: Seaweed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +138,7 @@ def test_folder_and_bucket_have_the_same_after_the_same_history(server: Seaweed,
 
 
 def _history(seed: int, folder: Path, store: StateStore) -> Iterator[object]:
-    """Do what sinks do on hosts that come and go, and tell what is seen of it."""
+    """Use the store as sinks do on changing hosts, and yield the visible effects."""
     chance, home, made = random.Random(seed), StateDirectory(folder / "0", store), dict[str, int]()
     for step in range(40):
         match chance.choice(["keep", "keep", "bring", "move", "sweep", "lose"]):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from support.patience import PATIENCE_S, joined
 
 
-class ThreadLane:
+class ThreadWorker:
     """Runs one round per call. A test sets `broken` to the error of a worker that runs no rounds."""
 
     def __init__(self, round_: Callable[[], None]) -> None:

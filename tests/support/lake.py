@@ -160,9 +160,9 @@ class Sink:
 
     def attempt(self, rows: Pairs) -> tuple[Checkpoint, WriteTask, list[WriteResult]]:
         """Refresh, begin and write the files of one batch."""
-        marker = self.writer.refresh()
+        checkpoint = self.writer.refresh()
         task = self.writer.begin(bucketing="test", buckets=2)
-        return marker, task, self.write(task, rows)
+        return checkpoint, task, self.write(task, rows)
 
     def write(self, task: WriteTask, rows: Pairs) -> list[WriteResult]:
         """Run the task over rows, distributed to its buckets by id."""
@@ -174,9 +174,9 @@ class Sink:
 
     def finish(self, attempt: tuple[Checkpoint, WriteTask, list[WriteResult]]) -> Committed:
         """Commit the files of an attempt."""
-        marker, task, results = attempt
-        end = {"numbers": {"batch": marker.end["numbers"]["batch"] + 1}}
-        new = replace(marker, commit=task.commit, start=marker.end, end=end, plan="plan")
+        checkpoint, task, results = attempt
+        end = {"numbers": {"batch": checkpoint.end["numbers"]["batch"] + 1}}
+        new = replace(checkpoint, commit=task.commit, start=checkpoint.end, end=end, plan="plan")
         return self.writer.commit(task, results, new)
 
     def put(self, *rows: tuple[int, str | None]) -> Committed:

@@ -35,7 +35,7 @@ def row(k: int, x: int | None, t: str) -> Line:
     return {"k": k, "x": x, "t": t}
 
 
-def lacking(line: Line, *holes: str, had: int | None = None) -> Line:
+def omitted(line: Line, *holes: str, had: int | None = None) -> Line:
     """Return the line of a row with unchanged values; `had` is its previous key, if it changes."""
     found = {name: value for name, value in line.items() if name not in holes}
     return {**found, "holes": list(holes), **({"from": had} if had is not None else {})}
@@ -95,7 +95,7 @@ def some(rng: random.Random, size: int) -> list[Line]:
     return found
 
 
-def lacking_some(rng: random.Random, before: list[Line], size: int) -> list[Line]:
+def omit_some(rng: random.Random, before: list[Line], size: int) -> list[Line]:
     """Return random changes; some have unchanged values, some change keys."""
     found: list[Line] = []
     for _ in range(size):
@@ -104,10 +104,10 @@ def lacking_some(rng: random.Random, before: list[Line], size: int) -> list[Line
         new = row(rng.randrange(9), rng.choice([None, 0, 1, 2, 3]), rng.choice("ab") * rng.randrange(1, 4))
         holes = rng.sample(["x", "t"], rng.randrange(1, 3))
         if there and rng.random() < 0.4:
-            found.append(lacking({**new, "k": rng.choice(there)}, *holes))
+            found.append(omitted({**new, "k": rng.choice(there)}, *holes))
         elif there and free and rng.random() < 0.5:
             moves = zip(rng.sample(free, len(free)), rng.sample(there, len(there)), strict=False)
-            found += [gone(99), *(lacking({**new, "k": k}, *holes, had=had) for k, had in moves)]
+            found += [gone(99), *(omitted({**new, "k": k}, *holes, had=had) for k, had in moves)]
         else:
             found += some(rng, 1) if rng.random() < 0.5 else [new]
     return found

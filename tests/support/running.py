@@ -133,7 +133,7 @@ def job(
 
 
 @dataclass(frozen=True, slots=True)
-class FixedRoster:
+class FixedWorkload:
     """A fixed workload of jobs; a `Workload`."""
 
     jobs: Sequence[physical.Job]

@@ -31,9 +31,9 @@ def expected(*, upsert: bool) -> list[tuple[int, str | None]]:
     return sorted(dict(rows).items()) if upsert else sorted(rows)
 
 
-def main(folder: Path, name: str, *, mode: str, faults: str) -> None:
+def main(folder: Path, name: str, *, mode: str, failpoints: str) -> None:
     """Run the sink to its end with these failpoints armed."""
-    os.environ.update(armed(faults))
+    os.environ.update(armed(failpoints))
     compact_eagerly(pytest.MonkeyPatch())  # never undone: the process runs nothing else
     upsert = mode != "append"
     branch = {"branch": "audit"} if mode == "branch" else {}

@@ -14,7 +14,7 @@ from sinkql.connector_api.registry import discover
 from sinkql.runtime.batch.events import Event
 from sinkql.runtime.process import supervisor
 from sinkql.runtime.process.application import RunSpec
-from support.running import FixedRoster, MemoryControl, contexts, counter, job
+from support.running import FixedWorkload, MemoryControl, contexts, counter, job
 
 
 def main(place: str, clusters: list[str]) -> int:
@@ -38,7 +38,7 @@ def main(place: str, clusters: list[str]) -> int:
         jobs = [replace(each, write=replace(each.write, connection=connection)) for each in jobs]
     outcomes = supervisor.run_until_done(
         RunSpec(
-            FixedRoster(jobs),
+            FixedWorkload(jobs),
             lambda each: contexts(folder, each),
             discover(),
             MemoryControl(),

@@ -98,7 +98,7 @@ def test_a_column_reaches_the_table_and_old_rows_have_null_there(session: Sessio
     assert _written("id", "v", "c") == _ROWS
 
 
-def test_views_that_do_not_use_the_column_keep_their_plan_and_go_on(session: Session) -> None:
+def test_views_that_do_not_use_the_column_keep_their_plan_and_continue(session: Session) -> None:
     session.execute(_SETUP)
     running = _sink(session, "counted", "KEY (v) MODE UPSERT")
     drain(running)
@@ -228,7 +228,7 @@ def test_a_transaction_keeps_what_sinks_follow_where_others_changed_something_el
     assert Counter([(1, 1, None), (2, 2, None)]) == _written("id", "v", "d")
 
 
-def test_state_goes_on_where_a_column_stands_above_it(session: Session) -> None:
+def test_state_continues_where_a_column_stands_above_it(session: Session) -> None:
     session.execute(_SETUP)
     running = _sink(session, "counted", "KEY (v) MODE UPSERT")
     drain(running)
@@ -388,7 +388,7 @@ def test_what_is_not_the_same_column_is_refused(session: Session, view: str, cla
 
 
 @pytest.mark.parametrize("view", ["SELECT id, v FROM t WHERE v > 5", "SELECT id, v + 1 AS v FROM t WHERE v > 0"])
-def test_a_changelog_goes_on_only_with_the_rows_that_it_has(session: Session, view: str) -> None:
+def test_a_changelog_continues_only_with_the_rows_that_it_has(session: Session, view: str) -> None:
     """Otherwise the retraction of an older row would be filtered out, or have other values than the row."""
     text = _SETUP.partition("INSERT")[0] + (
         "CREATE SINK s FROM listed INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 's')"

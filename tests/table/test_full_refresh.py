@@ -152,7 +152,7 @@ def test_a_row_that_fails_in_the_new_view_can_be_corrected(session: Session) -> 
     assert _read("id", "v") == [(1, -12), (3, 12), (5, 4)]
 
 
-def test_a_rebuild_that_is_broken_off_leaves_the_table_as_it_is(session: Session) -> None:
+def test_a_full_refresh_that_is_broken_off_leaves_the_table_as_it_is(session: Session) -> None:
     session.execute(_SETUP + _OF_C + _ROWS)
     _run(session, 1)
     session.execute("CREATE OR REPLACE MATERIALIZED VIEW c AS SELECT w, count(*) AS rows, min(v)::bigint AS total"

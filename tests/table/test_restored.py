@@ -35,7 +35,7 @@ def last(session: Session) -> int:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_sink_goes_on_after_a_backup_only_if_the_backup_has_all_that_it_read(session: Session, seed: int) -> None:
+def test_a_sink_continues_after_a_backup_only_if_the_backup_has_all_that_it_read(session: Session, seed: int) -> None:
     random_, kind = random.Random(seed), KINDS["mapped"]
     session.execute(_SETUP)
     running = sink(session, kind)

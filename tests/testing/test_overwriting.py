@@ -1,4 +1,4 @@
-"""Pipelines in tests over sources whose rows overwrite each other by key."""
+"""Test pipelines over sources whose rows overwrite each other by key."""
 
 from __future__ import annotations
 

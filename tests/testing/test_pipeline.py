@@ -1,4 +1,4 @@
-"""Pipelines in tests: what goes in, what comes out, and what is refused; without Spark and servers."""
+"""Test pipelines, without Spark and servers: their input, output and errors."""
 
 from __future__ import annotations
 
@@ -272,7 +272,7 @@ def test_a_sink_without_a_snapshot_begins_after_what_was_there() -> None:
                            "ENVELOPE NONE WITH (COMMIT INTERVAL = '10s', SNAPSHOT = false)")  # fmt: skip
     pipeline = sinkql.testing.loads(text)
     pipeline.insert("orders", order(1, "ann"))
-    assert [row["id"] for row in pipeline.rows("orders_sink")] == [1]  # it was made before the row came
+    assert [row["id"] for row in pipeline.rows("orders_sink")] == [1]  # the sink was created before the row
 
 
 def test_scripts_of_a_folder_may_stand_in_any_order(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Random batches of changes: after each, views and sinks hold what DuckDB makes of the rows that are there."""
+"""Random batches of changes: after each one, views and sinks have the rows that DuckDB computes."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _values(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _same(left: Counter[tuple[Any, ...]], right: Counter[tuple[Any, ...]]) -> bool:
-    """Compare rows; a quotient of DuckDB's is a float."""
+    """Return whether rows are equal; DuckDB returns quotients as floats."""
     return left == right or _rounded(left) == _rounded(right)
 
 

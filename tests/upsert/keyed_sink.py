@@ -143,7 +143,7 @@ class Sink:
         """Load the last commit's index as a starting sink does; None if it cannot be used."""
         return Index.load(self.folder, self.name, self.key)
 
-    def rebuild(self) -> None:
+    def recover_index(self) -> None:
         self.index = build_index(self.table, self.key, self.folder, sink=NAME, epoch=self.epoch)
 
     def catch_up(self) -> None:

@@ -68,11 +68,11 @@ def test_keys_of_one_hash_are_told(sink: Sink, monkeypatch: pytest.MonkeyPatch) 
     assert caught.value.code == "SQ3460"
     sink.table.append(pa.table({"id": ["x", "y"], "note": ["a", "a"]}))
     with pytest.raises(SinkqlError, match="have the same hash"):
-        sink.rebuild()
+        sink.recover_index()
     sink.table.delete()
     sink.table.append(pa.table({"id": ["x", "x"], "note": ["a", "a"]}))
     with pytest.raises(SinkqlError, match="has two rows with the key"):
-        sink.rebuild()
+        sink.recover_index()
 
 
 def test_an_index_with_another_secret_is_not_used(sink: Sink) -> None:

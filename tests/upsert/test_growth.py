@@ -90,7 +90,7 @@ def test_rebuilt_index_knows_what_holds_nothing(sink: Sink) -> None:
     sink.apply(_rows(range(40), "b"))
     sink.apply(_rows(range(3), "c"))
     before = sink.index
-    sink.rebuild()
+    sink.recover_index()
     assert (before.paths(), set(before.idle)) == (sink.index.paths(), set(sink.index.idle))
     assert sorted(note.targets for note in before.deletes.values()) == sorted(
         note.targets for note in sink.index.deletes.values()

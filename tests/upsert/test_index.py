@@ -92,7 +92,7 @@ def test_second_row_of_a_key_that_lives_is_refused(sink: Sink) -> None:
 def test_rows_that_the_sink_found_make_room_for_its_own(sink: Sink) -> None:
     sink.change = "retract"
     _append(sink, [7])
-    sink.rebuild()
+    sink.recover_index()
     sink.apply(_rows([7], "b", last="$diff"))
     assert duckdb_rows(sink.table) == [(7, "b")]
 
@@ -121,17 +121,17 @@ def test_lost_index_is_rebuilt_equal(sink: Sink) -> None:
     before = sink.places()
     (sink.folder / sink.name).unlink()
     assert sink.restart() is None
-    sink.rebuild()
+    sink.recover_index()
     assert before == sink.places()
 
 
-def test_rebuild_in_many_parts_is_the_same(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_index_in_many_parts_is_the_same(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
     for start in range(0, 900, 150):
         sink.apply(_rows(range(start, start + 300), str(start)))
     before = sink.places()
     monkeypatch.setattr(rebuilding, "_PART", 64)
     monkeypatch.setattr(rebuilding, "_BATCH", 50)
-    sink.rebuild()
+    sink.recover_index()
     assert before == sink.places()
     assert len(sink.index.runs) == 1
     assert [path for path in sink.folder.iterdir() if path.name.startswith("part")] == []
@@ -186,7 +186,7 @@ def test_saving_twice_is_once_and_never_replaces(sink: Sink) -> None:
 def test_merged_runs_stay_above_the_base(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sinkql.connectors.iceberg.write.upsert_task.TIERS", replace(TIERS, fan=2))
     sink.apply(_rows(range(200)))
-    sink.rebuild()
+    sink.recover_index()
     (base,) = sink.index.runs
     for note in "bcdefg":
         sink.apply(_rows(range(0, 200, 2), note))
@@ -244,7 +244,7 @@ def test_index_follows_foreign_deletes_and_overwrites(sink: Sink) -> None:
     assert {(3, "c"), (4, "b"), (5, "b"), (6, "b"), (7, "a"), (8, "a"), (9, "a")} == set(duckdb_rows(sink.table))
 
 
-def test_index_that_is_true_is_not_made_anew(sink: Sink) -> None:
+def test_index_that_is_true_is_not_recreated(sink: Sink) -> None:
     sink.apply(_rows(range(10)))
     before = sink.index
     sink.catch_up()
@@ -259,7 +259,7 @@ def test_foreign_duplicate_key_stalls(sink: Sink, ids: list[int]) -> None:
         sink.catch_up()
     assert _code(caught) == "SQ3551"
     with pytest.raises(SinkqlError, match=rf"two rows with the key \(id = {ids[0]}\)") as caught:
-        sink.rebuild()
+        sink.recover_index()
     assert _code(caught) == "SQ3551"
 
 
@@ -269,7 +269,7 @@ def test_duplicate_key_is_found_across_parts(sink: Sink, monkeypatch: pytest.Mon
     sink.apply(_rows(range(100)))
     _append(sink, [37])
     with pytest.raises(SinkqlError, match=r"two rows with the key \(id = 37\)"):
-        sink.rebuild()
+        sink.recover_index()
 
 
 def test_columns_of_foreign_files_are_found_by_id(sink: Sink) -> None:

@@ -155,7 +155,7 @@ def test_table_holds_what_a_dict_holds(
             sink.epoch += 1
             if found is None:
                 lost += 1
-                sink.rebuild()
+                sink.recover_index()
             else:
                 sink.index = found
             assert before == sink.places()
@@ -177,7 +177,7 @@ def test_table_holds_what_a_dict_holds(
                     some = rng.choice([1, 30, 200])
                     sink.apply(_changes(rng, model, some) if change == "retract" else _writes(rng, model, some))
                 case "rebuild":
-                    sink.rebuild()
+                    sink.recover_index()
                 case "append":
                     _append(sink, model, f"{name} {len(model)}")
                 case _:

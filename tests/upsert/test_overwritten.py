@@ -24,7 +24,7 @@ from sinkql.runtime.batch.engine import Engine
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.batch.pacing import Pacer, PacingOrders
 from sinkql.runtime.local.engine import LocalEngine
-from support.overwriting import CLEARED, HIGH, Line, add, arrow, gone, lacking, lacking_some, registry, row, some
+from support.overwriting import CLEARED, HIGH, Line, add, arrow, gone, omit_some, omitted, registry, row, some
 from support.readers import duckdb_folder
 from support.running import loop_of
 
@@ -125,7 +125,7 @@ def test_values_that_the_server_left_out_are_those_from_before(kind: str, tmp_pa
     assert loop.job.write.change == "retract"
     loop.start(epoch=1)
     for size in (4, 20, 0, 30, 1, 25):
-        new = lacking_some(rng, lines, size)
+        new = omit_some(rng, lines, size)
         add(tmp_path / "stream", new)
         lines += new
         catch_up(loop)
@@ -136,29 +136,29 @@ def test_values_that_the_server_left_out_are_those_from_before(kind: str, tmp_pa
 @pytest.mark.parametrize(
     "last",
     [
-        [lacking(row(3, 8, ""), "t")],
-        [row(3, 1, "b"), gone(3), lacking(row(3, 8, ""), "t")],
-        [CLEARED, lacking(row(1, 8, ""), "t")],
-        [lacking(row(4, 8, ""), "t", had=3)],
+        [omitted(row(3, 8, ""), "t")],
+        [row(3, 1, "b"), gone(3), omitted(row(3, 8, ""), "t")],
+        [CLEARED, omitted(row(1, 8, ""), "t")],
+        [omitted(row(4, 8, ""), "t", had=3)],
     ],
     ids=["never there", "gone", "all gone", "other key never there"],
 )
-def test_a_row_that_nothing_completes_stops_the_sink_unless_a_snapshot_goes_on(
+def test_a_row_that_nothing_completes_stops_the_sink_unless_a_snapshot_continues(
     last: list[Line], tmp_path: Path
 ) -> None:
     loop = open_loop(tmp_path, "whole", holes=True)
     loop.start(epoch=1)
     early = [
         row(1, 0, "a"),
-        lacking(row(2, 5, ""), "t"),
-        lacking(row(3, 5, ""), "t"),
-        lacking(row(4, 0, ""), "t", had=9),
+        omitted(row(2, 5, ""), "t"),
+        omitted(row(3, 5, ""), "t"),
+        omitted(row(4, 0, ""), "t", had=9),
     ]
     add(tmp_path / "stream", early)
     (tmp_path / HIGH).write_text("6")
     catch_up(loop)
     check(tmp_path, "whole", early[:1])
-    later = [row(2, 5, "chunk"), gone(3), lacking(row(2, 6, ""), "t"), lacking(row(1, 7, ""), "t")]
+    later = [row(2, 5, "chunk"), gone(3), omitted(row(2, 6, ""), "t"), omitted(row(1, 7, ""), "t")]
     add(tmp_path / "stream", later)
     catch_up(loop)
     check(tmp_path, "whole", [early[0], *later])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sinkql.runtime.spark.engine import SparkEngine
-from support.overwriting import CLEARED, Line, LineReader, add, lacking_some
+from support.overwriting import CLEARED, Line, LineReader, add, omit_some
 from upsert.test_overwritten import catch_up, check, open_loop
 
 
@@ -28,7 +28,7 @@ def test_values_that_the_server_left_out_need_no_spark(
     for size in (12, 25, 1, 30):
         new: list[Line] = [CLEARED]
         while CLEARED in new:  # a batch that truncates the table runs in Spark
-            new = lacking_some(rng, lines, size)
+            new = omit_some(rng, lines, size)
         add(tmp_path / "stream", new)
         lines += new
         catch_up(loop)
@@ -60,7 +60,7 @@ def test_a_sink_whose_state_is_written_by_its_tasks_has_the_buckets_that_it_had(
         loop.start(epoch=number + 1)
         new: list[Line] = [CLEARED]
         while CLEARED in new:
-            new = lacking_some(rng, lines, 20)
+            new = omit_some(rng, lines, 20)
         add(tmp_path / "stream", new)
         lines += new
         catch_up(loop)

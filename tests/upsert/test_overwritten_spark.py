@@ -10,7 +10,7 @@ import pytest
 
 from sinkql.runtime.spark.engine import SparkEngine
 from support import overwriting
-from support.overwriting import CLEARED, Line, add, gone, lacking_some, row, some
+from support.overwriting import CLEARED, Line, add, gone, omit_some, row, some
 from upsert.test_overwritten import catch_up, check, open_loop
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def test_in_spark_too_the_table_is_what_the_sql_gives(
     loop.start(epoch=1)
     lines: list[Line] = []
     for size in (12, 25):
-        new = lacking_some(rng, lines, size) if holes else some(rng, size)
+        new = omit_some(rng, lines, size) if holes else some(rng, size)
         new += [CLEARED, row(1, 2, "a")] if CLEARED not in new else []
         add(tmp_path / "stream", new)
         lines += new

@@ -34,10 +34,10 @@ def _append(lake: Lake, ids: Sequence[int]) -> None:
 
 
 def _index(sink: Sink) -> Index:
-    marker = sink.writer.load_checkpoint()
-    assert marker is not None
-    assert marker.index is not None
-    found = Index.load(sink.context.folder / "index", marker.index, key_columns(sink.lake.table("orders"), ("id",)))
+    checkpoint = sink.writer.load_checkpoint()
+    assert checkpoint is not None
+    assert checkpoint.index is not None
+    found = Index.load(sink.context.folder / "index", checkpoint.index, key_columns(sink.lake.table("orders"), ("id",)))
     assert found is not None
     return found
 
@@ -100,7 +100,7 @@ def test_foreign_duplicate_stalls_the_sink(lake: Lake, sink: Sink) -> None:
         sink.put((2, "b"))
 
 
-def test_numbers_of_files_begin_anew_before_they_run_out(
+def test_numbers_of_files_begin_again_before_they_run_out(
     lake: Lake, sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sinkql.connectors.iceberg.write.table_index.LAST_ID", 14)
@@ -112,7 +112,7 @@ def test_numbers_of_files_begin_anew_before_they_run_out(
     assert _rows(lake) == {0: "20", 1: "21", 2: "22", 3: "23", 4: "20", 5: "21", 6: "22", 7: "23", 8: "19"}
 
 
-def test_start_without_the_state_folder_goes_on(lake: Lake, sink: Sink, tmp_path: Path) -> None:
+def test_start_without_the_state_folder_continues(lake: Lake, sink: Sink, tmp_path: Path) -> None:
     sink.put((1, "a"), (2, "a"))
     sink.put((2, "b"))
     again = Sink(lake, "orders", upsert=True, folder=tmp_path / "elsewhere")

@@ -120,7 +120,7 @@ def test_views_above_look_up_in_it_too(session: Session) -> None:
         _check(session, "b")
 
 
-def test_a_quiet_view_gets_an_index_and_its_sinks_go_on(session: Session) -> None:
+def test_a_quiet_view_gets_an_index_and_its_sinks_continue(session: Session) -> None:
     session.execute("ALTER MATERIALIZED VIEW v SET (COMMIT INTERVAL = '1s')")
     sink(session, "a", "j", "KEY (oid) MODE UPSERT")
     run(session)

@@ -141,7 +141,7 @@ def _moving(history: Wandering, failing: int) -> bool:
 
 @pytest.mark.share(3)
 @pytest.mark.parametrize("failing", range(0, 30, 3))
-def test_a_log_goes_on_where_its_cluster_gets_state(tmp_path: Path, failing: int) -> None:
+def test_a_log_continues_where_its_cluster_gets_state(tmp_path: Path, failing: int) -> None:
     history = Wandering(tmp_path, random.Random(failing))
     with patch.object(Wandering, "move", lambda self: None), history.watched():
         failed = _moving(history, failing)
@@ -206,7 +206,7 @@ def test_who_reads_a_log_that_is_lost_waits_until_its_view_has_rows_again(tmp_pa
     assert history.rebuilt == 2  # "copy" and "top", which both read the view
 
 
-def test_a_draft_of_another_host_is_nothing(tmp_path: Path) -> None:
+def test_an_unfinished_file_of_another_host_is_ignored(tmp_path: Path) -> None:
     history = Wandering(tmp_path, random.Random(1))
     with patch.object(Wandering, "move", lambda self: None), history.watched():
         _once(history)

@@ -82,7 +82,7 @@ def test_a_view_of_two_sinks_is_a_job_that_both_read(session: Session) -> None:
     assert table("b") == Counter({(2, 101): 1})
 
 
-def test_a_sink_that_has_begun_goes_on_by_itself(session: Session) -> None:
+def test_a_sink_that_has_begun_continues_by_itself(session: Session) -> None:
     sink(session, "a")
     session.execute("INSERT INTO t VALUES (1, 1, 5)")
     run(session)
@@ -251,7 +251,7 @@ def test_an_interval_under_a_second_is_refused(session: Session) -> None:
     assert refused.value.code == "SQ2309"
 
 
-def test_a_view_leaves_out_records_that_its_sinks_keep_as_letters(session: Session) -> None:
+def test_a_view_leaves_out_records_that_its_sinks_keep_as_dead_letters(session: Session) -> None:
     Path("in").mkdir()
     Path("in/a.json").write_text('{"id": 1, "x": 5}\n{"id": 2, "x": "no"}\n{"id": 3, "x": 5}\n')
     os.utime("in/a.json", (0, 0))  # a young file may still be growing

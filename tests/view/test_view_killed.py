@@ -28,7 +28,7 @@ _COLUMNS = (Column("g", INTEGER), Column("n", BIGINT), Column("s", BIGINT), Colu
 
 
 @pytest.mark.soak
-def test_a_view_and_its_sinks_go_on_where_they_were_killed(tmp_path: Path) -> None:
+def test_a_view_and_its_sinks_continue_where_they_were_killed(tmp_path: Path) -> None:
     names = script(tmp_path, 2)
     for number, rules in enumerate(("view-entry-made#2=kill", "commit-reply#2=kill")):
         add(tmp_path, 2 * number)

@@ -18,7 +18,7 @@ from sinkql.storage import spill
 from support.running import contexts, drain
 from view.histories import COPY, JOBS, MV, REGISTRY, History, Rows, contents, reading
 
-MARKER = Checkpoint("mv", 1, "", "", {}, {}, NO_PLAN, None, None)
+CHECKPOINT = Checkpoint("mv", 1, "", "", {}, {}, NO_PLAN, None, None)
 _SEEDS = 6
 _STEPS = 14
 
@@ -74,10 +74,10 @@ def test_who_is_overtaken_is_fenced(tmp_path: Path) -> None:
         drain(zombie)
 
 
-def test_a_hole_in_the_log_is_never_filled(tmp_path: Path) -> None:
+def test_a_gap_in_the_log_is_never_filled(tmp_path: Path) -> None:
     history = _loops(tmp_path)
     log = history.log("mv")
-    number, entry = entry_after(log.newest(), MARKER, "mine")
+    number, entry = entry_after(log.newest(), CHECKPOINT, "mine")
     for each in range(number, number + 3):  # another process continues and then deletes all but its last entry
         assert log.publish(each, entry)
     for each in range(1, number + 2):

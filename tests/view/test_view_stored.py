@@ -47,7 +47,7 @@ class Failing(FolderStateStore):
         FolderStateStore.put(self, name, path)
 
 
-def _marker(number: int) -> Checkpoint:
+def _checkpoint(number: int) -> Checkpoint:
     return Checkpoint("v", 1, "claim", f"commit{number}", {}, {}, "plan", None, None)
 
 
@@ -57,7 +57,7 @@ def _commit(log: ViewLog, number: int, kept: tuple[Run, ...]) -> Entry:
     log.run_path(run).parent.mkdir(parents=True, exist_ok=True)
     log.run_path(run).write_bytes(b"x")
     log.directory.ensure_uploaded([run_file(run)])
-    entry = Entry(_marker(number), f"commit{number}", number, number, (run,), {"0": (*kept, run)})
+    entry = Entry(_checkpoint(number), f"commit{number}", number, number, (run,), {"0": (*kept, run)})
     assert log.publish(number, entry)
     return entry
 

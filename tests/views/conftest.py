@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from views.random_case import Judge
+from views.random_case import Oracle
 
 if TYPE_CHECKING:
     from support.postgres import Postgres
 
 
 @pytest.fixture
-def judge(postgres: Postgres) -> Iterator[Judge]:
+def oracle(postgres: Postgres) -> Iterator[Oracle]:
     """Yield a connection; the tests create only temporary tables on it."""
     with postgres.connect() as connection:
         yield connection

@@ -20,7 +20,7 @@ class JudgedContent(Content):
     """Rows in temporary tables of a connection, which stays open."""
 
     def __init__(self, relations: Sequence[Relation], connection: psycopg.Connection[Any]) -> None:
-        self._judge = connection
+        self._oracle = connection
         for name in ("jsonb", "uuid"):  # SinkQL has them as text
             connection.adapters.register_loader(name, TextLoader)
         super().__init__(relations)
@@ -32,7 +32,7 @@ class JudgedContent(Content):
 
     def _show(self, relation: Relation) -> None:
         self._execute(f"TRUNCATE {relation.name}")
-        with self._judge.cursor() as cursor, cursor.copy(_known(f"COPY {relation.name} FROM STDIN")) as copy:
+        with self._oracle.cursor() as cursor, cursor.copy(_known(f"COPY {relation.name} FROM STDIN")) as copy:
             for row in self.rows[relation.name].elements():
                 copy.write_row([list(each) if isinstance(each, tuple) else each for each in row])
 
@@ -44,7 +44,7 @@ class JudgedContent(Content):
         """Do nothing: the next test on the connection replaces the tables."""
 
     def _execute(self, text: str) -> psycopg.Cursor[Any]:
-        return self._judge.execute(_known(text))
+        return self._oracle.execute(_known(text))
 
 
 def asked(text: str) -> str:

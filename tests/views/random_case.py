@@ -29,7 +29,7 @@ from views.random_query import query
 from views.random_relation import RELATIONS, row
 
 Batches = tuple[dict[str, list[Change]], ...]
-Judge = psycopg.Connection[Any]
+Oracle = psycopg.Connection[Any]
 _UNKNOWN = "unknown to Postgres"
 _ROUNDS = 40
 _MOST = 1000
@@ -75,13 +75,13 @@ class Outcome:
         return self.kind in ("wrong", "failed")
 
 
-def cases(seed: int, judge: Judge, count: int = TOGETHER) -> list[Case]:
+def cases(seed: int, oracle: Oracle, count: int = TOGETHER) -> list[Case]:
     """Return the cases of a seed, with queries that Postgres accepts and that return few enough rows.
 
     Every second seed reorders changes, and adds rows that are inserted and deleted within one batch.
     """
     random_ = random.Random(seed)
-    content = JudgedContent(RELATIONS, judge)
+    content = JudgedContent(RELATIONS, oracle)
     batches: list[dict[str, list[Change]]] = []
     for most in _STEPS[seed % len(_STEPS)]:
         changes = _changes(content, random_, most, noise=bool(seed % 2))
@@ -147,32 +147,32 @@ def _noisy(relation: Relation, changes: Sequence[Change], random_: random.Random
     return random_.sample(found, len(found))
 
 
-def outcomes(cases: Sequence[Case], judge: Judge) -> list[Outcome]:
+def outcomes(cases: Sequence[Case], oracle: Oracle) -> list[Outcome]:
     """Run cases of one seed together, or one by one if a check fails; return the outcome of each.
 
     The first case is also checked part by part and with other batches.
     """
-    found = _outcome(cases, judge)
+    found = _outcome(cases, oracle)
     if found == Outcome("held"):
         return [found] * len(cases)
-    return [_outcome([each], judge) for each in cases] if len(cases) > 1 else [found]
+    return [_outcome([each], oracle) for each in cases] if len(cases) > 1 else [found]
 
 
-def outcome(case: Case, judge: Judge) -> Outcome:
+def outcome(case: Case, oracle: Oracle) -> Outcome:
     """Run a case and return its outcome."""
-    (found,) = outcomes([case], judge)
+    (found,) = outcomes([case], oracle)
     return found
 
 
-def _outcome(cases: Sequence[Case], judge: Judge) -> Outcome:
+def _outcome(cases: Sequence[Case], oracle: Oracle) -> Outcome:
     first = cases[0]
     views = {f"v{number}": View(each.sql, asked(each.sql)) for number, each in enumerate(cases)}
-    content = JudgedContent(RELATIONS, judge)
+    content = JudgedContent(RELATIONS, oracle)
     if len(cases) == 1 and (unknown := _unknown(content, first.batches, list(views.values()))):
         return unknown
     with tempfile.TemporaryDirectory(prefix="sinkql-h-") as folder:
         try:
-            content = JudgedContent(RELATIONS, judge)
+            content = JudgedContent(RELATIONS, oracle)
             held = Views(Path(folder), RELATIONS, views, sinks=first.sinks, buckets=first.buckets, content=content)
         except SinkqlError as error:
             return Outcome("refused", f"{error.code} {error.message}")
@@ -218,17 +218,17 @@ def _held(views: Views, case: Case) -> Outcome:
     return Outcome("held")
 
 
-def shrunk(case: Case, kind: str, judge: Judge) -> Case:
+def shrunk(case: Case, kind: str, oracle: Oracle) -> Case:
     """Return a smaller case with an outcome of the same kind."""
     for _ in range(_ROUNDS):
-        smaller = next((each for each in _smaller(case, judge) if outcome(each, judge).kind == kind), None)
+        smaller = next((each for each in _smaller(case, oracle) if outcome(each, oracle).kind == kind), None)
         if smaller is None:
             return case
         case = smaller
     return case
 
 
-def _smaller(case: Case, judge: Judge) -> Iterator[Case]:
+def _smaller(case: Case, oracle: Oracle) -> Iterator[Case]:
     tree = sqlglot.parse_one(case.sql, read="postgres")
     seen = {case.sql}
     for each in _simpler(tree):
@@ -239,14 +239,14 @@ def _smaller(case: Case, judge: Judge) -> Iterator[Case]:
     for number in range(len(case.batches)):
         if len(case.batches) > 1:
             joined = [*case.batches[:number], *case.batches[number + 1 :]]
-            if _possible(joined, judge):
+            if _possible(joined, oracle):
                 yield replace(case, batches=tuple(joined))
     for number, batch in enumerate(case.batches):
         for name, changes in batch.items():
             for low, high in _slices(len(changes)):
                 less = {**batch, name: [*changes[:low], *changes[high:]]}
                 found = [*case.batches[:number], less, *case.batches[number + 1 :]]
-                if _possible(found, judge):
+                if _possible(found, oracle):
                     yield replace(case, batches=tuple(found))
 
 
@@ -261,8 +261,8 @@ def _slices(length: int) -> Iterator[tuple[int, int]]:
             yield place, place + 1
 
 
-def _possible(batches: Sequence[Changes], judge: Judge) -> bool:
-    content = JudgedContent(RELATIONS, judge)
+def _possible(batches: Sequence[Changes], oracle: Oracle) -> bool:
+    content = JudgedContent(RELATIONS, oracle)
     try:
         for each in batches:
             content.apply(each)
@@ -329,14 +329,14 @@ def _replacements(node: Any) -> Iterator[Any]:
                 yield table
 
 
-def main(first: int, last: int, judge: Judge) -> None:
+def main(first: int, last: int, oracle: Oracle) -> None:
     counts: Counter[str] = Counter()
     forms: Counter[str] = Counter()
     refused: Counter[str] = Counter()
     known: set[str] = set()
     for seed in range(first, last):
-        found = cases(seed, judge)
-        for each, became in zip(found, outcomes(found, judge), strict=True):
+        found = cases(seed, oracle)
+        for each, became in zip(found, outcomes(found, oracle), strict=True):
             counts[became.kind] += 1
             forms += each.forms
             if became.kind in ("refused", _UNKNOWN):
@@ -344,8 +344,8 @@ def main(first: int, last: int, judge: Judge) -> None:
             told = became.said.strip().splitlines()[-1][:60] if became.kind == "failed" else each.sql
             if became.wrong and told not in known:
                 known.add(told)
-                small = shrunk(each, became.kind, judge)
-                print(f"--- {became.kind}\n{small}\n{outcome(small, judge).said}\nat first: {each.sql}\n", flush=True)
+                small = shrunk(each, became.kind, oracle)
+                print(f"--- {became.kind}\n{small}\n{outcome(small, oracle).said}\nat first: {each.sql}\n", flush=True)
     print(dict(counts))
     for said, count in (*refused.most_common(30), *forms.most_common()):
         print(f"{count:5} {said}")

@@ -85,9 +85,9 @@ class Expressions:
         """Return between one and `most` items, in random order."""
         return self.random.sample(given, self.random.randint(1, min(most, len(given))))
 
-    def name(self, letter: str) -> str:
+    def name(self, character: str) -> str:
         self.names += 1
-        return f"{letter}{self.names}"
+        return f"{character}{self.names}"
 
     def made(self, form: str, sql: str) -> str:
         """Count the form, and return the text."""

@@ -143,7 +143,7 @@ class _Queries(Expressions):
             return (*self.merged(min(many, 3)), [])
         text, scope = self.relation(depth, outer, reading[0] if reading else None)
         conditions: list[str] = []
-        crossed = False
+        has_cross_join = False
         for place in range(1, many):
             if depth and self.chance(7):
                 text, scope = self.lateral(text, scope, depth)
@@ -159,16 +159,16 @@ class _Queries(Expressions):
             both = [*scope, *columns]
             word = self.random.choices(_JOINS, (35, 25, 10, 12, 12, 6))[0]
             condition = self.equality(scope, columns)
-            if word == "CROSS JOIN" and not crossed and place == 1:
-                crossed = True
+            if word == "CROSS JOIN" and not has_cross_join and place == 1:
+                has_cross_join = True
                 text = f"{text} CROSS JOIN {other}"
             elif word == "," and place == many - 1:
                 text = f"{text}, {other}"
                 conditions.append(condition)
             else:
                 word = word if word.endswith(" JOIN") and word != "CROSS JOIN" else "JOIN"
-                if place == 1 and not crossed and self.chance(8):
-                    crossed = True
+                if place == 1 and not has_cross_join and self.chance(8):
+                    has_cross_join = True
                     condition = self.made("join without equality", self.comparison(scope, columns))
                 elif self.chance(30):
                     deep = depth if self.chance(25) else 0

@@ -16,7 +16,7 @@ from views import harness
 from views.aggregates import RELATION, batches, queries, together
 from views.harness import View, Views
 from views.postgres_rows import JudgedContent
-from views.random_case import Judge
+from views.random_case import Oracle
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,13 +48,13 @@ def _hold(
     asked: Mapping[str, tuple[str, str]],
     names: Sequence[str],
     folder: Path,
-    judge: Judge,
+    oracle: Oracle,
     other: Engine | None = None,
     *,
     at_once: bool = False,
 ) -> None:
     views = {f"v{number}": View(*asked[name]) for number, name in enumerate(names)}
-    content = JudgedContent([RELATION], judge)
+    content = JudgedContent([RELATION], oracle)
     held = Views(folder, [RELATION], views, content=content, buckets=_BUCKETS, other=other)
     try:
         changes = list(batches())
@@ -65,26 +65,26 @@ def _hold(
 
 
 @pytest.mark.server
-def test_share_of_the_aggregates_is_as_in_postgres(tmp_path: Path, judge: Judge) -> None:
-    _hold(queries(), list(queries())[::_SHARE], tmp_path, judge)
+def test_share_of_the_aggregates_is_as_in_postgres(tmp_path: Path, oracle: Oracle) -> None:
+    _hold(queries(), list(queries())[::_SHARE], tmp_path, oracle)
 
 
 @pytest.mark.soak
 @pytest.mark.server
 @pytest.mark.parametrize("name", queries())
-def test_aggregates_are_as_in_postgres(name: str, tmp_path: Path, judge: Judge) -> None:
-    _hold(queries(), [name], tmp_path, judge)
+def test_aggregates_are_as_in_postgres(name: str, tmp_path: Path, oracle: Oracle) -> None:
+    _hold(queries(), [name], tmp_path, oracle)
 
 
 @pytest.mark.spark
 @pytest.mark.server
-def test_share_of_the_aggregates_is_the_same_in_spark(tmp_path: Path, judge: Judge, in_spark: Engine) -> None:
-    _hold(together(), _IN_SPARK, tmp_path, judge, in_spark, at_once=True)
+def test_share_of_the_aggregates_is_the_same_in_spark(tmp_path: Path, oracle: Oracle, in_spark: Engine) -> None:
+    _hold(together(), _IN_SPARK, tmp_path, oracle, in_spark, at_once=True)
 
 
 @pytest.mark.soak
 @pytest.mark.spark
 @pytest.mark.server
 @pytest.mark.parametrize("name", together())
-def test_aggregates_are_the_same_in_spark(name: str, tmp_path: Path, judge: Judge, in_spark: Engine) -> None:
-    _hold(together(), [name], tmp_path, judge, in_spark)
+def test_aggregates_are_the_same_in_spark(name: str, tmp_path: Path, oracle: Oracle, in_spark: Engine) -> None:
+    _hold(together(), [name], tmp_path, oracle, in_spark)

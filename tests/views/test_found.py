@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 
 from sinkql.testing import loads
-from views.random_case import Judge, Outcome, cases, outcome
+from views.random_case import Oracle, Outcome, cases, outcome
 
 _VALUES = "(VALUES (1, 'a'), (2, NULL), (NULL, 'ab'))"
 _FOUND = {
@@ -122,6 +122,6 @@ def test_nothing_fails_on_a_row_that_is_left_out(name: str) -> None:
 
 @pytest.mark.server
 @pytest.mark.parametrize("name", _FOUND)
-def test_query(name: str, judge: Judge) -> None:
-    (made,) = cases(1, judge, 1)
-    assert outcome(replace(made, sql=_FOUND[name]), judge) == Outcome("held")
+def test_query(name: str, oracle: Oracle) -> None:
+    (made,) = cases(1, oracle, 1)
+    assert outcome(replace(made, sql=_FOUND[name]), oracle) == Outcome("held")

@@ -79,9 +79,9 @@ def _hold(folder: Path, names: Sequence[str], rules: Sequence[str], *, size: int
         _write(folder, number, {name: each[number :: len(rules) + 1] for name, each in mixed.items()})
         if number == len(rules):
             break
-        mark, faults = marked(), armed(f"{rules[number]}=kill")
+        mark, failpoints = marked(), armed(f"{rules[number]}=kill")
         running = start(
-            "exec", *([] if not number else ["--once"]), "pipeline.sql", folder=folder, environment=faults | mark
+            "exec", *([] if not number else ["--once"]), "pipeline.sql", folder=folder, environment=failpoints | mark
         )
         try:
             assert running.end() == -signal.SIGKILL, rules[number]
@@ -101,12 +101,12 @@ def _hold(folder: Path, names: Sequence[str], rules: Sequence[str], *, size: int
 
 
 @pytest.mark.soak
-def test_sinks_of_a_killed_process_go_on(tmp_path: Path) -> None:
+def test_sinks_of_a_killed_process_continue(tmp_path: Path) -> None:
     _hold(tmp_path, ("q3", "q13", "q22"), ["commit-reply#5"], size=60)
 
 
 @pytest.mark.soak
-def test_sinks_of_processes_killed_anywhere_go_on(tmp_path: Path) -> None:
+def test_sinks_of_processes_killed_anywhere_continue(tmp_path: Path) -> None:
     names = ("q1", "q2", "q3", "q4", "q5", "q9", "q13", "q15", "q16", "q22")
     _hold(
         tmp_path,

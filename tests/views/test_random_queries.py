@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from views.random_case import TOGETHER, Judge, Outcome, cases, outcomes
+from views.random_case import TOGETHER, Oracle, Outcome, cases, outcomes
 
 pytestmark = pytest.mark.server
 
@@ -23,13 +23,13 @@ _FORMS, _GATE_FORMS = 80, 70
 """How many forms of SQL all queries must have between them."""
 
 
-def _held(seeds: Sequence[int], judge: Judge) -> Counter[str]:
+def _held(seeds: Sequence[int], oracle: Oracle) -> Counter[str]:
     """Check the queries of these seeds; return how often each form of SQL occurred in the queries that ran."""
     forms: Counter[str] = Counter()
     refused = []
     for seed in seeds:
-        made = cases(seed, judge)
-        for each, found in zip(made, outcomes(made, judge), strict=True):
+        made = cases(seed, oracle)
+        for each, found in zip(made, outcomes(made, oracle), strict=True):
             assert not found.wrong, f"{found.kind}: {each}\n{found.said}\n{_SMALLER.format(seed, seed + 1)}"
             if found == Outcome("held"):
                 forms += each.forms
@@ -44,11 +44,11 @@ def _held(seeds: Sequence[int], judge: Judge) -> Counter[str]:
 
 
 @pytest.mark.long
-def test_random_queries(judge: Judge) -> None:
-    assert len(_held(_GATE, judge)) >= _GATE_FORMS
+def test_random_queries(oracle: Oracle) -> None:
+    assert len(_held(_GATE, oracle)) >= _GATE_FORMS
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("first", range(0, _SOAK // TOGETHER, _AT_ONCE // TOGETHER))
-def test_more_random_queries(first: int, judge: Judge) -> None:
-    assert len(_held(range(first, first + _AT_ONCE // TOGETHER), judge)) >= _FORMS
+def test_more_random_queries(first: int, oracle: Oracle) -> None:
+    assert len(_held(range(first, first + _AT_ONCE // TOGETHER), oracle)) >= _FORMS

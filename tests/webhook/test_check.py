@@ -37,7 +37,7 @@ def _signed(text: str, algorithm: str = "sha256") -> bytes:
     return hmac.digest(b"k\xc3\xa4y", text.encode(), algorithm)
 
 
-def _judge(check: str, folder: Path) -> Callable[[CheckInput], bool]:
+def _compiled(check: str, folder: Path) -> Callable[[CheckInput], bool]:
     """Return the compiled check of a source."""
     with Session(folder / "catalog.db") as session:
         session.execute(
@@ -75,7 +75,7 @@ def _judge(check: str, folder: Path) -> Callable[[CheckInput], bool]:
     ],
 )
 def test_what_senders_sign_is_let_in(check: str, headers: Mapping[str, str], tmp_path: Path) -> None:
-    passes = _judge(check, tmp_path)
+    passes = _compiled(check, tmp_path)
     given = {name: value.encode() for name, value in headers.items()}
     assert passes(CheckInput(given, _BODY.encode()))
     assert not passes(CheckInput({}, _BODY.encode()))
@@ -85,7 +85,7 @@ def test_what_senders_sign_is_let_in(check: str, headers: Mapping[str, str], tmp
 
 
 def test_what_was_signed_too_long_ago_is_not_let_in(tmp_path: Path) -> None:
-    passes = _judge(_SLACK, tmp_path)
+    passes = _compiled(_SLACK, tmp_path)
     for age, expected in ((0, True), (2 * _DAY_S, False)):
         at = str(int(_NOW) - age)
         headers = {"x-slack-request-timestamp": at, "x-slack-signature": f"v0={_signed(f'v0:{at}:{_BODY}').hex()}"}

@@ -48,7 +48,7 @@ def _folder(tmp_path: Path) -> Path:
     return found
 
 
-def test_a_log_that_is_lost_begins_again_with_the_journal(tmp_path: Path, session: Session, sender: Sender) -> None:
+def test_a_log_that_is_lost_begins_again_with_the_request_log(tmp_path: Path, session: Session, sender: Sender) -> None:
     with capturing(session):
         _send(sender, "1", "2")
         once(session)
@@ -70,19 +70,19 @@ def _break_off(tmp_path: Path, *, after: int | None = None) -> None:
         log.store.delete_entry(number)
 
 
-def test_a_journal_that_was_put_back_is_gone_on_with(tmp_path: Path, session: Session, sender: Sender) -> None:
+def test_a_request_log_that_was_put_back_is_continued(tmp_path: Path, session: Session, sender: Sender) -> None:
     with capturing(session):
         _send(sender, "1", "2")
         once(session, "a")
         _send(sender, "3")
-    journal = _folder(tmp_path) / "journal"
-    shutil.copytree(journal, tmp_path / "copy")
+    request_log = _folder(tmp_path) / "journal"
+    shutil.copytree(request_log, tmp_path / "copy")
     with capturing(session):
         _send(sender, "4")
         once(session, "b")
     _break_off(tmp_path)
-    shutil.rmtree(journal)
-    (tmp_path / "copy").rename(journal)
+    shutil.rmtree(request_log)
+    (tmp_path / "copy").rename(request_log)
     with capturing(session), pytest.raises(SinkqlError, match=r"SQ4483.*\n?.*\n?.*ALTER SOURCE … SKIP"):
         once(session, "a")
     assert [each.code for each in session.execute("ALTER SOURCE s SKIP;")[0].notices] == ["SQ2353"]
@@ -92,16 +92,16 @@ def test_a_journal_that_was_put_back_is_gone_on_with(tmp_path: Path, session: Se
     assert _bodies(tmp_path) == _bodies(tmp_path, "b") == ["1", "2", "3", "4", "5"]
 
 
-@pytest.mark.parametrize("journal", ["none", "an earlier one"])
-def test_host_without_the_journal_goes_on_where_the_log_has_all(
-    tmp_path: Path, session: Session, sender: Sender, journal: str
+@pytest.mark.parametrize("request_log", ["none", "an earlier one"])
+def test_host_without_the_request_log_continues_where_the_log_has_all(
+    tmp_path: Path, session: Session, sender: Sender, request_log: str
 ) -> None:
     with capturing(session):
         _send(sender, "1", "2")
         shutil.copytree(_folder(tmp_path) / "journal", tmp_path / "copy")
         _send(sender, "3")
     shutil.rmtree(_folder(tmp_path) / "journal")
-    if journal == "an earlier one":
+    if request_log == "an earlier one":
         (tmp_path / "copy").rename(_folder(tmp_path) / "journal")
     for body in ("4", "5"):
         with capturing(session):
@@ -157,7 +157,7 @@ def test_data_file_that_is_damaged_is_gone_past(tmp_path: Path, session: Session
     assert _bodies(tmp_path) == _bodies(tmp_path, "b") == ["1", "2"]  # the request log still has the request
 
 
-def test_what_the_log_has_is_read_where_a_host_goes_on_without_the_journal(
+def test_what_the_log_has_is_read_where_a_host_continues_without_the_request_log(
     tmp_path: Path, session: Session, sender: Sender
 ) -> None:
     with capturing(session):
@@ -176,7 +176,7 @@ def test_what_the_log_has_is_read_where_a_host_goes_on_without_the_journal(
     assert _bodies(tmp_path) == _bodies(tmp_path, "b") == ["1", "2", "3", "4"]
 
 
-def test_a_journal_that_is_damaged_in_its_middle_is_gone_on_with(
+def test_a_request_log_that_is_damaged_in_its_middle_is_continued(
     tmp_path: Path, session: Session, sender: Sender
 ) -> None:
     with capturing(session):
@@ -197,7 +197,7 @@ def test_a_journal_that_is_damaged_in_its_middle_is_gone_on_with(
 
 
 @pytest.mark.parametrize("before", ["no capture", "no request", "2 requests"])
-def test_what_comes_after_log_and_journal_are_lost_is_not_taken_for_what_was_read(
+def test_what_comes_after_log_and_request_log_are_lost_is_not_taken_for_what_was_read(
     tmp_path: Path, session: Session, sender: Sender, before: str
 ) -> None:
     """Nor if the capture has restarted and accepted requests before the sink reports its position."""
@@ -221,10 +221,10 @@ def test_what_comes_after_log_and_journal_are_lost_is_not_taken_for_what_was_rea
 @pytest.mark.parametrize("lost", ["a segment", "a beginning", "an end", "a first segment"])
 def test_requests_keep_their_numbers_where_others_are_lost(tmp_path: Path, lost: str) -> None:
     for number in range(3):
-        journal, _ = RequestLog.open(tmp_path)
-        journal.append([Request(1, [f"{number} first"])])
-        journal.append([Request(1, [f"{number} second"])])
-        journal.close()
+        request_log, _ = RequestLog.open(tmp_path)
+        request_log.append([Request(1, [f"{number} first"])])
+        request_log.append([Request(1, [f"{number} second"])])
+        request_log.close()
     first, path = (tmp_path / f"{number:010}.journal" for number in segments(tmp_path)[:2])
     data = path.read_bytes()
     gone: set[int] = set()
@@ -245,23 +245,23 @@ def test_requests_keep_their_numbers_where_others_are_lost(tmp_path: Path, lost:
         RequestLog.open(tmp_path)
     repair(tmp_path)
     repair(tmp_path)
-    journal, found = RequestLog.open(tmp_path)
-    assert journal.append([Request(1, ["more"])]) == 7
-    journal.close()
+    request_log, found = RequestLog.open(tmp_path)
+    assert request_log.append([Request(1, ["more"])]) == 7
+    request_log.close()
     texts = [f"{number} {each}" for number in range(3) for each in ("first", "second")]
     expected = [[] if place in gone else [text] for place, text in enumerate(texts)]
-    assert journal.floor == (2 if lost == "a first segment" else 0)
-    assert [each.bodies for each in found] == expected[journal.floor :]
+    assert request_log.floor == (2 if lost == "a first segment" else 0)
+    assert [each.bodies for each in found] == expected[request_log.floor :]
 
 
 def test_damage_in_the_last_segment_is_told_from_a_write_that_was_broken_off(tmp_path: Path) -> None:
     """Any byte may be damaged, and any write torn, with or without zeros instead of the rest."""
-    journal, _ = RequestLog.open(tmp_path / "whole")
+    request_log, _ = RequestLog.open(tmp_path / "whole")
     ends = [len(_only(tmp_path / "whole"))]
     for number in range(3):
-        journal.append([Request(1, [f"body {number}"])])
+        request_log.append([Request(1, [f"body {number}"])])
         ends.append(len(_only(tmp_path / "whole")))
-    journal.close()
+    request_log.close()
     whole = _only(tmp_path / "whole")
     for place in range(len(whole)):
         assert _opened(tmp_path, whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :]) is None
@@ -283,38 +283,38 @@ def _opened(tmp_path: Path, data: bytes) -> int | None:
     folder.mkdir()
     (folder / f"{1:010}.journal").write_bytes(data)
     try:
-        journal, found = RequestLog.open(folder)
+        request_log, found = RequestLog.open(folder)
     except LostRequestLogError:
         repair(folder)
         RequestLog.open(folder)[0].close()
         return None
-    journal.close()
+    request_log.close()
     return len(found)
 
 
-def test_journal_may_go_on_after_a_later_number(tmp_path: Path) -> None:
-    journal, _ = RequestLog.open(tmp_path)
-    journal.append([Request(1, ["one"])])
+def test_request_log_may_continue_after_a_later_number(tmp_path: Path) -> None:
+    request_log, _ = RequestLog.open(tmp_path)
+    request_log.append([Request(1, ["one"])])
     first = (tmp_path / f"{1:010}.journal").read_bytes()
-    journal.skip(7)
-    journal.close()
+    request_log.skip(7)
+    request_log.close()
     assert segments(tmp_path) == [2]
     (tmp_path / f"{1:010}.journal").write_bytes(first)  # the process was killed before it deleted this
     for _ in range(2):
-        journal, found = RequestLog.open(tmp_path)
-        journal.close()
-        assert (found, journal.floor, journal.end) == ([], 7, 7)
+        request_log, found = RequestLog.open(tmp_path)
+        request_log.close()
+        assert (found, request_log.floor, request_log.end) == ([], 7, 7)
     repair(tmp_path)
-    journal, found = RequestLog.open(tmp_path)
-    assert journal.append([Request(1, ["eight"])]) == 8
-    journal.close()
-    journal, found = RequestLog.open(tmp_path)
-    journal.forget(8)
-    journal.close()
+    request_log, found = RequestLog.open(tmp_path)
+    assert request_log.append([Request(1, ["eight"])]) == 8
+    request_log.close()
+    request_log, found = RequestLog.open(tmp_path)
+    request_log.forget(8)
+    request_log.close()
     assert ([each.bodies for each in found], segments(tmp_path)) == ([["eight"]], [7])
 
 
-def test_another_host_goes_on_with_a_log_in_a_bucket(
+def test_another_host_continues_with_a_log_in_a_bucket(
     tmp_path: Path, sender: Sender, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second host has the catalog, the lake and the object store, and no files of the first host."""

@@ -66,9 +66,9 @@ def test_no_more_is_read_while_a_request_waits_for_its_answer(
 ) -> None:
     go_on, append = threading.Event(), RequestLog.append
 
-    def waiting(journal: RequestLog, requests: Sequence[Request]) -> int:
+    def waiting(request_log: RequestLog, requests: Sequence[Request]) -> int:
         assert go_on.wait(60)
-        return append(journal, requests)
+        return append(request_log, requests)
 
     monkeypatch.setattr(RequestLog, "append", waiting)
     with open_stream(source(tmp_path, sender.port), listeners) as stream, closing(_connected(sender.port)) as one:
@@ -193,9 +193,9 @@ def test_a_request_that_waits_for_its_answer_is_not_cut(
         webhook_http.Connection._check_time,
     )
 
-    def waiting(journal: RequestLog, requests: Sequence[Request]) -> int:
+    def waiting(request_log: RequestLog, requests: Sequence[Request]) -> int:
         assert go_on.wait(60)
-        return append(journal, requests)
+        return append(request_log, requests)
 
     def looking(connection: webhook_http.Connection) -> None:
         look(connection)

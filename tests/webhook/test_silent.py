@@ -140,9 +140,9 @@ def test_requests_are_answered_between_connections_that_come(
         done.append("arrives")
         arrive(found, member)
 
-    def taking(door: Endpoint, headers: Mapping[str, bytes], body: bytes, reply: Reply) -> None:
+    def taking(endpoint: Endpoint, headers: Mapping[str, bytes], body: bytes, reply: Reply) -> None:
         done.append("is taken")
-        take(door, headers, body, reply)
+        take(endpoint, headers, body, reply)
 
     monkeypatch.setattr(PortConnections, "arrive", arriving)
     monkeypatch.setattr(Endpoint, "accept", taking)

@@ -302,7 +302,7 @@ def test_a_disk_that_fails(
         assert bodies(received(stream, 2)) in (["a", "d"], ["a", "b", "d"]), "b was not answered with 200"
 
 
-def test_a_disk_that_is_full_when_the_journal_is_opened(
+def test_a_disk_that_is_full_when_the_request_log_is_opened(
     tmp_path: Path, sender: Sender, listeners: WebhookServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "_LEFT_SECONDS", 0.0)  # unused listeners are closed immediately
@@ -329,7 +329,7 @@ def _open_below(folder: Path) -> list[str]:
     return sorted(each for each in found if each.startswith(str(folder)))
 
 
-def _full(journal: RequestLog) -> None:
+def _full(request_log: RequestLog) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
@@ -375,11 +375,11 @@ def test_requests_that_are_lost_are_missed(
 
 
 def test_a_frame_that_is_torn_was_never_answered(tmp_path: Path) -> None:
-    journal, before = RequestLog.open(tmp_path)
+    request_log, before = RequestLog.open(tmp_path)
     assert before == []
-    journal.append([Request(1, ["a"])])
-    journal.append([Request(2, ["b"])])
-    journal.close()
+    request_log.append([Request(1, ["a"])])
+    request_log.append([Request(2, ["b"])])
+    request_log.close()
     path = tmp_path / f"{segments(tmp_path)[0]:010}.journal"
     whole = path.read_bytes()
     for size in range(len(whole) - 1, len(whole) - 10, -1):
@@ -391,7 +391,7 @@ def test_a_frame_that_is_torn_was_never_answered(tmp_path: Path) -> None:
         assert (before, again.end) == ([Request(1, ["a"])], 1)
 
 
-def test_a_journal_is_taken_over_at_any_time(tmp_path: Path) -> None:
+def test_a_request_log_is_taken_over_at_any_time(tmp_path: Path) -> None:
     old, _ = RequestLog.open(tmp_path)
     old.append([Request(1, ["a"])])
     new, before = RequestLog.open(tmp_path)

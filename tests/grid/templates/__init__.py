@@ -81,7 +81,7 @@ def failing() -> tuple[Template, ...]:
     Two kinds are left out: rows within rows, for which Postgres computes every field, and quotients that keep their
     digits through coalesce(…), which need a column or a constant there.
     """
-    plain = [each for each in templates() if each.judge is not None and not _LEFT_OUT.search(each.text)]
+    plain = [each for each in templates() if each.oracle is not None and not _LEFT_OUT.search(each.text)]
     return tuple(each.failing(place) for each in plain for place in dict.fromkeys(each.places))
 
 

@@ -23,7 +23,7 @@ class Template:
         return _PLACE.sub(r"\1\2", self.text)
 
     @property
-    def judge(self) -> str | None:
+    def oracle(self) -> str | None:
         """Return the SQL for Postgres; None if Postgres has no equivalent."""
         return self.sql if self.judged == SAME else None if self.judged is None else _PLACE.sub(r"\1\2", self.judged)
 
