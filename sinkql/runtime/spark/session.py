@@ -366,6 +366,9 @@ def _required(settings: SparkSettings, conf: Path) -> dict[str, str]:
         "spark.sql.streaming.pollingDelay": "250ms",
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.streaming.numRecentProgressUpdates": "1",
+        # A worker's checkpoint is temporary, but each round adds six files to it.
+        "spark.sql.streaming.minBatchesToRetain": "2",
+        "spark.sql.streaming.fileSource.log.cleanupDelay": "1s",
         "spark.sql.streaming.stopTimeout": "10s",
         # The default committer runs a program for each file that it writes.
         "spark.sql.streaming.checkpointFileManagerClass": f"{_STREAMING}.FileSystemBasedCheckpointFileManager",
