@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pyspark
 
+from sinkql.connector_api.registry import discover
+
 
 def preloaded() -> tuple[str, ...]:
     """Return the names of the daemon's preloaded modules; importing the daemon would change this process."""
@@ -48,7 +50,7 @@ print(*(name for name in set(sys.modules) - before if name.startswith("sinkql"))
     assert done.stdout.split() == []
 
 
-def test_the_daemon_loads_installed_modules_without_catalogs_and_collects_no_garbage() -> None:
+def test_the_daemon_loads_only_what_tasks_need_and_collects_no_garbage() -> None:
     """Spark puts its archives first in the path; imports from an archive take longer."""
     archives = str(Path(pyspark.__file__).parent / "python" / "lib" / "pyspark.zip")
     script = """
@@ -58,8 +60,13 @@ rounds = gc.get_stats()[2]["collections"]
 import sinkql.runtime.spark.daemon
 import pyspark
 print(gc.get_stats()[2]["collections"] - rounds, gc.isenabled(), gc.get_freeze_count() > 0)
-print(".zip" in pyspark.__file__, "sqlalchemy" in sys.modules)
+print(".zip" in pyspark.__file__, "sqlalchemy" in sys.modules, "sinkql.connectors.mysql.plan" in sys.modules)
 """
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([archives, *filter(None, sys.path)])}
+    tasks = ",".join(discover().tasks)
+    environment = {
+        **os.environ,
+        "SINKQL_TASKS": tasks,
+        "PYTHONPATH": os.pathsep.join([archives, *filter(None, sys.path)]),
+    }
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)
-    assert done.stdout.splitlines() == ["0 True True", "False False"]
+    assert done.stdout.splitlines() == ["0 True True", "False False False"]

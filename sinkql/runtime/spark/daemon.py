@@ -54,9 +54,12 @@ _TASKS = (
 
 # Spark has more daemons, for work that plans and needs none of these modules; it names each one's worker.
 if sys.argv[1:] in ([], ["pyspark.worker"]):
-    from sinkql.connector_api.registry import discover
+    _names = os.environ.get("SINKQL_TASKS")
+    if _names is None:
+        from sinkql.connector_api.registry import discover  # imports the planning of all connectors
 
-    for _module in (*_TASKS, *discover().tasks):
+        _names = ",".join(discover().tasks)
+    for _module in (*_TASKS, *_names.split(",")):
         importlib.import_module(_module)
 
 from pyspark import daemon  # noqa: E402  # after the imports that it forks

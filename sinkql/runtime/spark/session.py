@@ -22,6 +22,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from sinkql.connector_api.registry import discover
 from sinkql.errors import SinkqlError, temporary_folder_error
 from sinkql.runtime.spark import cluster, internals
 from sinkql.runtime.spark.class_archive import Archive, archive_of
@@ -382,6 +383,8 @@ def _required(settings: SparkSettings, conf: Path) -> dict[str, str]:
     }
     if settings.local:
         required |= {
+            # Executors on other machines find the modules themselves, since they may have other packages.
+            "spark.executorEnv.SINKQL_TASKS": ",".join(discover().tasks),
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             # All users of a machine can reach its loopback address. Spark generates the secret, and keeps it in memory.
