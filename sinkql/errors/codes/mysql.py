@@ -9,8 +9,9 @@ from sinkql.errors.code import Code, Family
 _meaning = partial(Code, Family.MEANING)
 _environment = partial(Code, Family.ENVIRONMENT)
 _SKIP = (
-    "Run ALTER SOURCE … SKIP, and start the sinks again. Upsert sinks do a full refresh from the server's current "
-    "rows. Other sinks continue with later changes."
+    "Run ALTER SOURCE … SKIP, for example `ALTER SOURCE shop SKIP;`. A running `sinkql up` then starts the sinks; "
+    "otherwise, run `sinkql up`. Upsert sinks do a full refresh from the server's current rows. Append sinks continue "
+    "with later changes and never get the lost ones."
 )
 
 CODES = {

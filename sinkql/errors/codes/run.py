@@ -8,8 +8,9 @@ from sinkql.errors.code import Code, Family
 
 _code = partial(Code, Family.RUN)
 _SKIP = (
-    "Run ALTER SOURCE … SKIP, and start the sinks again. Upsert sinks do a full refresh from the server's current "
-    "rows. Other sinks continue with later changes."
+    "Run ALTER SOURCE … SKIP, for example `ALTER SOURCE shop SKIP;`. A running `sinkql up` then starts the sinks; "
+    "otherwise, run `sinkql up`. Upsert sinks do a full refresh from the server's current rows. Append sinks continue "
+    "with later changes and never get the lost ones."
 )
 
 CODES = {
@@ -394,9 +395,11 @@ CODES = {
             "of other tables continue."
         ),
         (
-            "Correct the problem on the server that the detail describes. Then run ALTER SOURCE … SKIP, and start "
-            "the sinks again. Upsert sinks do a full refresh from the server's current rows. Other sinks continue "
-            "with later changes."
+            "Correct the problem on the server that the detail describes. Then run ALTER SOURCE … SKIP, for example "
+            "`ALTER SOURCE shop SKIP;`. A running `sinkql up` then starts the sinks; otherwise, run `sinkql up`. "
+            "Upsert sinks do a full refresh from the server's current rows, so nothing is missing afterwards. Append "
+            "sinks continue with later changes, and the lost changes are never written to their tables. A commit "
+            "just before the error may already lack some of them."
         ),
         of_loss=True,
     ),
