@@ -72,18 +72,12 @@ CODES = {
     ),
     "SQ4467": _environment(
         "A MySQL or MariaDB server lacks transactions that SinkQL has already read, for example after a failover.",
-        (
-            "Correct the connection. If this server took over, run ALTER SOURCE … SKIP, and start the sinks "
-            "again. They do a full refresh from the server's current rows."
-        ),
+        f"Correct the connection. If this server took over, run {_SKIP.removeprefix('Run ')}",
         of_loss=True,
     ),
     "SQ4468": _environment(
         "A change in the binary log of a MySQL or MariaDB server contains only some of the row's columns.",
-        (
-            "Correct the setting that the hint names. Then run ALTER SOURCE … SKIP, and start the sinks again. "
-            "They do a full refresh from the server's current rows."
-        ),
+        f"Correct the setting that the hint names. Then run {_SKIP.removeprefix('Run ')}",
         of_loss=True,
     ),
     "SQ4469": _environment(
